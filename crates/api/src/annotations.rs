@@ -1,0 +1,46 @@
+//! Annotation keys.
+
+/// On a pod: `"true"`, or a Go duration counted from the pod's start, forbids voluntary disruption. On a node only `"true"`.
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// On a Node or NodeClaim, `"true"`: never repair it. Once registered, only the node's copy counts.
+pub const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
+/// On a pod: an `int32`, its weight in the cost of disrupting its node.
+pub const DISRUPTION_COST: &str = "karpenter.sh/disruption-cost";
+/// On a pod: Kubernetes' own weight, read where [`DISRUPTION_COST`] is not in use.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// On NodePool and NodeClaim: hash of the parts of the NodePool's template whose change is static drift.
+pub const NODEPOOL_HASH: &str = "karpenter.sh/nodepool-hash";
+/// On NodePool and NodeClaim: how [`NODEPOOL_HASH`] was made.
+pub const NODEPOOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+/// The version of the hash that this program makes.
+pub const NODEPOOL_HASH_VERSION_VALUE: &str = "v3";
+/// On NodeClaim and Node: RFC 3339 time after which draining no longer waits for anything.
+pub const NODECLAIM_TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+/// On a NodeClaim: `"true"` or `"false"`, whether minValues were relaxed to launch it.
+pub const NODECLAIM_MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// On a NodeClaim: sorted, comma-separated DRA drivers that its planned pods have devices of.
+pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
+/// On a NodeClaim, `"true"`: a NodeOverlay changed a price among its instance types.
+pub const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
+/// On a NodeClaim, `"true"`: a NodeOverlay changed a capacity among its instance types.
+pub const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
+/// On a NodeClaim, while it reboots: the boot id before the reboot.
+pub const REBOOT_PRE_BOOT_ID: &str = "karpenter.sh/reboot-pre-boot-id";
+/// On a NodeClaim, while it reboots: Go duration that bounds the drain; absent is unbounded, zero is no drain.
+pub const REBOOT_TERMINATION_GRACE_PERIOD: &str = "karpenter.sh/reboot-termination-grace-period";
+/// On the virtual pods of a CapacityBuffer, which exist in memory only.
+pub const CAPACITY_BUFFER_FAKE_POD: &str = "karpenter.sh/capacity-buffer-fake-pod";
+/// On the virtual pods of a CapacityBuffer: its name.
+pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
+/// On the virtual pods of a CapacityBuffer: its namespace.
+pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
+
+/// On a Node: kwok plays its kubelet.
+pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";
+/// Value of [`KWOK_NODE`].
+pub const KWOK_NODE_FAKE: &str = "fake";
+
+/// Value of an annotation that is a flag.
+pub const TRUE: &str = "true";
+/// Value of an annotation that is a flag.
+pub const FALSE: &str = "false";
