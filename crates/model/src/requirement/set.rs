@@ -1,0 +1,252 @@
+//! Conjunctions of requirements, each key at most once.
+
+use std::fmt;
+
+use super::operator::{ExpressionError, Operator};
+use super::value_set::{Expression, ValueSet};
+use crate::intern::{Interner, KeyId, ValueId};
+use crate::labels::Labels;
+
+/// How many values are printed before "and N others".
+const PRINTED_VALUES: usize = 5;
+
+/// What the label `key` may be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Requirement {
+    /// The key.
+    pub key: KeyId,
+    /// Its values.
+    pub values: ValueSet,
+    /// How many different values the machines offered to the provider must leave open; NodePools only.
+    pub min_values: Option<u32>,
+}
+
+impl Requirement {
+    /// A requirement without `minValues`.
+    pub fn new(key: KeyId, values: ValueSet) -> Self {
+        Self { key, values, min_values: None }
+    }
+
+    /// Interns an expression as Kubernetes writes it.
+    pub fn parse<'a>(
+        key: &str,
+        operator: Operator,
+        values: impl IntoIterator<Item = &'a str>,
+        interner: &mut Interner,
+    ) -> Result<Self, ExpressionError> {
+        let values: Vec<ValueId> = values.into_iter().map(|value| interner.value(value)).collect();
+        let values = ValueSet::of(operator, &values, interner).map_err(|problem| ExpressionError::Values {
+            key: key.to_owned(),
+            operator,
+            problem,
+        })?;
+        Ok(Self::new(interner.key(key), values))
+    }
+
+    /// Prints the requirement in Karpenter's style: `key In [a b]`, `key Exists >=3`.
+    pub fn display<'a>(&'a self, interner: &'a Interner) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| self.write(f, interner))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, interner: &Interner) -> fmt::Result {
+        f.write_str(interner.key_name(self.key))?;
+        if self.values.is_empty() {
+            f.write_str(" In []")?;
+        } else if self.values.is_any() {
+            f.write_str(" Any")?;
+        }
+        for expression in self.values.to_expressions().iter().filter(|_| !self.values.is_empty()) {
+            match expression {
+                Expression::Exists | Expression::DoesNotExist => write!(f, " {}", expression.operator())?,
+                Expression::Gte(bound) => write!(f, " >={bound}")?,
+                Expression::Lte(bound) => write!(f, " <={bound}")?,
+                Expression::In(_) | Expression::NotIn(_) => {
+                    let mut values = expression.values(interner);
+                    if let Some(others) = values.len().checked_sub(PRINTED_VALUES).filter(|&others| others > 0) {
+                        values.truncate(PRINTED_VALUES);
+                        values.push(format!("and {others} others"));
+                    }
+                    write!(f, " {} [{}]", expression.operator(), values.join(" "))?;
+                }
+            }
+        }
+        match self.min_values {
+            Some(min_values) => write!(f, " minValues {min_values}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Requirements that must all hold. A key that is not listed is not restricted.
+///
+/// Sorted by key id, so that equal conjunctions compare and hash equal. The order of ids means nothing; anything that is
+/// shown goes through [`Requirements::iter_by_name`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Requirements {
+    by_key: Vec<Requirement>,
+}
+
+impl Requirements {
+    /// No requirement: everything satisfies it.
+    pub const fn new() -> Self {
+        Self { by_key: Vec::new() }
+    }
+
+    /// Each label as a requirement for exactly its value.
+    pub fn from_labels(labels: &Labels) -> Self {
+        Self { by_key: labels.iter().map(|(key, value)| Requirement::new(key, ValueSet::one(value))).collect() }
+    }
+
+    /// The conjunction of all of these.
+    pub fn from_requirements(requirements: impl IntoIterator<Item = Requirement>, interner: &Interner) -> Self {
+        let mut all = Self::new();
+        for requirement in requirements {
+            all.insert_intersect(requirement, interner);
+        }
+        all
+    }
+
+    /// The requirement on `key`.
+    pub fn get(&self, key: KeyId) -> Option<&Requirement> {
+        self.by_key.get(self.position(key).ok()?)
+    }
+
+    /// Whether `key` is restricted.
+    pub fn contains_key(&self, key: KeyId) -> bool {
+        self.position(key).is_ok()
+    }
+
+    /// Adds a requirement; one on the same key is narrowed to what both allow, and the greater `minValues` stays.
+    pub fn insert_intersect(&mut self, requirement: Requirement, interner: &Interner) {
+        match self.position(requirement.key) {
+            Err(index) => self.by_key.insert(index, requirement),
+            Ok(index) => {
+                if let Some(mine) = self.by_key.get_mut(index) {
+                    mine.values = mine.values.intersect(&requirement.values, interner);
+                    mine.min_values = mine.min_values.max(requirement.min_values);
+                }
+            }
+        }
+    }
+
+    /// Adds all requirements of `other`.
+    pub fn intersect(&mut self, other: &Self, interner: &Interner) {
+        for requirement in &other.by_key {
+            self.insert_intersect(requirement.clone(), interner);
+        }
+    }
+
+    /// Sets the requirement on its key, whatever was there.
+    pub fn replace(&mut self, requirement: Requirement) {
+        match self.position(requirement.key) {
+            Err(index) => self.by_key.insert(index, requirement),
+            Ok(index) => {
+                if let Some(mine) = self.by_key.get_mut(index) {
+                    *mine = requirement;
+                }
+            }
+        }
+    }
+
+    /// Lifts the requirement on `key` and returns it.
+    pub fn remove(&mut self, key: KeyId) -> Option<Requirement> {
+        self.position(key).ok().map(|index| self.by_key.remove(index))
+    }
+
+    /// Whether each key that both restrict has a value (or absence) that both allow; else the first such key by name
+    /// that has none.
+    pub fn intersects(&self, other: &Self, interner: &Interner) -> Result<(), KeyId> {
+        let conflicts = self.common(other).filter(|(mine, theirs)| !mine.values.intersects(&theirs.values, interner));
+        first_by_name(conflicts.map(|(mine, _)| mine.key), interner).map_or(Ok(()), Err)
+    }
+
+    /// Whether an object with exactly these labels satisfies every requirement, as kube-scheduler decides it.
+    pub fn matches_labels(&self, labels: &Labels, interner: &Interner) -> bool {
+        self.by_key.iter().all(|requirement| requirement.values.contains(labels.get(requirement.key), interner))
+    }
+
+    /// The first key by name whose requirement these labels do not satisfy.
+    pub fn first_mismatch(&self, labels: &Labels, interner: &Interner) -> Option<KeyId> {
+        let failing = self
+            .by_key
+            .iter()
+            .filter(|requirement| !requirement.values.contains(labels.get(requirement.key), interner));
+        first_by_name(failing.map(|requirement| requirement.key), interner)
+    }
+
+    /// Whether everything that satisfies this satisfies `other` too.
+    pub fn is_subset(&self, other: &Self, interner: &Interner) -> bool {
+        self.first_empty(interner).is_some()
+            || other.by_key.iter().all(|theirs| match self.get(theirs.key) {
+                Some(mine) => mine.values.is_subset(&theirs.values, interner),
+                None => theirs.values.is_any(),
+            })
+    }
+
+    /// The first key by name that nothing can satisfy.
+    pub fn first_empty(&self, interner: &Interner) -> Option<KeyId> {
+        let empty = self.by_key.iter().filter(|requirement| requirement.values.is_empty());
+        first_by_name(empty.map(|requirement| requirement.key), interner)
+    }
+
+    /// The requirements in the order of key ids.
+    pub fn iter(&self) -> std::slice::Iter<'_, Requirement> {
+        self.by_key.iter()
+    }
+
+    /// The requirements sorted by the key's name.
+    pub fn iter_by_name<'a>(&'a self, interner: &Interner) -> impl ExactSizeIterator<Item = &'a Requirement> + use<'a> {
+        let mut requirements: Vec<_> = self.by_key.iter().collect();
+        requirements.sort_by_key(|requirement| interner.key_name(requirement.key));
+        requirements.into_iter()
+    }
+
+    /// How many keys are restricted.
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Whether no key is restricted.
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// Prints all requirements in Karpenter's style, sorted by the key's name.
+    pub fn display<'a>(&'a self, interner: &'a Interner) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            for (index, requirement) in self.iter_by_name(interner).enumerate() {
+                let separator = if index == 0 { "" } else { ", " };
+                write!(f, "{separator}{}", requirement.display(interner))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn position(&self, key: KeyId) -> Result<usize, usize> {
+        self.by_key.binary_search_by_key(&key, |requirement| requirement.key)
+    }
+
+    /// The pairs of requirements on the same key.
+    fn common<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a Requirement, &'a Requirement)> {
+        // Walk the shorter one.
+        let swapped = self.by_key.len() > other.by_key.len();
+        let (short, long) = if swapped { (other, self) } else { (self, other) };
+        short.by_key.iter().filter_map(move |requirement| {
+            let found = long.get(requirement.key)?;
+            Some(if swapped { (found, requirement) } else { (requirement, found) })
+        })
+    }
+}
+
+impl<'a> IntoIterator for &'a Requirements {
+    type Item = &'a Requirement;
+    type IntoIter = std::slice::Iter<'a, Requirement>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.by_key.iter()
+    }
+}
+
+pub(super) fn first_by_name(keys: impl Iterator<Item = KeyId>, interner: &Interner) -> Option<KeyId> {
+    keys.min_by_key(|&key| interner.key_name(key))
+}

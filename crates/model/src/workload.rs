@@ -1,0 +1,64 @@
+//! Objects that stand for or restrict groups of pods.
+
+use std::sync::Arc;
+
+use crate::labels::Labels;
+use crate::names::{NamespacedName, Uid};
+use crate::pod::PodShape;
+use crate::selector::LabelSelector;
+
+/// A DaemonSet: its pods will run on each new machine that they may run on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonSet {
+    /// Namespace and name.
+    pub name: NamespacedName,
+    /// The object's uid.
+    pub uid: Uid,
+    /// What its pods look like.
+    pub template: PodTemplate,
+}
+
+/// The pods that a workload will make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodTemplate {
+    /// Their labels.
+    pub labels: Labels,
+    /// Their priority.
+    pub priority: i32,
+    /// What decides where they may go.
+    pub shape: Arc<PodShape>,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodDisruptionBudget {
+    /// Namespace and name.
+    pub name: NamespacedName,
+    /// Whose pods, in its own namespace.
+    pub selector: LabelSelector,
+    /// How many of them may be evicted now.
+    pub disruptions_allowed: i32,
+    /// Whether its spec never allows an eviction (`maxUnavailable` 0 or `minAvailable` 100 %).
+    pub never_allows_disruption: bool,
+    /// What holds for pods that are not ready.
+    pub unhealthy_pod_eviction_policy: UnhealthyPodEvictionPolicy,
+}
+
+/// When a PodDisruptionBudget lets pods go that are not ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum UnhealthyPodEvictionPolicy {
+    /// If enough others are healthy.
+    #[default]
+    IfHealthyBudget,
+    /// Always.
+    AlwaysAllow,
+}
+
+/// A PodGroup: pods that are scheduled together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodGroup {
+    /// Namespace and name.
+    pub name: NamespacedName,
+    /// How many must be placed at once; `None` if each may be placed by itself.
+    pub min_count: Option<u32>,
+}
