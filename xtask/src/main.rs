@@ -1,1 +1,57 @@
-fn main() {}
+//! `cargo xtask`: what developers and CI run. Each subcommand is a module.
+//!
+//! It compiles in seconds, because everything else waits for it: no Kubernetes client here. What needs one is a binary
+//! of its own that a subcommand builds and runs.
+
+mod bench;
+mod codegen;
+mod control_plane;
+mod demo;
+mod process;
+mod progress;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Build, test and show Dovetail.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_version_flag = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Watch pending pods get machines, on a real control plane on this computer.
+    Demo(demo::Options),
+    /// Run every check that CI runs, or some of them.
+    Test(test::Options),
+    /// Leave a real Kubernetes control plane running, or stop it.
+    #[command(subcommand)]
+    ControlPlane(control_plane::Command),
+    /// Write every generated file, or check that they are up to date.
+    Codegen(codegen::Options),
+    /// Measure, in a release build.
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::ControlPlane(command) => control_plane::run(&command),
+        Command::Codegen(options) => codegen::run(&options),
+        Command::Bench(command) => bench::run(&command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -117,7 +117,9 @@ fn go(program: &Program, command: &'static str, arguments: &[&str], progress: im
     let stdout = child.stdout.take().map(|pipe| thread::spawn(move || io::read_to_string(pipe)));
     let (sender, lines) = mpsc::channel();
     if let Some(pipe) = child.stderr.take() {
-        thread::spawn(move || BufReader::new(pipe).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        thread::spawn(move || {
+            BufReader::new(pipe).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
     }
 
     let mut written = Vec::new();

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 
 const UNUSED_AFTER: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// `$XDG_CACHE_HOME/dovetail`, else `~/.cache/dovetail`.
-pub(crate) fn folder() -> Option<PathBuf> {
+/// The cache folder: `$XDG_CACHE_HOME/dovetail`, else `~/.cache/dovetail`.
+#[must_use]
+pub fn folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(cache.join("dovetail"))

@@ -11,6 +11,7 @@ mod cache;
 mod sources;
 
 pub use build::{Error, Report};
+pub use cache::folder as cache_folder;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,36 @@
+//! `cargo xtask demo`: builds what the demonstration needs, all of it at once, and runs it.
+//!
+//! The demonstration itself talks to the cluster and so lives with the end-to-end tests' harness.
+
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::process::{cargo, run as run_command};
+use crate::progress::Progress;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Leave the cluster running at the end, and print how to reach it; Ctrl-C stops it.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    // Cargo shows its own progress on the same terminal, so ours is plain lines while both build.
+    let control_plane = thread::spawn(|| {
+        let progress = Progress::new();
+        go_programs::CONTROL_PLANE
+            .build(&|text| progress.say(text))
+            .and_then(|_| go_programs::HELM_RENDER.build(&|text| progress.say(text)))
+    });
+    eprintln!("building dovetail and the demonstration");
+    let built = run_command(&mut cargo(["build", "--quiet", "-p", "provisioner", "-p", "e2e", "--bins"]));
+    control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
+    built?;
+    let mut demo = cargo(["run", "--quiet", "-p", "provisioner", "-p", "e2e", "--bin", "demo", "--"]);
+    if options.keep {
+        demo.arg("--keep");
+    }
+    run_command(&mut demo)
+}

@@ -1,0 +1,47 @@
+//! Runs the tools that do the work, from the top of the repository.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A command at the top of the repository. Cargo is the one that started us.
+pub(crate) fn command(program: &str) -> Command {
+    let mut command = match (program, std::env::var_os("CARGO")) {
+        ("cargo", Some(cargo)) => Command::new(cargo),
+        _ => Command::new(program),
+    };
+    command.current_dir(go_programs::repository()).stdin(Stdio::null());
+    command
+}
+
+/// Cargo with the given arguments.
+pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = command("cargo");
+    command.args(arguments);
+    command
+}
+
+/// Runs a command whose output the user sees; an error if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("run {}", describe(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", describe(command));
+    }
+    Ok(())
+}
+
+/// Runs a command and gives what it printed; its standard error goes to ours.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("run {}", describe(command)))?;
+    if !output.status.success() {
+        bail!("{} ended with {}", describe(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
+}
+
+/// The command as one would type it.
+pub(crate) fn describe(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program()).file_name().unwrap_or_default();
+    std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask test`: the stages of CI, each timed. All of them run, even if one fails.
+
+mod cargo_deny;
+mod go;
+mod purity;
+mod stages;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use stages::Stage;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run only this stage; repeat for several. They run in the order of --list.
+    #[arg(long = "stage", value_name = "NAME", value_enum)]
+    stages: Vec<Stage>,
+    /// List the stages and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+struct Outcome {
+    stage: Stage,
+    time: Duration,
+    result: Result<()>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.list {
+        for stage in Stage::value_variants() {
+            println!("{:<9} {}", stage.name(), stage.what());
+        }
+        return Ok(());
+    }
+    let chosen = |stage: &&Stage| options.stages.is_empty() || options.stages.contains(stage);
+    let chosen: Vec<Stage> = Stage::value_variants().iter().filter(chosen).copied().collect();
+    let background = stages::Background::start(&chosen);
+
+    let started = Instant::now();
+    let outcomes: Vec<Outcome> = chosen.into_iter().map(|stage| run_stage(stage, &background)).collect();
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    print_summary(&outcomes, started.elapsed());
+    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    if failed > 0 {
+        bail!("{failed} of {} stages failed", outcomes.len());
+    }
+    Ok(())
+}
+
+fn run_stage(stage: Stage, background: &stages::Background) -> Outcome {
+    println!("\n=== {}: {}", stage.name(), stage.what());
+    let started = Instant::now();
+    let result = stage.run(background);
+    let time = started.elapsed();
+    match &result {
+        Ok(()) => println!("=== {} passed in {}", stage.name(), seconds(time)),
+        Err(error) => println!("=== {} FAILED after {}: {error:#}", stage.name(), seconds(time)),
+    }
+    Outcome { stage, time, result }
+}
+
+fn print_summary(outcomes: &[Outcome], total: Duration) {
+    println!("\n{:<9} {:>9}  result", "stage", "time");
+    for outcome in outcomes {
+        let result = if outcome.result.is_ok() { "passed" } else { "FAILED" };
+        println!("{:<9} {:>9}  {result}", outcome.stage.name(), seconds(outcome.time));
+    }
+    println!("{:<9} {:>9}", "all", seconds(total));
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,170 @@
+//! The core stays pure: what a core crate links, and what its sources name.
+//!
+//! The planner must serve the controller, the command line, tests and fuzzers alike, and give the same answer in all of
+//! them. So core crates have no runtime, no network, no clock and no environment, and iterate over nothing whose order
+//! is random. `cargo tree` shows the links, features resolved for that crate alone; a scan of the sources shows the rest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{cargo, output};
+
+/// Core crates; one that is not there yet is left out.
+const CORE: [&str; 7] = ["model", "api", "dra-sched", "cloudprovider", "overlay", "scheduling", "decode"];
+
+/// Packages that do I/O or need a runtime. A trailing `*` stands for any rest.
+const FORBIDDEN_PACKAGES: [&str; 20] = [
+    "async-std",
+    "aws-*",
+    "axum",
+    "h2",
+    "hyper",
+    "hyper-*",
+    "kube-client",
+    "kube-runtime",
+    "mio",
+    "native-tls",
+    "openssl",
+    "rand",
+    "reqwest",
+    "rustls",
+    "smol",
+    "socket2",
+    "tokio",
+    "tokio-*",
+    "tonic",
+    "ureq",
+];
+
+/// Paths that read the world or the clock.
+const FORBIDDEN_PATHS: [&str; 12] = [
+    "std::env",
+    "std::fs",
+    "std::process",
+    "std::thread",
+    "TcpListener",
+    "TcpStream",
+    "ToSocketAddrs",
+    "UdpSocket",
+    "Instant::now",
+    "SystemTime::now",
+    "Timestamp::now",
+    "Zoned::now",
+];
+
+/// Maps whose order differs from run to run, unless given a fixed hasher. One file does that for all.
+const FORBIDDEN_MAPS: [&str; 4] =
+    ["RandomState", "collections::HashMap", "collections::HashSet", "collections::hash_map"];
+const MAPS_WITH_A_FIXED_HASHER: &str = "crates/model/src/collections.rs";
+
+pub(crate) fn check() -> Result<()> {
+    let mut failed = 0;
+    let mut passed = 0;
+    for name in CORE {
+        let folder = go_programs::repository().join("crates").join(name);
+        if !folder.exists() {
+            continue;
+        }
+        let faults = check_crate(name, &folder)?;
+        for fault in &faults {
+            println!("{name}: {fault}");
+        }
+        if faults.is_empty() { passed += 1 } else { failed += 1 }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 || passed == 0 {
+        bail!("{failed} core crates are not pure");
+    }
+    Ok(())
+}
+
+fn check_crate(name: &str, folder: &Path) -> Result<Vec<String>> {
+    let tree =
+        output(&mut cargo(["tree", "--package", name, "--edges", "normal", "--prefix", "none", "--format", "{p}"]))?;
+    let mut faults: Vec<String> = forbidden_packages(&tree).map(|package| format!("links {package}")).collect();
+    faults.dedup();
+    for file in rust_files(&folder.join("src"))? {
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let shown = file.strip_prefix(go_programs::repository()).unwrap_or(&file).display().to_string();
+        let maps: &[&str] = if shown == MAPS_WITH_A_FIXED_HASHER { &[] } else { &FORBIDDEN_MAPS };
+        let forbidden = [&FORBIDDEN_PATHS, maps].concat();
+        faults.extend(forbidden_paths(&text, &forbidden).map(|(line, path)| format!("{shown}:{line} names {path}")));
+    }
+    Ok(faults)
+}
+
+/// The forbidden packages in the output of `cargo tree --prefix none --format {p}`.
+fn forbidden_packages(tree: &str) -> impl Iterator<Item = &str> {
+    tree.lines().filter_map(|line| line.split(' ').next()).filter(|package| {
+        FORBIDDEN_PACKAGES.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => package.starts_with(start),
+            None => package == pattern,
+        })
+    })
+}
+
+/// The forbidden paths in a source file, with their line numbers; comments and the tests at its end do not count.
+fn forbidden_paths<'a>(source: &'a str, forbidden: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a str)> {
+    source.lines().enumerate().take_while(|(_, line)| !line.starts_with("#[cfg(test)]")).flat_map(|(index, line)| {
+        let code = line.split("//").next().unwrap_or_default();
+        forbidden.iter().filter(move |path| names(code, path)).map(move |path| (index + 1, *path))
+    })
+}
+
+/// Whether `code` holds `path` as whole identifiers.
+fn names(code: &str, path: &str) -> bool {
+    let inside = |character: char| character.is_alphanumeric() || character == '_';
+    code.match_indices(path).any(|(start, _)| {
+        let before = code[..start].chars().next_back();
+        let after = code[start + path.len()..].chars().next();
+        !before.is_some_and(inside) && !after.is_some_and(inside)
+    })
+}
+
+/// Rust sources below a folder, without files and folders that hold only tests.
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+        let path = entry?.path();
+        let stem = path.file_stem().unwrap_or_default();
+        if stem == "tests" {
+            continue;
+        }
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_or_a_client_in_the_tree_is_found() {
+        let tree = "api v0.1.0 (/x/api)\nkube-core v5.0.0\ntokio v1.54.0\nserde v1.0.0 (*)\naws-sdk-ec2 v1.0.0\n";
+        assert_eq!(forbidden_packages(tree).collect::<Vec<_>>(), ["tokio", "aws-sdk-ec2"]);
+        assert_eq!(forbidden_packages("kube v5.0.0\nkube-derive v5.0.0\nhyperloglog v1.0.0\n").count(), 0);
+    }
+
+    #[test]
+    fn a_clock_or_a_file_in_the_sources_is_found_with_its_line() {
+        let source = "use x;\nlet a = std::time::Instant::now();\nuse std::fs::File;\n";
+        assert_eq!(
+            forbidden_paths(source, &FORBIDDEN_PATHS).collect::<Vec<_>>(),
+            [(2, "Instant::now"), (3, "std::fs")]
+        );
+    }
+
+    #[test]
+    fn comments_longer_names_and_tests_are_not_code_of_the_core() {
+        let source = "// std::fs\nlet my_std::fsx = 1;\n#[cfg(test)]\nmod tests { use std::fs; }\n";
+        assert_eq!(forbidden_paths(source, &FORBIDDEN_PATHS).count(), 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! What each stage runs. Cheap ones come first, so that a slip shows early.
+
+use std::thread::{self, JoinHandle};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::{cargo_deny, go, purity};
+use crate::process::{cargo, run};
+use crate::progress::Progress;
+
+/// Features of the product that only tests turn on. One list for all stages, so that nothing is compiled twice.
+const TEST_FEATURES: &str = "provisioner/failpoints";
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Stage {
+    Fmt,
+    Purity,
+    Clippy,
+    Unit,
+    Drift,
+    Licences,
+    Go,
+    Helm,
+    E2e,
+}
+
+impl Stage {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Purity => "purity",
+            Self::Clippy => "clippy",
+            Self::Unit => "unit",
+            Self::Drift => "drift",
+            Self::Licences => "licences",
+            Self::Go => "go",
+            Self::Helm => "helm",
+            Self::E2e => "e2e",
+        }
+    }
+
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Fmt => "Rust is formatted",
+            Self::Purity => "core crates do no I/O and know no clock",
+            Self::Clippy => "no warning from compiler or clippy",
+            Self::Unit => "unit, property and doc tests",
+            Self::Drift => "generated files are up to date",
+            Self::Licences => "dependencies: bans, licences, sources (cargo-deny)",
+            Self::Go => "our Go modules: gofmt, vet, tests",
+            Self::Helm => "charts render, and refuse bad values",
+            Self::E2e => "the controller on a real control plane",
+        }
+    }
+
+    pub(crate) fn run(self, background: &Background) -> Result<()> {
+        match self {
+            Self::Fmt => run(&mut cargo(["fmt", "--all", "--check"])).and_then(|()| one_passed()),
+            Self::Purity => purity::check(),
+            Self::Clippy => run(&mut cargo([
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--features",
+                TEST_FEATURES,
+                "--",
+                "--deny",
+                "warnings",
+            ]))
+            .and_then(|()| one_passed()),
+            Self::Unit => test(&["--workspace", "--exclude", "e2e"]),
+            Self::Drift => crate::codegen::check(),
+            Self::Licences => cargo_deny::check(),
+            Self::Go => {
+                background.wait();
+                go::check()
+            }
+            Self::Helm => test(&["--workspace", "--test", "charts"]),
+            Self::E2e => {
+                background.wait();
+                test(&["--workspace", "--test", "e2e"])
+            }
+        }
+    }
+}
+
+/// For tools that only speak when something is wrong.
+fn one_passed() -> Result<()> {
+    println!("1 passed, 0 failed");
+    Ok(())
+}
+
+fn test(selection: &[&str]) -> Result<()> {
+    let mut arguments = vec!["test", "--no-fail-fast", "--features", TEST_FEATURES];
+    arguments.extend(selection);
+    run(&mut cargo(arguments))
+}
+
+/// Kubernetes compiles for minutes, so it starts first and beside everything else.
+pub(crate) struct Background {
+    build: std::cell::RefCell<Option<JoinHandle<()>>>,
+}
+
+impl Background {
+    pub(crate) fn start(stages: &[Stage]) -> Self {
+        let needed = stages.contains(&Stage::E2e) || stages.contains(&Stage::Go);
+        let build = needed.then(|| {
+            thread::spawn(|| {
+                let progress = Progress::new();
+                // A failure shows again, and in its place, in the stage that needs the program.
+                if let Err(error) = go_programs::CONTROL_PLANE.build(&|text| progress.say(text)) {
+                    eprintln!("building the control plane: {error}");
+                }
+            })
+        });
+        Self { build: std::cell::RefCell::new(build) }
+    }
+
+    fn wait(&self) {
+        if let Some(build) = self.build.borrow_mut().take() {
+            let _ = build.join();
+        }
+    }
+}
