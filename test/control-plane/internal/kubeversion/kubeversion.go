@@ -13,9 +13,9 @@ package kubeversion
 import (
 	"fmt"
 	"runtime/debug"
-	"strings"
 	_ "unsafe" // for go:linkname
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/version"
 )
 
@@ -46,10 +46,11 @@ func init() {
 
 // set stamps a version such as "v1.36.3".
 func set(release string) error {
-	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
-	if len(parts) != 3 {
-		return fmt.Errorf("%q is not of the form vMAJOR.MINOR.PATCH", release)
+	parsed, err := utilversion.ParseSemantic(release)
+	if err != nil {
+		return err
 	}
-	gitVersion, gitMajor, gitMinor = release, parts[0], parts[1]
+	gitVersion = release
+	gitMajor, gitMinor = fmt.Sprint(parsed.Major()), fmt.Sprint(parsed.Minor())
 	return version.SetDynamicVersion(release)
 }

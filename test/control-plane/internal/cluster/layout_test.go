@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"encoding/csv"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestTokenFileKeepsGroupsInOneColumn(t *testing.T) {
+	text, err := renderTokens([]User{
+		{Name: "admin", Token: "t1", Groups: []string{"system:masters"}},
+		{Name: "alice", Token: "t2", Groups: []string{"devs", "ops"}},
+		{Name: "bob", Token: "t3"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := csv.NewReader(strings.NewReader(string(text)))
+	reader.FieldsPerRecord = -1
+	got, err := reader.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{{"t1", "admin", "admin", "system:masters"}, {"t2", "alice", "alice", "devs,ops"}, {"t3", "bob", "bob"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// stageNames gives the names of the stages that kwok is told to play, and the delay of the last.
+func stageNames(t *testing.T, options Options) (names []string, lastDelay any) {
+	t.Helper()
+	stages, err := kwokStages(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stage := range stages {
+		names = append(names, stage["metadata"].(object)["name"].(string))
+	}
+	return names, stages[len(stages)-1]["spec"].(object)["delay"]
+}
+
+func TestNodesHeartbeatWithoutLeases(t *testing.T) {
+	names, delay := stageNames(t, Options{})
+	want := []string{"node-initialize", "node-heartbeat", "pod-ready", "pod-complete", "pod-delete"}
+	if !reflect.DeepEqual(names, want) || delay != nil {
+		t.Errorf("stages %q, delay of the last %v", names, delay)
+	}
+	if lease := kwokConfig()["options"].(object)["nodeLeaseDurationSeconds"]; lease != 0 {
+		t.Errorf("lease of %v seconds", lease)
+	}
+}
+
+func TestStagesFollowTheOptions(t *testing.T) {
+	names, delay := stageNames(t, Options{KeepJobsRunning: true, PodDeleteDelay: 1500 * time.Millisecond})
+	want := []string{"node-initialize", "node-heartbeat", "pod-ready", "pod-delete"}
+	if !reflect.DeepEqual(names, want) {
+		t.Errorf("stages %q", names)
+	}
+	if !reflect.DeepEqual(delay, object{"durationMilliseconds": int64(1500)}) {
+		t.Errorf("delay %v", delay)
+	}
+}
+
+func TestRenderedFilesParseAndKeepTheKey(t *testing.T) {
+	l := layout{t.TempDir()}
+	users := []User{
+		{File: adminFile, Name: "admin", Token: "t1", Groups: []string{"system:masters"}},
+		{File: "alice", Name: "alice", Token: "t2"},
+	}
+	if err := l.write(Options{}, users, "https://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for file, token := range map[string]string{"kubeconfig": "t1", "kubeconfig-alice": "t2"} {
+		var config struct {
+			Clusters []struct{ Cluster struct{ Server string } }
+			Users    []struct{ User struct{ Token string } }
+		}
+		readYAML(t, l.path(file), &config)
+		if config.Clusters[0].Cluster.Server != "https://127.0.0.1:1" || config.Users[0].User.Token != token {
+			t.Errorf("%s: %+v", file, config)
+		}
+	}
+	if info, err := os.Stat(l.path("kubeconfig")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("kubeconfig: %v, %v; others could read it", info.Mode(), err)
+	}
+	kwok, err := os.ReadFile(l.kwokConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, document := range strings.Split(string(kwok), "\n---\n") {
+		var parsed struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(document), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]string{true: "KwokConfiguration", false: "Stage"}[i == 0]; parsed.Kind != want {
+			t.Errorf("document %d of kwok.yaml is a %q", i, parsed.Kind)
+		}
+	}
+
+	key, err := os.ReadFile(l.serviceAccountKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.write(Options{}, users, "https://127.0.0.1:2"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(l.serviceAccountKey()); err != nil || string(again) != string(key) {
+		t.Errorf("a second run replaced the key (%v): tokens of the first are worth nothing", err)
+	}
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReservedPortsAreDistinctAndBelowTheKernelsRange(t *testing.T) {
+	low, limited := kernelRangeStart()
+	limited = limited && low-lowestPort >= leastPorts
+	seen := map[int]bool{}
+	for range 20 {
+		listener, err := reservePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		port := portOf(listener)
+		if seen[port] {
+			t.Errorf("port %d given twice", port)
+		}
+		if limited && (port < lowestPort || port >= low) {
+			t.Errorf("port %d is not in [%d, %d)", port, lowestPort, low)
+		}
+		seen[port] = true
+	}
+}
+
+func TestOwnBinaryIsPreferredToTheSubcommand(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"etcd": 0o755, "kwok": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string][]string{
+		Etcd:      {filepath.Join(dir, "etcd"), "-x"},
+		Kwok:      {"self", "kwok", "-x"}, // not executable
+		Scheduler: {"self", "kube-scheduler", "-x"},
+	} {
+		if got := commandLine("self", dir, name, []string{"-x"}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := commandLine("self", "", Etcd, nil); !reflect.DeepEqual(got, []string{"self", "etcd"}) {
+		t.Errorf("without a folder: %q", got)
+	}
+}
