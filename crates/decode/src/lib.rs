@@ -1,1 +1,28 @@
-//! placeholder
+//! From API JSON to the planner's own types: the only place where that happens, for controller, CLI and tests alike.
+//!
+//! Each function reads one object and gives the decoded value, or one [`ObjectError`] that names the object, the field
+//! and the reason. Strict where a field could change an answer, indifferent where it could not. Nothing here does I/O;
+//! text arrives as `&str`, objects as JSON values.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod context;
+mod error;
+mod field;
+mod limits;
+pub mod manifests;
+mod metadata;
+pub mod node;
+pub mod pod;
+mod resource_list;
+mod selector;
+pub mod volume;
+pub mod workload;
+
+pub use context::Context;
+pub use error::{ObjectError, ObjectRef, Problem, Reason};
+pub use limits::{MAX_DEPTH, MAX_ENTRIES, MAX_OBJECT_BYTES};
+pub use node::{csi_node, node};
+pub use pod::pod;
+pub use volume::{persistent_volume, persistent_volume_claim, storage_class};
+pub use workload::{daemon_set, pod_disruption_budget, pod_group};

@@ -1,0 +1,53 @@
+//! What decoding needs besides the object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::labels::ProviderLabels;
+use model::{Interner, KeyId};
+
+/// Where names are interned, and which label keys stand for others.
+///
+/// Keys of selectors, requirements and labels are normalized (`beta.kubernetes.io/arch` is `kubernetes.io/arch`) by
+/// the one table of `api` and the provider's additions, so that the planner compares ids and nothing else.
+pub struct Context<'a> {
+    /// Takes new names.
+    pub interner: &'a mut Interner,
+    labels: &'a ProviderLabels,
+}
+
+static NO_PROVIDER: ProviderLabels = ProviderLabels {
+    well_known: BTreeSet::new(),
+    restricted_domains: BTreeSet::new(),
+    aliases: BTreeMap::new(),
+    value_aliases: BTreeMap::new(),
+    known_values: BTreeMap::new(),
+    offering: BTreeSet::new(),
+    reservation_id: None,
+};
+
+impl<'a> Context<'a> {
+    /// Kubernetes' own aliases only.
+    pub fn new(interner: &'a mut Interner) -> Self {
+        Self::with_labels(interner, &NO_PROVIDER)
+    }
+
+    /// With what a cloud provider adds.
+    pub fn with_labels(interner: &'a mut Interner, labels: &'a ProviderLabels) -> Self {
+        Self { interner, labels }
+    }
+
+    /// The key that `key` stands for.
+    pub(crate) fn normalize<'k>(&'k self, key: &'k str) -> &'k str {
+        self.labels.normalize(key)
+    }
+
+    /// The id of the key that `key` stands for.
+    pub(crate) fn key(&mut self, key: &str) -> KeyId {
+        self.interner.key(self.labels.normalize(key))
+    }
+
+    /// The label rules of the provider.
+    pub(crate) fn labels(&self) -> &'a ProviderLabels {
+        self.labels
+    }
+}

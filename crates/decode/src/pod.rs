@@ -1,0 +1,273 @@
+//! Pods and pod templates.
+//!
+//! Everything in a pod that decides where it may go becomes part of its shape. A field of `spec` that this program has
+//! never heard of may decide that too; such a pod is not misread but carries the field as an unsupported construct.
+
+mod affinity;
+mod ports;
+mod requests;
+mod spread;
+mod tolerations;
+mod volumes;
+
+#[cfg(test)]
+
+use std::sync::Arc;
+
+use api::annotations;
+use model::pod::{DoNotDisrupt, PodPhase, PodShape, PreemptionPolicy, SchedulingGroup, SchedulingState};
+use model::{DurationMs, NamespacedName, NodeName, Pod, ResourceClaimName, Unsupported};
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::error::{ObjectError, Problem};
+use crate::field::Field;
+use crate::metadata::{Metadata, decode_object, owner};
+
+pub(crate) use tolerations::any_value as tolerate_any_value;
+
+/// The scheduler that a pod without `schedulerName` is for.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+/// Marks the API server's image of a pod that a kubelet read from a file.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Fields of a PodSpec in Kubernetes 1.37. Those read here are read here; the others decide nothing about the place.
+const SPEC_FIELDS: [&str; 43] = [
+    "activeDeadlineSeconds",
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "ephemeralContainers",
+    "evictionResponders",
+    "hostAliases",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "hostUsers",
+    "hostname",
+    "hostnameOverride",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeName",
+    "nodeSelector",
+    "os",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "readinessGates",
+    "resourceClaims",
+    "resources",
+    "restartPolicy",
+    "runtimeClassName",
+    "schedulerName",
+    "schedulingGates",
+    "schedulingGroup",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "subdomain",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+];
+
+/// Reads a Pod.
+pub fn pod(object: &Value, context: &mut Context<'_>) -> Result<Pod, ObjectError> {
+    decode_object(object, "Pod", |root| decode(root, context))
+}
+
+fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Problem> {
+    let metadata = root.field("metadata")?;
+    let Metadata { name, uid, created_at, deletion_timestamp } = Metadata::decode(&metadata)?;
+    let spec = root.field("spec")?;
+    let status = root.field("status")?;
+    let owner = owner(&metadata)?;
+    let annotations = Annotations::decode(&metadata)?;
+    let node_name = non_empty(&spec.field("nodeName")?)?.map(NodeName::from);
+    let shape = shape(&name.namespace, &metadata, &spec, &status, context)?;
+    Ok(Pod {
+        labels: metadata.field("labels")?.labels(context.interner)?,
+        uid,
+        created_at,
+        started_at: status.field("startTime")?.timestamp()?,
+        deletion_timestamp,
+        priority: spec.field("priority")?.int32()?.unwrap_or(0),
+        preemption_policy: preemption_policy(&spec.field("preemptionPolicy")?)?,
+        is_daemon: owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet"),
+        is_mirror: annotations.is_mirror || owner.as_ref().is_some_and(|owner| &*owner.kind == "Node"),
+        owner,
+        scheduling: scheduling_state(&spec, &status, node_name.is_some())?,
+        node_name,
+        nominated_node_name: non_empty(&status.field("nominatedNodeName")?)?.map(NodeName::from),
+        phase: phase(&status.field("phase")?)?,
+        scheduler_name: non_empty(&spec.field("schedulerName")?)?.unwrap_or(DEFAULT_SCHEDULER).into(),
+        do_not_disrupt: annotations.do_not_disrupt,
+        deletion_cost: annotations.deletion_cost,
+        termination_grace_period_s: spec.field("terminationGracePeriodSeconds")?.int(0, i64::MAX)?,
+        resource_claim_names: resource_claim_names(&spec, &status)?,
+        shape: Arc::new(shape),
+        name,
+    })
+}
+
+/// Reads what decides where pods of this spec may go.
+pub(crate) fn shape(
+    namespace: &str,
+    metadata: &Field<'_, '_>,
+    spec: &Field<'_, '_>,
+    status: &Field<'_, '_>,
+    context: &mut Context<'_>,
+) -> Result<PodShape, Problem> {
+    let containers = spec.field("containers")?;
+    if containers.items()?.next().is_none() {
+        return Err(containers.problem(crate::error::Reason::Missing));
+    }
+    let labels = metadata.field("labels")?.labels(context.interner)?;
+    let affinity = spec.field("affinity")?;
+    affinity.only(&["nodeAffinity", "podAffinity", "podAntiAffinity"])?;
+    let node_affinity = affinity.field("nodeAffinity")?;
+    let mut unsupported = unknown_fields(spec);
+    Ok(PodShape {
+        requests: requests::decode(spec, status, context.interner)?,
+        node_selector: crate::selector::node_labels(&spec.field("nodeSelector")?, context)?,
+        required_node_affinity: affinity::required_node_affinity(&node_affinity, context)?,
+        preferred_node_affinity: affinity::preferred_node_affinity(&node_affinity, context)?,
+        tolerations: tolerations::decode(&spec.field("tolerations")?, context)?,
+        topology_spread: spread::decode(&spec.field("topologySpreadConstraints")?, namespace, context)?,
+        pod_affinity: affinity::pod_affinity(&affinity.field("podAffinity")?, namespace, &labels, context)?,
+        pod_anti_affinity: affinity::pod_affinity(&affinity.field("podAntiAffinity")?, namespace, &labels, context)?,
+        host_ports: ports::decode(spec)?,
+        volumes: volumes::decode(&spec.field("volumes")?, namespace, &mut unsupported)?,
+        resource_claims: volumes::resource_claims(&spec.field("resourceClaims")?, namespace)?,
+        scheduling_group: scheduling_group(&spec.field("schedulingGroup")?, namespace, &mut unsupported)?,
+        unsupported,
+    })
+}
+
+fn unknown_fields(spec: &Field<'_, '_>) -> Vec<Unsupported> {
+    let Some(Value::Object(entries)) = spec.value() else { return Vec::new() };
+    let mut unknown: Vec<_> = entries
+        .iter()
+        .filter(|(key, value)| !value.is_null() && !SPEC_FIELDS.contains(&key.as_str()))
+        .map(|(key, _)| Unsupported::new(format!("spec.{key}")))
+        .collect();
+    unknown.sort();
+    unknown
+}
+
+fn scheduling_group(
+    group: &Field<'_, '_>,
+    namespace: &str,
+    unsupported: &mut Vec<Unsupported>,
+) -> Result<Option<SchedulingGroup>, Problem> {
+    if group.is_absent() {
+        return Ok(None);
+    }
+    match non_empty(&group.field("podGroupName")?)? {
+        Some(name) => Ok(Some(SchedulingGroup { pod_group: NamespacedName::new(namespace, name) })),
+        None => {
+            unsupported.push(Unsupported::new("spec.schedulingGroup without podGroupName"));
+            Ok(None)
+        }
+    }
+}
+
+fn scheduling_state(spec: &Field<'_, '_>, status: &Field<'_, '_>, is_bound: bool) -> Result<SchedulingState, Problem> {
+    if is_bound {
+        return Ok(SchedulingState::Scheduled);
+    }
+    if spec.field("schedulingGates")?.items()?.next().is_some() {
+        return Ok(SchedulingState::Gated);
+    }
+    for condition in status.field("conditions")?.items()? {
+        if condition.field("type")?.str()? != Some("PodScheduled") {
+            continue;
+        }
+        return Ok(match condition.field("reason")?.str_or_empty()? {
+            "Unschedulable" => SchedulingState::Unschedulable,
+            "SchedulingGated" => SchedulingState::Gated,
+            _ => SchedulingState::NotTried,
+        });
+    }
+    Ok(SchedulingState::NotTried)
+}
+
+fn phase(phase: &Field<'_, '_>) -> Result<PodPhase, Problem> {
+    Ok(match phase.str_or_empty()? {
+        "" | "Pending" => PodPhase::Pending,
+        "Running" => PodPhase::Running,
+        "Succeeded" => PodPhase::Succeeded,
+        "Failed" => PodPhase::Failed,
+        "Unknown" => PodPhase::Unknown,
+        _ => return Err(phase.unknown("pod phase")),
+    })
+}
+
+fn preemption_policy(policy: &Field<'_, '_>) -> Result<PreemptionPolicy, Problem> {
+    match policy.str_or_empty()? {
+        "" | "PreemptLowerPriority" => Ok(PreemptionPolicy::PreemptLowerPriority),
+        "Never" => Ok(PreemptionPolicy::Never),
+        _ => Err(policy.unknown("preemption policy")),
+    }
+}
+
+/// The claims behind the entries of `spec.resourceClaims`: named there, or in the status once they were generated.
+fn resource_claim_names(
+    spec: &Field<'_, '_>,
+    status: &Field<'_, '_>,
+) -> Result<Vec<(ResourceClaimName, ResourceClaimName)>, Problem> {
+    let mut names = Vec::new();
+    for list in [spec.field("resourceClaims")?, status.field("resourceClaimStatuses")?] {
+        for entry in list.items()? {
+            if let Some(claim) = non_empty(&entry.field("resourceClaimName")?)? {
+                let entry = entry.field("name")?.str_or_empty()?;
+                names.push((ResourceClaimName::from(entry), ResourceClaimName::from(claim)));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The annotations of pods and nodes that matter. One that cannot be read counts as not there: annotations are free
+/// text, and refusing the object over one would be worse than what Karpenter does, which is to log it.
+pub(crate) struct Annotations {
+    pub(crate) do_not_disrupt: DoNotDisrupt,
+    pub(crate) deletion_cost: i32,
+    is_mirror: bool,
+}
+
+impl Annotations {
+    pub(crate) fn decode(metadata: &Field<'_, '_>) -> Result<Self, Problem> {
+        let mut decoded = Self { do_not_disrupt: DoNotDisrupt::Never, deletion_cost: 0, is_mirror: false };
+        for (key, value) in metadata.field("annotations")?.string_map()? {
+            match key {
+                annotations::DO_NOT_DISRUPT => decoded.do_not_disrupt = do_not_disrupt(value),
+                annotations::POD_DELETION_COST => decoded.deletion_cost = value.parse().unwrap_or(0),
+                MIRROR_ANNOTATION => decoded.is_mirror = true,
+                _ => {}
+            }
+        }
+        Ok(decoded)
+    }
+}
+
+fn do_not_disrupt(value: &str) -> DoNotDisrupt {
+    if value == annotations::TRUE {
+        return DoNotDisrupt::Always;
+    }
+    match DurationMs::parse(value) {
+        Ok(span) if span > DurationMs::ZERO => DoNotDisrupt::For(span),
+        _ => DoNotDisrupt::Never,
+    }
+}
+
+fn non_empty<'v>(field: &Field<'v, '_>) -> Result<Option<&'v str>, Problem> {
+    Ok(field.str()?.filter(|text| !text.is_empty()))
+}
