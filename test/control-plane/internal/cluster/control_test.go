@@ -70,6 +70,25 @@ func TestCommandsTakeEffectBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+func TestWaitTellsWhyAComponentEnded(t *testing.T) {
+	c := sleepers(t)
+	kwok, err := c.component(Kwok)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kwok.command = []string{"/bin/sh", "-c", "seq 9; echo no stages found; exit 7"}
+	command(t, c, "start kwok")
+	// Without an endpoint it counts as healthy until it ends.
+	process, err := kwok.live()
+	if err == nil {
+		<-process.done
+	}
+	reply := c.answer(context.Background(), "wait kwok")
+	if !strings.Contains(reply.Error, "exit status 7") || !strings.HasSuffix(reply.Error, "\n6\n7\n8\n9\nno stages found") {
+		t.Errorf("%q", reply.Error)
+	}
+}
+
 func TestStopKillsWhatIgnoresIt(t *testing.T) {
 	c := sleepers(t)
 	command(t, c, "start etcd")
@@ -109,6 +128,7 @@ func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {
 		"wait kwok soon":  "time-out in milliseconds",
 		"wait etcd":       "it is not running",
 		"status kwok":     "takes no operand",
+		"resume kwok":     "it is already running",
 		"wait kwok -1 -1": "needs a component",
 	} {
 		reply := c.answer(context.Background(), line)

@@ -51,7 +51,11 @@ func (p *prober) wait(ctx context.Context, c *component) error {
 	for {
 		process, err := c.live()
 		if err != nil {
-			return fmt.Errorf("%w (%s); see %s", err, c.status().Exit, c.logPath)
+			status := c.status()
+			if status.Exit == "" {
+				return err
+			}
+			return fmt.Errorf("%w (%s); %s ends with:\n%s", err, status.Exit, c.logPath, c.logTail())
 		}
 		last := p.probe(ctx, c.name)
 		if last == nil && !process.ended() {

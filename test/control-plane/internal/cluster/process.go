@@ -3,9 +3,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -189,13 +191,13 @@ func (c *component) setPaused(paused bool, s syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	if err := signal(p, s); err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.paused == paused {
+		return fmt.Errorf("it is already %s", map[bool]State{true: Paused, false: Running}[paused])
+	}
 	c.paused = paused
-	return nil
+	return signal(p, s)
 }
 
 // signal sends a signal; a process that has ended meanwhile is no error.
@@ -216,6 +218,25 @@ func killAndReap(p *process) error {
 	case <-time.After(reapTimeout):
 		return fmt.Errorf("process %d is still there %s after SIGKILL", p.cmd.Process.Pid, reapTimeout)
 	}
+}
+
+// logTail gives the last lines of what the component wrote, to be shown when it ended unasked.
+func (c *component) logTail() string {
+	const lines, bytes = 5, 4096
+	file, err := os.Open(c.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() > bytes {
+		_, _ = file.Seek(-bytes, io.SeekEnd) // shows the beginning if it fails
+	}
+	text, err := io.ReadAll(io.LimitReader(file, bytes))
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
 // spawner starts all children from one thread that never ends. Linux sends the signal that childAttributes asks for when
