@@ -5,6 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{NillableDuration, open_enum::open_enum};
 
+/// Default of `consolidateAfter`.
+pub const CONSOLIDATE_AFTER: &str = "0s";
+/// Default of `consolidationPolicy`.
+pub const CONSOLIDATION_POLICY: &str = "WhenEmptyOrUnderutilized";
+/// Default of a budget's `nodes`, and of the one budget where none is given.
+pub const BUDGET_NODES: &str = "10%";
+
 open_enum! {
     /// Which nodes consolidation may take.
     pub enum ConsolidationPolicy {
@@ -71,9 +78,9 @@ impl Default for Disruption {
 }
 
 pub(crate) fn default_consolidate_after() -> NillableDuration {
-    NillableDuration("0s".to_owned())
+    NillableDuration(CONSOLIDATE_AFTER.to_owned())
 }
 
 pub(crate) fn default_nodes() -> String {
-    "10%".to_owned()
+    BUDGET_NODES.to_owned()
 }

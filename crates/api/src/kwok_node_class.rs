@@ -1,9 +1,11 @@
 //! KWOKNodeClass `karpenter.kwok.sh/v1alpha1`, the node class of the provider for fake nodes.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::CustomResource;
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::{CustomResource, Resource};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
 use crate::DurationString;
 
@@ -13,10 +15,9 @@ use crate::DurationString;
     group = "karpenter.kwok.sh",
     version = "v1alpha1",
     kind = "KWOKNodeClass",
+    root = "KWOKNodeClassDefinition",
     plural = "kwoknodeclasses",
     status = "KWOKNodeClassStatus",
-    derive = "PartialEq",
-    derive = "Default",
     doc = "Configuration of fake nodes.",
     shortname = "kwoknc",
     shortname = "kwokncs",
@@ -36,4 +37,81 @@ pub struct KWOKNodeClassStatus {
     /// `Ready` is true from the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// Configuration of fake nodes.
+///
+/// Written by hand, because the derived type (which only gives the CRD) cannot be read without a `spec`, and users
+/// leave it out.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct KWOKNodeClass {
+    /// Name, labels and so on.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// How the nodes behave.
+    #[serde(default)]
+    pub spec: KWOKNodeClassSpec,
+    /// Whether it can be used.
+    #[serde(default)]
+    pub status: Option<KWOKNodeClassStatus>,
+}
+
+impl Serialize for KWOKNodeClass {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("KWOKNodeClass", 5)?;
+        object.serialize_field("apiVersion", &Self::api_version(&()))?;
+        object.serialize_field("kind", &Self::kind(&()))?;
+        object.serialize_field("metadata", &self.metadata)?;
+        object.serialize_field("spec", &self.spec)?;
+        match &self.status {
+            Some(status) => object.serialize_field("status", status)?,
+            None => object.skip_field("status")?,
+        }
+        object.end()
+    }
+}
+
+impl Resource for KWOKNodeClass {
+    type DynamicType = ();
+    type Scope = <KWOKNodeClassDefinition as Resource>::Scope;
+
+    fn kind(_: &()) -> Cow<'_, str> {
+        KWOKNodeClassDefinition::kind(&())
+    }
+
+    fn group(_: &()) -> Cow<'_, str> {
+        KWOKNodeClassDefinition::group(&())
+    }
+
+    fn version(_: &()) -> Cow<'_, str> {
+        KWOKNodeClassDefinition::version(&())
+    }
+
+    fn plural(_: &()) -> Cow<'_, str> {
+        KWOKNodeClassDefinition::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kwok_node_class_without_spec_is_read() {
+        let json =
+            r#"{"apiVersion":"karpenter.kwok.sh/v1alpha1","kind":"KWOKNodeClass","metadata":{"name":"default"}}"#;
+        let class: KWOKNodeClass = serde_json::from_str(json).unwrap();
+        assert_eq!(class.spec, KWOKNodeClassSpec::default());
+        let written = serde_json::to_value(&class).unwrap();
+        assert_eq!(written["apiVersion"], "karpenter.kwok.sh/v1alpha1");
+        assert_eq!(written["kind"], "KWOKNodeClass");
+    }
 }

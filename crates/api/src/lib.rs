@@ -3,9 +3,13 @@
 //! The types say how the objects look as JSON, and nothing else: turning them into the planner's own model is the job
 //! of `decode`. Labels, annotations, taints, condition types and reasons are spelled here and nowhere else.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 pub mod annotations;
 pub mod capacity_buffer;
 pub mod conditions;
+pub mod crd;
 pub mod disruption;
 pub mod duration;
 pub mod events;
