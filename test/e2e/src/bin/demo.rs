@@ -1,0 +1,2 @@
+//! The demonstration behind `cargo xtask demo`.
+fn main() {}

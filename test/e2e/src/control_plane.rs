@@ -1,0 +1,265 @@
+//! One real control plane, as `test/control-plane/README.md` describes it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::scratch::Scratch;
+
+const DROP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Which Kubernetes feature gates are on.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Gates {
+    /// As Kubernetes is released.
+    #[default]
+    Default,
+    /// Everything around DRA and pod groups.
+    All,
+}
+
+/// A process of the control plane.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Component {
+    /// The store.
+    Etcd,
+    /// kube-apiserver.
+    Apiserver,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// The kubelet of fake nodes.
+    Kwok,
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Etcd => "etcd",
+            Self::Apiserver => "apiserver",
+            Self::ControllerManager => "controller-manager",
+            Self::Scheduler => "scheduler",
+            Self::Kwok => "kwok",
+        })
+    }
+}
+
+/// What to boot.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Shown in the name of its folder.
+    pub name: String,
+    /// Feature gates.
+    pub gates: Gates,
+    /// ServiceAccounts, as `namespace/name`, that get a kubeconfig of their own; see [`ControlPlane::kubeconfig_of`].
+    pub service_accounts: Vec<String>,
+    /// More arguments of `control-plane up`.
+    pub arguments: Vec<String>,
+}
+
+/// A running control plane; it ends when this is dropped.
+#[derive(Debug)]
+pub struct ControlPlane {
+    process: Child,
+    /// The control plane stops when this closes, even if we are killed.
+    _alive: ChildStdin,
+    ready: Ready,
+    // Dropped last: the processes are gone by then.
+    scratch: Scratch,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Ready {
+    kubeconfig: PathBuf,
+    version: String,
+    control_socket: PathBuf,
+    #[serde(default)]
+    users: BTreeMap<String, PathBuf>,
+    boot_ms: u64,
+}
+
+impl ControlPlane {
+    /// Boots one and waits until all of it is healthy, some seconds.
+    ///
+    /// # Errors
+    /// If its program cannot be built, or it does not come up.
+    pub async fn up(options: Options) -> Result<Self> {
+        tokio::task::spawn_blocking(move || Self::boot(&options)).await?
+    }
+
+    fn boot(options: &Options) -> Result<Self> {
+        let program = go_programs::CONTROL_PLANE.build(&|text| eprintln!("{text}"))?;
+        let scratch = Scratch::new(&options.name)?;
+        let log_path = scratch.path().join("up.log");
+        let mut command = Command::new(&program);
+        command.arg("up").arg("--dir").arg(scratch.path()).arg("--exit-with-parent");
+        // Its data is thrown away, so nothing needs to end in good order.
+        command.args(["--shutdown-grace-ms", "0", "--gates"]).arg(match options.gates {
+            Gates::Default => "default",
+            Gates::All => "all",
+        });
+        for account in &options.service_accounts {
+            command.args(["--service-account", account]);
+        }
+        let mut process = command
+            .args(&options.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log_path)?)
+            .spawn()
+            .with_context(|| format!("run {}", program.display()))?;
+        let alive = process.stdin.take().context("the control plane's standard input")?;
+        let stdout = process.stdout.take().context("the control plane's standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        if line.is_empty() {
+            let status = process.wait()?;
+            bail!("the control plane did not come up ({status}):\n{}", fs::read_to_string(&log_path)?);
+        }
+        let ready = serde_json::from_str(&line).with_context(|| format!("first line of the control plane: {line}"))?;
+        Ok(Self { process, _alive: alive, ready, scratch })
+    }
+
+    /// A client with every right. It belongs to the calling test's runtime, so each test takes its own.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be read.
+    pub async fn client(&self) -> Result<Client> {
+        client(self.kubeconfig()).await
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.ready.kubeconfig
+    }
+
+    /// The kubeconfig of a ServiceAccount given in the options, by its name.
+    ///
+    /// # Errors
+    /// If there is no such account.
+    pub fn kubeconfig_of(&self, account: &str) -> Result<&Path> {
+        self.ready
+            .users
+            .get(account)
+            .map(PathBuf::as_path)
+            .with_context(|| format!("no account {account} was asked for"))
+    }
+
+    /// The server's version, such as `v1.36.3`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.ready.version
+    }
+
+    /// How long the boot took.
+    #[must_use]
+    pub fn boot_time(&self) -> Duration {
+        Duration::from_millis(self.ready.boot_ms)
+    }
+
+    /// Its folder: data, credentials, logs. Tests put theirs here too.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Kills a component as by SIGKILL; it stays down.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub async fn kill(&self, component: Component) -> Result<()> {
+        self.control(format!("kill {component}")).await
+    }
+
+    /// Starts a component that is down, on the same port and data, and waits until it is healthy.
+    ///
+    /// # Errors
+    /// If it runs already or does not become healthy.
+    pub async fn start(&self, component: Component) -> Result<()> {
+        self.control(format!("start {component}")).await?;
+        self.control(format!("wait {component}")).await
+    }
+
+    /// Stops a component where it is, with its connections open, as SIGSTOP does.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub async fn pause(&self, component: Component) -> Result<()> {
+        self.control(format!("pause {component}")).await
+    }
+
+    /// Lets a paused component go on.
+    ///
+    /// # Errors
+    /// If it is not paused.
+    pub async fn resume(&self, component: Component) -> Result<()> {
+        self.control(format!("resume {component}")).await
+    }
+
+    async fn control(&self, command: String) -> Result<()> {
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            ok: bool,
+            #[serde(default)]
+            error: String,
+        }
+        let socket = self.ready.control_socket.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut stream =
+                UnixStream::connect(&socket).with_context(|| format!("connect to {}", socket.display()))?;
+            writeln!(stream, "{command}")?;
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line)?;
+            let answer: Answer =
+                serde_json::from_str(&line).with_context(|| format!("answer to `{command}`: {line:?}"))?;
+            if !answer.ok {
+                bail!("control plane: {}", answer.error);
+            }
+            Ok(())
+        })
+        .await?
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let deadline = Instant::now() + DROP_TIMEOUT;
+        while matches!(self.process.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                // Its components die with it.
+                let _ = self.process.kill();
+                let _ = self.process.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A client from a kubeconfig file.
+///
+/// # Errors
+/// If the file cannot be read or makes no sense.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    // A killed server must be noticed soon.
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.read_timeout = Some(Duration::from_secs(60));
+    Ok(Client::try_from(config)?)
+}

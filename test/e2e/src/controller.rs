@@ -1,0 +1,245 @@
+//! The controller as a process of its own.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::eventually;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names its log file.
+    pub name: String,
+    /// The binary.
+    pub binary: PathBuf,
+    /// Whose rights it has.
+    pub kubeconfig: PathBuf,
+    /// Where its log goes.
+    pub folder: PathBuf,
+    /// Arguments after `run`.
+    pub arguments: Vec<String>,
+    /// Environment beside ours.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// One more environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Another name, for a second controller beside the first.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+}
+
+/// A running `dovetail run`; killed when this is dropped.
+#[derive(Debug)]
+pub struct Controller {
+    process: Child,
+    watchdog: Watchdog,
+    log: PathBuf,
+    metrics_port: u16,
+    health_port: u16,
+}
+
+impl Controller {
+    /// Starts it; it may not be ready yet.
+    ///
+    /// # Errors
+    /// If the process cannot be started.
+    pub fn start(options: &Options) -> Result<Self> {
+        let (metrics_port, health_port) = (free_port()?, free_port()?);
+        let log = options.folder.join(format!("{}.log", options.name));
+        let file = File::options().create(true).append(true).open(&log)?;
+        let process = Command::new(&options.binary)
+            .arg("run")
+            .args(&options.arguments)
+            .env("KUBECONFIG", &options.kubeconfig)
+            .env("METRICS_PORT", metrics_port.to_string())
+            .env("HEALTH_PROBE_PORT", health_port.to_string())
+            .env("RUST_BACKTRACE", "1")
+            .envs(&options.environment)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("run {}", options.binary.display()))?;
+        let watchdog = Watchdog::start(process.id())?;
+        Ok(Self { process, watchdog, log, metrics_port, health_port })
+    }
+
+    /// Starts it and waits until `/readyz` says so.
+    ///
+    /// # Errors
+    /// If it ends or is not ready in time; the end of its log is in the message.
+    pub async fn start_ready(options: &Options) -> Result<Self> {
+        let mut controller = Self::start(options)?;
+        let ready = eventually("the controller is ready", Duration::from_secs(60), async || {
+            controller.get("/readyz", controller.health_port)
+        });
+        let Err(error) = ready.await.map(drop) else { return Ok(controller) };
+        let state = controller.process.try_wait()?.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+        Err(error.context(format!("{state}; end of its log:\n{}", controller.log_end()?)))
+    }
+
+    /// Asks it to stop, as Kubernetes does, and waits until it has.
+    ///
+    /// # Errors
+    /// If it still runs after 30 seconds.
+    pub async fn terminate(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.ended(Duration::from_secs(30)).await
+    }
+
+    /// Kills it without warning.
+    ///
+    /// # Errors
+    /// If it cannot be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// Waits until it ended by itself.
+    ///
+    /// # Errors
+    /// If it still runs at the deadline.
+    pub async fn ended(&mut self, deadline: Duration) -> Result<ExitStatus> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(status);
+            }
+            if started.elapsed() > deadline {
+                bail!("the controller still runs after {} s; end of its log:\n{}", deadline.as_secs(), self.log_end()?);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Whether it runs.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn runs(&mut self) -> Result<bool> {
+        Ok(self.process.try_wait()?.is_none())
+    }
+
+    /// All it has logged.
+    ///
+    /// # Errors
+    /// If its log cannot be read.
+    pub fn log(&self) -> Result<String> {
+        fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
+    }
+
+    /// Its `/metrics`.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn metrics(&self) -> Result<String> {
+        self.get("/metrics", self.metrics_port)
+    }
+
+    /// The sum over all series of one metric, 0 if there is none.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn metric(&self, name: &str) -> Result<f64> {
+        let text = self.metrics()?;
+        let of_name = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        Ok(text.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    /// Whether its `/readyz` answers 200.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.get("/readyz", self.health_port).is_ok()
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).context("process id")?;
+        kill_process(pid, signal).context("signal the controller")
+    }
+
+    fn log_end(&self) -> Result<String> {
+        let log = self.log()?;
+        let lines: Vec<_> = log.lines().collect();
+        Ok(lines[lines.len().saturating_sub(30)..].join("\n"))
+    }
+
+    fn get(&self, path: &str, port: u16) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
+        if !head.starts_with("HTTP/1.1 200") {
+            bail!("{path}: {}: {body}", head.lines().next().unwrap_or_default());
+        }
+        Ok(body.to_owned())
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        self.watchdog.dismiss();
+        if std::thread::panicking() {
+            eprintln!("end of {}:\n{}", self.log.display(), self.log_end().unwrap_or_default());
+        }
+    }
+}
+
+/// Kills a process when we are gone without having stopped it, as by SIGKILL.
+#[derive(Debug)]
+struct Watchdog {
+    shell: Child,
+    _alive: Option<ChildStdin>,
+}
+
+impl Watchdog {
+    fn start(pid: u32) -> Result<Self> {
+        // `read` returns when our end of the pipe closes.
+        let mut shell = Command::new("sh")
+            .args(["-c", "read -r _; kill -9 \"$1\" 2>/dev/null", "watchdog", &pid.to_string()])
+            .stdin(Stdio::piped())
+            .spawn()
+            .context("run sh")?;
+        let alive = shell.stdin.take();
+        Ok(Self { shell, _alive: alive })
+    }
+
+    fn dismiss(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
