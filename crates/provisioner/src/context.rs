@@ -1,0 +1,44 @@
+//! What every controller is given.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cloudprovider::CloudProvider;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::assignments::Assignments;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::recorder::Recorder;
+use crate::store::ClusterStore;
+
+/// What every controller is given. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server, rate limited.
+    pub client: Client,
+    /// The cluster as we know it.
+    pub store: Arc<ClusterStore>,
+    /// Which pods each machine was launched for.
+    pub assignments: Arc<Assignments>,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// The cloud, measured.
+    pub cloud: Arc<dyn CloudProvider>,
+    /// Writes events.
+    pub recorder: Recorder,
+    /// What `/metrics` shows.
+    pub metrics: Arc<Metrics>,
+    /// What the user asked for.
+    pub options: Arc<Options>,
+    /// Cancelled when the controller shall stop: start nothing new, finish what is under way.
+    pub stop: CancellationToken,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("cloud", &self.cloud.name()).field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,299 @@
+//! What `/metrics` shows. Names and labels are Karpenter's; what only we have begins with `dovetail_`.
+//!
+//! Differs: Karpenter's summaries are histograms here, because quantiles of several replicas or restarts cannot be added
+//! up; and the gauges that exist once per pod are left out.
+
+use std::fmt;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+mod process;
+
+/// Karpenter's buckets for durations, in seconds.
+const DURATION_BUCKETS: [f64; 19] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
+];
+/// Doubling from one second to a bit more than half an hour.
+const TERMINATION_BUCKETS: [f64; 12] =
+    [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 60.0 * MINUTE;
+const DAY: f64 = 24.0 * HOUR;
+const LIFETIME_BUCKETS: [f64; 15] = [
+    15.0 * MINUTE, 30.0 * MINUTE, 45.0 * MINUTE, HOUR, 2.0 * HOUR, 4.0 * HOUR, 6.0 * HOUR, 8.0 * HOUR, 12.0 * HOUR, DAY,
+    2.0 * DAY, 3.0 * DAY, 5.0 * DAY, 15.0 * DAY, 30.0 * DAY,
+];
+
+type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+macro_rules! label_sets {
+    ($($(#[$meta:meta])* $name:ident { $($field:ident),* })*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+        #[expect(missing_docs, reason = "the fields are the labels")]
+        pub struct $name {
+            $(pub $field: String,)*
+        }
+    )*};
+}
+
+label_sets! {
+    /// By controller.
+    ByController { controller }
+    /// By NodePool.
+    ByNodePool { nodepool }
+    /// By NodePool and resource.
+    ByResource { nodepool, resource_type }
+    /// By NodePool and zone.
+    ByZone { nodepool, zone }
+    /// A created NodeClaim.
+    CreatedLabels { nodepool, reason, min_values_relaxed }
+    /// A removed NodeClaim.
+    TerminatedLabels { nodepool, capacity_type, zone }
+    /// A NodeClaim that we decided to remove.
+    DisruptedLabels { reason, nodepool, capacity_type, consolidation_policy, termination_mode }
+    /// A call to the cloud provider.
+    CallLabels { controller, method, provider }
+    /// A failed call to the cloud provider.
+    CallErrorLabels { controller, method, provider, error }
+    /// By HTTP status code.
+    ByCode { code }
+    /// By reason.
+    ByReason { reason }
+    /// By kind.
+    ByKind { kind }
+    /// By outcome.
+    ByOutcome { outcome }
+}
+
+/// Why a machine was launched: label `reason` of `nodeclaims_created`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum CreatedReason {
+    Provisioned,
+}
+
+/// All metrics of the controller.
+#[expect(missing_docs, reason = "the fields are named after the metrics, whose help text is in `new`")]
+pub struct Metrics {
+    registry: Registry,
+
+    pub scheduler_scheduling_duration_seconds: Histograms<ByController>,
+    pub scheduler_queue_depth: Family<ByController, Gauge>,
+    pub scheduler_ignored_pods_count: Gauge,
+    pub scheduler_unschedulable_pods_count: Family<ByController, Gauge>,
+    pub pods_scheduling_decision_duration_seconds: Histogram,
+    pub pods_bound_duration_seconds: Histogram,
+
+    pub nodepools_limit: Family<ByResource, FloatGauge>,
+    pub nodepools_usage: Family<ByResource, FloatGauge>,
+
+    pub nodeclaims_created: Family<CreatedLabels, Counter>,
+    pub nodeclaims_terminated: Family<TerminatedLabels, Counter>,
+    pub nodeclaims_disrupted: Family<DisruptedLabels, Counter>,
+    pub nodeclaims_instance_termination_duration_seconds: Histograms<ByNodePool>,
+    pub nodeclaims_termination_duration_seconds: Histograms<ByNodePool>,
+
+    pub nodes_created: Family<ByZone, Counter>,
+    pub nodes_terminated: Family<ByZone, Counter>,
+    pub nodes_termination_duration_seconds: Histograms<ByNodePool>,
+    pub nodes_drained: Family<ByNodePool, Counter>,
+    pub nodes_lifetime_duration_seconds: Histograms<ByNodePool>,
+
+    pub pods_eviction_requests: Family<ByCode, Counter>,
+    pub pods_drained: Family<ByReason, Counter>,
+
+    pub cluster_state_node_count: Gauge,
+    pub cluster_state_synced: Gauge,
+    pub cluster_state_unsynced_time_seconds: FloatGauge,
+
+    pub cloudprovider_duration_seconds: Histograms<CallLabels>,
+    pub cloudprovider_errors: Family<CallErrorLabels, Counter>,
+
+    /// Objects that the API server has and that could not be decoded.
+    pub undecodable_objects: Family<ByKind, Gauge>,
+    /// Parts of plans that were dropped because the cluster had changed.
+    pub stale_plans: Counter,
+    /// Nominations of pods to planned machines, by outcome.
+    pub hand_over_nominations: Family<ByOutcome, Counter>,
+    /// Machines opened to the scheduler, by how it was decided.
+    pub hand_over_machines: Family<ByOutcome, Counter>,
+    /// Events that were not written because too many were waiting.
+    pub dropped_events: Counter,
+}
+
+impl Metrics {
+    /// All metrics at zero.
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let durations: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
+        let terminations: fn() -> Histogram = || Histogram::new(TERMINATION_BUCKETS);
+        let lifetimes: fn() -> Histogram = || Histogram::new(LIFETIME_BUCKETS);
+        let mut metrics = Self {
+            scheduler_scheduling_duration_seconds: Family::new_with_constructor(durations),
+            scheduler_queue_depth: Family::default(),
+            scheduler_ignored_pods_count: Gauge::default(),
+            scheduler_unschedulable_pods_count: Family::default(),
+            pods_scheduling_decision_duration_seconds: durations(),
+            pods_bound_duration_seconds: durations(),
+            nodepools_limit: Family::default(),
+            nodepools_usage: Family::default(),
+            nodeclaims_created: Family::default(),
+            nodeclaims_terminated: Family::default(),
+            nodeclaims_disrupted: Family::default(),
+            nodeclaims_instance_termination_duration_seconds: Family::new_with_constructor(terminations),
+            nodeclaims_termination_duration_seconds: Family::new_with_constructor(terminations),
+            nodes_created: Family::default(),
+            nodes_terminated: Family::default(),
+            nodes_termination_duration_seconds: Family::new_with_constructor(terminations),
+            nodes_drained: Family::default(),
+            nodes_lifetime_duration_seconds: Family::new_with_constructor(lifetimes),
+            pods_eviction_requests: Family::default(),
+            pods_drained: Family::default(),
+            cluster_state_node_count: Gauge::default(),
+            cluster_state_synced: Gauge::default(),
+            cluster_state_unsynced_time_seconds: Gauge::default(),
+            cloudprovider_duration_seconds: Family::new_with_constructor(durations),
+            cloudprovider_errors: Family::default(),
+            undecodable_objects: Family::default(),
+            stale_plans: Counter::default(),
+            hand_over_nominations: Family::default(),
+            hand_over_machines: Family::default(),
+            dropped_events: Counter::default(),
+            registry: Registry::default(),
+        };
+        metrics.register_karpenter(registry.sub_registry_with_prefix("karpenter"));
+        metrics.register_own(registry.sub_registry_with_prefix("dovetail"));
+        registry.register_collector(Box::new(process::Process::new()));
+        metrics.registry = registry;
+        metrics
+    }
+
+    /// Everything in the text format that Prometheus reads.
+    ///
+    /// # Errors
+    /// Only if a metric's own encoding fails.
+    pub fn render(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    // Counters get `_total` when written, info gets `_info`; `_seconds` is part of the names registered here.
+    fn register_karpenter(&self, registry: &mut Registry) {
+        macro_rules! register {
+            ($($field:ident: $help:literal,)*) => {
+                $(registry.register(stringify!($field), $help, self.$field.clone());)*
+            };
+        }
+        register! {
+            scheduler_scheduling_duration_seconds: "Duration of one plan",
+            scheduler_queue_depth: "Pods that wait to be planned",
+            scheduler_ignored_pods_count: "Pods that wait for a node and are not planned because they are invalid",
+            scheduler_unschedulable_pods_count: "Pods that the last plan found no place for",
+            pods_scheduling_decision_duration_seconds: "Time from first sight of a pod to the first decision about it",
+            pods_bound_duration_seconds: "Time from a pod's creation until it was bound",
+            nodepools_limit: "Limit of a NodePool",
+            nodepools_usage: "What a NodePool's machines add up to",
+            nodeclaims_created: "NodeClaims created",
+            nodeclaims_terminated: "NodeClaims whose machine is gone",
+            nodeclaims_disrupted: "NodeClaims that were deleted by the controller",
+            nodeclaims_instance_termination_duration_seconds: "Time from asking the provider until the machine was gone",
+            nodeclaims_termination_duration_seconds: "Time from the deletion of a NodeClaim until it was gone",
+            nodes_created: "Nodes that registered",
+            nodes_terminated: "Nodes that were removed",
+            nodes_termination_duration_seconds: "Time from the deletion of a Node until it was gone",
+            nodes_drained: "Nodes that were drained",
+            nodes_lifetime_duration_seconds: "Age of Nodes when they were removed",
+            pods_eviction_requests: "Answers to eviction requests",
+            pods_drained: "Pods that left a drained node",
+            cluster_state_node_count: "Nodes in the cluster",
+            cluster_state_synced: "1 once every kind has been listed",
+            cluster_state_unsynced_time_seconds: "How long the first lists have taken so far; 0 once they are there",
+            cloudprovider_duration_seconds: "Duration of calls to the cloud provider",
+            cloudprovider_errors: "Failed calls to the cloud provider",
+        }
+        registry.register(
+            "build",
+            "What is running",
+            Info::new([("version", env!("CARGO_PKG_VERSION")), ("arch", std::env::consts::ARCH)]),
+        );
+    }
+
+    fn register_own(&self, registry: &mut Registry) {
+        macro_rules! register {
+            ($($field:ident: $help:literal,)*) => {
+                $(registry.register(stringify!($field), $help, self.$field.clone());)*
+            };
+        }
+        register! {
+            undecodable_objects: "Objects that could not be decoded",
+            stale_plans: "Parts of plans that were dropped because the cluster had changed",
+            hand_over_nominations: "Nominations of pods to planned machines",
+            hand_over_machines: "Machines opened to the scheduler",
+            dropped_events: "Events that were not written because too many were waiting",
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Seconds, for a histogram.
+pub fn seconds(duration: std::time::Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_labels_are_karpenters() {
+        let metrics = Metrics::new();
+        metrics
+            .nodeclaims_created
+            .get_or_create(&CreatedLabels {
+                nodepool: "default".into(),
+                reason: "provisioned".into(),
+                min_values_relaxed: "false".into(),
+            })
+            .inc();
+        metrics
+            .cloudprovider_duration_seconds
+            .get_or_create(&CallLabels {
+                controller: "nodeclaim.lifecycle".into(),
+                method: "Create".into(),
+                provider: "kwok".into(),
+            })
+            .observe(0.3);
+        let text = metrics.render().unwrap();
+        for line in [
+            r#"karpenter_nodeclaims_created_total{nodepool="default",reason="provisioned",min_values_relaxed="false"} 1"#,
+            r#"karpenter_cloudprovider_duration_seconds_bucket{le="0.25",controller="nodeclaim.lifecycle",method="Create",provider="kwok"} 0"#,
+            r#"karpenter_cloudprovider_duration_seconds_bucket{le="0.5",controller="nodeclaim.lifecycle",method="Create",provider="kwok"} 1"#,
+            "karpenter_cluster_state_synced 0",
+            "dovetail_stale_plans_total 0",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
+        }
+        assert!(text.contains("karpenter_build_info{version="));
+        assert!(text.contains("\nprocess_resident_memory_bytes "));
+    }
+}

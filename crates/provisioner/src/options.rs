@@ -1,0 +1,337 @@
+//! What the user asked for: flags and environment variables, checked once.
+//!
+//! Flags and variables have Karpenter's names and defaults, so that its chart values carry over. [`RawOptions`] is what
+//! clap reads; [`Options`] is what the program works with, and every value in it is valid.
+//!
+//! Differs: the gate NodeOverlay is on, and `--ignore-dra-requests` is false. Options of Karpenter that mean nothing here
+//! (`--karpenter-service`, `--memory-limit`, `--log-output-paths`, `--disable-controller-warmup` …) are accepted and
+//! ignored, and said so once at start.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use model::DurationMs;
+
+mod feature_gates;
+mod parse;
+
+pub use feature_gates::FeatureGates;
+use parse::{go_bool, go_duration};
+
+/// A value that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("--{flag}: {value:?} {reason}")]
+pub struct Error {
+    /// The flag's name.
+    pub flag: &'static str,
+    /// What was given.
+    pub value: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Flags of `dovetail run`, as given.
+#[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags are what these are")]
+pub struct RawOptions {
+    /// Port of /metrics
+    #[arg(long, env = "METRICS_PORT", default_value_t = 8080, help_heading = "Serving")]
+    pub metrics_port: u16,
+    /// Port of /healthz and /readyz
+    #[arg(long, env = "HEALTH_PROBE_PORT", default_value_t = 8081, help_heading = "Serving")]
+    pub health_probe_port: u16,
+
+    /// Calls per second to the API server, in the long run
+    #[arg(long, env = "KUBE_CLIENT_QPS", default_value_t = 200, help_heading = "API server")]
+    pub kube_client_qps: u32,
+    /// Calls to the API server that may be made at once
+    #[arg(long, env = "KUBE_CLIENT_BURST", default_value_t = 300, help_heading = "API server")]
+    pub kube_client_burst: u32,
+
+    /// Run without a Lease; for a single replica only
+    #[arg(long, env = "DISABLE_LEADER_ELECTION", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Leader election")]
+    pub disable_leader_election: bool,
+    /// Name of the Lease
+    #[arg(long, env = "LEADER_ELECTION_NAME", default_value = "karpenter-leader-election", help_heading = "Leader election")]
+    pub leader_election_name: String,
+    /// Namespace of the Lease [default: the pod's own, else kube-system]
+    #[arg(long, env = "LEADER_ELECTION_NAMESPACE", help_heading = "Leader election")]
+    pub leader_election_namespace: Option<String>,
+    /// Start although a Lease of that name is held in another namespace, as by a Karpenter that still runs
+    #[arg(long, env = "ALLOW_OTHER_LEADER", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Leader election")]
+    pub allow_other_leader: bool,
+
+    /// Longest time that pods are collected before a plan is made
+    #[arg(long, env = "BATCH_MAX_DURATION", default_value = "10s", value_parser = go_duration, help_heading = "Planning")]
+    pub batch_max_duration: DurationMs,
+    /// A plan is made once no new pod has come for this long
+    #[arg(long, env = "BATCH_IDLE_DURATION", default_value = "1s", value_parser = go_duration, help_heading = "Planning")]
+    pub batch_idle_duration: DurationMs,
+    /// What preferred terms of pods count for: Respect or Ignore
+    #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect", help_heading = "Planning")]
+    pub preference_policy: String,
+    /// What happens when minValues cannot be met: Strict or BestEffort
+    #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict", help_heading = "Planning")]
+    pub min_values_policy: String,
+    /// Leave pods with ResourceClaims to others
+    #[arg(long, env = "IGNORE_DRA_REQUESTS", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Planning")]
+    pub ignore_dra_requests: bool,
+    /// Milli-CPU that the process may use; sizes its worker pools
+    #[arg(long, env = "CPU_REQUESTS", default_value_t = 1000, help_heading = "Planning")]
+    pub cpu_requests: u32,
+    /// Feature gates, such as NodeRepair=true,NodeOverlay=false
+    #[arg(long, env = "FEATURE_GATES", default_value = "", help_heading = "Planning")]
+    pub feature_gates: String,
+    /// Plan and log, and write nothing anywhere
+    #[arg(long, env = "DRY_RUN", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Planning")]
+    pub dry_run: bool,
+
+    /// Nominate pods to the machines that were planned for them
+    #[arg(long, env = "HAND_OVER", default_value_t = true, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Hand-over")]
+    pub hand_over: bool,
+    /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away
+    #[arg(long, env = "HAND_OVER_MAX_HOLD", default_value = "60s", value_parser = go_duration, help_heading = "Hand-over")]
+    pub hand_over_max_hold: DurationMs,
+    /// How long no taint may have changed before pods are nominated
+    #[arg(long, env = "HAND_OVER_QUIET", default_value = "60ms", value_parser = go_duration, help_heading = "Hand-over")]
+    pub hand_over_quiet: DurationMs,
+    /// Most machines opened together
+    #[arg(long, env = "HAND_OVER_BATCH", default_value_t = 10, help_heading = "Hand-over")]
+    pub hand_over_batch: u32,
+    /// Most nominations of one pod
+    #[arg(long, env = "HAND_OVER_PATCHES_PER_POD", default_value_t = 3, help_heading = "Hand-over")]
+    pub hand_over_patches_per_pod: u32,
+
+    /// Log level: debug, info or error; or a filter such as info,provisioner::store=debug
+    #[arg(long, env = "LOG_LEVEL", default_value = "info", help_heading = "Logs")]
+    pub log_level: String,
+    /// Log format: json or text
+    #[arg(long, env = "LOG_FORMAT", default_value = "json", help_heading = "Logs")]
+    pub log_format: String,
+
+    /// Namespace in which the kwok provider keeps its instances [default: the pod's own, else kube-system]
+    #[arg(long, env = "KWOK_INSTANCES_NAMESPACE", help_heading = "Provider kwok")]
+    pub kwok_instances_namespace: Option<String>,
+    /// Catalogue of the kwok provider, a file in Karpenter's kwok format [default: the built-in 144 types]
+    #[arg(long, env = "INSTANCE_TYPES_FILE_PATH", help_heading = "Provider kwok")]
+    pub instance_types_file_path: Option<std::path::PathBuf>,
+
+    #[command(flatten)]
+    ignored: IgnoredOptions,
+}
+
+/// Options of Karpenter that have no meaning here.
+#[derive(Debug, Clone, Default, Args)]
+struct IgnoredOptions {
+    #[arg(long, env = "KARPENTER_SERVICE", hide = true)]
+    karpenter_service: Option<String>,
+    #[arg(long, env = "ENABLE_PROFILING", hide = true)]
+    enable_profiling: Option<String>,
+    #[arg(long, env = "DISABLE_CONTROLLER_WARMUP", hide = true)]
+    disable_controller_warmup: Option<String>,
+    #[arg(long, env = "DISABLE_CLUSTER_STATE_OBSERVABILITY", hide = true)]
+    disable_cluster_state_observability: Option<String>,
+    #[arg(long, env = "MEMORY_LIMIT", hide = true)]
+    memory_limit: Option<String>,
+    #[arg(long, env = "LOG_OUTPUT_PATHS", hide = true)]
+    log_output_paths: Option<String>,
+    #[arg(long, env = "LOG_ERROR_OUTPUT_PATHS", hide = true)]
+    log_error_output_paths: Option<String>,
+    #[arg(long, env = "SCHEDULER_CONFIG", hide = true)]
+    scheduler_config: Option<String>,
+}
+
+/// What preferred terms of pods count for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreferencePolicy {
+    /// They are tried.
+    Respect,
+    /// They are left out.
+    Ignore,
+}
+
+/// What happens when `minValues` cannot be met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MinValuesPolicy {
+    /// No machine is planned.
+    Strict,
+    /// `minValues` is lowered.
+    BestEffort,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// Whether and how planned pods are nominated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOverOptions {
+    /// Whether at all. If not, our taint goes at registration and the scheduler decides alone.
+    pub enabled: bool,
+    /// Longest time that a machine is held back once nothing else keeps pods away.
+    pub max_hold: Duration,
+    /// How long no taint may have changed before pods are nominated.
+    pub quiet: Duration,
+    /// Most machines opened together.
+    pub batch: usize,
+    /// Most nominations of one pod.
+    pub patches_per_pod: u32,
+}
+
+/// Leader election, if it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderElectionOptions {
+    /// Name of the Lease.
+    pub name: String,
+    /// Its namespace, if the user gave one.
+    pub namespace: Option<String>,
+    /// Whether to start beside a Lease of that name that is held in another namespace.
+    pub allow_other_leader: bool,
+}
+
+/// What the user asked for, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are documented on the flags of the same names in `RawOptions`")]
+pub struct Options {
+    pub metrics_port: u16,
+    pub health_probe_port: u16,
+    pub kube_client_qps: u32,
+    pub kube_client_burst: u32,
+    pub leader_election: Option<LeaderElectionOptions>,
+    pub batch_max_duration: Duration,
+    pub batch_idle_duration: Duration,
+    pub preference_policy: PreferencePolicy,
+    pub min_values_policy: MinValuesPolicy,
+    pub ignore_dra_requests: bool,
+    /// Worker threads for planning: the processors that were asked for, rounded up.
+    pub planner_threads: usize,
+    pub feature_gates: FeatureGates,
+    pub dry_run: bool,
+    pub hand_over: HandOverOptions,
+    pub log_level: String,
+    pub log_format: LogFormat,
+    pub kwok_instances_namespace: Option<String>,
+    pub instance_types_file_path: Option<std::path::PathBuf>,
+    /// Flags that were given and mean nothing here.
+    pub ignored: Vec<&'static str>,
+}
+
+impl RawOptions {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first value that cannot be used.
+    pub fn check(self) -> Result<Options, Error> {
+        let leader_election = (!self.disable_leader_election).then(|| LeaderElectionOptions {
+            name: self.leader_election_name.clone(),
+            namespace: self.leader_election_namespace.clone().filter(|namespace| !namespace.is_empty()),
+            allow_other_leader: self.allow_other_leader,
+        });
+        positive("kube-client-qps", self.kube_client_qps)?;
+        positive("kube-client-burst", self.kube_client_burst)?;
+        positive("hand-over-batch", self.hand_over_batch)?;
+        positive("cpu-requests", self.cpu_requests)?;
+        if self.leader_election_name.is_empty() {
+            return Err(invalid("leader-election-name", "", "must not be empty"));
+        }
+        let batch_max_duration = duration("batch-max-duration", self.batch_max_duration)?;
+        let batch_idle_duration = duration("batch-idle-duration", self.batch_idle_duration)?;
+        if batch_idle_duration > batch_max_duration {
+            return Err(invalid(
+                "batch-idle-duration",
+                &format!("{batch_idle_duration:?}"),
+                &format!("must not be longer than --batch-max-duration, {batch_max_duration:?}"),
+            ));
+        }
+        Ok(Options {
+            metrics_port: self.metrics_port,
+            health_probe_port: self.health_probe_port,
+            kube_client_qps: self.kube_client_qps,
+            kube_client_burst: self.kube_client_burst,
+            leader_election,
+            batch_max_duration,
+            batch_idle_duration,
+            preference_policy: match self.preference_policy.as_str() {
+                "Respect" => PreferencePolicy::Respect,
+                "Ignore" => PreferencePolicy::Ignore,
+                other => return Err(invalid("preference-policy", other, "must be Respect or Ignore")),
+            },
+            min_values_policy: match self.min_values_policy.as_str() {
+                "Strict" => MinValuesPolicy::Strict,
+                "BestEffort" => MinValuesPolicy::BestEffort,
+                other => return Err(invalid("min-values-policy", other, "must be Strict or BestEffort")),
+            },
+            ignore_dra_requests: self.ignore_dra_requests,
+            planner_threads: usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1),
+            feature_gates: FeatureGates::parse(&self.feature_gates)?,
+            dry_run: self.dry_run,
+            hand_over: HandOverOptions {
+                enabled: self.hand_over,
+                max_hold: duration("hand-over-max-hold", self.hand_over_max_hold)?,
+                quiet: duration("hand-over-quiet", self.hand_over_quiet)?,
+                batch: usize::try_from(self.hand_over_batch).unwrap_or(1),
+                patches_per_pod: self.hand_over_patches_per_pod,
+            },
+            log_format: match self.log_format.as_str() {
+                "json" => LogFormat::Json,
+                "text" => LogFormat::Text,
+                other => return Err(invalid("log-format", other, "must be json or text")),
+            },
+            log_level: self.log_level,
+            kwok_instances_namespace: self.kwok_instances_namespace.filter(|namespace| !namespace.is_empty()),
+            instance_types_file_path: self.instance_types_file_path.filter(|path| !path.as_os_str().is_empty()),
+            ignored: self.ignored.given(),
+        })
+    }
+}
+
+impl IgnoredOptions {
+    fn given(&self) -> Vec<&'static str> {
+        [
+            ("karpenter-service", &self.karpenter_service),
+            ("enable-profiling", &self.enable_profiling),
+            ("disable-controller-warmup", &self.disable_controller_warmup),
+            ("disable-cluster-state-observability", &self.disable_cluster_state_observability),
+            ("memory-limit", &self.memory_limit),
+            ("log-output-paths", &self.log_output_paths),
+            ("log-error-output-paths", &self.log_error_output_paths),
+            ("scheduler-config", &self.scheduler_config),
+        ]
+        .into_iter()
+        .filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()))
+        .map(|(flag, _)| flag)
+        .collect()
+    }
+}
+
+fn invalid(flag: &'static str, value: &str, reason: &str) -> Error {
+    Error { flag, value: value.to_owned(), reason: reason.to_owned() }
+}
+
+fn positive(flag: &'static str, value: u32) -> Result<(), Error> {
+    if value == 0 { Err(invalid(flag, "0", "must be above zero")) } else { Ok(()) }
+}
+
+fn duration(flag: &'static str, value: DurationMs) -> Result<Duration, Error> {
+    u64::try_from(value.0)
+        .map(Duration::from_millis)
+        .map_err(|_| invalid(flag, &value.to_string(), "must not be negative"))
+}
+
+#[cfg(test)]
+mod tests;

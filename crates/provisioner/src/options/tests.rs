@@ -1,0 +1,93 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    options: RawOptions,
+}
+
+fn options(args: &[&str]) -> Result<Options, Error> {
+    let args = std::iter::once("dovetail").chain(args.iter().copied());
+    Cli::try_parse_from(args).unwrap().options.check()
+}
+
+#[test]
+fn defaults_are_karpenters_but_for_overlays_and_devices() {
+    let options = options(&[]).unwrap();
+    assert_eq!((options.metrics_port, options.health_probe_port), (8080, 8081));
+    assert_eq!((options.kube_client_qps, options.kube_client_burst), (200, 300));
+    assert_eq!(options.batch_idle_duration, Duration::from_secs(1));
+    assert_eq!(options.batch_max_duration, Duration::from_secs(10));
+    assert_eq!(options.preference_policy, PreferencePolicy::Respect);
+    assert_eq!(options.min_values_policy, MinValuesPolicy::Strict);
+    assert_eq!(options.planner_threads, 1);
+    assert!(!options.ignore_dra_requests);
+    assert_eq!(
+        options.feature_gates,
+        FeatureGates {
+            node_repair: false,
+            reserved_capacity: true,
+            spot_to_spot_consolidation: false,
+            node_overlay: true,
+            static_capacity: false,
+            capacity_buffer: false,
+            unknown: vec![],
+        }
+    );
+    let leader_election = options.leader_election.unwrap();
+    assert_eq!(leader_election.name, "karpenter-leader-election");
+    assert_eq!(leader_election.namespace, None);
+    assert!(options.hand_over.enabled && !options.dry_run);
+    assert_eq!(options.ignored, Vec::<&str>::new());
+}
+
+#[test]
+fn flags_take_gos_spelling() {
+    let options = options(&[
+        "--batch-max-duration=1m30s",
+        "--hand-over=F",
+        "--dry-run",
+        "--disable-leader-election=TRUE",
+        "--cpu-requests=1001",
+        "--feature-gates= NodeRepair=true, NodeOverlay=0,Provider/Own=true",
+        "--memory-limit=100",
+    ])
+    .unwrap();
+    assert_eq!(options.batch_max_duration, Duration::from_secs(90));
+    assert!(!options.hand_over.enabled && options.dry_run);
+    assert_eq!(options.leader_election, None);
+    assert_eq!(options.planner_threads, 2);
+    assert!(options.feature_gates.node_repair && !options.feature_gates.node_overlay);
+    assert_eq!(options.feature_gates.unknown, ["Provider/Own"]);
+    assert_eq!(options.ignored, ["memory-limit"]);
+}
+
+#[test]
+fn an_error_names_flag_value_and_reason() {
+    for (args, message) in [
+        (&["--kube-client-qps=0"][..], "--kube-client-qps: \"0\" must be above zero"),
+        (&["--preference-policy=respect"], "--preference-policy: \"respect\" must be Respect or Ignore"),
+        (&["--min-values-policy="], "--min-values-policy: \"\" must be Strict or BestEffort"),
+        (&["--feature-gates=NodeRepair"], "--feature-gates: \"NodeRepair\" must have the form Name=true"),
+        (&["--feature-gates=NodeRepair=yes"], "--feature-gates: \"NodeRepair=yes\" must be true or false"),
+        (&["--log-format=xml"], "--log-format: \"xml\" must be json or text"),
+        (&["--batch-idle-duration=-1s"], "--batch-idle-duration: \"-1s\" must not be negative"),
+        (
+            &["--batch-idle-duration=20s"],
+            "--batch-idle-duration: \"20s\" must not be longer than --batch-max-duration, 10s",
+        ),
+    ] {
+        assert_eq!(options(args).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn what_clap_refuses_names_the_flag_too() {
+    for args in [["--batch-max-duration=10"], ["--metrics-port=70000"], ["--hand-over=yes"]] {
+        let flag = args[0].split('=').next().unwrap();
+        let error = Cli::try_parse_from(std::iter::once("dovetail").chain(args)).unwrap_err().to_string();
+        assert!(error.contains(flag), "{error}");
+    }
+}

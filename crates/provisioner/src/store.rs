@@ -1,0 +1,245 @@
+//! What the controller knows about the cluster: one table per kind, kept up to date by one watch per kind.
+//!
+//! The tables hold pruned objects behind `Arc`s, and indexes that are updated in the same step. [`ClusterStore::write`]
+//! is synchronous and needs no runtime, so tests apply objects and read the answer. Two ways to read:
+//!
+//! * [`ClusterStore::read`]: a guard for a few look-ups. It blocks writers and cannot be held across an `await`.
+//! * [`ClusterStore::snapshot`]: the whole state as of now, to keep as long as needed. Cheap; but the next write to a
+//!   table that a snapshot still holds copies that table's map (pointers, not objects), so a snapshot is for planning,
+//!   not for every reconcile.
+//!
+//! Whoever must act on a change subscribes with [`ClusterStore::on_change`] and puts the keys it is interested in on its
+//! own work queue; queues hold a key once, so nothing here grows with the number of changes.
+//!
+//! Differs: Karpenter's cluster state counts as synced only while no NodeClaim is launching, so one slow launch stops all
+//! planning. Here synced means that every watch has delivered its first list; a launching NodeClaim is planned with as
+//! the machine that it will become.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::Interner;
+use parking_lot::{RwLock, RwLockReadGuard};
+use tokio::sync::watch;
+
+pub mod change;
+pub mod index;
+pub mod object;
+pub mod state;
+pub mod table;
+
+pub use change::{Change, Delta};
+pub use object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Revision, Stored, VolumeAttachment};
+pub use state::State;
+pub use index::Index;
+pub use table::Table;
+
+/// The kinds that the store watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the names are the kinds' own")]
+pub enum Kind {
+    Pod,
+    Node,
+    NodeClaim,
+    NodePool,
+    NodeClass,
+    Namespace,
+    DaemonSet,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    CsiNode,
+    VolumeAttachment,
+    PodDisruptionBudget,
+}
+
+impl Kind {
+    /// All kinds, in the order in which they are declared.
+    pub const ALL: [Self; 13] = [
+        Self::Pod,
+        Self::Node,
+        Self::NodeClaim,
+        Self::NodePool,
+        Self::NodeClass,
+        Self::Namespace,
+        Self::DaemonSet,
+        Self::PersistentVolumeClaim,
+        Self::PersistentVolume,
+        Self::StorageClass,
+        Self::CsiNode,
+        Self::VolumeAttachment,
+        Self::PodDisruptionBudget,
+    ];
+
+    /// The kind as manifests spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Node => "Node",
+            Self::NodeClaim => "NodeClaim",
+            Self::NodePool => "NodePool",
+            Self::NodeClass => "NodeClass",
+            Self::Namespace => "Namespace",
+            Self::DaemonSet => "DaemonSet",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::StorageClass => "StorageClass",
+            Self::CsiNode => "CSINode",
+            Self::VolumeAttachment => "VolumeAttachment",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+type Subscriber = Box<dyn Fn(&Change<'_>, &State) + Send + Sync>;
+
+/// The cluster as the controller knows it. See the [module](self).
+pub struct ClusterStore {
+    state: RwLock<State>,
+    subscribers: RwLock<Vec<Subscriber>>,
+    synced: watch::Sender<bool>,
+}
+
+impl ClusterStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self {
+            state: RwLock::new(State::default()),
+            subscribers: RwLock::new(Vec::new()),
+            synced: watch::Sender::new(false),
+        }
+    }
+
+    /// The state for a few look-ups. Do not ask for it twice at the same time on one thread.
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
+    }
+
+    /// The state as of now, to keep.
+    pub fn snapshot(&self) -> State {
+        self.state.read().clone()
+    }
+
+    /// Calls `notify` after every change, with the state that the change is part of. It runs inside the write, so it only
+    /// computes keys and puts them on a queue; it must not touch the store.
+    pub fn on_change(&self, notify: impl Fn(&Change<'_>, &State) + Send + Sync + 'static) {
+        self.subscribers.write().push(Box::new(notify));
+    }
+
+    /// Stores an object, unless a newer revision of it is known or it is known to be deleted. Says whether it was stored.
+    ///
+    /// Besides the watches, whoever has just created or patched an object stores the API server's answer here, so that
+    /// its own next look sees it.
+    pub fn apply<T: Stored>(&self, object: T, revision: Revision) -> bool {
+        let mut state = self.state.write();
+        self.apply_to(&mut state, object, revision)
+    }
+
+    /// Stores an object that is made with the store's interner.
+    ///
+    /// # Errors
+    /// Those of `make`; nothing is stored then.
+    pub fn apply_with<T: Stored, E>(
+        &self,
+        revision: Revision,
+        make: impl FnOnce(&mut Interner) -> Result<T, E>,
+    ) -> Result<bool, E> {
+        let mut state = self.state.write();
+        let object = make(Arc::make_mut(&mut state.interner))?;
+        Ok(self.apply_to(&mut state, object, revision))
+    }
+
+    /// Forgets an object. `uid` keeps a late event of an earlier object of that name from removing its successor.
+    pub fn delete<T: Stored>(&self, key: &T::Key, uid: &model::Uid) {
+        let mut state = self.state.write();
+        state.bury(T::KIND, uid);
+        self.remove_from::<T>(&mut state, key, Some(uid));
+    }
+
+    /// Forgets an object whatever its uid: a new list does not have it.
+    pub fn forget<T: Stored>(&self, key: &T::Key) {
+        self.remove_from::<T>(&mut self.state.write(), key, None);
+    }
+
+    /// Notes that an object could not be decoded. What was known of it before is kept for a NodeClaim or Node, which
+    /// stand for a machine, and dropped for every other kind.
+    pub fn reject<T: Stored>(&self, key: &T::Key, error: String) {
+        let mut state = self.state.write();
+        if !matches!(T::KIND, Kind::NodeClaim | Kind::Node) {
+            self.remove_from::<T>(&mut state, key, None);
+        }
+        state.undecodable.insert((T::KIND, key.to_string()), error);
+    }
+
+    /// Notes that a kind's first list is complete.
+    pub fn mark_synced(&self, kind: Kind) {
+        let synced = {
+            let mut state = self.state.write();
+            state.synced.insert(kind);
+            state.is_synced()
+        };
+        if synced {
+            self.synced.send_replace(true);
+        }
+    }
+
+    /// Whether every watch has delivered its first list.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Waits until [`Self::is_synced`].
+    pub async fn wait_until_synced(&self) {
+        // The sender lives in self, so the channel cannot close while we wait.
+        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    fn apply_to<T: Stored>(&self, state: &mut State, object: T, revision: Revision) -> bool {
+        if state.is_buried(T::KIND, &revision.uid) {
+            return false;
+        }
+        let key = object.key();
+        state.undecodable.remove(&(T::KIND, key.to_string()));
+        let after = Arc::new(object);
+        let Some(before) = T::table_mut(state).insert(key.clone(), Arc::clone(&after), revision) else {
+            return false;
+        };
+        T::reindex(state, before.as_deref(), Some(&after));
+        self.notify(&T::change(Delta { key: &key, before: before.as_ref(), after: Some(&after) }), state);
+        true
+    }
+
+    fn remove_from<T: Stored>(&self, state: &mut State, key: &T::Key, uid: Option<&model::Uid>) {
+        state.undecodable.remove(&(T::KIND, key.to_string()));
+        let Some(before) = T::table_mut(state).remove(key, uid) else { return };
+        T::reindex(state, Some(&before), None);
+        self.notify(&T::change(Delta { key, before: Some(&before), after: None }), state);
+    }
+
+    fn notify(&self, change: &Change<'_>, state: &State) {
+        for notify in self.subscribers.read().iter() {
+            notify(change, state);
+        }
+    }
+}
+
+impl Default for ClusterStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ClusterStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterStore").field("synced", &self.is_synced()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
