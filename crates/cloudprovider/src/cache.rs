@@ -1,0 +1,50 @@
+//! Answers of a cloud, kept for a while.
+//!
+//! Only for answers whose age changes no plan by itself, such as a catalogue that is refreshed anyway: the cache reads
+//! its own clock. What decides about plans takes time as a parameter ([`crate::UnavailableOfferings`]).
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use moka::sync::Cache;
+
+/// A bounded map whose entries vanish. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ResponseCache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    entries: Cache<K, V>,
+}
+
+impl<K, V> ResponseCache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Holds at most `capacity` answers, each for `ttl`.
+    pub fn new(ttl: Duration, capacity: u64) -> Self {
+        Self { entries: Cache::builder().time_to_live(ttl).max_capacity(capacity).build() }
+    }
+
+    /// The answer, if it is still kept.
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.entries.get(key)
+    }
+
+    /// Keeps an answer in place of any earlier one.
+    pub fn insert(&self, key: K, value: V) {
+        self.entries.insert(key, value);
+    }
+
+    /// Drops one answer.
+    pub fn invalidate(&self, key: &K) {
+        self.entries.invalidate(key);
+    }
+
+    /// Drops every answer.
+    pub fn invalidate_all(&self) {
+        self.entries.invalidate_all();
+    }
+}

@@ -1,0 +1,157 @@
+//! Which machines a NodeClaim may become, cheapest first.
+//!
+//! Everything here is a pure function of a catalogue and of what is asked, and every order is total: equal prices are
+//! told apart by instance type, zone, capacity type and reservation.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use model::{PriceNanoUsdPerHour, Quantity};
+
+use crate::{InstanceType, LabelRequirements, Offering, OfferingKey, ResourceList};
+
+/// How many instance types a NodeClaim's requirements may name.
+pub const MAX_INSTANCE_TYPES: usize = 600;
+
+/// How many instance types a provider is asked to choose from at launch.
+pub const MAX_LAUNCH_INSTANCE_TYPES: usize = 60;
+
+/// A machine that could be launched.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchOption<'a> {
+    /// Its type.
+    pub instance_type: &'a Arc<InstanceType>,
+    /// Where and how it is sold.
+    pub offering: &'a Offering,
+}
+
+impl LaunchOption<'_> {
+    /// What tells the offering from every other one of the catalogue.
+    pub fn key(&self) -> OfferingKey {
+        self.offering.key(&self.instance_type.name)
+    }
+}
+
+/// A requirement's `minValues` that a set of instance types does not meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MinValuesUnmet {
+    /// The label.
+    pub key: String,
+    /// How many different values it must keep.
+    pub min_values: u32,
+    /// How many there are.
+    pub found: usize,
+}
+
+impl fmt::Display for MinValuesUnmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, min_values, found } = self;
+        write!(f, "minValues requirement is not met for {key:?}: {found} of {min_values} values")
+    }
+}
+
+/// Whether every requested amount is there.
+pub fn fits(requests: &ResourceList, allocatable: &ResourceList) -> bool {
+    requests.iter().all(|(resource, requested)| {
+        requested.sign() <= 0 || *requested <= allocatable.get(resource).copied().unwrap_or(Quantity::ZERO)
+    })
+}
+
+/// Every machine that can be launched now, meets the requirements and holds the requests; cheapest first. An offering
+/// that `is_unavailable` is left out.
+pub fn launch_options<'a>(
+    instance_types: &'a [Arc<InstanceType>],
+    requirements: &'a LabelRequirements,
+    requests: &ResourceList,
+    is_unavailable: impl Fn(&OfferingKey) -> bool,
+) -> Vec<LaunchOption<'a>> {
+    let mut options = Vec::new();
+    for instance_type in instance_types {
+        options.extend(
+            instance_type
+                .launchable_offerings(requirements)
+                .filter(|offering| fits(requests, &offering.allocatable(instance_type)))
+                .map(|offering| LaunchOption { instance_type, offering })
+                .filter(|option| !is_unavailable(&option.key())),
+        );
+    }
+    options.sort_by_cached_key(|option| (option.offering.price, option.key()));
+    options
+}
+
+/// The first options that together name at most [`MAX_LAUNCH_INSTANCE_TYPES`] instance types, in their order.
+///
+/// # Errors
+/// If what is left no longer has the `minValues` that the requirements ask for.
+pub fn launch_candidates<'a>(
+    options: &[LaunchOption<'a>],
+    requirements: &LabelRequirements,
+) -> Result<Vec<LaunchOption<'a>>, MinValuesUnmet> {
+    let mut kept = BTreeSet::new();
+    let candidates: Vec<_> = options
+        .iter()
+        .filter(|option| {
+            let name = &option.instance_type.name;
+            kept.contains(name) || (kept.len() < MAX_LAUNCH_INSTANCE_TYPES && kept.insert(name.clone()))
+        })
+        .copied()
+        .collect();
+    let types = candidates.iter().map(|candidate| &**candidate.instance_type);
+    match min_values_unmet(types, requirements) {
+        Some(unmet) => Err(unmet),
+        None => Ok(candidates),
+    }
+}
+
+/// What the cheapest launchable offering of a type costs that meets the requirements.
+pub fn cheapest_price(instance_type: &InstanceType, requirements: &LabelRequirements) -> Option<PriceNanoUsdPerHour> {
+    instance_type.launchable_offerings(requirements).map(|offering| offering.price).min()
+}
+
+/// Orders types by [`cheapest_price`], then by name. Types that cannot be launched come last.
+pub fn order_by_price(instance_types: &mut [Arc<InstanceType>], requirements: &LabelRequirements) {
+    instance_types.sort_by_cached_key(|instance_type| {
+        let price = cheapest_price(instance_type, requirements);
+        (price.is_none(), price, instance_type.name.clone())
+    });
+}
+
+/// The first label, in byte order, of which these types leave fewer different values than `minValues` asks for. Only
+/// values that the requirements allow count.
+pub fn min_values_unmet<'a>(
+    instance_types: impl IntoIterator<Item = &'a InstanceType> + Clone,
+    requirements: &LabelRequirements,
+) -> Option<MinValuesUnmet> {
+    requirements.min_values().find_map(|(key, min_values)| {
+        let found = instance_types
+            .clone()
+            .into_iter()
+            .filter_map(|instance_type| instance_type.requirements.get(key))
+            .flatten()
+            .filter(|value| requirements.allow_value(key, Some(value)))
+            .collect::<BTreeSet<_>>()
+            .len();
+        (found < min_values as usize).then(|| MinValuesUnmet { key: key.to_owned(), min_values, found })
+    })
+}
+
+/// The `limit` cheapest types ([`order_by_price`]).
+///
+/// # Errors
+/// If those no longer have the `minValues` that the requirements ask for.
+pub fn truncate(
+    mut instance_types: Vec<Arc<InstanceType>>,
+    requirements: &LabelRequirements,
+    limit: usize,
+) -> Result<Vec<Arc<InstanceType>>, MinValuesUnmet> {
+    order_by_price(&mut instance_types, requirements);
+    instance_types.truncate(limit);
+    match min_values_unmet(instance_types.iter().map(|instance_type| &**instance_type), requirements) {
+        Some(unmet) => Err(unmet),
+        None => Ok(instance_types),
+    }
+}
+
+#[cfg(test)]
+mod tests;

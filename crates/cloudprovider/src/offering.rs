@@ -1,0 +1,158 @@
+//! Where, how and at which price a machine of some type can be had.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use api::labels;
+use model::{InstanceTypeName, PriceNanoUsdPerHour};
+use serde::{Deserialize, Serialize};
+
+use crate::instance_type::allocatable;
+use crate::{InstanceType, Overhead, ResourceList};
+
+/// The terms a machine is sold under: the value of `karpenter.sh/capacity-type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapacityType {
+    /// Paid for beforehand, and limited.
+    Reserved,
+    /// Spare capacity, which the provider may take back.
+    Spot,
+    /// Paid by use.
+    OnDemand,
+}
+
+impl CapacityType {
+    /// All of them, in the order of [`Ord`].
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reserved => labels::CAPACITY_TYPE_RESERVED,
+            Self::Spot => labels::CAPACITY_TYPE_SPOT,
+            Self::OnDemand => labels::CAPACITY_TYPE_ON_DEMAND,
+        }
+    }
+
+    /// The capacity type of that label value, if there is one.
+    pub fn parse(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|capacity_type| capacity_type.as_str() == value)
+    }
+}
+
+impl fmt::Display for CapacityType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Capacity that was paid for beforehand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// The provider's name of it. Offerings of several types and zones may share one.
+    pub id: String,
+    /// How many more machines it holds now.
+    pub remaining: u32,
+}
+
+/// One way to get a machine of a type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offering {
+    /// The value of `topology.kubernetes.io/zone`.
+    pub zone: String,
+    /// The value of `karpenter.sh/capacity-type`.
+    pub capacity_type: CapacityType,
+    /// Further labels that a machine from this offering gets, such as the zone's id or the reservation's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The reservation it draws on; given exactly when the capacity type is [`CapacityType::Reserved`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<Reservation>,
+    /// What a machine costs.
+    pub price: PriceNanoUsdPerHour,
+    /// Whether the provider has such machines, as far as it knows. A reservation that is used up is still available:
+    /// it says so by `remaining`.
+    pub available: bool,
+    /// Capacity that differs from the type's, by resource; resources that are not listed are as the type has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_override: Option<ResourceList>,
+    /// Overhead in place of the type's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_override: Option<Overhead>,
+}
+
+impl Offering {
+    /// Whether a machine could be launched from it now.
+    pub fn launchable(&self) -> bool {
+        self.available && self.reservation.as_ref().is_none_or(|reservation| reservation.remaining > 0)
+    }
+
+    /// Every label that the offering decides: zone, capacity type and the further ones.
+    pub fn all_labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        [(labels::ZONE, self.zone.as_str()), (labels::CAPACITY_TYPE, self.capacity_type.as_str())]
+            .into_iter()
+            .chain(self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+    }
+
+    /// The value of one of [`Self::all_labels`].
+    pub fn label(&self, key: &str) -> Option<&str> {
+        match key {
+            labels::ZONE => Some(&self.zone),
+            labels::CAPACITY_TYPE => Some(self.capacity_type.as_str()),
+            _ => self.labels.get(key).map(String::as_str),
+        }
+    }
+
+    /// The whole machine, with what this offering changes.
+    pub fn capacity(&self, instance_type: &InstanceType) -> ResourceList {
+        let mut capacity = instance_type.capacity.clone();
+        for (resource, amount) in self.capacity_override.iter().flatten() {
+            capacity.insert(resource.clone(), *amount);
+        }
+        capacity
+    }
+
+    /// What pods can use of a machine of `instance_type` launched from this offering.
+    pub fn allocatable(&self, instance_type: &InstanceType) -> ResourceList {
+        let overhead = self.overhead_override.as_ref().unwrap_or(&instance_type.overhead);
+        allocatable(&self.capacity(instance_type), overhead)
+    }
+
+    /// What tells this offering from every other one of the catalogue.
+    pub fn key(&self, instance_type: &InstanceTypeName) -> OfferingKey {
+        OfferingKey {
+            instance_type: instance_type.clone(),
+            zone: self.zone.clone(),
+            capacity_type: self.capacity_type,
+            reservation_id: self.reservation.as_ref().map(|reservation| reservation.id.clone()),
+        }
+    }
+}
+
+/// What tells an offering from every other one of the catalogue. Ordered by its fields, first to last.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferingKey {
+    /// The type.
+    pub instance_type: InstanceTypeName,
+    /// The zone.
+    pub zone: String,
+    /// The terms.
+    pub capacity_type: CapacityType,
+    /// The reservation, if it is a reserved one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation_id: Option<String>,
+}
+
+impl fmt::Display for OfferingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.instance_type, self.zone, self.capacity_type)?;
+        if let Some(id) = &self.reservation_id {
+            write!(f, "/{id}")?;
+        }
+        Ok(())
+    }
+}
