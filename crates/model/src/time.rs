@@ -52,9 +52,10 @@ impl Timestamp {
     /// Reads RFC 3339 with any offset.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let malformed = || Error::MalformedTimestamp { text: text.to_owned() };
-        // jiff reads more forms than RFC 3339; the two it has in common with Kubernetes begin like this.
-        let has_time = text.as_bytes().get(10).is_some_and(|&separator| separator == b'T' || separator == b't');
-        if !has_time {
+        // jiff reads more forms than RFC 3339: without seconds, with a space, with a zone's name in brackets.
+        let bytes = text.as_bytes();
+        let at = |index: usize, expected: &[u8]| bytes.get(index).is_some_and(|byte| expected.contains(byte));
+        if !at(10, b"Tt") || !at(13, b":") || !at(16, b":") || text.contains('[') {
             return Err(malformed());
         }
         let time: jiff::Timestamp = text.parse().map_err(|_| malformed())?;

@@ -27,9 +27,12 @@ pub(super) fn parse(text: &str) -> Result<Quantity, Error> {
         Some(b'+') => (false, text.get(1..).unwrap_or_default()),
         _ => (false, text),
     };
-    // As in Go, a number without digits (".", "Ki") is zero.
     let (digits, suffix) = Digits::split_off(unsigned);
     let scale = parse_suffix(text, suffix)?;
+    // Go takes a number without digits (".", "Ki") for zero, unless the suffix leads it to its slower parser.
+    if digits.len() == 0 && (scale.multiplier >= 1 << 50 || scale.exponent < -9) {
+        return Err(Error::Malformed { text: text.to_owned() });
+    }
     let nano =
         digits.to_nano(scale.multiplier, scale.exponent, Rounding::AwayFromZero).map_err(|error| match error {
             decimal::Error::TooLong => Error::TooLong { len: text.len() },

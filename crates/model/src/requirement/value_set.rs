@@ -8,8 +8,7 @@
 //! * `values` is sorted by id, without duplicates;
 //! * a set with `complement == false` has no bounds, and no values if `absent`;
 //! * a set with bounds does not hold absence, its range is not empty, and each excluded value lies in it;
-//! * a lower bound is at least 0, and is only stored as 0 if there is no upper one; an upper bound of `i64::MAX` is only
-//!   stored if there is no lower one.
+//! * an upper bound is below `i64::MAX`; a lower one is above 0, or is 0 and there is no upper one.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -298,22 +297,19 @@ impl ValueSet {
         !self.is_bounded() || interner.value_int(value).is_some_and(|int| self.low() <= int && int <= self.high())
     }
 
+    /// Brings bounds into the one form they have, and drops absence, which no bound allows.
     fn normalize_bounds(&mut self) {
         if !self.is_bounded() {
             return;
         }
-        if self.low().max(0) > self.high() {
+        let (low, high) = (self.low().max(0), self.high());
+        if low > high {
             *self = Self::nothing();
             return;
         }
-        self.gte = match (self.gte.map(|gte| gte.max(0)), self.lte) {
-            (Some(0), Some(_)) => None,
-            (gte, _) => gte,
-        };
-        self.lte = match (self.gte, self.lte) {
-            (Some(_), Some(i64::MAX)) => None,
-            (_, lte) => lte,
-        };
+        let open_above = high == i64::MAX;
+        self.gte = (open_above || low > 0).then_some(low);
+        self.lte = (!open_above).then_some(high);
         self.absent = false;
     }
 
