@@ -1,0 +1,119 @@
+//! A plan is data: machines to create with their pods, placements on what exists, refusals with reasons. It refers to
+//! the snapshot by ids, names are looked up where an action or a person needs them. The shell commits it; the CLI
+//! prints it.
+//!
+//! Order: machines by NodePool preference, then as opened; existing nodes by name; pods by name; refusals by pod name.
+
+use std::sync::Arc;
+
+use cloudprovider::CapacityType;
+use model::{IdVec, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id};
+
+use crate::{
+    catalogue::{OfferingId, TypeId},
+    reason::{Note, Reason},
+    snapshot::{NodeId, PodId, PoolId},
+};
+
+define_id! {
+    /// A machine of one [`Plan`].
+    pub struct MachineId;
+}
+
+/// What to do about one snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// NodeClaims to create.
+    pub machines: IdVec<MachineId, Machine>,
+    /// Pods that fit on nodes or claims that exist; nothing to create for them.
+    pub existing: Vec<ExistingPlacement>,
+    /// Pods without a place. Pods refused alike share their reasons.
+    pub refusals: Vec<Refusal>,
+    /// Things a person should know that refuse nothing, once per class of pods.
+    pub notes: Vec<Note>,
+    /// Sum of the machines' launch prices.
+    pub price: PriceNanoUsdPerHour,
+    /// A valid lower bound of the price of any plan for the same pods; `None` until it is computed.
+    pub lower_bound: Option<PriceNanoUsdPerHour>,
+    /// Steps of the contended-room search that were used.
+    pub search_steps: u64,
+}
+
+/// One NodeClaim to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its NodePool.
+    pub node_pool: PoolId,
+    /// Index among the plan's machines of the same pool, from 0: the `<pool>-<index>` of reports.
+    pub index_in_pool: usize,
+    /// Types that hold all its pods, cheapest first, at most `Options::max_instance_types`.
+    pub instance_types: Vec<TypeId>,
+    /// The offering a launch takes if nothing is out of stock: the cheapest.
+    pub launch: Launch,
+    /// What the NodeClaim's `spec.requirements` will say, except the instance types: the pool's requirements narrowed by
+    /// the pods', well-known keys narrowed to what the remaining offerings have.
+    pub requirements: Requirements,
+    /// Requests of the pods plus the least daemon overhead among the remaining types.
+    pub requests: ResourceVec,
+    /// Pods planned onto it, by name.
+    pub pods: Vec<PodId>,
+    /// Whether minValues had to be relaxed (policy BestEffort).
+    pub min_values_relaxed: bool,
+    /// Why this type, for people.
+    pub choice: Choice,
+}
+
+/// What a launch is expected to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// In the pool's catalogue.
+    pub offering: OfferingId,
+    /// In the pool's catalogue.
+    pub instance_type: TypeId,
+    /// Value of the zone label.
+    pub zone: ValueId,
+    /// Spot, on-demand or reserved.
+    pub capacity_type: CapacityType,
+    /// Its price.
+    pub price: PriceNanoUsdPerHour,
+}
+
+/// Why the launch offering was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Offerings that would hold the same pods.
+    pub offerings: usize,
+    /// The cheapest offering of another instance type that would hold the same pods.
+    pub next_best: Option<(TypeId, PriceNanoUsdPerHour)>,
+}
+
+/// Pods planned onto a node or claim that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExistingPlacement {
+    /// Where.
+    pub node: NodeId,
+    /// By name.
+    pub pods: Vec<PodId>,
+}
+
+/// A pod without a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which pod.
+    pub pod: PodId,
+    /// Proven, or not decided within the budget.
+    pub verdict: Verdict,
+    /// Why, in a fixed order: existing nodes, then NodePools in the order they were tried.
+    pub reasons: Arc<[Reason]>,
+}
+
+/// What a refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// No plan that keeps the pods placed so far has room for it.
+    DoesNotFit,
+    /// The construct is known and not planned for yet; the pod is never placed wrongly.
+    Unsupported,
+    /// The search for room ended before it could tell.
+    OutOfBudget,
+}

@@ -1,0 +1,148 @@
+//! The provisioning planner: which pods go where, and which machines to create for the rest.
+//!
+//! 1. `problem`: the snapshot is compiled. Pods of one shape become a class (`classes`); each usable NodePool gets a
+//!    table of its offerings with daemon overhead subtracted (`pools`, `daemons`, `fit_index`); label requirements become
+//!    bitsets of offerings and of nodes (`affinity`).
+//! 2. `fill`: classes are placed by priority and size, on existing nodes first; `state` journals what is taken, `limits`
+//!    counts it against the pools' limits, `repair` searches for room where it is contended.
+//! 3. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
+//!
+//! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
+
+mod affinity;
+mod classes;
+mod daemons;
+mod explain;
+mod fill;
+mod fit_index;
+mod launch;
+mod limits;
+mod pools;
+mod problem;
+mod repair;
+mod state;
+mod supported;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use model::{Budget, IdVec, PriceNanoUsdPerHour};
+
+use self::{
+    classes::ClassId,
+    fill::Filled,
+    problem::Problem,
+    state::Target,
+};
+use crate::{
+    plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
+    reason::Note,
+    snapshot::{NodeId, PodId, Snapshot},
+};
+
+/// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
+/// decided within `Options::search_steps` is refused as undecided.
+pub fn plan(snapshot: &Snapshot) -> Plan {
+    let problem = Problem::new(snapshot);
+    let mut budget = Budget::new(snapshot.options.search_steps);
+    let filled = fill::fill(&problem, &mut budget);
+    let steps = snapshot.options.search_steps.saturating_sub(budget.remaining());
+    assemble(&problem, filled, steps)
+}
+
+fn assemble(problem: &Problem<'_>, filled: Filled, search_steps: u64) -> Plan {
+    let Filled { state, kept, refused } = filled;
+    let mut dealt = Dealt::new(problem, &state.bins, kept);
+    for assignment in &state.assignments {
+        dealt.deal(assignment.class, assignment.target, assignment.copies);
+    }
+    let machines: IdVec<MachineId, Machine> = launch::machines(problem, &state, &dealt.on_bins).into();
+    let mut refusals = Vec::new();
+    for (class, count, verdict) in refused {
+        let reasons = explain::reasons(problem, &state, class, verdict, search_steps);
+        refusals.extend(dealt.take(class, count).into_iter().map(|pod| Refusal { pod, verdict, reasons: Arc::clone(&reasons) }));
+    }
+    let name = |pod: PodId| &problem.snapshot.pods[pod].pod.name;
+    refusals.sort_by_key(|refusal| name(refusal.pod));
+    Plan {
+        price: machines.iter().fold(PriceNanoUsdPerHour(0), |sum, machine| sum.saturating_add(machine.launch.price)),
+        machines,
+        existing: dealt.existing(problem),
+        refusals,
+        notes: notes(problem),
+        lower_bound: None,
+        search_steps,
+    }
+}
+
+/// Deals the members of classes out to the places that copies were put in.
+struct Dealt {
+    /// Members of each class that have no place yet, in order.
+    waiting: IdVec<ClassId, std::vec::IntoIter<PodId>>,
+    on_nodes: IdVec<NodeId, Vec<PodId>>,
+    on_bins: Vec<Vec<PodId>>,
+}
+
+impl Dealt {
+    fn new(problem: &Problem<'_>, bins: &[state::Bin], kept: Vec<(PodId, NodeId)>) -> Self {
+        let mut stays = model::IdSet::with_len(problem.snapshot.pods.len());
+        let mut on_nodes: IdVec<NodeId, Vec<PodId>> = IdVec::filled(Vec::new(), problem.snapshot.nodes.len());
+        for (pod, node) in kept {
+            stays.insert(pod);
+            on_nodes[node].push(pod);
+        }
+        let waiting = problem.classes.iter().map(|class| {
+            let members: Vec<PodId> = class.members.iter().copied().filter(|&pod| !stays.contains(pod)).collect();
+            members.into_iter()
+        });
+        Self { waiting: waiting.collect(), on_nodes, on_bins: vec![Vec::new(); bins.len()] }
+    }
+
+    fn take(&mut self, class: ClassId, copies: u32) -> Vec<PodId> {
+        self.waiting[class].by_ref().take(copies as usize).collect()
+    }
+
+    fn deal(&mut self, class: ClassId, target: Target, copies: u32) {
+        let pods = self.take(class, copies);
+        match target {
+            Target::Node(node) => self.on_nodes[node].extend(pods),
+            Target::Bin(bin) => {
+                if let Some(bin) = self.on_bins.get_mut(bin.0) {
+                    bin.extend(pods);
+                }
+            }
+        }
+    }
+
+    fn existing(self, problem: &Problem<'_>) -> Vec<ExistingPlacement> {
+        let nodes = &problem.snapshot.nodes;
+        let mut existing: Vec<ExistingPlacement> = nodes
+            .ids()
+            .zip(self.on_nodes)
+            .filter(|(_, pods)| !pods.is_empty())
+            .map(|(node, mut pods)| {
+                pods.sort_by_key(|&pod| &problem.snapshot.pods[pod].pod.name);
+                ExistingPlacement { node, pods }
+            })
+            .collect();
+        existing.sort_by_key(|placement| nodes[placement.node].display_name());
+        existing
+    }
+}
+
+/// What is left out of planning, once per class, for classes that are not refused.
+fn notes(problem: &Problem<'_>) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for class in problem.classes.iter().filter(|class| class.refused.is_none()) {
+        let Some(example) = class.example(problem.snapshot) else { continue };
+        notes.extend(supported::left_out(&class.shape).map(|kind| Note {
+            example: example.clone(),
+            pods: class.members.len(),
+            kind,
+        }));
+    }
+    notes.sort_by(|a, b| (&a.example, a.kind).cmp(&(&b.example, b.kind)));
+    notes
+}

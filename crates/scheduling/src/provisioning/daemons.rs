@@ -1,0 +1,64 @@
+//! The room that DaemonSets take: on machines that do not exist yet, and on nodes whose daemons have not come up.
+//!
+//! Which daemons run on a node is the DaemonSet controller's decision, not kube-scheduler's score: node selector,
+//! required node affinity (any of its terms) and taints, with the tolerations that the controller adds (`decode` puts
+//! these into the DaemonSet's shape). A daemon whose affinity depends on a label that is still open counts as running.
+
+use std::sync::Arc;
+
+use model::{IdVec, Interner, ResourceVec, workload::DaemonSet};
+
+use super::{
+    affinity::{accepts_unknown, terms, untolerated},
+    pools::PoolTable,
+};
+use crate::{catalogue::OfferingId, snapshot::Node};
+
+/// Requests of all daemons that would run on a machine from each offering.
+pub(crate) fn overhead(
+    table: &PoolTable<'_>,
+    daemon_sets: &[Arc<DaemonSet>],
+    names: &Interner,
+) -> IdVec<OfferingId, ResourceVec> {
+    let mut overhead = IdVec::filled(ResourceVec::default(), table.catalogue.offerings.len());
+    for daemon_set in daemon_sets {
+        let shape = &daemon_set.template.shape;
+        if untolerated(&table.pool.taints, &shape.tolerations, names).is_some() {
+            continue;
+        }
+        let terms = terms(shape, names);
+        for offering in table.members.iter() {
+            let runs = terms.iter().any(|term| {
+                term.node_name.as_ref().is_none_or(accepts_unknown)
+                    && term
+                        .requirements
+                        .iter()
+                        .all(|wanted| table.can_have(Some(offering), wanted.key, &wanted.values, names))
+            });
+            if runs {
+                overhead[offering].saturating_add_assign(&shape.requests);
+            }
+        }
+    }
+    overhead
+}
+
+/// Requests of the daemons that will run on an existing node and have no pod there yet.
+pub(crate) fn missing(node: &Node, daemon_sets: &[Arc<DaemonSet>], names: &Interner) -> ResourceVec {
+    let mut missing = ResourceVec::default();
+    for daemon_set in daemon_sets {
+        let shape = &daemon_set.template.shape;
+        let present = node.pods.iter().any(|pod| {
+            pod.is_daemon
+                && pod.name.namespace == daemon_set.name.namespace
+                && pod.owner.as_ref().is_some_and(|owner| *owner.name == *daemon_set.name.name)
+        });
+        if present || untolerated(&node.taints, &shape.tolerations, names).is_some() {
+            continue;
+        }
+        if terms(shape, names).iter().any(|term| term.accepts(node, names)) {
+            missing.saturating_add_assign(&shape.requests);
+        }
+    }
+    missing
+}

@@ -1,0 +1,261 @@
+//! One table per NodePool that may launch: which offerings its own requirements leave, what they hold net of daemons,
+//! and, per class of pods, which of them the class accepts. All of it is computed once per plan; packing then only ANDs
+//! bitsets.
+//!
+//! A label key is *determined* in a pool when every offering gives it exactly one value (or leaves it absent). Nearly all
+//! keys are. The others (a custom label that the pool leaves open, an instance type that allows several values) are
+//! *open*: their values are tracked per machine as a requirement.
+
+use std::{borrow::Cow, cell::RefCell};
+
+use model::{
+    IdSet, IdVec, Interner, KeyId, Requirements, ResourceVec, ValueId, ValueSet, collections::FastMap, define_id,
+};
+
+use super::{
+    affinity::{Term, accepts_unknown, untolerated},
+    classes::{ClassId, PodClass},
+    daemons,
+    fit_index::FitIndex,
+    limits::Limits,
+};
+use crate::{
+    catalogue::{Catalogue, OfferingId},
+    snapshot::{NodePool, PoolId, Snapshot},
+};
+
+define_id! {
+    /// A usable NodePool; ids follow the order of preference.
+    pub(crate) struct PoolRank;
+}
+
+/// What a plan needs of one NodePool.
+#[derive(Debug)]
+pub(crate) struct PoolTable<'s> {
+    pub(crate) id: PoolId,
+    pub(crate) pool: &'s NodePool,
+    pub(crate) catalogue: &'s Catalogue,
+    /// Launchable offerings that the pool's requirements allow.
+    pub(crate) members: IdSet<OfferingId>,
+    /// Allocatable minus the daemons that would run there.
+    pub(crate) net: IdVec<OfferingId, ResourceVec>,
+    /// Requests of the daemons that would run there.
+    pub(crate) daemons: IdVec<OfferingId, ResourceVec>,
+    pub(crate) fit: FitIndex,
+    pub(crate) limits: Limits,
+    pub(crate) min_values: Vec<MinValues>,
+    /// By class: the terms that the pool can satisfy. Empty where taints or labels exclude the class.
+    pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
+    hostname: Option<KeyId>,
+    open_keys: RefCell<FastMap<KeyId, bool>>,
+}
+
+/// One term of a class in one pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Alternative {
+    /// Index into the class's terms.
+    pub(crate) term: usize,
+    /// Members that satisfy it.
+    pub(crate) offerings: IdSet<OfferingId>,
+    /// What it says of open keys.
+    pub(crate) open: Requirements,
+}
+
+/// A `minValues` of the pool.
+#[derive(Debug)]
+pub(crate) struct MinValues {
+    pub(crate) key: KeyId,
+    pub(crate) wanted: usize,
+    /// The members with each value, by value name.
+    pub(crate) by_value: Vec<(ValueId, IdSet<OfferingId>)>,
+}
+
+impl MinValues {
+    /// How many values `open` still has.
+    pub(crate) fn left(&self, open: &IdSet<OfferingId>) -> usize {
+        self.by_value.iter().filter(|(_, offerings)| offerings.intersects(open)).count()
+    }
+}
+
+/// The pools that may launch, preferred first: higher weight, then the name that sorts later (as Karpenter does).
+pub(crate) fn tables<'s>(
+    snapshot: &'s Snapshot,
+    classes: &IdVec<ClassId, PodClass>,
+    hostname: Option<KeyId>,
+) -> IdVec<PoolRank, PoolTable<'s>> {
+    let mut order: Vec<PoolId> = snapshot.node_pools.ids().filter(|&id| snapshot.node_pools[id].usable.is_ok()).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&snapshot.node_pools[a], &snapshot.node_pools[b]);
+        b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name))
+    });
+    order.into_iter().map(|id| PoolTable::new(id, snapshot, classes, hostname)).collect()
+}
+
+impl<'s> PoolTable<'s> {
+    fn new(id: PoolId, snapshot: &'s Snapshot, classes: &IdVec<ClassId, PodClass>, hostname: Option<KeyId>) -> Self {
+        let names = &*snapshot.interner;
+        let pool = &snapshot.node_pools[id];
+        let catalogue = &*pool.catalogue;
+        let mut table = Self {
+            id,
+            pool,
+            catalogue,
+            members: IdSet::with_len(catalogue.offerings.len()),
+            net: IdVec::default(),
+            daemons: IdVec::default(),
+            fit: FitIndex::default(),
+            limits: Limits::default(),
+            min_values: Vec::new(),
+            by_class: IdVec::default(),
+            hostname,
+            open_keys: RefCell::default(),
+        };
+        for offering in catalogue.offerings.ids() {
+            if catalogue.offerings[offering].launchable() && table.allows(offering, names) {
+                table.members.insert(offering);
+            }
+        }
+        table.daemons = daemons::overhead(&table, &snapshot.daemon_sets, names);
+        table.net = catalogue
+            .offerings
+            .ids()
+            .map(|offering| {
+                let mut net = catalogue.offerings[offering].allocatable.clone();
+                net.saturating_sub_assign(&table.daemons[offering]);
+                net
+            })
+            .collect();
+        // A machine that is overcommitted by its own daemons takes nothing, as in Karpenter.
+        let overcommitted: Vec<OfferingId> =
+            table.members.iter().filter(|&offering| table.net[offering].has_negative()).collect();
+        for offering in overcommitted {
+            table.members.remove(offering);
+        }
+        table.fit = FitIndex::new(&table.members, &table.net, names.resource_count());
+        table.limits = Limits::new(pool.remaining.clone(), catalogue, &table.members);
+        table.min_values = table.min_values(names);
+        table.by_class = classes.iter().map(|class| table.alternatives(class, names)).collect();
+        table
+    }
+
+    /// Whether the offering agrees with the pool's own requirements.
+    pub(crate) fn allows(&self, offering: OfferingId, names: &Interner) -> bool {
+        let offered = &self.catalogue.offerings[offering].requirements;
+        self.pool.requirements.iter().all(|wanted| {
+            offered.get(wanted.key).is_none_or(|offered| offered.values.intersects(&wanted.values, names))
+        })
+    }
+
+    /// Whether the label of a machine from the offering (or, without one, from an offering that does not mention the key)
+    /// can have one of the wanted values. A key that neither the offering nor the pool knows will be absent; only the
+    /// hostname is always there, with a value nobody can name beforehand.
+    ///
+    /// Differs: Karpenter lets any well-known label be undefined, so that a pod can be planned onto a machine that will
+    /// never have the label it selects.
+    pub(crate) fn can_have(&self, offering: Option<OfferingId>, key: KeyId, wanted: &ValueSet, names: &Interner) -> bool {
+        match self.known(offering, key, names) {
+            Some(values) => values.intersects(wanted, names),
+            None if Some(key) == self.hostname => accepts_unknown(wanted),
+            None => wanted.allows_absent(),
+        }
+    }
+
+    /// What pool and offering say of the key; `None` if neither says anything.
+    fn known(&self, offering: Option<OfferingId>, key: KeyId, names: &Interner) -> Option<Cow<'_, ValueSet>> {
+        let offered = offering.and_then(|offering| self.catalogue.offerings[offering].requirements.get(key));
+        let pool = self.pool.requirements.get(key);
+        match (offered, pool) {
+            (Some(offered), Some(pool)) => Some(Cow::Owned(offered.values.intersect(&pool.values, names))),
+            (Some(known), None) | (None, Some(known)) => Some(Cow::Borrowed(&known.values)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether some member leaves more than one value of the key possible.
+    pub(crate) fn is_open(&self, key: KeyId, names: &Interner) -> bool {
+        if let Some(open) = self.open_keys.borrow().get(&key) {
+            return *open;
+        }
+        let single = |values: Cow<'_, ValueSet>| values.single_value().is_some() || *values == ValueSet::only_absent();
+        let open = self.mentions(key)
+            && self.members.iter().any(|offering| !self.known(Some(offering), key, names).is_none_or(single));
+        self.open_keys.borrow_mut().insert(key, open);
+        open
+    }
+
+    /// Whether the pool or an offering says anything of the key.
+    pub(crate) fn mentions(&self, key: KeyId) -> bool {
+        self.pool.requirements.contains_key(key)
+            || self.catalogue.offerings.iter().any(|offering| offering.requirements.contains_key(key))
+    }
+
+    /// The members whose label can have one of the wanted values.
+    fn accepting(&self, key: KeyId, wanted: &ValueSet, names: &Interner) -> IdSet<OfferingId> {
+        let mut accepting = IdSet::with_len(self.catalogue.offerings.len());
+        accepting.extend(self.members.iter().filter(|&offering| self.can_have(Some(offering), key, wanted, names)));
+        accepting
+    }
+
+    fn alternatives(&self, class: &PodClass, names: &Interner) -> Vec<Alternative> {
+        let untolerated = || untolerated(&self.pool.taints, &class.shape.tolerations, names).is_some();
+        if class.refused.is_some() || untolerated() {
+            return Vec::new();
+        }
+        let terms = class.terms.iter().enumerate();
+        terms.filter_map(|(index, term)| self.alternative(index, term, names)).collect()
+    }
+
+    fn alternative(&self, index: usize, term: &Term, names: &Interner) -> Option<Alternative> {
+        if !term.node_name.as_ref().is_none_or(accepts_unknown) {
+            return None;
+        }
+        let mut offerings = self.members.clone();
+        let mut open = Requirements::default();
+        for wanted in term.requirements.iter() {
+            offerings.intersect_with(&self.accepting(wanted.key, &wanted.values, names));
+            if offerings.is_empty() {
+                return None;
+            }
+            if self.is_open(wanted.key, names) {
+                open.insert_intersect(wanted.clone(), names);
+            }
+        }
+        (!offerings.is_empty()).then_some(Alternative { term: index, offerings, open })
+    }
+
+    /// Drops the offerings whose labels can't meet what a machine's pods ask together of open labels.
+    pub(crate) fn retain_open(&self, offerings: &mut IdSet<OfferingId>, open: &Requirements, names: &Interner) {
+        let excluded: Vec<OfferingId> = offerings
+            .iter()
+            .filter(|&offering| {
+                open.iter().any(|wanted| !self.can_have(Some(offering), wanted.key, &wanted.values, names))
+            })
+            .collect();
+        for offering in excluded {
+            offerings.remove(offering);
+        }
+    }
+
+    fn min_values(&self, names: &Interner) -> Vec<MinValues> {
+        let wanted = self.pool.requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.min_values?)));
+        let mut all: Vec<MinValues> = wanted
+            .map(|(key, wanted)| {
+                let mut by_value: FastMap<ValueId, IdSet<OfferingId>> = FastMap::default();
+                for offering in self.members.iter() {
+                    let Some(values) = self.known(Some(offering), key, names) else { continue };
+                    for &value in values.finite_values().unwrap_or_default() {
+                        by_value
+                            .entry(value)
+                            .or_insert_with(|| IdSet::with_len(self.catalogue.offerings.len()))
+                            .insert(offering);
+                    }
+                }
+                let mut by_value: Vec<(ValueId, IdSet<OfferingId>)> = by_value.into_iter().collect();
+                by_value.sort_by_key(|(value, _)| names.value_name(*value));
+                MinValues { key, wanted: wanted as usize, by_value }
+            })
+            .collect();
+        all.sort_by_key(|min| names.key_name(min.key));
+        all
+    }
+}

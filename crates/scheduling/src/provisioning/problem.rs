@@ -1,0 +1,175 @@
+//! The snapshot, compiled: classes, pool tables, what each existing node has free and which classes it accepts.
+
+use api::labels;
+use model::{
+    IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId,
+    collections::FastMap,
+};
+
+use super::{
+    affinity, classes,
+    classes::{ClassId, PodClass},
+    daemons, pools,
+    pools::{PoolRank, PoolTable},
+};
+use crate::{
+    catalogue::OfferingId,
+    snapshot::{Node, NodeId, NodeLabels, Snapshot},
+};
+
+/// Everything that stays the same while packing.
+#[derive(Debug)]
+pub(crate) struct Problem<'s> {
+    pub(crate) snapshot: &'s Snapshot,
+    pub(crate) classes: IdVec<ClassId, PodClass>,
+    /// Usable pools, preferred first.
+    pub(crate) pools: IdVec<PoolRank, PoolTable<'s>>,
+    /// What is free on each existing node, daemons to come subtracted.
+    pub(crate) room: IdVec<NodeId, ResourceVec>,
+    /// Nodes that take pods: those furthest along first, then by name.
+    pub(crate) node_order: Vec<NodeId>,
+    /// (reservation, machines left), by name.
+    pub(crate) reservations: Vec<(ValueId, i64)>,
+    accepted: IdVec<ClassId, IdSet<NodeId>>,
+    reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>>,
+    none: IdSet<OfferingId>,
+}
+
+impl<'s> Problem<'s> {
+    pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
+        let names = &*snapshot.interner;
+        let hostname = names.find_key(labels::HOSTNAME);
+        let classes = classes::classes(snapshot, &largest(snapshot));
+        let pools = pools::tables(snapshot, &classes, hostname);
+        let room = snapshot.nodes.iter().map(|node| free(node, snapshot)).collect();
+        let mut node_order: Vec<NodeId> =
+            snapshot.nodes.ids().filter(|&id| snapshot.nodes[id].excluded.is_none()).collect();
+        node_order.sort_by(|&a, &b| {
+            let (a, b) = (&snapshot.nodes[a], &snapshot.nodes[b]);
+            (a.state, a.display_name()).cmp(&(b.state, b.display_name()))
+        });
+        let accepted = accepted(snapshot, &classes);
+        let reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>> = pools.iter().map(reserved).collect();
+        let reservations = reservations(&pools, names);
+        Self { snapshot, classes, pools, room, node_order, reservations, accepted, reserved, none: IdSet::default() }
+    }
+
+    pub(crate) fn names(&self) -> &'s Interner {
+        &self.snapshot.interner
+    }
+
+    /// Whether taints and labels of an existing node let the class in.
+    pub(crate) fn node_accepts(&self, class: ClassId, node: NodeId) -> bool {
+        self.accepted[class].contains(node)
+    }
+
+    /// The pool's offerings that draw on a reservation.
+    pub(crate) fn reserved(&self, pool: PoolRank, reservation: ValueId) -> &IdSet<OfferingId> {
+        self.reserved[pool].get(&reservation).unwrap_or(&self.none)
+    }
+}
+
+/// The most of each resource that any machine or node has.
+fn largest(snapshot: &Snapshot) -> ResourceVec {
+    let mut largest = ResourceVec::default();
+    for pool in &snapshot.node_pools {
+        for offering in &pool.catalogue.offerings {
+            largest.max_assign(&offering.allocatable);
+        }
+    }
+    for node in &snapshot.nodes {
+        largest.max_assign(&node.allocatable);
+    }
+    largest
+}
+
+/// Allocatable minus the pods that are bound, minus the daemons that will come.
+fn free(node: &Node, snapshot: &Snapshot) -> ResourceVec {
+    let mut free = node.allocatable.clone();
+    for pod in &node.pods {
+        free.saturating_sub_assign(&pod.shape.requests);
+    }
+    free.saturating_sub_assign(&daemons::missing(node, &snapshot.daemon_sets, &snapshot.interner));
+    free
+}
+
+/// Which nodes each class may be on. Nodes that look alike to every class are asked once.
+fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<ClassId, IdSet<NodeId>> {
+    let names = &*snapshot.interner;
+    let mut mentioned: Vec<KeyId> = classes
+        .iter()
+        .flat_map(|class| &class.terms)
+        .flat_map(|term| term.requirements.iter().map(|requirement| requirement.key))
+        .collect();
+    mentioned.sort_unstable();
+    mentioned.dedup();
+    let mut alike: FastMap<(Labels, &[Taint]), Vec<NodeId>> = FastMap::default();
+    let mut alone: Vec<Vec<NodeId>> = Vec::new();
+    for (id, node) in snapshot.nodes.iter_enumerated().filter(|(_, node)| node.excluded.is_none()) {
+        match &node.labels {
+            NodeLabels::Known(labels) => {
+                let mut seen = Labels::new();
+                for &key in &mentioned {
+                    if let Some(value) = labels.get(key) {
+                        seen.insert(key, value);
+                    }
+                }
+                alike.entry((seen, &node.taints)).or_default().push(id);
+            }
+            NodeLabels::Promised(_) => alone.push(vec![id]),
+        }
+    }
+    let groups: Vec<Vec<NodeId>> = alike.into_values().chain(alone).collect();
+    let accepts = |class: &PodClass, id: NodeId| {
+        let node = &snapshot.nodes[id];
+        affinity::untolerated(&node.taints, &class.shape.tolerations, names).is_none()
+            && class.terms.iter().any(|term| term.accepts(node, names))
+    };
+    classes
+        .iter()
+        .map(|class| {
+            let mut accepted = IdSet::with_len(snapshot.nodes.len());
+            if class.refused.is_some() {
+                return accepted;
+            }
+            let by_name = class.terms.iter().any(|term| term.node_name.is_some());
+            for group in &groups {
+                if by_name {
+                    accepted.extend(group.iter().copied().filter(|&id| accepts(class, id)));
+                } else if group.first().is_some_and(|&id| accepts(class, id)) {
+                    accepted.extend(group.iter().copied());
+                }
+            }
+            accepted
+        })
+        .collect()
+}
+
+fn reserved(table: &PoolTable<'_>) -> FastMap<ValueId, IdSet<OfferingId>> {
+    let mut reserved: FastMap<ValueId, IdSet<OfferingId>> = FastMap::default();
+    for offering in table.members.iter() {
+        if let Some(reservation) = table.catalogue.offerings[offering].reservation {
+            reserved
+                .entry(reservation.id)
+                .or_insert_with(|| IdSet::with_len(table.catalogue.offerings.len()))
+                .insert(offering);
+        }
+    }
+    reserved
+}
+
+/// All reservations with what is left of them; the least where offerings disagree.
+fn reservations(pools: &IdVec<PoolRank, PoolTable<'_>>, names: &Interner) -> Vec<(ValueId, i64)> {
+    let mut left: FastMap<ValueId, i64> = FastMap::default();
+    for table in pools {
+        for offering in table.members.iter() {
+            if let Some(reservation) = table.catalogue.offerings[offering].reservation {
+                let remaining = i64::from(reservation.remaining);
+                left.entry(reservation.id).and_modify(|left| *left = (*left).min(remaining)).or_insert(remaining);
+            }
+        }
+    }
+    let mut left: Vec<(ValueId, i64)> = left.into_iter().collect();
+    left.sort_by_key(|(id, _)| names.value_name(*id));
+    left
+}

@@ -1,0 +1,225 @@
+//! When copies are left over that would fit if others made room: an exact search within a step budget.
+//!
+//! The greedy order fails only where room is contended: existing nodes that a class needs and another could do without,
+//! or limits that a different grouping would keep. For each left-over copy the search looks for *any* arrangement of
+//! everything placed so far plus this copy. It goes copy by copy through all targets, with three cuts that lose nothing:
+//! copies of one class are interchangeable, so their targets never go back; machines in equal states are tried once; and
+//! limits are counted by a bound from below while descending and exactly at a leaf. A finished search without a result
+//! is a proof; a budget that runs out is its own verdict.
+//!
+//! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target.
+
+use model::{Budget, OutOfBudget};
+
+use super::{
+    classes::ClassId,
+    fill::place,
+    pools::{Alternative, PoolRank},
+    problem::Problem,
+    state::{BinId, Charging, Mark, State},
+};
+use crate::{plan::Verdict, snapshot::NodeId};
+
+/// What became of left-over copies.
+#[derive(Debug)]
+pub(crate) struct Repaired {
+    pub(crate) state: State,
+    pub(crate) left: u32,
+    /// What the refusal of those left means.
+    pub(crate) verdict: Verdict,
+}
+
+/// Above this number of placed copies the search is not begun: it could not end within any sensible budget, and each
+/// copy is a level of recursion.
+const MAX_COPIES: u64 = 400;
+
+/// Steps that the exact check of several limits may take at one leaf.
+const LIMIT_STEPS: u64 = 2_000;
+
+/// Tries to place `left` more copies of `class` by rearranging what is placed.
+pub(crate) fn place_more(
+    problem: &Problem<'_>,
+    mut state: State,
+    class: ClassId,
+    mut left: u32,
+    budget: &mut Budget,
+) -> Repaired {
+    while left > 0 {
+        let mut copies = copies_placed(&state);
+        if copies.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() >= MAX_COPIES {
+            return Repaired { state, left, verdict: Verdict::OutOfBudget };
+        }
+        match copies.iter_mut().find(|(placed, _)| *placed == class) {
+            Some((_, count)) => *count += 1,
+            None => copies.push((class, 1)),
+        }
+        copies.sort_by_key(|(class, _)| *class);
+        let mut search = Search { problem, state: state.emptied(problem), copies: &copies, budget };
+        match search.run() {
+            Ok(true) => {
+                state = search.state;
+                state.recharge(problem, Charging::Least);
+                left -= 1;
+                // The search made room for one; there may be more now.
+                left = place(problem, &mut state, class, left);
+            }
+            Ok(false) => return Repaired { state, left, verdict: Verdict::DoesNotFit },
+            Err(OutOfBudget) => return Repaired { state, left, verdict: Verdict::OutOfBudget },
+        }
+    }
+    Repaired { state, left, verdict: Verdict::DoesNotFit }
+}
+
+fn copies_placed(state: &State) -> Vec<(ClassId, u32)> {
+    let mut copies: Vec<(ClassId, u32)> = Vec::new();
+    for assignment in &state.assignments {
+        match copies.iter_mut().find(|(class, _)| *class == assignment.class) {
+            Some((_, count)) => *count += assignment.copies,
+            None => copies.push((assignment.class, assignment.copies)),
+        }
+    }
+    copies
+}
+
+struct Search<'p, 's, 'b> {
+    problem: &'p Problem<'s>,
+    state: State,
+    copies: &'b [(ClassId, u32)],
+    budget: &'b mut Budget,
+}
+
+/// Targets in the order in which copies of one class go through them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Position {
+    Node(usize),
+    Bin(usize),
+}
+
+impl Search<'_, '_, '_> {
+    fn run(&mut self) -> Result<bool, OutOfBudget> {
+        self.descend(0, 0, Position::Node(0))
+    }
+
+    /// Places copy number `copy` of the class at `index` at `from` or later, and everything after it.
+    fn descend(&mut self, index: usize, copy: u32, from: Position) -> Result<bool, OutOfBudget> {
+        let Some(&(class, count)) = self.copies.get(index) else {
+            return Ok(self.state.limits_hold(self.problem, LIMIT_STEPS));
+        };
+        if copy == count {
+            return self.descend(index + 1, 0, Position::Node(0));
+        }
+        if let Position::Node(first) = from {
+            for position in first..self.problem.node_order.len() {
+                let Some(&node) = self.problem.node_order.get(position) else { break };
+                if self.try_node(class, node, |search| search.descend(index, copy + 1, Position::Node(position)))? {
+                    return Ok(true);
+                }
+            }
+        }
+        let first_bin = match from {
+            Position::Node(_) => 0,
+            Position::Bin(bin) => bin,
+        };
+        let bins = self.state.bins.len();
+        for bin in first_bin..bins {
+            if !self.looks_new(bin, first_bin) {
+                continue;
+            }
+            let Some(pool) = self.state.bins.get(bin).map(|bin| bin.pool) else { break };
+            let problem = self.problem;
+            for alternative in &problem.pools[pool].by_class[class] {
+                let next = Position::Bin(bin);
+                if self.try_bin(class, BinId(bin), alternative, |search| search.descend(index, copy + 1, next))? {
+                    return Ok(true);
+                }
+            }
+        }
+        let problem = self.problem;
+        for (pool, table) in problem.pools.iter_enumerated() {
+            for alternative in &table.by_class[class] {
+                let next = Position::Bin(bins);
+                if self.try_new_bin(class, pool, alternative, |search| search.descend(index, copy + 1, next))? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether no machine from `first` on is in the same state: of equal machines only the first needs trying.
+    fn looks_new(&self, bin: usize, first: usize) -> bool {
+        let bins = &self.state.bins;
+        let Some(this) = bins.get(bin) else { return false };
+        !bins.iter().take(bin).skip(first).any(|other| {
+            other.pool == this.pool
+                && other.requests == this.requests
+                && other.offerings == this.offerings
+                && other.open == this.open
+                && other.contents == this.contents
+        })
+    }
+
+    fn try_node(
+        &mut self,
+        class: ClassId,
+        node: NodeId,
+        rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
+    ) -> Result<bool, OutOfBudget> {
+        self.budget.spend(1)?;
+        if self.state.copies_on_node(self.problem, node, class, 1) == 0 {
+            return Ok(false);
+        }
+        let mark = self.state.mark();
+        self.state.place_on_node(self.problem, node, class, 1);
+        self.finish(mark, rest)
+    }
+
+    fn try_bin(
+        &mut self,
+        class: ClassId,
+        bin: BinId,
+        alternative: &Alternative,
+        rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
+    ) -> Result<bool, OutOfBudget> {
+        self.budget.spend(1)?;
+        if self.state.copies_in_bin(self.problem, bin, class, alternative, 1) == 0 {
+            return Ok(false);
+        }
+        let mark = self.state.mark();
+        self.state.place_in_bin(self.problem, bin, class, alternative, 1);
+        self.finish(mark, rest)
+    }
+
+    fn try_new_bin(
+        &mut self,
+        class: ClassId,
+        pool: PoolRank,
+        alternative: &Alternative,
+        rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
+    ) -> Result<bool, OutOfBudget> {
+        self.budget.spend(1)?;
+        if self.state.copies_in_new_bin(self.problem, pool, class, alternative, 1) == 0 {
+            return Ok(false);
+        }
+        let mark = self.state.mark();
+        self.state.open_bin(self.problem, pool, class, alternative, 1);
+        self.finish(mark, rest)
+    }
+
+    fn finish(
+        &mut self,
+        mark: Mark,
+        rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
+    ) -> Result<bool, OutOfBudget> {
+        match rest(self) {
+            Ok(true) => {
+                self.state.commit(mark);
+                Ok(true)
+            }
+            other => {
+                self.state.rollback(self.problem, mark);
+                other
+            }
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! What has been placed so far: the free room of existing nodes, the open machines, and what these take of limits and
+//! reservations. All changes go through a journal, so that the search can go back to a mark; nothing is undone by hand.
+//!
+//! A trial ("how many more copies of this class does that machine hold") changes nothing and allocates nothing unless
+//! the class asks for an open label.
+
+use model::{IdSet, IdVec, Interner, Requirements, ResourceVec, ValueId};
+use smallvec::SmallVec;
+
+use super::{
+    classes::ClassId,
+    limits::{self, Amounts},
+    pools::{Alternative, PoolRank, PoolTable},
+    problem::Problem,
+};
+use crate::{
+    catalogue::OfferingId,
+    snapshot::{MinValuesPolicy, NodeId},
+};
+
+/// Index of an open machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BinId(pub(crate) usize);
+
+/// A machine that the plan would create.
+#[derive(Debug, Clone)]
+pub(crate) struct Bin {
+    pub(crate) pool: PoolRank,
+    /// Offerings that hold everything placed so far.
+    pub(crate) offerings: IdSet<OfferingId>,
+    /// Requests of the pods placed so far; daemons are already subtracted from what offerings hold.
+    pub(crate) requests: ResourceVec,
+    /// What the placed classes ask of labels that are not determined by the offering.
+    pub(crate) open: Requirements,
+    /// (class, term, copies).
+    pub(crate) contents: SmallVec<[(ClassId, usize, u32); 4]>,
+    /// What it takes of the pool's limits at least.
+    charge: Amounts,
+}
+
+/// Where copies of a class were put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Node(NodeId),
+    Bin(BinId),
+}
+
+/// Copies of a class at a target, in the order of placing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    pub(crate) class: ClassId,
+    pub(crate) target: Target,
+    pub(crate) copies: u32,
+}
+
+/// How limits are counted while placing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charging {
+    /// Each machine by one offering that takes little of everything.
+    Least,
+    /// Each limit by itself, so that nothing feasible is cut off; a leaf has to be checked with [`State::limits_hold`].
+    Bound,
+}
+
+/// The state of one plan in the making.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) room: IdVec<NodeId, ResourceVec>,
+    pub(crate) bins: Vec<Bin>,
+    pub(crate) assignments: Vec<Assignment>,
+    /// Room before any class was placed, but after pods that stay where an earlier plan put them.
+    start: IdVec<NodeId, ResourceVec>,
+    charging: Charging,
+    charges: IdVec<PoolRank, Amounts>,
+    reservations: Vec<(ValueId, i64)>,
+    journal: Vec<Undo>,
+    marks: usize,
+    scratch: IdSet<OfferingId>,
+    trial: IdSet<OfferingId>,
+}
+
+#[derive(Debug)]
+enum Undo {
+    Room(NodeId, ResourceVec),
+    Opened,
+    Changed(BinId, Box<Bin>),
+}
+
+/// A state to go back to.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub(crate) struct Mark {
+    journal: usize,
+    assignments: usize,
+}
+
+impl State {
+    pub(crate) fn new(problem: &Problem<'_>, charging: Charging) -> Self {
+        Self {
+            room: problem.room.clone(),
+            bins: Vec::new(),
+            assignments: Vec::new(),
+            start: problem.room.clone(),
+            charging,
+            charges: problem.pools.iter().map(|table| table.limits.zero()).collect(),
+            reservations: problem.reservations.clone(),
+            journal: Vec::new(),
+            marks: 0,
+            scratch: IdSet::default(),
+            trial: IdSet::default(),
+        }
+    }
+
+    /// Begins a part that may be undone.
+    pub(crate) fn mark(&mut self) -> Mark {
+        self.marks += 1;
+        Mark { journal: self.journal.len(), assignments: self.assignments.len() }
+    }
+
+    /// Keeps everything since the mark.
+    pub(crate) fn commit(&mut self, _mark: Mark) {
+        self.marks -= 1;
+        if self.marks == 0 {
+            self.journal.clear();
+        }
+    }
+
+    /// Undoes everything since the mark.
+    pub(crate) fn rollback(&mut self, problem: &Problem<'_>, mark: Mark) {
+        self.marks -= 1;
+        while self.journal.len() > mark.journal {
+            match self.journal.pop() {
+                Some(Undo::Room(node, room)) => self.room[node] = room,
+                Some(Undo::Opened) => {
+                    if let Some(bin) = self.bins.pop() {
+                        self.account(problem, Some(&bin), None);
+                    }
+                }
+                Some(Undo::Changed(id, before)) => {
+                    if let Some(slot) = self.bins.get_mut(id.0) {
+                        let after = std::mem::replace(slot, (*before).clone());
+                        self.account(problem, Some(&after), Some(&before));
+                    }
+                }
+                None => break,
+            }
+        }
+        self.assignments.truncate(mark.assignments);
+    }
+
+    fn record(&mut self, undo: impl FnOnce() -> Undo) {
+        if self.marks > 0 {
+            self.journal.push(undo());
+        }
+    }
+
+    /// Copies of the class that the node has room for, at most `wanted`.
+    pub(crate) fn copies_on_node(&self, problem: &Problem<'_>, node: NodeId, class: ClassId, wanted: u32) -> u32 {
+        if !problem.node_accepts(class, node) {
+            return 0;
+        }
+        problem.classes[class].shape.requests.times_in(&self.room[node], wanted)
+    }
+
+    /// Puts copies onto a node; the caller has asked [`Self::copies_on_node`].
+    pub(crate) fn place_on_node(&mut self, problem: &Problem<'_>, node: NodeId, class: ClassId, copies: u32) {
+        let before = self.room[node].clone();
+        let requests = &problem.classes[class].shape.requests;
+        for (resource, amount) in requests.iter() {
+            let left = self.room[node].get(resource).saturating_sub(amount.saturating_mul(i64::from(copies)));
+            self.room[node].set(resource, left);
+        }
+        self.record(|| Undo::Room(node, before));
+        self.assignments.push(Assignment { class, target: Target::Node(node), copies });
+    }
+
+    /// Copies of the class that an open machine takes in the given way, at most `wanted`.
+    pub(crate) fn copies_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> u32 {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut trial = std::mem::take(&mut self.trial);
+        let copies = self.bins.get(bin.0).map_or(0, |bin| {
+            scratch.clone_from(&bin.offerings);
+            scratch.intersect_with(&alternative.offerings);
+            let table = &problem.pools[bin.pool];
+            if !self.open_labels_agree(table, bin, alternative, &mut scratch, problem.names()) {
+                return 0;
+            }
+            self.most(problem, bin.pool, Some(bin), class, &scratch, &mut trial, wanted)
+        });
+        self.scratch = scratch;
+        self.trial = trial;
+        copies
+    }
+
+    /// Copies of the class that a new machine of the pool takes in the given way, at most `wanted`.
+    pub(crate) fn copies_in_new_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> u32 {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut trial = std::mem::take(&mut self.trial);
+        scratch.clone_from(&alternative.offerings);
+        self.drop_exhausted_reservations(problem, pool, &mut scratch);
+        let copies = self.most(problem, pool, None, class, &scratch, &mut trial, wanted);
+        self.scratch = scratch;
+        self.trial = trial;
+        copies
+    }
+
+    /// The largest number of copies, at most `wanted`, that leaves an offering of `candidates`. Fewer copies never fit
+    /// worse, so a binary search finds it.
+    #[expect(clippy::too_many_arguments, reason = "one trial; the buffers are reused")]
+    fn most(
+        &self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        bin: Option<&Bin>,
+        class: ClassId,
+        candidates: &IdSet<OfferingId>,
+        trial: &mut IdSet<OfferingId>,
+        wanted: u32,
+    ) -> u32 {
+        let mut fits = |copies: u32| self.fits(problem, pool, bin, class, candidates, trial, copies);
+        if wanted == 0 || !fits(1) {
+            return 0;
+        }
+        if fits(wanted) {
+            return wanted;
+        }
+        let (mut most, mut too_many) = (1, wanted);
+        while too_many - most > 1 {
+            let middle = most + (too_many - most) / 2;
+            if fits(middle) { most = middle } else { too_many = middle }
+        }
+        most
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one trial; the buffers are reused")]
+    fn fits(
+        &self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        bin: Option<&Bin>,
+        class: ClassId,
+        candidates: &IdSet<OfferingId>,
+        trial: &mut IdSet<OfferingId>,
+        copies: u32,
+    ) -> bool {
+        let table = &problem.pools[pool];
+        trial.clone_from(candidates);
+        for (resource, amount) in problem.classes[class].shape.requests.iter() {
+            let held = bin.map_or(0, |bin| bin.requests.get(resource));
+            let Some(total) = amount.checked_mul(i64::from(copies)).and_then(|more| held.checked_add(more)) else {
+                return false;
+            };
+            let Some(at_least) = table.fit.at_least(resource, total) else { return false };
+            trial.intersect_with(at_least);
+        }
+        !trial.is_empty() && self.within_limits(table, pool, bin, trial) && has_min_values(problem, table, trial)
+    }
+
+    fn within_limits(&self, table: &PoolTable<'_>, pool: PoolRank, bin: Option<&Bin>, open: &IdSet<OfferingId>) -> bool {
+        if table.limits.is_empty() {
+            return true;
+        }
+        let mut used = self.charges[pool].clone();
+        if let Some(bin) = bin {
+            limits::sub(&mut used, &bin.charge);
+        }
+        limits::add(&mut used, &self.charge(table, open));
+        table.limits.exceeded(&used).is_none()
+    }
+
+    fn charge(&self, table: &PoolTable<'_>, open: &IdSet<OfferingId>) -> Amounts {
+        match self.charging {
+            _ if table.limits.is_empty() => Amounts::new(),
+            Charging::Least => table.limits.least(open),
+            Charging::Bound => table.limits.bound(open),
+        }
+    }
+
+    /// Narrows `offerings` by what bin and class ask of open labels; false if nothing can satisfy both.
+    fn open_labels_agree(
+        &self,
+        table: &PoolTable<'_>,
+        bin: &Bin,
+        alternative: &Alternative,
+        offerings: &mut IdSet<OfferingId>,
+        names: &Interner,
+    ) -> bool {
+        if alternative.open.is_empty() {
+            return true;
+        }
+        let mut open = bin.open.clone();
+        open.intersect(&alternative.open, names);
+        if open.first_empty(names).is_some() {
+            return false;
+        }
+        table.retain_open(offerings, &open, names);
+        !offerings.is_empty()
+    }
+
+    fn drop_exhausted_reservations(&self, problem: &Problem<'_>, pool: PoolRank, offerings: &mut IdSet<OfferingId>) {
+        for (id, left) in &self.reservations {
+            if *left <= 0 {
+                offerings.difference_with(problem.reserved(pool, *id));
+            }
+        }
+    }
+
+    /// Puts copies into an open machine; the caller has asked [`Self::copies_in_bin`].
+    pub(crate) fn place_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        id: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+    ) {
+        let Some(before) = self.bins.get(id.0).cloned() else { return };
+        let mut bin = before.clone();
+        let table = &problem.pools[bin.pool];
+        bin.offerings.intersect_with(&alternative.offerings);
+        if !alternative.open.is_empty() {
+            bin.open.intersect(&alternative.open, problem.names());
+            let open = bin.open.clone();
+            table.retain_open(&mut bin.offerings, &open, problem.names());
+        }
+        self.fill(problem, &mut bin, class, alternative.term, copies);
+        self.account(problem, Some(&before), Some(&bin));
+        if let Some(slot) = self.bins.get_mut(id.0) {
+            *slot = bin;
+        }
+        self.record(|| Undo::Changed(id, Box::new(before)));
+        self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
+    }
+
+    /// Opens a machine with copies in it; the caller has asked [`Self::copies_in_new_bin`].
+    pub(crate) fn open_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+    ) -> BinId {
+        let mut offerings = alternative.offerings.clone();
+        self.drop_exhausted_reservations(problem, pool, &mut offerings);
+        let mut bin = Bin {
+            pool,
+            offerings,
+            requests: ResourceVec::default(),
+            open: alternative.open.clone(),
+            contents: SmallVec::new(),
+            charge: Amounts::new(),
+        };
+        self.fill(problem, &mut bin, class, alternative.term, copies);
+        self.account(problem, None, Some(&bin));
+        let id = BinId(self.bins.len());
+        self.bins.push(bin);
+        self.record(|| Undo::Opened);
+        self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
+        id
+    }
+
+    fn fill(&self, problem: &Problem<'_>, bin: &mut Bin, class: ClassId, term: usize, copies: u32) {
+        let table = &problem.pools[bin.pool];
+        for (resource, amount) in problem.classes[class].shape.requests.iter() {
+            let total = bin.requests.get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
+            bin.requests.set(resource, total);
+            match table.fit.at_least(resource, total) {
+                Some(at_least) => bin.offerings.intersect_with(at_least),
+                None => bin.offerings.clear(),
+            }
+        }
+        match bin.contents.iter_mut().find(|(held, held_term, _)| (*held, *held_term) == (class, term)) {
+            Some((_, _, held)) => *held += copies,
+            None => bin.contents.push((class, term, copies)),
+        }
+        bin.charge = self.charge(table, &bin.offerings);
+    }
+
+    /// Moves what a bin takes of limits and reservations from its old to its new state.
+    fn account(&mut self, problem: &Problem<'_>, before: Option<&Bin>, after: Option<&Bin>) {
+        for (bin, taken) in [(before, false), (after, true)] {
+            let Some(bin) = bin else { continue };
+            let charges = &mut self.charges[bin.pool];
+            if taken { limits::add(charges, &bin.charge) } else { limits::sub(charges, &bin.charge) }
+            for (id, left) in &mut self.reservations {
+                if problem.reserved(bin.pool, *id).intersects(&bin.offerings) {
+                    *left += if taken { -1 } else { 1 };
+                }
+            }
+        }
+    }
+
+    /// Whether the open machines can all be settled within the limits; exact unless `steps` run out.
+    pub(crate) fn limits_hold(&self, problem: &Problem<'_>, steps: u64) -> bool {
+        problem.pools.iter_enumerated().all(|(rank, table)| {
+            if table.limits.is_empty() {
+                return true;
+            }
+            let machines: Vec<&IdSet<OfferingId>> =
+                self.bins.iter().filter(|bin| bin.pool == rank).map(|bin| &bin.offerings).collect();
+            table.limits.choose(&machines, steps).is_some()
+        })
+    }
+
+    /// What the open machines take of a pool's limits.
+    pub(crate) fn charges(&self, pool: PoolRank) -> &Amounts {
+        &self.charges[pool]
+    }
+
+    /// Makes what is placed now the start of every later search: pods that stay where an earlier plan put them.
+    pub(crate) fn settle_start(&mut self) {
+        self.start.clone_from(&self.room);
+        self.assignments.clear();
+    }
+
+    /// A state with nothing placed, for a search over everything that this one has placed.
+    pub(crate) fn emptied(&self, problem: &Problem<'_>) -> Self {
+        let mut state = Self::new(problem, Charging::Bound);
+        state.room.clone_from(&self.start);
+        state.start.clone_from(&self.start);
+        state
+    }
+
+    /// Counts what is placed in another way from here on.
+    pub(crate) fn recharge(&mut self, problem: &Problem<'_>, charging: Charging) {
+        self.charging = charging;
+        for (rank, table) in problem.pools.iter_enumerated() {
+            self.charges[rank] = table.limits.zero();
+        }
+        let mut bins = std::mem::take(&mut self.bins);
+        for bin in &mut bins {
+            bin.charge = self.charge(&problem.pools[bin.pool], &bin.offerings);
+            limits::add(&mut self.charges[bin.pool], &bin.charge);
+        }
+        self.bins = bins;
+    }
+}
+
+fn has_min_values(problem: &Problem<'_>, table: &PoolTable<'_>, open: &IdSet<OfferingId>) -> bool {
+    match problem.snapshot.options.min_values {
+        MinValuesPolicy::BestEffort => true,
+        MinValuesPolicy::Strict => table.min_values.iter().all(|min| min.left(open) >= min.wanted),
+    }
+}

@@ -1,0 +1,326 @@
+//! Why a pod has no place, as data. A reason names the object it is about, counts what fell at each rule and says what
+//! would help; sentences are made only when somebody reads them ([`Reason::message`]).
+
+use std::{fmt::Write as _, sync::Arc};
+
+use model::{
+    Interner, KeyId, NamespacedName, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueSet,
+    quantity::Format,
+};
+
+use crate::snapshot::Limit;
+
+/// One reason of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The pod uses something that is not planned for.
+    Unsupported(Unsupported),
+    /// There is no NodePool at all.
+    NoNodePool,
+    /// A NodePool that may not launch now.
+    NodePoolNotUsable {
+        /// Which.
+        node_pool: NodePoolName,
+        /// Why.
+        why: Arc<str>,
+    },
+    /// The pod does not tolerate a taint of the pool.
+    NodePoolTaint {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// The first taint it does not tolerate.
+        taint: Taint,
+    },
+    /// The pod needs a label that the pool's machines will not have.
+    LabelNotDefined {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// Which label.
+        key: KeyId,
+        /// What the pod asks of it.
+        wanted: ValueSet,
+        /// A defined label that looks like it.
+        typo_of: Option<KeyId>,
+    },
+    /// Pod and pool ask for different values of one label.
+    Requirement {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// Which label.
+        key: KeyId,
+        /// What the pod asks for.
+        wanted: ValueSet,
+        /// What the pool allows.
+        allowed: ValueSet,
+    },
+    /// Labels and taints agree, but no offering is left.
+    NoInstanceType(Box<NoInstanceType>),
+    /// A machine for it would exceed the pool's limits.
+    LimitExceeded {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// Which limit.
+        limit: Limit,
+        /// The limit.
+        total: i64,
+        /// What is left before the machine.
+        remaining: i64,
+        /// The least that a machine for this pod takes.
+        needed: i64,
+    },
+    /// Too few values are left for a minValues of the pool.
+    MinValues {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// Which label.
+        key: KeyId,
+        /// Wanted.
+        wanted: u32,
+        /// Left.
+        left: u32,
+    },
+    /// What happened on existing nodes.
+    ExistingNodes(ExistingNodes),
+    /// The search for contended room ran out of steps.
+    OutOfBudget {
+        /// Steps taken.
+        steps: u64,
+    },
+}
+
+/// How the offerings of a pool fell, rule after rule; each offering counts at the first rule it fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoInstanceType {
+    /// Which pool.
+    pub node_pool: NodePoolName,
+    /// Instance types the pool's catalogue has.
+    pub types: usize,
+    /// Types that the pool's own requirements exclude.
+    pub by_node_pool: usize,
+    /// (label, what the pod wants, types that fell at it), in label order.
+    pub by_label: Vec<(KeyId, ValueSet, usize)>,
+    /// Types too small, daemons included.
+    pub by_resources: usize,
+    /// Types that hold the pod but have no launchable offering for it now.
+    pub by_offering: usize,
+    /// The resource that most of the types lack, how much the pod (with daemons) asks and the most that is there.
+    pub nearest: Option<Shortage>,
+}
+
+/// The smallest shortage of one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// Which resource.
+    pub resource: ResourceId,
+    /// Asked for, in the resource's unit.
+    pub wanted: i64,
+    /// The most that any otherwise fitting type or node has.
+    pub most: i64,
+}
+
+/// How the existing nodes fell; each counts at the first rule it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExistingNodes {
+    /// All of them.
+    pub nodes: usize,
+    /// Deleting, cordoned, not ready.
+    pub excluded: usize,
+    /// A taint is not tolerated.
+    pub by_taint: usize,
+    /// Labels do not match.
+    pub by_label: usize,
+    /// No room.
+    pub by_resources: usize,
+    /// The smallest shortage among those without room.
+    pub nearest: Option<Shortage>,
+}
+
+/// Something a person should know that refuses nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// A pod of the class.
+    pub example: NamespacedName,
+    /// How many pods of that class.
+    pub pods: usize,
+    /// What.
+    pub kind: NoteKind,
+}
+
+/// What a [`Note`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoteKind {
+    /// Preferred node affinity is left out of planning.
+    PreferredNodeAffinity,
+    /// Preferred pod affinity or anti-affinity is left out of planning.
+    PreferredPodAffinity,
+    /// `ScheduleAnyway` topology spread is left out of planning.
+    ScheduleAnywaySpread,
+}
+
+impl NoteKind {
+    /// The construct in Kubernetes' words.
+    pub fn construct(self) -> &'static str {
+        match self {
+            NoteKind::PreferredNodeAffinity => "preferred node affinity",
+            NoteKind::PreferredPodAffinity => "preferred pod affinity or anti-affinity",
+            NoteKind::ScheduleAnywaySpread => "topology spread with whenUnsatisfiable ScheduleAnyway",
+        }
+    }
+}
+
+impl Reason {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::Unsupported(_) => "Unsupported",
+            Reason::NoNodePool => "NoNodePool",
+            Reason::NodePoolNotUsable { .. } => "NodePoolNotUsable",
+            Reason::NodePoolTaint { .. } => "NodePoolTaint",
+            Reason::LabelNotDefined { .. } => "LabelNotDefined",
+            Reason::Requirement { .. } => "RequirementConflict",
+            Reason::NoInstanceType(_) => "NoInstanceType",
+            Reason::LimitExceeded { .. } => "LimitExceeded",
+            Reason::MinValues { .. } => "MinValues",
+            Reason::ExistingNodes(_) => "ExistingNodes",
+            Reason::OutOfBudget { .. } => "OutOfBudget",
+        }
+    }
+
+    /// The object it is about, as `kind/name`; `None` where it is about the pod itself.
+    pub fn object(&self) -> Option<String> {
+        let pool = match self {
+            Reason::NodePoolNotUsable { node_pool, .. }
+            | Reason::NodePoolTaint { node_pool, .. }
+            | Reason::LabelNotDefined { node_pool, .. }
+            | Reason::Requirement { node_pool, .. }
+            | Reason::LimitExceeded { node_pool, .. }
+            | Reason::MinValues { node_pool, .. } => node_pool,
+            Reason::NoInstanceType(reason) => &reason.node_pool,
+            Reason::Unsupported(_) | Reason::NoNodePool | Reason::ExistingNodes(_) | Reason::OutOfBudget { .. } => return None,
+        };
+        Some(format!("nodepool/{pool}"))
+    }
+
+    /// One sentence for people, without a full stop.
+    pub fn message(&self, names: &Interner) -> String {
+        match self {
+            Reason::Unsupported(unsupported) => format!("{unsupported} is not planned for yet"),
+            Reason::NoNodePool => "there is no NodePool".to_owned(),
+            Reason::NodePoolNotUsable { why, .. } => why.to_string(),
+            Reason::NodePoolTaint { taint, .. } => format!("does not tolerate the taint {}", taint.display(names)),
+            Reason::LabelNotDefined { key, wanted, typo_of, .. } => {
+                let hint = typo_of.map(|key| format!(" (did you mean {}?)", names.key_name(key))).unwrap_or_default();
+                format!(
+                    "wants {}, but its machines will not have that label{hint}; add it to the NodePool's labels or requirements",
+                    expression(*key, wanted, names)
+                )
+            }
+            Reason::Requirement { key, wanted, allowed, .. } => {
+                format!("wants {}, the NodePool allows {}", expression(*key, wanted, names), expression(*key, allowed, names))
+            }
+            Reason::NoInstanceType(reason) => reason.message(names),
+            Reason::LimitExceeded { limit, total, remaining, needed, .. } => {
+                let (what, amount): (&str, &dyn Fn(i64) -> String) = match limit {
+                    Limit::Nodes => ("nodes", &|value: i64| value.to_string()),
+                    Limit::Resource(resource) => (names.resource_name(*resource), &|value| amount(*resource, value)),
+                };
+                format!(
+                    "a machine for it takes at least {} of {what}, the limit of {} has {} left",
+                    amount(*needed),
+                    amount(*total),
+                    amount((*remaining).max(0))
+                )
+            }
+            Reason::MinValues { key, wanted, left, .. } => {
+                format!("minValues of {} wants {wanted} values, {left} are left for this pod", names.key_name(*key))
+            }
+            Reason::ExistingNodes(nodes) => nodes.message(names),
+            Reason::OutOfBudget { steps } => {
+                format!("the search for room ended after {steps} steps without an answer; raise the budget to search on")
+            }
+        }
+    }
+}
+
+impl NoInstanceType {
+    fn message(&self, names: &Interner) -> String {
+        let mut text = format!("none of {} instance types fits", self.types);
+        let mut parts = Vec::new();
+        if self.by_node_pool > 0 {
+            parts.push(format!("{} excluded by the NodePool's requirements", self.by_node_pool));
+        }
+        for (key, wanted, count) in &self.by_label {
+            parts.push(format!("{count} fall at {}", expression(*key, wanted, names)));
+        }
+        if self.by_resources > 0 {
+            let mut part = format!("{} too small", self.by_resources);
+            if let Some(shortage) = &self.nearest {
+                let _ = write!(part, " ({})", shortage.message(names));
+            }
+            parts.push(part);
+        }
+        if self.by_offering > 0 {
+            parts.push(format!("{} have no launchable offering", self.by_offering));
+        }
+        if !parts.is_empty() {
+            text.push_str(": ");
+            text.push_str(&parts.join(", "));
+        }
+        text
+    }
+}
+
+impl Shortage {
+    fn message(&self, names: &Interner) -> String {
+        format!(
+            "{} {} wanted with daemons, the largest has {}",
+            names.resource_name(self.resource),
+            amount(self.resource, self.wanted),
+            amount(self.resource, self.most)
+        )
+    }
+}
+
+impl ExistingNodes {
+    fn message(&self, names: &Interner) -> String {
+        let mut parts = Vec::new();
+        for (count, what) in [
+            (self.excluded, "take no pods (deleting, cordoned or not ready)"),
+            (self.by_taint, "have a taint it does not tolerate"),
+            (self.by_label, "do not match its node selector or affinity"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        }
+        if self.by_resources > 0 {
+            let mut part = format!("{} have no room", self.by_resources);
+            if let Some(Shortage { resource, wanted, most }) = &self.nearest {
+                let _ = write!(
+                    part,
+                    " ({} {} wanted, the most free is {})",
+                    names.resource_name(*resource),
+                    amount(*resource, *wanted),
+                    amount(*resource, *most)
+                );
+            }
+            parts.push(part);
+        }
+        format!("of {} existing nodes {}", self.nodes, parts.join(", "))
+    }
+}
+
+/// An amount of a resource in the form people write it.
+pub fn amount(resource: ResourceId, value: i64) -> String {
+    match resource {
+        ResourceId::CPU => Quantity::from_milli(value, Format::DecimalSi).to_string(),
+        ResourceId::MEMORY | ResourceId::EPHEMERAL_STORAGE => {
+            Quantity::from_i64(value, Format::BinarySi).map_or_else(|_| value.to_string(), |quantity| quantity.to_string())
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn expression(key: KeyId, values: &ValueSet, names: &Interner) -> String {
+    Requirement::new(key, values.clone()).display(names).to_string()
+}

@@ -1,0 +1,211 @@
+//! Everything the planner may know, at one moment. Immutable; built by `decode` from a file or by the controller from
+//! its store. The planner sees no API object and no overlay, only this.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use model::{
+    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Requirements, ResourceId,
+    ResourceVec, Taint, Timestamp, define_id,
+    volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
+    workload::DaemonSet,
+};
+
+use crate::catalogue::Catalogue;
+
+define_id! {
+    /// A NodePool of a [`Snapshot`].
+    pub struct PoolId;
+}
+define_id! {
+    /// An existing node or an in-flight NodeClaim of a [`Snapshot`].
+    pub struct NodeId;
+}
+define_id! {
+    /// A pod of a [`Snapshot`] that waits for a place.
+    pub struct PodId;
+}
+
+/// The planner's whole input.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Names of all interned labels and resources; a frozen view.
+    pub interner: Arc<Interner>,
+    /// When the snapshot was taken. The only time the planner knows.
+    pub now: Timestamp,
+    /// How to plan.
+    pub options: Options,
+    /// NodePools that may launch machines, in any order.
+    pub node_pools: IdVec<PoolId, NodePool>,
+    /// Nodes and in-flight NodeClaims, in any order.
+    pub nodes: IdVec<NodeId, Node>,
+    /// Pods that wait for a place, in any order.
+    pub pods: IdVec<PodId, PendingPod>,
+    /// Every DaemonSet, for the overhead on nodes that have not got their daemons yet.
+    pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// What the pods' volumes refer to.
+    pub volumes: Volumes,
+}
+
+/// Storage objects, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Volumes {
+    /// PersistentVolumeClaims.
+    pub claims: BTreeMap<NamespacedName, Arc<PersistentVolumeClaim>>,
+    /// PersistentVolumes.
+    pub volumes: BTreeMap<Arc<str>, Arc<PersistentVolume>>,
+    /// StorageClasses.
+    pub classes: BTreeMap<Arc<str>, Arc<StorageClass>>,
+}
+
+/// Options that change a plan. Part of every snapshot file, so that a replay plans alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What happens when `minValues` of a NodePool can't be met.
+    pub min_values: MinValuesPolicy,
+    /// Most instance types kept on one NodeClaim, the cheapest first.
+    pub max_instance_types: usize,
+    /// Steps that the search for contended room may take before the verdict is "out of budget".
+    pub search_steps: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            min_values: MinValuesPolicy::Strict,
+            max_instance_types: cloudprovider::MAX_INSTANCE_TYPES,
+            search_steps: 200_000,
+        }
+    }
+}
+
+/// Karpenter's `MIN_VALUES_POLICY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MinValuesPolicy {
+    /// A machine that can't offer the wanted number of values is not planned.
+    #[default]
+    Strict,
+    /// A new machine takes as many values as there are, and its NodeClaim says that minValues was relaxed.
+    BestEffort,
+}
+
+/// A NodePool, resolved: labels folded into requirements, instance types compiled.
+#[derive(Debug, Clone)]
+pub struct NodePool {
+    /// The object's name.
+    pub name: NodePoolName,
+    /// Higher first; 0 when the object has none.
+    pub weight: i32,
+    /// Whether it may launch: `Err` says why not (not ready, being deleted, static, class not found, no catalogue).
+    pub usable: Result<(), Arc<str>>,
+    /// Template requirements, template labels, the nodepool label and the node class label, intersected. Also
+    /// `karpenter.sh/registered` and `karpenter.sh/initialized` = true, which nodes get and pods may select.
+    pub requirements: Requirements,
+    /// Keys that only exist for planning and are left out of a NodeClaim's requirements (registered, initialized).
+    pub planning_only: Vec<KeyId>,
+    /// Taints that stay.
+    pub taints: Vec<Taint>,
+    /// Taints that something else removes before the node is initialized; not planned against.
+    pub startup_taints: Vec<Taint>,
+    /// `spec.limits`, minus what the pool's nodes and claims already use. Negative when exceeded.
+    pub remaining: Vec<LimitRemaining>,
+    /// What it can launch.
+    pub catalogue: Arc<Catalogue>,
+}
+
+/// What is left of one entry of `spec.limits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitRemaining {
+    /// Which limit.
+    pub limit: Limit,
+    /// As in the object, in the resource's unit.
+    pub total: i64,
+    /// Limit minus use; may be negative.
+    pub remaining: i64,
+}
+
+/// What a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Limit {
+    /// The number of nodes.
+    Nodes,
+    /// The summed capacity of a resource.
+    Resource(ResourceId),
+}
+
+/// A node, or a NodeClaim whose node is not there yet.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// The Node object's name, once there is one.
+    pub name: Option<NodeName>,
+    /// The NodeClaim's name, for managed nodes.
+    pub node_claim: Option<NodeClaimName>,
+    /// The NodePool that made it.
+    pub node_pool: Option<NodePoolName>,
+    /// How far it has come.
+    pub state: NodeState,
+    /// Why no pod may be planned onto it, if so (deleting, cordoned, disrupted).
+    pub excluded: Option<Excluded>,
+    /// What is known of its labels. For a registered node each label is one value and every other key is absent; for a
+    /// launching claim keys may have several values or be unknown.
+    pub labels: NodeLabels,
+    /// Taints that a pod must tolerate. Startup taints, known ephemeral taints and our own held taint are left out until
+    /// the node is initialized, since they will go.
+    pub taints: Vec<Taint>,
+    /// The node's allocatable; for a claim that has not launched, what it was planned to carry.
+    pub allocatable: ResourceVec,
+    /// Pods bound to it that have not ended.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+impl Node {
+    /// The Node's name or, before there is a Node, the NodeClaim's.
+    pub fn display_name(&self) -> &str {
+        match (&self.name, &self.node_claim) {
+            (Some(name), _) => name.as_ref(),
+            (None, Some(claim)) => claim.as_ref(),
+            (None, None) => "",
+        }
+    }
+}
+
+/// Labels of an existing node.
+#[derive(Debug, Clone)]
+pub enum NodeLabels {
+    /// A Node object's labels.
+    Known(Labels),
+    /// A NodeClaim's requirements: what the machine's labels will satisfy. A key that is not there is unknown.
+    Promised(Requirements),
+}
+
+/// How far a node has come. The order is the order of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeState {
+    /// Not ours, or initialized.
+    Initialized,
+    /// Registered, not initialized.
+    Registered,
+    /// Launched, no Node yet.
+    Launched,
+    /// The NodeClaim exists, the machine does not.
+    Launching,
+}
+
+/// Why an existing node takes no new pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excluded {
+    /// Its Node or NodeClaim is being deleted.
+    Deleting,
+    /// `spec.unschedulable`.
+    Cordoned,
+    /// Not ready and initialized.
+    NotReady,
+}
+
+/// A pod that wants a place.
+#[derive(Debug, Clone)]
+pub struct PendingPod {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Where an earlier plan put it, if that claim still exists; tried first.
+    pub planned_on: Option<NodeClaimName>,
+}
