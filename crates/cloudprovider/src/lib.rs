@@ -5,7 +5,11 @@
 
 pub mod cache;
 pub mod config;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod error;
+#[cfg(any(test, feature = "conformance"))]
+pub mod fake;
 pub mod instance_type;
 pub mod launch;
 pub mod offering;
