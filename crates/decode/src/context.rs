@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::labels::ProviderLabels;
-use model::{Interner, KeyId};
+use model::{Interner, KeyId, ValueId};
 
 /// Where names are interned, and which label keys stand for others.
 ///
@@ -46,8 +46,9 @@ impl<'a> Context<'a> {
         self.interner.key(self.labels.normalize(key))
     }
 
-    /// The label rules of the provider.
-    pub(crate) fn labels(&self) -> &'a ProviderLabels {
-        self.labels
+    /// The id of the value that `value` stands for at `key`, an old key or a new one.
+    pub(crate) fn value(&mut self, key: &str, value: &str) -> ValueId {
+        let key = self.labels.normalize(key);
+        self.interner.value(self.labels.normalize_value(key, value))
     }
 }

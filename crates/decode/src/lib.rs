@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod catalogue;
 mod context;
 mod error;
 mod field;
@@ -13,16 +14,23 @@ mod limits;
 pub mod manifests;
 mod metadata;
 pub mod node;
+pub mod node_pool;
 pub mod pod;
+mod requirements;
 mod resource_list;
 mod selector;
+pub mod snapshot;
+mod taints;
 pub mod volume;
 pub mod workload;
 
+pub use catalogue::catalogue;
 pub use context::Context;
 pub use error::{ObjectError, ObjectRef, Problem, Reason};
 pub use limits::{MAX_DEPTH, MAX_ENTRIES, MAX_OBJECT_BYTES};
 pub use node::{csi_node, node};
+pub use node_pool::{node_claim_object, node_pool_object};
 pub use pod::pod;
+pub use snapshot::snapshot;
 pub use volume::{persistent_volume, persistent_volume_claim, storage_class};
 pub use workload::{daemon_set, pod_disruption_budget, pod_group};

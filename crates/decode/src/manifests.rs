@@ -225,9 +225,9 @@ fn documents(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_separator(line: &str) -> bool {
     let line = line.trim_end_matches(['\n', '\r']);
-    ["---", "..."].into_iter().any(|marker| {
-        line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
-    })
+    ["---", "..."]
+        .into_iter()
+        .any(|marker| line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t'])))
 }
 
 /// Reads one document.

@@ -64,7 +64,7 @@ pub(crate) fn labels(map: &Field<'_, '_>, context: &mut Context<'_>) -> Result<L
     let mut labels = Labels::new();
     let (aliased, plain): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| context.normalize(key) != *key);
     for (key, value) in aliased.into_iter().chain(plain) {
-        let (key, value) = (context.key(key), context.interner.value(value));
+        let (key, value) = (context.key(key), context.value(key, value));
         labels.insert(key, value);
     }
     Ok(labels)

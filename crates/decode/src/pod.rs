@@ -11,6 +11,7 @@ mod tolerations;
 mod volumes;
 
 #[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

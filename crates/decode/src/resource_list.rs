@@ -28,7 +28,10 @@ impl<'v> ResourceList<'v> {
                 return Err(amount.problem(Reason::Missing));
             }
             let Some(quantity) = amount.quantity()? else { continue };
-            milli.insert(name, quantity.to_nano().div_euclid(NANO_PER_MILLI) + i128::from(quantity.to_nano() % NANO_PER_MILLI != 0));
+            milli.insert(
+                name,
+                quantity.to_nano().div_euclid(NANO_PER_MILLI) + i128::from(quantity.to_nano() % NANO_PER_MILLI != 0),
+            );
         }
         Ok(Self { milli })
     }

@@ -29,8 +29,8 @@ pub(crate) fn label_selector(selector: &Field<'_, '_>, context: &mut Context<'_>
         let operator = operator(&expression, |operator| !operator.is_numeric())?;
         let values = expression.field("values")?;
         let values = values.strings()?;
-        let requirement = Requirement::parse(key, operator, values, context.interner)
-            .map_err(|error| expression.problem(error))?;
+        let requirement =
+            Requirement::parse(key, operator, values, context.interner).map_err(|error| expression.problem(error))?;
         requirements.insert_intersect(requirement, context.interner);
     }
     Ok(LabelSelector::Matching(requirements))
@@ -44,7 +44,7 @@ pub(crate) fn node_labels(map: &Field<'_, '_>, context: &mut Context<'_>) -> Res
         if !is_label_value(text) {
             return Err(value.invalid(format!("{text:?} is no label value")));
         }
-        let (key, text) = (context.key(key), context.interner.value(text));
+        let (key, text) = (context.key(key), context.value(key, text));
         requirements.insert_intersect(Requirement::new(key, ValueSet::one(text)), context.interner);
     }
     Ok(requirements)
@@ -72,10 +72,7 @@ pub(crate) fn node_selector(
 ///
 /// What the API server would refuse is an error. A comparison with something that is no integer passes the API server
 /// and then matches nothing in kube-scheduler, without touching the other alternatives; it is read the same way.
-pub(crate) fn node_selector_term(
-    term: &Field<'_, '_>,
-    context: &mut Context<'_>,
-) -> Result<NodeSelectorTerm, Problem> {
+pub(crate) fn node_selector_term(term: &Field<'_, '_>, context: &mut Context<'_>) -> Result<NodeSelectorTerm, Problem> {
     term.only(&["matchExpressions", "matchFields"])?;
     let mut decoded = NodeSelectorTerm::default();
     let mut is_empty = true;
@@ -86,7 +83,7 @@ pub(crate) fn node_selector_term(
         let operator = operator(&expression, |operator| !matches!(operator, Operator::Gte | Operator::Lte))?;
         let values = expression.field("values")?;
         let values = values.strings()?;
-        let ids: Vec<_> = values.iter().map(|value| context.interner.value(value)).collect();
+        let ids: Vec<_> = values.iter().map(|value| context.value(key, value)).collect();
         match ValueSet::of(operator, &ids, context.interner) {
             Ok(values) => {
                 let requirement = Requirement::new(context.key(key), values);
@@ -159,7 +156,9 @@ pub(crate) fn is_label_value(text: &str) -> bool {
 impl Field<'_, '_> {
     /// Refuses fields of this object that are not listed: here each of them can change which objects are meant.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Problem> {
-        let serde_json::Value::Object(entries) = self.value().unwrap_or(&serde_json::Value::Null) else { return Ok(()) };
+        let serde_json::Value::Object(entries) = self.value().unwrap_or(&serde_json::Value::Null) else {
+            return Ok(());
+        };
         match entries.iter().find(|(key, value)| !value.is_null() && !known.contains(&key.as_str())) {
             None => Ok(()),
             Some((key, _)) => Err(self.problem(Reason::Unknown { what: "field", text: key.clone() })),

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use api::labels;
 use model::pod::NodeSelectorTerm;
-use model::volume::{
-    AccessMode, ClaimPhase, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBindingMode,
-};
+use model::volume::{AccessMode, ClaimPhase, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBindingMode};
 use model::{NamespacedName, Requirement, Requirements, ValueSet};
 use serde_json::Value;
 

@@ -25,7 +25,8 @@ const DAEMON_TOLERATIONS: [(&str, TaintEffect); 6] = [
 ];
 
 /// And those on the host's network.
-const HOST_NETWORK_TOLERATION: (&str, TaintEffect) = ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
+const HOST_NETWORK_TOLERATION: (&str, TaintEffect) =
+    ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
 
 /// Reads a DaemonSet. Its pods tolerate what the DaemonSet controller adds.
 pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet, ObjectError> {
@@ -45,11 +46,7 @@ pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet
 }
 
 /// Reads the `template` of a workload in `namespace`.
-fn pod_template(
-    template: &Field<'_, '_>,
-    namespace: &str,
-    context: &mut Context<'_>,
-) -> Result<PodTemplate, Problem> {
+fn pod_template(template: &Field<'_, '_>, namespace: &str, context: &mut Context<'_>) -> Result<PodTemplate, Problem> {
     let metadata = template.field("metadata")?;
     let spec = template.field("spec")?;
     let nothing = Value::Null;

@@ -24,7 +24,8 @@ fn documents_are_cut_at_separator_lines_only() {
 
 #[test]
 fn a_broken_document_does_not_stop_its_neighbours() {
-    let parsed = parse("in.yaml", "kind: A\napiVersion: v1\n---\na: [1\n---\n{{ .Values.x }}\n---\nkind: B\napiVersion: v1\n");
+    let parsed =
+        parse("in.yaml", "kind: A\napiVersion: v1\n---\na: [1\n---\n{{ .Values.x }}\n---\nkind: B\napiVersion: v1\n");
     let kinds: Vec<_> = parsed.manifests.iter().map(|manifest| manifest.kind.as_str()).collect();
     assert_eq!(kinds, ["A", "B"]);
     let documents: Vec<_> = parsed.errors.iter().map(|error| error.origin.document).collect();
@@ -84,7 +85,10 @@ fn deep_nesting_is_an_error_in_yaml_and_in_json() {
 
 #[test]
 fn an_object_of_five_megabytes_is_refused_by_name() {
-    let text = format!("kind: ConfigMap\napiVersion: v1\nmetadata: {{name: big, namespace: n}}\ndata: {{x: {}}}\n", "y".repeat(5_000_000));
+    let text = format!(
+        "kind: ConfigMap\napiVersion: v1\nmetadata: {{name: big, namespace: n}}\ndata: {{x: {}}}\n",
+        "y".repeat(5_000_000)
+    );
     check(&text, "in.yaml, document 1: ConfigMap n/big is larger than 3145728 bytes");
 }
 
@@ -96,7 +100,10 @@ fn a_key_given_twice_is_an_error() {
 
 #[test]
 fn yaml_eleven_scalars_read_as_kubernetes_tools_read_them() {
-    let parsed = parse("in.yaml", "kind: Pod\napiVersion: v1\na: yes\nb: 0644\nc: '0644'\nd: 1.5\ne: 12e6\nf: 2026-01-01\ng: ~\n<<: {h: 1}\n");
+    let parsed = parse(
+        "in.yaml",
+        "kind: Pod\napiVersion: v1\na: yes\nb: 0644\nc: '0644'\nd: 1.5\ne: 12e6\nf: 2026-01-01\ng: ~\n<<: {h: 1}\n",
+    );
     let object = &parsed.manifests[0].object;
     let expected = serde_json::json!({"kind": "Pod", "apiVersion": "v1", "a": true, "b": 420, "c": "0644", "d": 1.5, "e": 12e6, "f": "2026-01-01", "g": null, "h": 1});
     assert_eq!(object, &expected);

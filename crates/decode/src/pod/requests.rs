@@ -14,7 +14,11 @@ use crate::field::Field;
 use crate::resource_list::ResourceList;
 
 /// All requests of the pod, itself counted as one of [`ResourceId::PODS`].
-pub(super) fn decode(spec: &Field<'_, '_>, status: &Field<'_, '_>, interner: &mut Interner) -> Result<ResourceVec, Problem> {
+pub(super) fn decode(
+    spec: &Field<'_, '_>,
+    status: &Field<'_, '_>,
+    interner: &mut Interner,
+) -> Result<ResourceVec, Problem> {
     let statuses = Statuses::decode(status)?;
     let mut requests = of_containers(spec, &statuses)?;
     replace_by_pod_level(spec, status, &statuses, &mut requests)?;
@@ -135,7 +139,12 @@ impl<'v> Statuses<'v> {
     }
 
     /// A resize that can't be done on this node does not count.
-    fn largest(&self, asked: ResourceList<'v>, in_force: &ResourceList<'v>, allocated: &ResourceList<'v>) -> ResourceList<'v> {
+    fn largest(
+        &self,
+        asked: ResourceList<'v>,
+        in_force: &ResourceList<'v>,
+        allocated: &ResourceList<'v>,
+    ) -> ResourceList<'v> {
         let mut largest = if self.resize_is_infeasible { ResourceList::default() } else { asked };
         largest.max(in_force);
         largest.max(allocated);

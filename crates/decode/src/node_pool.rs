@@ -1,0 +1,123 @@
+//! From a NodePool object to the pool that the planner chooses from.
+
+use std::sync::Arc;
+
+use api::{NodePool, labels};
+use model::{NamespacedName, Quantity, ResourceVec};
+use scheduling::catalogue::Catalogue;
+use scheduling::snapshot::{self, Limit, LimitRemaining};
+use serde_json::Value;
+
+use crate::catalogue::set;
+use crate::context::Context;
+use crate::error::{ObjectError, ObjectRef, Problem, Reason};
+use crate::limits;
+use crate::manifests::object_ref;
+use crate::{requirements, taints};
+
+/// The limit that counts nodes.
+const NODES: &str = "nodes";
+
+/// What a pool's machines have and how many there are, for its limits.
+#[derive(Debug, Clone, Default)]
+pub struct Usage {
+    /// Summed capacity.
+    pub capacity: ResourceVec,
+    /// How many.
+    pub nodes: i64,
+}
+
+/// Reads a NodePool's JSON into its API type. Rules of the CRD are checked by `api`; here is only what keeps JSON from
+/// being a NodePool at all.
+pub fn node_pool_object(object: &Value) -> Result<NodePool, ObjectError> {
+    typed(object, "NodePool")
+}
+
+/// Reads a NodeClaim's JSON into its API type.
+pub fn node_claim_object(object: &Value) -> Result<api::NodeClaim, ObjectError> {
+    typed(object, "NodeClaim")
+}
+
+fn typed<T: serde::de::DeserializeOwned>(object: &Value, kind: &str) -> Result<T, ObjectError> {
+    limits::check(object)
+        .and_then(|()| {
+            T::deserialize(object)
+                .map_err(|error| Problem { field: String::new(), reason: Reason::Invalid(error.to_string()) })
+        })
+        .map_err(|problem| ObjectError { object: object_ref(object, kind), problem })
+}
+
+/// Resolves a NodePool: labels become requirements, limits what is left of them.
+///
+/// `usable` says whether it may launch; a pool that is static or being deleted may not, whatever it says.
+pub fn node_pool(
+    object: &NodePool,
+    usable: Result<(), Arc<str>>,
+    usage: &Usage,
+    catalogue: Arc<Catalogue>,
+    context: &mut Context<'_>,
+) -> Result<snapshot::NodePool, ObjectError> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let decoded = decode(object, name, usable, usage, catalogue, context);
+    decoded.map_err(|problem| ObjectError {
+        object: ObjectRef { kind: "NodePool".into(), name: NamespacedName::new("", name) },
+        problem,
+    })
+}
+
+fn decode(
+    object: &NodePool,
+    name: &str,
+    usable: Result<(), Arc<str>>,
+    usage: &Usage,
+    catalogue: Arc<Catalogue>,
+    context: &mut Context<'_>,
+) -> Result<snapshot::NodePool, Problem> {
+    let template = &object.spec.template;
+    let mut all = requirements::requirements(&template.spec.requirements, "spec.template.spec.requirements", context)?;
+    all.intersect(&requirements::labels(&template.metadata.labels, context), context.interner);
+    let class = &template.spec.node_class_ref;
+    let planning_only = [labels::REGISTERED, labels::INITIALIZED];
+    let own = [(labels::NODEPOOL.to_owned(), name), (labels::node_class(&class.group, &class.kind), &class.name)];
+    let own = own.into_iter().chain(planning_only.map(|key| (key.to_owned(), labels::TRUE)));
+    for (key, value) in own {
+        let requirement = requirements::exactly(&key, value, context);
+        all.insert_intersect(requirement, context.interner);
+    }
+    Ok(snapshot::NodePool {
+        name: name.into(),
+        weight: object.spec.weight.unwrap_or(0),
+        usable: if object.metadata.deletion_timestamp.is_some() {
+            Err("is being deleted".into())
+        } else if object.spec.replicas.is_some() {
+            Err("has a fixed number of replicas and launches nothing for pods".into())
+        } else {
+            usable
+        },
+        requirements: all,
+        planning_only: planning_only.into_iter().map(|key| context.key(key)).collect(),
+        taints: taints::taints(&template.spec.taints, "spec.template.spec.taints", context)?,
+        startup_taints: taints::taints(&template.spec.startup_taints, "spec.template.spec.startupTaints", context)?,
+        remaining: remaining(object, usage, context)?,
+        catalogue,
+    })
+}
+
+fn remaining(object: &NodePool, usage: &Usage, context: &mut Context<'_>) -> Result<Vec<LimitRemaining>, Problem> {
+    let mut remaining = Vec::new();
+    for (name, amount) in object.spec.limits.iter().flatten() {
+        let problem = |reason| Problem { field: format!("spec.limits[{name}]"), reason };
+        let amount = Quantity::parse(&amount.0).map_err(|error| problem(error.into()))?;
+        let mut total = ResourceVec::new();
+        set(&mut total, name, &amount, context.interner).map_err(problem)?;
+        let resource = context.interner.resource(name);
+        let (limit, used) = if name == NODES {
+            (Limit::Nodes, usage.nodes)
+        } else {
+            (Limit::Resource(resource), usage.capacity.get(resource))
+        };
+        let total = total.get(resource);
+        remaining.push(LimitRemaining { limit, total, remaining: total.saturating_sub(used) });
+    }
+    Ok(remaining)
+}

@@ -1,0 +1,108 @@
+//! From decoded objects to the planner's [`Snapshot`]. The controller's store and the offline commands both come through
+//! here, so what `plan` says of a snapshot file is what the controller said.
+
+mod nodes;
+mod pending;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::labels::ProviderLabels;
+use api::{NodeClaim, NodePool};
+use model::workload::{DaemonSet, PodDisruptionBudget};
+use model::{Interner, Node, NodeClaimName, Pod, Timestamp, Uid};
+use scheduling::catalogue::Catalogue;
+use scheduling::snapshot::{Options, Snapshot, Volumes};
+
+use crate::context::Context;
+use crate::error::ObjectError;
+use crate::node_pool::node_pool;
+
+pub use pending::{is_provisionable, is_unbound};
+
+/// All that a snapshot is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Cluster {
+    /// When all this was so.
+    pub now: Timestamp,
+    /// How to plan.
+    pub options: Options,
+    /// The NodePools, each with what it can launch.
+    pub node_pools: Vec<LaunchableNodePool>,
+    /// Every Node.
+    pub nodes: Vec<Arc<Node>>,
+    /// Every NodeClaim.
+    pub node_claims: Vec<Arc<NodeClaim>>,
+    /// Every pod, those that have ended included.
+    pub pods: Vec<Arc<Pod>>,
+    /// Which pods want a place.
+    pub pending: PendingRule,
+    /// The NodeClaims that pods were planned onto before, by the pod's uid.
+    pub planned_on: BTreeMap<Uid, NodeClaimName>,
+    /// Every DaemonSet.
+    pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// Every PodDisruptionBudget.
+    pub pod_disruption_budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// Storage objects.
+    pub volumes: Volumes,
+}
+
+/// A NodePool and what it can launch.
+#[derive(Debug, Clone)]
+pub struct LaunchableNodePool {
+    /// The object.
+    pub object: Arc<NodePool>,
+    /// Whether it may launch now; if not, why.
+    pub usable: Result<(), Arc<str>>,
+    /// Its instance types.
+    pub catalogue: Arc<Catalogue>,
+}
+
+/// Which pods want a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PendingRule {
+    /// Those that kube-scheduler could not place, and those that will have to leave a node that is being deleted.
+    #[default]
+    Unschedulable,
+    /// All that are not bound: there is no scheduler behind manifests.
+    Unbound,
+}
+
+/// Puts a snapshot together. A NodePool or NodeClaim that cannot be used is left out and reported.
+///
+/// New names are added to `interner`, which must have given out all ids in `cluster`.
+pub fn snapshot(
+    cluster: Cluster,
+    mut interner: Arc<Interner>,
+    labels: &ProviderLabels,
+) -> (Snapshot, Vec<ObjectError>) {
+    let mut errors = Vec::new();
+    let context = &mut Context::with_labels(Arc::make_mut(&mut interner), labels);
+    let (nodes, usage) = nodes::nodes(&cluster, context, &mut errors);
+    let pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let mut node_pools = model::IdVec::new();
+    for pool in &cluster.node_pools {
+        let name = pool.object.metadata.name.as_deref().unwrap_or_default();
+        let usage = usage.get(name).cloned().unwrap_or_default();
+        match node_pool(&pool.object, pool.usable.clone(), &usage, Arc::clone(&pool.catalogue), context) {
+            Ok(pool) => {
+                node_pools.push(pool);
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    let snapshot = Snapshot {
+        interner,
+        now: cluster.now,
+        options: cluster.options,
+        node_pools,
+        nodes,
+        pods,
+        daemon_sets: cluster.daemon_sets,
+        volumes: cluster.volumes,
+    };
+    (snapshot, errors)
+}

@@ -1,0 +1,331 @@
+//! Nodes and NodeClaims become what the planner can place pods on: a machine is one entry, however far it has come.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::conditions::{self, node_claim as claim_conditions};
+use api::{NodeClaim, labels, taints as api_taints};
+use model::node::ConditionStatus;
+use model::{IdVec, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Quantity, ResourceVec, Taint};
+use scheduling::catalogue::Catalogue;
+use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState};
+
+use super::Cluster;
+use crate::catalogue::set;
+use crate::context::Context;
+use crate::error::{ObjectError, ObjectRef, Problem, Reason};
+use crate::node_pool::Usage;
+use crate::{requirements, taints};
+
+/// What is used of each NodePool's limits.
+pub(super) type UsageByPool = BTreeMap<NodePoolName, Usage>;
+
+/// All machines: first the Nodes in the cluster's order, then the NodeClaims without a Node.
+pub(super) fn nodes(
+    cluster: &Cluster,
+    context: &mut Context<'_>,
+    errors: &mut Vec<ObjectError>,
+) -> (IdVec<NodeId, Node>, UsageByPool) {
+    let mut claims = Claims::decode(cluster, context, errors);
+    let mut pods = PodsByNode::new(cluster);
+    let mut nodes = IdVec::new();
+    let mut usage = UsageByPool::new();
+    for object in &cluster.nodes {
+        let claim = claims.take_for(object);
+        let node = of_node(object, claim.as_ref(), pods.take(&object.name), context);
+        let capacity = match &claim {
+            Some(claim) if node.state < NodeState::Launched => joined(&object.capacity, &claim.capacity, node.state),
+            Some(claim) => claim.capacity.clone(),
+            None => object.capacity.clone(),
+        };
+        count(&node, &capacity, &mut usage);
+        nodes.push(node);
+    }
+    for claim in claims.without_node() {
+        let node = of_claim(&claim);
+        let capacity = if claim.is_launched { claim.capacity } else { claim.largest(cluster, context) };
+        count(&node, &capacity, &mut usage);
+        nodes.push(node);
+    }
+    (nodes, usage)
+}
+
+/// Machines that are going do not count against limits, as in Karpenter: their place will be free.
+fn count(node: &Node, capacity: &ResourceVec, usage: &mut UsageByPool) {
+    let Some(pool) = &node.node_pool else { return };
+    if node.excluded == Some(Excluded::Deleting) {
+        return;
+    }
+    let usage = usage.entry(pool.clone()).or_default();
+    usage.capacity.saturating_add_assign(capacity);
+    usage.nodes += 1;
+}
+
+fn of_node(object: &model::Node, claim: Option<&Claim>, pods: Vec<Arc<Pod>>, context: &mut Context<'_>) -> Node {
+    let state = match claim {
+        None => NodeState::Initialized,
+        Some(claim) => claim.state_with(object, context),
+    };
+    let is_deleting = object.deletion_timestamp.is_some() || claim.is_some_and(|claim| claim.is_deleting);
+    let is_unready = object.conditions.iter().any(|condition| {
+        &*condition.condition_type == conditions::node::READY && condition.status != ConditionStatus::True
+    });
+    let excluded = if is_deleting {
+        Some(Excluded::Deleting)
+    } else if object.unschedulable {
+        Some(Excluded::Cordoned)
+    } else if is_unready && state == NodeState::Initialized {
+        Some(Excluded::NotReady)
+    } else {
+        None
+    };
+    let registered = claim.filter(|_| state >= NodeState::Launched);
+    Node {
+        name: Some(object.name.clone()),
+        node_claim: claim.map(|claim| claim.name.clone()),
+        node_pool: claim.and_then(|claim| claim.node_pool.clone()).or_else(|| pool_of(object, context)),
+        state,
+        excluded,
+        labels: match registered {
+            Some(claim) => NodeLabels::Promised(claim.promised.clone()),
+            None => NodeLabels::Known(object.labels.clone()),
+        },
+        taints: match (registered, claim) {
+            (Some(claim), _) => claim.taints.clone(),
+            (None, Some(claim)) if state != NodeState::Initialized => lasting_taints(object, claim, context),
+            (None, _) => object.taints.clone(),
+        },
+        allocatable: match claim {
+            Some(claim) => joined(&object.allocatable, &claim.allocatable, state),
+            None => object.allocatable.clone(),
+        },
+        pods,
+    }
+}
+
+fn of_claim(claim: &Claim) -> Node {
+    Node {
+        name: None,
+        node_claim: Some(claim.name.clone()),
+        node_pool: claim.node_pool.clone(),
+        state: if claim.is_launched { NodeState::Launched } else { NodeState::Launching },
+        excluded: claim.is_deleting.then_some(Excluded::Deleting),
+        labels: NodeLabels::Promised(claim.promised.clone()),
+        taints: claim.taints.clone(),
+        allocatable: claim.allocatable.clone(),
+        pods: Vec::new(),
+    }
+}
+
+fn pool_of(object: &model::Node, context: &mut Context<'_>) -> Option<NodePoolName> {
+    let key = context.key(labels::NODEPOOL);
+    let pool = object.labels.get(key)?;
+    Some(NodePoolName::from(context.interner.value_name(pool)))
+}
+
+/// Until a node is initialized its kubelet and device plugins may not have said all they will; what they have not said
+/// is taken from the NodeClaim.
+fn joined(of_node: &ResourceVec, of_claim: &ResourceVec, state: NodeState) -> ResourceVec {
+    if state == NodeState::Initialized {
+        return of_node.clone();
+    }
+    let mut joined = of_claim.clone();
+    for (resource, amount) in of_node.iter() {
+        joined.set(resource, amount);
+    }
+    joined
+}
+
+/// The taints that will still be there once the node is initialized.
+fn lasting_taints(object: &model::Node, claim: &Claim, context: &Context<'_>) -> Vec<Taint> {
+    let names = &*context.interner;
+    let will_go = |taint: &Taint| {
+        let is_startup = claim.startup_taints.iter().any(|mine| mine.key == taint.key && mine.effect == taint.effect);
+        is_startup || api_taints::is_known_ephemeral(names.key_name(taint.key), &taint.effect.to_string())
+    };
+    object.taints.iter().filter(|taint| !will_go(taint)).copied().collect()
+}
+
+/// What of a NodeClaim matters to the planner.
+struct Claim {
+    name: NodeClaimName,
+    node_pool: Option<NodePoolName>,
+    node_name: Option<NodeName>,
+    provider_id: Option<Arc<str>>,
+    is_deleting: bool,
+    is_launched: bool,
+    is_registered: bool,
+    is_initialized: bool,
+    /// What its machine's labels satisfy.
+    promised: model::Requirements,
+    taints: Vec<Taint>,
+    startup_taints: Vec<Taint>,
+    capacity: ResourceVec,
+    allocatable: ResourceVec,
+}
+
+impl Claim {
+    fn decode(object: &NodeClaim, context: &mut Context<'_>) -> Result<Self, Problem> {
+        let metadata = &object.metadata;
+        let name = metadata.name.as_deref().unwrap_or_default();
+        if name.is_empty() {
+            return Err(Problem { field: "metadata.name".to_owned(), reason: Reason::Missing });
+        }
+        let own_labels = metadata.labels.iter().flatten();
+        let status = object.status.as_ref();
+        let is_true = |wanted: &str| {
+            let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+            conditions.iter().any(|condition| condition.type_ == wanted && condition.status == conditions::TRUE)
+        };
+        let provider_id = status.map(|status| status.provider_id.as_str()).filter(|id| !id.is_empty());
+        let is_launched = is_true(claim_conditions::LAUNCHED) || provider_id.is_some();
+        let mut promised = requirements::requirements(&object.spec.requirements, "spec.requirements", context)?;
+        promised.intersect(&requirements::labels(own_labels, context), context.interner);
+        let mut resources = |list: &api::ResourceList, field: &str| resource_vec(list, field, context);
+        // Before the launch there is only what was planned for it.
+        let (capacity, allocatable) = match status.filter(|status| is_launched && !status.allocatable.is_empty()) {
+            Some(status) => {
+                (resources(&status.capacity, "status.capacity")?, resources(&status.allocatable, "status.allocatable")?)
+            }
+            None => {
+                let requests = resources(&object.spec.resources.requests, "spec.resources.requests")?;
+                (requests.clone(), requests)
+            }
+        };
+        Ok(Self {
+            name: NodeClaimName::from(name),
+            node_pool: metadata
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(labels::NODEPOOL))
+                .map(|pool| NodePoolName::from(pool.as_str())),
+            node_name: status
+                .map(|status| status.node_name.as_str())
+                .filter(|name| !name.is_empty())
+                .map(NodeName::from),
+            provider_id: provider_id.map(Arc::from),
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            is_launched,
+            is_registered: is_true(claim_conditions::REGISTERED),
+            is_initialized: is_true(claim_conditions::INITIALIZED),
+            promised,
+            taints: taints::taints(&object.spec.taints, "spec.taints", context)?,
+            startup_taints: taints::taints(&object.spec.startup_taints, "spec.startupTaints", context)?,
+            capacity,
+            allocatable,
+        })
+    }
+
+    /// How far a machine with this claim and this Node has come.
+    fn state_with(&self, node: &model::Node, context: &mut Context<'_>) -> NodeState {
+        let yes = context.interner.value(labels::TRUE);
+        let has = |key: &str, context: &mut Context<'_>| node.labels.get(context.key(key)) == Some(yes);
+        if self.is_initialized || has(labels::INITIALIZED, context) {
+            NodeState::Initialized
+        } else if self.is_registered || has(labels::REGISTERED, context) {
+            NodeState::Registered
+        } else {
+            NodeState::Launched
+        }
+    }
+
+    /// The most that its machine could have, for limits: until it is launched it may become any of its types.
+    fn largest(&self, cluster: &Cluster, context: &mut Context<'_>) -> ResourceVec {
+        let mut largest = self.capacity.clone();
+        let pool = cluster.node_pools.iter().find(|pool| {
+            self.node_pool.as_ref().is_some_and(|name| pool.object.metadata.name.as_deref() == Some(name.as_str()))
+        });
+        for capacity in pool.into_iter().flat_map(|pool| self.possible(&pool.catalogue, context)) {
+            largest.max_assign(capacity);
+        }
+        largest
+    }
+
+    fn possible<'c>(&self, catalogue: &'c Catalogue, context: &Context<'_>) -> Vec<&'c ResourceVec> {
+        let names = &*context.interner;
+        let offerings = catalogue.offerings.iter();
+        offerings
+            .filter(|offering| self.promised.intersects(&offering.requirements, names).is_ok())
+            .map(|offering| &offering.capacity)
+            .collect()
+    }
+}
+
+fn resource_vec(list: &api::ResourceList, field: &str, context: &mut Context<'_>) -> Result<ResourceVec, Problem> {
+    let mut vec = ResourceVec::new();
+    for (name, amount) in list {
+        let problem = |reason| Problem { field: format!("{field}[{name}]"), reason };
+        let amount = Quantity::parse(&amount.0).map_err(|error| problem(error.into()))?;
+        set(&mut vec, name, &amount, context.interner).map_err(problem)?;
+    }
+    Ok(vec)
+}
+
+/// The NodeClaims that no Node has been found for.
+struct Claims {
+    claims: BTreeMap<NodeClaimName, Claim>,
+    by_provider_id: BTreeMap<Arc<str>, NodeClaimName>,
+    by_node_name: BTreeMap<NodeName, NodeClaimName>,
+}
+
+impl Claims {
+    fn decode(cluster: &Cluster, context: &mut Context<'_>, errors: &mut Vec<ObjectError>) -> Self {
+        let mut claims =
+            Self { claims: BTreeMap::new(), by_provider_id: BTreeMap::new(), by_node_name: BTreeMap::new() };
+        for object in &cluster.node_claims {
+            match Claim::decode(object, context) {
+                Ok(claim) => claims.insert(claim),
+                Err(problem) => {
+                    let name = NamespacedName::new("", object.metadata.name.as_deref().unwrap_or_default());
+                    errors.push(ObjectError { object: ObjectRef { kind: "NodeClaim".into(), name }, problem });
+                }
+            }
+        }
+        claims
+    }
+
+    fn insert(&mut self, claim: Claim) {
+        if let Some(provider_id) = &claim.provider_id {
+            self.by_provider_id.insert(Arc::clone(provider_id), claim.name.clone());
+        }
+        if let Some(node_name) = &claim.node_name {
+            self.by_node_name.insert(node_name.clone(), claim.name.clone());
+        }
+        self.claims.insert(claim.name.clone(), claim);
+    }
+
+    /// The claim of this Node: the one with its provider id, else the one that names it.
+    fn take_for(&mut self, node: &model::Node) -> Option<Claim> {
+        let by_id = node.provider_id.as_ref().and_then(|id| self.by_provider_id.get(id.as_str()));
+        let name = by_id.or_else(|| self.by_node_name.get(&node.name))?;
+        self.claims.remove(name)
+    }
+
+    fn without_node(self) -> impl Iterator<Item = Claim> {
+        self.claims.into_values()
+    }
+}
+
+/// Pods that hold room on a node.
+struct PodsByNode {
+    pods: BTreeMap<NodeName, Vec<Arc<Pod>>>,
+}
+
+impl PodsByNode {
+    fn new(cluster: &Cluster) -> Self {
+        let mut pods: BTreeMap<NodeName, Vec<Arc<Pod>>> = BTreeMap::new();
+        for pod in cluster.pods.iter().filter(|pod| !pod.phase.is_terminal()) {
+            if let Some(node) = &pod.node_name {
+                pods.entry(node.clone()).or_default().push(Arc::clone(pod));
+            }
+        }
+        for pods in pods.values_mut() {
+            pods.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        Self { pods }
+    }
+
+    fn take(&mut self, node: &NodeName) -> Vec<Arc<Pod>> {
+        self.pods.remove(node).unwrap_or_default()
+    }
+}

@@ -1,0 +1,82 @@
+//! Which pods want a place.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::pod::{DoNotDisrupt, SchedulingState};
+use model::{IdVec, Interner, NodeName, Pod, Timestamp};
+use scheduling::snapshot::{Excluded, Node, NodeId, PendingPod, PodId};
+
+use super::{Cluster, PendingRule};
+
+/// Whether kube-scheduler has given up on a pod for now, so that a machine may have to be launched for it.
+///
+/// Differs: Karpenter does not look at `deletionTimestamp` and the phase; a pod that is going away gets no machine here.
+pub fn is_provisionable(pod: &Pod) -> bool {
+    pod.scheduling == SchedulingState::Unschedulable && pod.nominated_node_name.is_none() && is_waiting(pod)
+}
+
+/// Whether a pod of a manifest has no node yet and nothing holds it back.
+pub fn is_unbound(pod: &Pod) -> bool {
+    pod.scheduling != SchedulingState::Gated && is_waiting(pod)
+}
+
+fn is_waiting(pod: &Pod) -> bool {
+    pod.node_name.is_none()
+        && pod.deletion_timestamp.is_none()
+        && !pod.phase.is_terminal()
+        && !pod.is_daemon
+        && !pod.is_mirror
+}
+
+pub(super) fn pending_pods(
+    cluster: &Cluster,
+    nodes: &IdVec<NodeId, Node>,
+    interner: &Interner,
+) -> IdVec<PodId, PendingPod> {
+    let deleting: BTreeSet<&NodeName> = nodes
+        .iter()
+        .filter(|node| node.excluded == Some(Excluded::Deleting))
+        .filter_map(|node| node.name.as_ref())
+        .collect();
+    let wants_place = |pod: &Pod| match cluster.pending {
+        PendingRule::Unbound => is_unbound(pod),
+        PendingRule::Unschedulable => {
+            is_provisionable(pod)
+                || (pod.node_name.as_ref().is_some_and(|node| deleting.contains(node))
+                    && will_be_replaced(pod)
+                    && may_leave(pod, cluster, interner))
+        }
+    };
+    let mut pending = IdVec::new();
+    for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
+        let planned_on = cluster.planned_on.get(&pod.uid).cloned();
+        pending.push(PendingPod { pod: Arc::clone(pod), planned_on });
+    }
+    pending
+}
+
+/// Whether a pod that leaves its node comes back somewhere else. One of a StatefulSet does even if it is already on its
+/// way out, since the next one waits for it.
+fn will_be_replaced(pod: &Pod) -> bool {
+    let is_of_stateful_set = pod.owner.as_ref().is_some_and(|owner| &*owner.kind == "StatefulSet");
+    let stays = pod.deletion_timestamp.is_none() || is_of_stateful_set;
+    stays && !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror
+}
+
+/// Whether nothing forbids for good to evict the pod.
+fn may_leave(pod: &Pod, cluster: &Cluster, interner: &Interner) -> bool {
+    let is_protected = match pod.do_not_disrupt {
+        DoNotDisrupt::Never => false,
+        DoNotDisrupt::Always => true,
+        DoNotDisrupt::For(span) => {
+            pod.started_at.map_or(Timestamp(i64::MAX), |start| start.saturating_add(span)) > cluster.now
+        }
+    };
+    let is_held = cluster.pod_disruption_budgets.iter().any(|budget| {
+        budget.never_allows_disruption
+            && budget.name.namespace == pod.name.namespace
+            && budget.selector.matches(&pod.labels, interner)
+    });
+    !is_protected && !is_held
+}
