@@ -136,3 +136,90 @@ pub struct SchedulingGroup {
     /// Its PodGroup.
     pub pod_group: NamespacedName,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::affinity::UnusableTerm;
+    use super::*;
+    use crate::requirement::{Operator, Requirement, ValueSet};
+
+    fn requirements(list: &[(&str, Operator, &[&str])], interner: &mut Interner) -> Requirements {
+        let parsed: Vec<_> = list
+            .iter()
+            .map(|(key, operator, values)| {
+                Requirement::parse(key, *operator, values.iter().copied(), interner).unwrap()
+            })
+            .collect();
+        Requirements::from_requirements(parsed, interner)
+    }
+
+    fn term(list: &[(&str, Operator, &[&str])], interner: &mut Interner) -> NodeSelectorTerm {
+        NodeSelectorTerm { expressions: requirements(list, interner), ..NodeSelectorTerm::default() }
+    }
+
+    fn named(operator: Operator, name: &str, interner: &mut Interner) -> NodeSelectorTerm {
+        let name = interner.value(name);
+        let names = ValueSet::of(operator, &[name], interner).unwrap();
+        NodeSelectorTerm { node_name: Some(names), ..NodeSelectorTerm::default() }
+    }
+
+    fn matches(shape: &PodShape, labels: &[(&str, &str)], name: &str, interner: &mut Interner) -> bool {
+        let labels = Labels::intern(labels.iter().copied(), interner);
+        shape.node_affinity_matches(&labels, interner.find_value(name), interner)
+    }
+
+    #[test]
+    fn one_alternative_is_enough_but_the_node_selector_must_hold() {
+        let mut interner = Interner::new();
+        let shape = PodShape {
+            node_selector: requirements(&[("os", Operator::In, &["linux"])], &mut interner),
+            required_node_affinity: vec![
+                term(&[("zone", Operator::In, &["a"]), ("cpu", Operator::Gt, &["4"])], &mut interner),
+                term(&[("gpu", Operator::Exists, &[])], &mut interner),
+            ],
+            ..PodShape::default()
+        };
+        let cases: [(&[(&str, &str)], bool); 6] = [
+            (&[("os", "linux"), ("zone", "a"), ("cpu", "8")], true),
+            (&[("os", "linux"), ("gpu", "")], true),
+            (&[("os", "linux"), ("zone", "a"), ("cpu", "4")], false),
+            (&[("os", "linux"), ("zone", "a"), ("cpu", "many")], false),
+            (&[("os", "linux")], false),
+            (&[("zone", "a"), ("cpu", "8"), ("gpu", "")], false),
+        ];
+        for (labels, expected) in cases {
+            assert_eq!(matches(&shape, labels, "n", &mut interner), expected, "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn no_affinity_allows_every_node_and_an_unusable_one_none() {
+        let mut interner = Interner::new();
+        assert!(matches(&PodShape::default(), &[], "n", &mut interner));
+        for reason in [UnusableTerm::Empty, UnusableTerm::Invalid("bad operator".into())] {
+            let unusable = NodeSelectorTerm::unusable(reason);
+            let shape = PodShape { required_node_affinity: vec![unusable.clone()], ..PodShape::default() };
+            assert!(!matches(&shape, &[("a", "b")], "n", &mut interner));
+            // It does not spoil the alternatives beside it.
+            let other = term(&[("a", Operator::Exists, &[])], &mut interner);
+            let shape = PodShape { required_node_affinity: vec![unusable, other], ..PodShape::default() };
+            assert!(matches(&shape, &[("a", "b")], "n", &mut interner));
+        }
+    }
+
+    #[test]
+    fn terms_can_name_the_node() {
+        let mut interner = Interner::new();
+        let only =
+            PodShape { required_node_affinity: vec![named(Operator::In, "n-1", &mut interner)], ..PodShape::default() };
+        let except = PodShape {
+            required_node_affinity: vec![named(Operator::NotIn, "n-1", &mut interner)],
+            ..PodShape::default()
+        };
+        // A name that was never interned is one that no requirement mentions.
+        for (name, is_it) in [("n-1", true), ("n-2", false)] {
+            assert_eq!(matches(&only, &[], name, &mut interner), is_it, "{name}");
+            assert_eq!(matches(&except, &[], name, &mut interner), !is_it, "{name}");
+        }
+    }
+}
