@@ -87,11 +87,11 @@ fn compile(program: &Program, built: &Path, report: Report<'_>) -> Result<(), Er
     arguments.extend(BUILD_FLAGS);
     arguments.push(".");
     let result = go(program, "build", &arguments, |compiled| {
-        report(&format!(
-            "compiling {}: {compiled} of at most {packages} packages, {} s",
-            program.name,
-            started.elapsed().as_secs()
-        ));
+        let seconds = started.elapsed().as_secs();
+        report(&match compiled {
+            0 => format!("linking {}, {seconds} s", program.name),
+            _ => format!("compiling {}: {compiled} of at most {packages} packages, {seconds} s", program.name),
+        });
     });
     if result.is_err() {
         let _ = fs::remove_file(&partial);

@@ -1,0 +1,189 @@
+//! The clusters that tests run on, and the corner of a shared one that a test has to itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use api::{NodeClaim, NodePool};
+use e2e::control_plane::{self, ControlPlane};
+use e2e::controller::{self, Controller};
+use e2e::{apply, binary, eventually, install, objects};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+/// For what takes a plan, a launch and a scheduler's turn; generous, because CI computers are slow.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A control plane with everything installed and no controller.
+pub struct Cluster {
+    pub control_plane: ControlPlane,
+    binary: PathBuf,
+}
+
+impl Cluster {
+    pub async fn new(name: &str) -> Result<Self> {
+        Self::with_arguments(name, &[]).await
+    }
+
+    /// With more arguments for `control-plane up`.
+    pub async fn with_arguments(name: &str, arguments: &[&str]) -> Result<Self> {
+        let binary = tokio::task::spawn_blocking(binary::with_failpoints).await??.to_owned();
+        let control_plane = ControlPlane::up(control_plane::Options {
+            name: name.to_owned(),
+            service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            ..control_plane::Options::default()
+        })
+        .await?;
+        let client = control_plane.client().await?;
+        install::crds(&client).await?;
+        install::rights(&client).await?;
+        apply::apply_one(&client, objects::node_class(objects::NODE_CLASS)).await?;
+        Ok(Self { control_plane, binary })
+    }
+
+    pub async fn client(&self) -> Result<Client> {
+        self.control_plane.client().await
+    }
+
+    /// How to run the controller here: with the chart's rights, and quick to plan.
+    pub fn controller(&self) -> Result<controller::Options> {
+        let environment = [
+            ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
+            ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
+            ("BATCH_IDLE_DURATION", "300ms"),
+            ("LOG_LEVEL", "debug"),
+        ];
+        Ok(controller::Options {
+            name: "controller".to_owned(),
+            binary: self.binary.clone(),
+            kubeconfig: self.control_plane.kubeconfig_of(install::RELEASE)?.to_owned(),
+            folder: self.control_plane.folder().to_owned(),
+            arguments: Vec::new(),
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect::<BTreeMap<_, _>>(),
+        })
+    }
+}
+
+/// A cluster with its controller.
+pub struct Running {
+    pub cluster: Cluster,
+    pub controller: Controller,
+}
+
+/// The cluster that tests share. Its processes end with this one.
+pub async fn shared() -> Result<&'static Running> {
+    static SHARED: OnceCell<Running> = OnceCell::const_new();
+    SHARED
+        .get_or_try_init(|| async {
+            let cluster = Cluster::new("shared").await?;
+            let controller = Controller::start_ready(&cluster.controller()?).await?;
+            Ok(Running { cluster, controller })
+        })
+        .await
+}
+
+/// One test's namespace and NodePool, both of the test's name.
+pub struct Corner {
+    pub client: Client,
+    pub name: String,
+}
+
+impl Corner {
+    /// In the shared cluster.
+    pub async fn shared(name: &str) -> Result<Self> {
+        Self::new(shared().await?.cluster.client().await?, name).await
+    }
+
+    pub async fn new(client: Client, name: &str) -> Result<Self> {
+        apply::apply_one(&client, objects::namespace(name)).await?;
+        apply::apply_one(&client, objects::node_pool(name)).await?;
+        Ok(Self { client, name: name.to_owned() })
+    }
+
+    /// Applies the test's NodePool with changes.
+    pub async fn node_pool(&self, changes: Value) -> Result<()> {
+        apply::apply_one(&self.client, objects::with(objects::node_pool(&self.name), changes)).await.map(drop)
+    }
+
+    pub async fn apply(&self, objects: impl IntoIterator<Item = Value>) -> Result<()> {
+        apply::apply(&self.client, objects).await
+    }
+
+    pub async fn pods(&self) -> Result<Vec<Pod>> {
+        Ok(Api::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?.items)
+    }
+
+    /// The nodes of the test's NodePool.
+    pub async fn nodes(&self) -> Result<Vec<Node>> {
+        let of_this_test = ListParams::default().labels(&format!("{}={}", objects::TEST_KEY, self.name));
+        Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
+    }
+
+    /// The NodeClaims of the test's NodePool.
+    pub async fn node_claims(&self) -> Result<Vec<NodeClaim>> {
+        let of_this_test = ListParams::default().labels(&format!("{}={}", api::labels::NODEPOOL, self.name));
+        Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
+    }
+
+    pub async fn pool(&self) -> Result<NodePool> {
+        Ok(Api::all(self.client.clone()).get(&self.name).await?)
+    }
+
+    /// Events on objects called `name`, as `reason: message`.
+    pub async fn events(&self, name: &str) -> Result<Vec<String>> {
+        let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        let events = Api::<Event>::all(self.client.clone()).list(&about).await?;
+        Ok(events
+            .into_iter()
+            .map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default()))
+            .collect())
+    }
+
+    /// Waits until the namespace holds exactly `count` pods and each is bound; gives them.
+    pub async fn bound(&self, count: usize) -> Result<Vec<Pod>> {
+        eventually(&format!("{count} pods of {} are bound", self.name), DEADLINE, async || {
+            let pods = self.pods().await?;
+            let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).map(describe_waiting).collect();
+            ensure!(pods.len() == count && waiting.is_empty(), "{} pods, waiting: {waiting:#?}", pods.len());
+            Ok(pods)
+        })
+        .await
+    }
+
+    /// Waits until nothing is left of the test's NodeClaims, Nodes and the provider's instances for them.
+    pub async fn emptied(&self) -> Result<()> {
+        eventually(&format!("no machine of {} is left", self.name), DEADLINE, async || {
+            let claims: Vec<_> = self.node_claims().await?.iter().map(ResourceExt::name_any).collect();
+            let nodes: Vec<_> = self.nodes().await?.iter().map(ResourceExt::name_any).collect();
+            ensure!(claims.is_empty() && nodes.is_empty(), "NodeClaims {claims:?}, Nodes {nodes:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The node that a pod is bound to.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn describe_waiting(pod: &Pod) -> String {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let scheduled = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
+    let why = scheduled.and_then(|condition| condition.message.as_deref()).unwrap_or("not tried yet");
+    format!("{}: {why}", pod.name_any())
+}
+
+/// The kwok provider's instances, by name.
+pub async fn instances(client: &Client) -> Result<Vec<ConfigMap>> {
+    let all = Api::<ConfigMap>::namespaced(client.clone(), install::NAMESPACE).list(&ListParams::default()).await?;
+    Ok(all.into_iter().filter(|map| map.name_any().starts_with("kwok-")).collect())
+}

@@ -1,0 +1,7 @@
+//! Behaviour on a real control plane. A module a subject; a test's name is the claim it proves.
+//!
+//! Most tests share one control plane with one controller and keep apart by namespace, label and taint. Those that kill
+//! something, or look at the whole cluster, boot their own.
+
+mod cluster;
+mod crds;
