@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use cloudprovider::CapacityType;
-use model::{IdVec, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id};
+use model::{IdVec, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id};
 
 use crate::{
     catalogue::{OfferingId, TypeId},
@@ -53,6 +53,9 @@ pub struct Machine {
     /// What the NodeClaim's `spec.requirements` will say, except the instance types: the pool's requirements narrowed by
     /// the pods', well-known keys narrowed to what the remaining offerings have.
     pub requirements: Requirements,
+    /// Labels that nobody but the NodeClaim gives: those which its requirements mention and no instance type decides,
+    /// with one value each, by key name.
+    pub labels: Vec<(KeyId, Arc<str>)>,
     /// Requests of the pods plus the least daemon overhead among the remaining types.
     pub requests: ResourceVec,
     /// Pods planned onto it, by name.

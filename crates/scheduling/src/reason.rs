@@ -204,7 +204,7 @@ impl Reason {
     /// One sentence for people, without a full stop.
     pub fn message(&self, names: &Interner) -> String {
         match self {
-            Reason::Unsupported(unsupported) => format!("{unsupported} is not planned for yet"),
+            Reason::Unsupported(unsupported) => format!("{} is not planned for yet", unsupported.construct),
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::NodePoolNotUsable { why, .. } => why.to_string(),
             Reason::NodePoolTaint { taint, .. } => format!("does not tolerate the taint {}", taint.display(names)),

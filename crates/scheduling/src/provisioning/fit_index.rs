@@ -54,11 +54,6 @@ impl FitIndex {
         let first = steps.partition_point(|step| step.amount < amount);
         steps.get(first).map(|step| &step.at_least)
     }
-
-    /// The largest amount that any offering has.
-    pub(crate) fn most(&self, resource: ResourceId) -> i64 {
-        self.by_resource.get(resource.index()).and_then(|steps| steps.last()).map_or(0, |step| step.amount)
-    }
 }
 
 #[cfg(test)]
@@ -82,7 +77,6 @@ mod tests {
         assert_eq!(ids(3), [0, 2, 4]);
         assert_eq!(ids(5), [4]);
         assert_eq!(ids(9), Vec::<usize>::new());
-        assert_eq!(index.most(ResourceId::CPU), 8);
         assert!(index.at_least(ResourceId::MEMORY, 1).is_none());
     }
 }

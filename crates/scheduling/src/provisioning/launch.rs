@@ -5,8 +5,10 @@
 //! allow holds the planned pods, whether or not it is available now ([`Settled::new`]). Of those the cheapest are kept,
 //! up to the configured number, with care for minValues and limits.
 
+use std::sync::Arc;
+
 use api::labels;
-use model::{IdSet, Interner, PriceNanoUsdPerHour, Requirement, Requirements, ResourceVec, ValueId, ValueSet};
+use model::{IdSet, Interner, KeyId, PriceNanoUsdPerHour, Requirement, Requirements, ResourceVec, ValueId, ValueSet};
 
 use super::{
     limits::Amounts,
@@ -186,6 +188,25 @@ impl<'t, 's> Settled<'t, 's> {
         safe
     }
 
+    /// A value for each label that the claim has to give because no remaining offering decides it.
+    fn labels(&self, names: &Interner) -> Vec<(KeyId, Arc<str>)> {
+        let decided = |key: KeyId| {
+            self.offerings
+                .iter()
+                .any(|offering| self.table.catalogue.offerings[offering].requirements.contains_key(key))
+        };
+        let undecided: Vec<&Requirement> =
+            self.requirements.iter_by_name(names).filter(|requirement| !decided(requirement.key)).collect();
+        let mut scratch = names.clone();
+        undecided
+            .into_iter()
+            .filter_map(|requirement| {
+                let value = requirement.values.any_value(&mut scratch)?;
+                Some((requirement.key, scratch.value_arc(value)))
+            })
+            .collect()
+    }
+
     /// Types, cheapest first, at most as many as configured. Types that a minValues needs come before cheaper ones.
     fn instance_types(&self, most: usize) -> Vec<(TypeId, OfferingId)> {
         let mut all: Vec<(TypeId, OfferingId)> = Vec::new();
@@ -278,6 +299,7 @@ impl<'t, 's> Settled<'t, 's> {
                 price: offering.price,
             },
             requirements: self.requirements.clone(),
+            labels: self.labels(problem.names()),
             requests,
             pods,
             min_values_relaxed: self.table.min_values.iter().any(|min| min.left(&offerings) < min.wanted),

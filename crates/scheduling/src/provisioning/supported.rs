@@ -65,10 +65,10 @@ fn restricts_place(volume: &VolumeRef, volumes: &Volumes) -> Option<Unsupported>
         VolumeRef::Claim(claim) => {
             let name = format!("PersistentVolumeClaim {claim}");
             let Some(claim) = volumes.claims.get(claim) else {
-                return Some(Unsupported::new(format!("{name}, which does not exist")));
+                return Some(Unsupported::new(format!("{name}, which does not exist,")));
             };
             if claim.phase == ClaimPhase::Lost {
-                return Some(Unsupported::new(format!("{name}, which has lost its volume")));
+                return Some(Unsupported::new(format!("{name}, which has lost its volume,")));
             }
             if claim.access_modes.contains(&AccessMode::ReadWriteOncePod) {
                 return Some(Unsupported::new(format!("{name} with access mode ReadWriteOncePod")));
@@ -76,7 +76,7 @@ fn restricts_place(volume: &VolumeRef, volumes: &Volumes) -> Option<Unsupported>
             match &claim.volume_name {
                 None => restricts_class(&name, claim.storage_class.as_ref(), volumes),
                 Some(volume) => match volumes.volumes.get(volume) {
-                    None => Some(Unsupported::new(format!("{name}, whose PersistentVolume {volume} does not exist"))),
+                    None => Some(Unsupported::new(format!("{name}, whose PersistentVolume {volume} does not exist,"))),
                     Some(found) if found.node_affinity.is_empty() => None,
                     Some(_) => Some(Unsupported::new(format!("{name}, bound to PersistentVolume {volume} with node affinity"))),
                 },
@@ -91,9 +91,9 @@ fn restricts_class(name: &str, class: Option<&Arc<str>>, volumes: &Volumes) -> O
         None => volumes.classes.values().find(|class| class.is_default),
     };
     match class {
-        None => Some(Unsupported::new(format!("{name}, whose StorageClass does not exist"))),
+        None => Some(Unsupported::new(format!("{name}, whose StorageClass does not exist,"))),
         Some(class) if class.binding_mode == VolumeBindingMode::Immediate => {
-            Some(Unsupported::new(format!("{name}, which is not bound yet by its StorageClass {}", class.name)))
+            Some(Unsupported::new(format!("{name}, which is not bound yet by its StorageClass {},", class.name)))
         }
         Some(class) if !class.allowed_topologies.is_empty() => {
             Some(Unsupported::new(format!("{name} of StorageClass {} with allowedTopologies", class.name)))

@@ -1,0 +1,410 @@
+//! Small snapshots in few words.
+
+use std::sync::Arc;
+
+use api::labels;
+use cloudprovider::CapacityType;
+use model::{
+    IdVec, Interner, Labels, NamespacedName, NodeClaimName, NodePoolName, Pod, PodShape, PriceNanoUsdPerHour,
+    Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration, TolerationOperator,
+    Unsupported,
+    pod::{HostPort, NodeSelectorTerm, Protocol, VolumeRef, Weighted},
+    workload::{DaemonSet, PodTemplate},
+};
+
+use crate::{
+    catalogue::{Catalogue, InstanceType, Offering},
+    plan::Plan,
+    snapshot::{
+        Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes,
+    },
+};
+
+pub(super) fn gib(count: i64) -> i64 {
+    count << 30
+}
+
+/// Collects objects; every part added last can be refined by the methods that follow it.
+pub(super) struct Fixture {
+    pub(super) names: Interner,
+    types: Vec<(InstanceType, Vec<Offering>)>,
+    pools: Vec<NodePool>,
+    nodes: Vec<Node>,
+    pods: Vec<(Pod, PodShape, Option<NodeClaimName>)>,
+    daemon_sets: Vec<Arc<DaemonSet>>,
+    options: Options,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        Self {
+            names: Interner::new(),
+            types: Vec::new(),
+            pools: Vec::new(),
+            nodes: Vec::new(),
+            pods: Vec::new(),
+            daemon_sets: Vec::new(),
+            options: Options::default(),
+        }
+    }
+
+    pub(super) fn pre_intern(&mut self, name: &str) {
+        self.names.key(name);
+        self.names.value(name);
+    }
+
+    pub(super) fn search_steps(&mut self, steps: u64) {
+        self.options.search_steps = steps;
+    }
+
+    fn requirement(&mut self, key: &str, operator: &str, values: &[&str]) -> Requirement {
+        let operator = operator.parse().unwrap();
+        Requirement::parse(key, operator, values.iter().copied(), &mut self.names).unwrap()
+    }
+
+    pub(super) fn instance_type(&mut self, name: &str, cpu: i64, memory_gib: i64) -> &mut Self {
+        let mut capacity = ResourceVec::default();
+        capacity.set(ResourceId::CPU, cpu * 1000);
+        capacity.set(ResourceId::MEMORY, gib(memory_gib));
+        capacity.set(ResourceId::PODS, 110);
+        let requirement = self.requirement(labels::INSTANCE_TYPE, "In", &[name]);
+        let requirements = Requirements::from_requirements([requirement], &self.names);
+        let instance_type =
+            InstanceType { name: name.into(), requirements, capacity, volume_attachment_limits: Vec::new() };
+        self.types.push((instance_type, Vec::new()));
+        self
+    }
+
+    pub(super) fn offering(&mut self, zone: &str, capacity_type: &str, price: i64) -> &mut Self {
+        let zone_requirement = self.requirement(labels::ZONE, "In", &[zone]);
+        let type_requirement = self.requirement(labels::CAPACITY_TYPE, "In", &[capacity_type]);
+        let zone = self.names.value(zone);
+        let (instance_type, offerings) = self.types.last_mut().unwrap();
+        let mut requirements = instance_type.requirements.clone();
+        requirements.insert_intersect(zone_requirement, &self.names);
+        requirements.insert_intersect(type_requirement, &self.names);
+        offerings.push(Offering {
+            instance_type: model::Id::from_index(0),
+            requirements,
+            zone,
+            capacity_type: CapacityType::parse(capacity_type).unwrap(),
+            reservation: None,
+            price: PriceNanoUsdPerHour(price),
+            available: true,
+            capacity: instance_type.capacity.clone(),
+            allocatable: instance_type.capacity.clone(),
+        });
+        self
+    }
+
+    pub(super) fn unavailable(&mut self) -> &mut Self {
+        self.types.last_mut().unwrap().1.last_mut().unwrap().available = false;
+        self
+    }
+
+    pub(super) fn pool(&mut self, name: &str) -> &mut Self {
+        let requirement = self.requirement(labels::NODEPOOL, "In", &[name]);
+        self.pools.push(NodePool {
+            name: NodePoolName::from(name),
+            weight: 0,
+            usable: Ok(()),
+            requirements: Requirements::from_requirements([requirement], &self.names),
+            planning_only: Vec::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            remaining: Vec::new(),
+            catalogue: Arc::default(),
+        });
+        self
+    }
+
+    pub(super) fn weight(&mut self, weight: i32) -> &mut Self {
+        self.pools.last_mut().unwrap().weight = weight;
+        self
+    }
+
+    pub(super) fn require(&mut self, key: &str, operator: &str, values: &[&str]) -> &mut Self {
+        let requirement = self.requirement(key, operator, values);
+        self.pools.last_mut().unwrap().requirements.insert_intersect(requirement, &self.names);
+        self
+    }
+
+    pub(super) fn min_values(&mut self, key: &str, wanted: u32) -> &mut Self {
+        let requirement = self.requirement(key, "Exists", &[]);
+        let requirement = Requirement { min_values: Some(wanted), ..requirement };
+        self.pools.last_mut().unwrap().requirements.insert_intersect(requirement, &self.names);
+        self
+    }
+
+    pub(super) fn limit(&mut self, resource: &str, total: i64, remaining: i64) -> &mut Self {
+        let limit = match resource {
+            "nodes" => Limit::Nodes,
+            resource => Limit::Resource(self.names.resource(resource)),
+        };
+        self.pools.last_mut().unwrap().remaining.push(LimitRemaining { limit, total, remaining });
+        self
+    }
+
+    /// Adds a label to the last pool.
+    pub(super) fn label(&mut self, key: &str, value: &str) -> &mut Self {
+        if let Some(Node { labels: NodeLabels::Known(labels), .. }) = self.nodes.last_mut() {
+            let key = self.names.key(key);
+            labels.insert(key, self.names.value(value));
+            return self;
+        }
+        self.require(key, "In", &[value])
+    }
+
+    /// Adds a NoSchedule taint to the last node, or to the last pool while there is no node.
+    pub(super) fn taint(&mut self, key: &str, value: &str) -> &mut Self {
+        let taint =
+            Taint { key: self.names.key(key), value: self.names.value(value), effect: TaintEffect::NoSchedule };
+        match self.nodes.last_mut() {
+            Some(node) => node.taints.push(taint),
+            None => self.pools.last_mut().unwrap().taints.push(taint),
+        }
+        self
+    }
+
+    pub(super) fn node(&mut self, name: &str) -> &mut Self {
+        let hostname = self.names.key(labels::HOSTNAME);
+        let mut node_labels = Labels::new();
+        node_labels.insert(hostname, self.names.value(name));
+        self.nodes.push(Node {
+            name: Some(name.into()),
+            node_claim: None,
+            node_pool: None,
+            state: NodeState::Initialized,
+            excluded: None,
+            labels: NodeLabels::Known(node_labels),
+            taints: Vec::new(),
+            allocatable: ResourceVec::default(),
+            pods: Vec::new(),
+        });
+        self
+    }
+
+    pub(super) fn allocatable(&mut self, milli_cpu: i64, memory: i64) -> &mut Self {
+        let node = self.nodes.last_mut().unwrap();
+        node.allocatable.set(ResourceId::CPU, milli_cpu);
+        node.allocatable.set(ResourceId::MEMORY, memory);
+        node.allocatable.set(ResourceId::PODS, 110);
+        self
+    }
+
+    pub(super) fn pod(&mut self, name: &str) -> PodFixture<'_> {
+        let mut shape = PodShape::default();
+        shape.requests.set(ResourceId::PODS, 1);
+        self.pods.push((pod(name), shape, None));
+        PodFixture { fixture: self }
+    }
+
+    pub(super) fn daemon_set(&mut self, name: &str, milli_cpu: i64, memory: i64, selector: &[(&str, &str)]) {
+        let mut shape = PodShape::default();
+        shape.requests.set(ResourceId::CPU, milli_cpu);
+        shape.requests.set(ResourceId::MEMORY, memory);
+        shape.requests.set(ResourceId::PODS, 1);
+        for (key, value) in selector {
+            let requirement = self.requirement(key, "In", &[value]);
+            shape.node_selector.insert_intersect(requirement, &self.names);
+        }
+        self.daemon_sets.push(Arc::new(DaemonSet {
+            name: NamespacedName::new("kube-system", name),
+            uid: name.into(),
+            template: PodTemplate { labels: Labels::new(), priority: 0, shape: Arc::new(shape) },
+        }));
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let catalogue = Arc::new(Catalogue::new(self.types.clone(), &self.names));
+        let pools = self.pools.iter().cloned().map(|pool| NodePool { catalogue: Arc::clone(&catalogue), ..pool });
+        let pods = self.pods.iter().map(|(pod, shape, planned_on)| PendingPod {
+            pod: Arc::new(Pod { shape: Arc::new(shape.clone()), ..pod.clone() }),
+            planned_on: planned_on.clone(),
+        });
+        Snapshot {
+            interner: Arc::new(self.names.clone()),
+            now: Timestamp::default(),
+            options: self.options.clone(),
+            node_pools: pools.collect::<IdVec<_, _>>(),
+            nodes: self.nodes.clone().into(),
+            pods: pods.collect::<IdVec<_, _>>(),
+            daemon_sets: self.daemon_sets.clone(),
+            volumes: Volumes::default(),
+        }
+    }
+}
+
+fn pod(name: &str) -> Pod {
+    Pod {
+        name: NamespacedName::new("default", name),
+        uid: name.into(),
+        labels: Labels::new(),
+        created_at: Timestamp::default(),
+        started_at: None,
+        deletion_timestamp: None,
+        priority: 0,
+        preemption_policy: model::pod::PreemptionPolicy::default(),
+        owner: None,
+        is_daemon: false,
+        is_mirror: false,
+        node_name: None,
+        nominated_node_name: None,
+        phase: model::pod::PodPhase::Pending,
+        scheduling: model::pod::SchedulingState::Unschedulable,
+        scheduler_name: "default-scheduler".into(),
+        do_not_disrupt: model::pod::DoNotDisrupt::default(),
+        deletion_cost: 0,
+        termination_grace_period_s: None,
+        resource_claim_names: Vec::new(),
+        shape: Arc::default(),
+    }
+}
+
+/// Refines the pod added last.
+pub(super) struct PodFixture<'f> {
+    fixture: &'f mut Fixture,
+}
+
+impl PodFixture<'_> {
+    fn shape(&mut self) -> &mut PodShape {
+        &mut self.fixture.pods.last_mut().unwrap().1
+    }
+
+    pub(super) fn requests(mut self, milli_cpu: i64, memory: i64) -> Self {
+        self.shape().requests.set(ResourceId::CPU, milli_cpu);
+        self.shape().requests.set(ResourceId::MEMORY, memory);
+        self
+    }
+
+    pub(super) fn priority(self, priority: i32) -> Self {
+        self.fixture.pods.last_mut().unwrap().0.priority = priority;
+        self
+    }
+
+    pub(super) fn select(mut self, key: &str, value: &str) -> Self {
+        let requirement = self.fixture.requirement(key, "In", &[value]);
+        let names = self.fixture.names.clone();
+        self.shape().node_selector.insert_intersect(requirement, &names);
+        self
+    }
+
+    fn selector_term(&mut self, expressions: &[(&str, &str, &[&str])]) -> NodeSelectorTerm {
+        let requirements: Vec<Requirement> = expressions
+            .iter()
+            .map(|(key, operator, values)| self.fixture.requirement(key, operator, values))
+            .collect();
+        let expressions = Requirements::from_requirements(requirements, &self.fixture.names);
+        NodeSelectorTerm { expressions, ..NodeSelectorTerm::default() }
+    }
+
+    pub(super) fn term(mut self, expressions: &[(&str, &str, &[&str])]) -> Self {
+        let term = self.selector_term(expressions);
+        self.shape().required_node_affinity.push(term);
+        self
+    }
+
+    pub(super) fn prefer(mut self, key: &str, value: &str) -> Self {
+        let term = self.selector_term(&[(key, "In", &[value])]);
+        self.shape().preferred_node_affinity.push(Weighted { weight: 1, term });
+        self
+    }
+
+    pub(super) fn tolerate(mut self, key: &str, value: &str) -> Self {
+        let toleration = Toleration {
+            key: Some(self.fixture.names.key(key)),
+            operator: TolerationOperator::Equal,
+            value: self.fixture.names.value(value),
+            effect: None,
+            toleration_seconds: None,
+        };
+        self.shape().tolerations.push(toleration);
+        self
+    }
+
+    pub(super) fn host_port(mut self, port: u16) -> Self {
+        self.shape().host_ports.push(HostPort { ip: HostPort::ANY_IP, port, protocol: Protocol::Tcp });
+        self
+    }
+
+    pub(super) fn claim(mut self, name: &str) -> Self {
+        self.shape().volumes.push(VolumeRef::Claim(NamespacedName::new("default", name)));
+        self
+    }
+
+    pub(super) fn unsupported(mut self, construct: &str) -> Self {
+        self.shape().unsupported.push(Unsupported::new(construct));
+        self
+    }
+
+    pub(super) fn planned_on(self, claim: &str) -> Self {
+        self.fixture.pods.last_mut().unwrap().2 = Some(claim.into());
+        self
+    }
+}
+
+impl Fixture {
+    /// Makes the last node belong to a NodeClaim.
+    pub(super) fn claim(&mut self, name: &str) -> &mut Self {
+        self.nodes.last_mut().unwrap().node_claim = Some(name.into());
+        self
+    }
+}
+
+/// A plan, one line a decision.
+pub(super) fn render(plan: &Plan, snapshot: &Snapshot) -> String {
+    use std::fmt::Write as _;
+    let names = &snapshot.interner;
+    let pods = |pods: &[crate::snapshot::PodId]| {
+        pods.iter().map(|&pod| snapshot.pods[pod].pod.name.name.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = String::new();
+    for machine in &plan.machines {
+        let pool = &snapshot.node_pools[machine.node_pool];
+        let types: Vec<&str> =
+            machine.instance_types.iter().map(|&id| pool.catalogue.types[id].name.as_str()).collect();
+        let labels: Vec<String> = machine
+            .labels
+            .iter()
+            .filter(|(key, _)| names.key_name(*key) != labels::NODEPOOL)
+            .map(|(key, value)| format!("{}={value}", names.key_name(*key)))
+            .collect();
+        let labels = if labels.is_empty() { String::new() } else { format!(" labels [{}]", labels.join(", ")) };
+        let _ = writeln!(
+            text,
+            "machine {}-{}: {}/{}/{} {} types [{}]{labels} pods [{}]",
+            pool.name,
+            machine.index_in_pool,
+            pool.catalogue.types[machine.launch.instance_type].name,
+            names.value_name(machine.launch.zone),
+            machine.launch.capacity_type,
+            machine.launch.price,
+            types.join(", "),
+            pods(&machine.pods)
+        );
+    }
+    for placement in &plan.existing {
+        let _ = writeln!(text, "node {}: [{}]", snapshot.nodes[placement.node].display_name(), pods(&placement.pods));
+    }
+    for refusal in &plan.refusals {
+        let reasons: Vec<String> = refusal
+            .reasons
+            .iter()
+            .map(|reason| {
+                let object = reason.object().map(|object| format!("{object}: ")).unwrap_or_default();
+                format!("{object}{}", reason.message(names))
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            "refused {} ({:?}): {}",
+            snapshot.pods[refusal.pod].pod.name.name,
+            refusal.verdict,
+            reasons.join("; ")
+        );
+    }
+    for note in &plan.notes {
+        let _ = writeln!(text, "note {} ({}): {}", note.example.name, note.pods, note.kind.construct());
+    }
+    text
+}
