@@ -35,6 +35,9 @@ pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
 /// On the virtual pods of a CapacityBuffer: its namespace.
 pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
 
+/// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order. Ours; Karpenter ignores it.
+pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+
 /// On a Node: kwok plays its kubelet.
 pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";
 /// Value of [`KWOK_NODE`].

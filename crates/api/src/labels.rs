@@ -154,11 +154,21 @@ impl ProviderLabels {
         RESTRICTED.contains(&key) || self.is_in_restricted_domain(key)
     }
 
+    /// The values that `key` (after aliasing) can have, where they are known.
+    pub fn known_values(&self, key: &str) -> Option<BTreeSet<&str>> {
+        let builtin: &[&str] = if key == CAPACITY_TYPE { &CAPACITY_TYPES } else { &[] };
+        let own = self.known_values.get(key).into_iter().flatten().map(String::as_str);
+        Some(builtin.iter().copied().chain(own).collect()).filter(|values: &BTreeSet<&str>| !values.is_empty())
+    }
+
+    /// Domains in which users may set no labels but the well-known ones.
+    pub fn restricted_domains(&self) -> impl Iterator<Item = &str> {
+        RESTRICTED_DOMAINS.into_iter().chain(self.restricted_domains.iter().map(String::as_str))
+    }
+
     fn is_in_restricted_domain(&self, key: &str) -> bool {
         let domain = domain(key);
-        RESTRICTED_DOMAINS
-            .into_iter()
-            .chain(self.restricted_domains.iter().map(String::as_str))
+        self.restricted_domains()
             .any(|restricted| domain == restricted || domain.strip_suffix(restricted).is_some_and(|d| d.ends_with('.')))
     }
 }

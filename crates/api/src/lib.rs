@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod admission;
 pub mod annotations;
 pub mod capacity_buffer;
 pub mod conditions;
@@ -17,6 +18,7 @@ pub mod finalizers;
 pub mod groups;
 pub mod kwok_node_class;
 pub mod labels;
+pub mod names;
 pub mod node_claim;
 pub mod node_class_reference;
 pub mod node_overlay;
@@ -26,6 +28,7 @@ pub mod requirement;
 pub mod resource_slice_template;
 pub mod resources;
 pub mod taints;
+pub mod validation;
 
 pub use capacity_buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus};
 pub use duration::{DurationString, NillableDuration};

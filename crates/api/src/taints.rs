@@ -15,6 +15,9 @@ pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// `NoSchedule`, on a node that waits for a reboot or is in one.
 pub const REBOOTING: &str = "karpenter.sh/rebooting";
+/// `NoSchedule`, on a registered node until its planned pods are handed over to kube-scheduler. Ours: Karpenter has no
+/// such taint.
+pub const HELD: &str = "dovetail.sh/held";
 
 /// Set by the node lifecycle controller.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -27,12 +30,13 @@ pub const READINESS_PREFIX: &str = "readiness.k8s.io/";
 
 /// Taints (key, effect) that every new node may carry for a while. They do not keep pods from being planned on a node
 /// that is not initialized yet, and initialization waits until they are gone.
-pub const KNOWN_EPHEMERAL: [(&str, &str); 5] = [
+pub const KNOWN_EPHEMERAL: [(&str, &str); 6] = [
     (NOT_READY, NO_SCHEDULE),
     (NOT_READY, NO_EXECUTE),
     (UNREACHABLE, NO_SCHEDULE),
     (CLOUD_PROVIDER_UNINITIALIZED, NO_SCHEDULE),
     (UNREGISTERED, NO_EXECUTE),
+    (HELD, NO_SCHEDULE),
 ];
 
 /// Whether a taint is one of [`KNOWN_EPHEMERAL`] or belongs to the node readiness controller.
@@ -48,6 +52,11 @@ pub fn disrupted() -> Taint {
 /// The taint that a node carries until it is registered.
 pub fn unregistered() -> Taint {
     taint(UNREGISTERED, NO_EXECUTE)
+}
+
+/// The taint of a node that is not handed over yet.
+pub fn held() -> Taint {
+    taint(HELD, NO_SCHEDULE)
 }
 
 /// The taint of a node that is being rebooted.

@@ -59,9 +59,10 @@ pub(super) fn in_has_values(list: &mut JSONSchemaProps) {
 
 /// Every comparison has one integer; the message is the kind's.
 pub(super) fn comparison_has_one_integer(list: &mut JSONSchemaProps, message: &str) {
+    // Karpenter joins the last two steps by `&&`. With `?` an absent list is reported as such by every CEL engine.
     list.rule(
-        "self.all(x, (x.operator == 'Gt' || x.operator == 'Lt' || x.operator == 'Gte' || x.operator == 'Lte') ? \
-         (x.values.size() == 1 && int(x.values[0]) >= 0) : true)",
+        "self.all(x, x.operator in ['Gt', 'Lt', 'Gte', 'Lte'] ? (x.values.size() == 1 ? int(x.values[0]) >= 0 : false) : \
+         true)",
         message,
     );
 }

@@ -1,0 +1,138 @@
+//! CEL rules.
+//!
+//! The rules of each part of a schema are compiled apart from those of the parts below, so that this module decides
+//! which value and which old value a rule is about, and not the CEL library.
+
+use std::fmt;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
+use kube_cel::{CompiledSchema, ErrorKind, ValidationError, Validator, compile_schema};
+use serde_json::Value;
+
+use super::{FieldError, FieldErrorKind, node::Node, structure::old_entry};
+
+/// The rules of one part of a schema.
+#[derive(Debug, Default)]
+pub(super) struct NodeRules {
+    compiled: Option<CompiledSchema>,
+    texts: Vec<ValidationRule>,
+}
+
+impl NodeRules {
+    pub(super) fn compile(schema: &JSONSchemaProps) -> Result<Self, String> {
+        let Some(texts) = schema.x_kubernetes_validations.clone().filter(|rules| !rules.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let mut alone = schema.clone();
+        remove_rules_below(&mut alone);
+        let json = serde_json::to_value(&alone).map_err(|error| error.to_string())?;
+        let compiled = compile_schema(&json);
+        match compiled.compilation_errors().first() {
+            Some(error) => Err(error.to_string()),
+            None => Ok(Self { compiled: Some(compiled), texts }),
+        }
+    }
+}
+
+fn remove_rules_below(schema: &mut JSONSchemaProps) {
+    let fields = schema.properties.iter_mut().flat_map(|fields| fields.values_mut());
+    let items = schema.items.iter_mut().filter_map(|items| match items {
+        JSONSchemaPropsOrArray::Schema(items) => Some(&mut **items),
+        JSONSchemaPropsOrArray::Schemas(_) => None,
+    });
+    let values = schema.additional_properties.iter_mut().filter_map(|values| match values {
+        JSONSchemaPropsOrBool::Schema(values) => Some(&mut **values),
+        JSONSchemaPropsOrBool::Bool(_) => None,
+    });
+    for part in fields.chain(items).chain(values) {
+        part.x_kubernetes_validations = None;
+        remove_rules_below(part);
+    }
+}
+
+/// Runs rules.
+pub(super) struct Evaluator(Validator);
+
+impl fmt::Debug for Evaluator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Evaluator")
+    }
+}
+
+impl Evaluator {
+    pub(super) fn new() -> Self {
+        Self(Validator::new())
+    }
+
+    /// Runs every rule of the schema on the values that it is about.
+    pub(super) fn check(&self, root: &Node, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        self.walk(root, "", object, old, false, errors);
+    }
+
+    /// `unchanged`: a part around this one is known to equal its old self.
+    fn walk(
+        &self,
+        node: &Node,
+        path: &str,
+        value: &Value,
+        old: Option<&Value>,
+        unchanged: bool,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let unchanged = unchanged || old == Some(value);
+        self.check_node(node, path, value, old, unchanged, errors);
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    if let Some(field) = node.field(name) {
+                        let old = old.and_then(|old| old.get(name));
+                        self.walk(field, &format!("{path}.{name}"), value, old, unchanged, errors);
+                    }
+                }
+            }
+            Value::Array(entries) => {
+                if let Some(items) = &node.items {
+                    for (index, entry) in entries.iter().enumerate() {
+                        let old = old_entry(&node.list, entry, old);
+                        self.walk(items, &format!("{path}[{index}]"), entry, old, unchanged, errors);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn check_node(
+        &self,
+        node: &Node,
+        path: &str,
+        value: &Value,
+        old: Option<&Value>,
+        unchanged: bool,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let Some(compiled) = &node.rules.compiled else { return };
+        let Err(failures) = self.0.validate_compiled(compiled, value, old) else { return };
+        for failure in failures {
+            // What did not change is not held against the object, unless the rule is about change.
+            if !unchanged || failure.rule.contains("oldSelf") {
+                let message = format!("Invalid value: {}", explain(&failure, &node.rules.texts));
+                errors.push(FieldError::new(path, FieldErrorKind::Invalid, message));
+            }
+        }
+    }
+}
+
+fn explain(failure: &ValidationError, texts: &[ValidationRule]) -> String {
+    if failure.kind == ErrorKind::ValidationFailure {
+        return failure.message.clone();
+    }
+    let text = texts.iter().find(|text| text.rule == failure.rule);
+    let name = text.map_or(failure.rule.as_str(), |text| text.message.as_deref().unwrap_or(&text.rule));
+    let cause = std::error::Error::source(failure).map_or_else(|| failure.message.clone(), ToString::to_string);
+    let mut characters = cause.chars();
+    let first = characters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
+    format!("{first}{} evaluating rule: {name}", characters.as_str())
+}

@@ -1,0 +1,5 @@
+//! Offline admission gives the verdicts of a real API server with Karpenter's own CRDs.
+
+mod crd_cases;
+mod nodepools;
+mod shared;
