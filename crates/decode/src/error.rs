@@ -93,7 +93,7 @@ pub enum Reason {
     TotalOutOfRange(String),
     /// An expression of a selector or requirement that means nothing.
     #[error(transparent)]
-    Expression(#[from] ExpressionError),
+    Expression(Box<ExpressionError>),
     /// A point in time or a duration that cannot be read.
     #[error("{0:?} is not a time")]
     Time(String),
@@ -120,6 +120,12 @@ pub enum Reason {
     /// Two fields that contradict each other, or a value that the API server would refuse.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl From<ExpressionError> for Reason {
+    fn from(error: ExpressionError) -> Self {
+        Self::Expression(Box::new(error))
+    }
 }
 
 impl From<UnknownName> for Reason {

@@ -15,14 +15,17 @@ pub mod manifests;
 mod metadata;
 pub mod node;
 pub mod node_pool;
+pub mod offline;
 pub mod pod;
 mod requirements;
 mod resource_list;
 mod selector;
 pub mod snapshot;
+pub mod snapshot_file;
 mod taints;
 pub mod volume;
 pub mod workload;
+pub mod workloads;
 
 pub use catalogue::catalogue;
 pub use context::Context;

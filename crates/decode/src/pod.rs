@@ -152,11 +152,16 @@ pub(crate) fn shape(
     })
 }
 
+/// Whether a PodSpec of Kubernetes 1.37 has this field.
+pub(crate) fn is_spec_field(field: &str) -> bool {
+    SPEC_FIELDS.contains(&field)
+}
+
 fn unknown_fields(spec: &Field<'_, '_>) -> Vec<Unsupported> {
     let Some(Value::Object(entries)) = spec.value() else { return Vec::new() };
     let mut unknown: Vec<_> = entries
         .iter()
-        .filter(|(key, value)| !value.is_null() && !SPEC_FIELDS.contains(&key.as_str()))
+        .filter(|(key, value)| !value.is_null() && !is_spec_field(key))
         .map(|(key, _)| Unsupported::new(format!("spec.{key}")))
         .collect();
     unknown.sort();

@@ -1,0 +1,139 @@
+//! Objects from files become what the planner needs, without a cluster: what the API server, admission and the workload
+//! controllers would have done to them is done here.
+//!
+//! An object that cannot be used is a problem with its origin and stops no other. Kinds that have no part in planning
+//! are counted. The input may be manifests that nobody has applied, or a snapshot file, or both.
+
+mod defaults;
+mod reader;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use api::NodePool;
+use api::labels::ProviderLabels;
+use cloudprovider::InstanceType;
+use model::{Interner, NamespacedName};
+
+use crate::error::ObjectError;
+use crate::manifests::{DocumentError, Manifest, Origin};
+use crate::snapshot::Cluster;
+use crate::snapshot_file::Header;
+
+/// How to read.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    /// Make pods of Deployments, ReplicaSets, StatefulSets and Jobs.
+    pub expand_workloads: bool,
+    /// The NodePool to plan with where the input has none.
+    pub default_node_pool: Option<&'a NodePool>,
+    /// What NodePools can launch, unless a snapshot in the input says otherwise.
+    pub instance_types: &'a [Arc<InstanceType>],
+    /// The label rules of the provider whose instance types those are.
+    pub labels: &'a ProviderLabels,
+    /// The node classes of that provider: (group, kind).
+    pub node_classes: &'a [(&'a str, &'a str)],
+}
+
+/// What was read.
+#[derive(Debug, Clone)]
+pub struct Offline {
+    /// For [`crate::snapshot()`].
+    pub cluster: Cluster,
+    /// Has given out the ids in `cluster`.
+    pub interner: Arc<Interner>,
+    /// The header, if the input held a snapshot.
+    pub header: Option<Header>,
+    /// What could not be used.
+    pub problems: Vec<InputProblem>,
+    /// Pods that could not be read, by name, each with the problem that stands in `problems` too. They have no place.
+    pub unreadable_pods: Vec<(NamespacedName, Arc<ObjectError>)>,
+    /// How many objects of which kind have no part in the plan.
+    pub not_used: BTreeMap<String, usize>,
+    /// What a person should know, in the order in which it came up.
+    pub notes: Vec<OfflineNote>,
+}
+
+/// Something in the input that could not be used.
+#[derive(Debug, Clone)]
+pub enum InputProblem {
+    /// A document that is no object.
+    Document(DocumentError),
+    /// An object that cannot be used.
+    Object {
+        /// Where it was written.
+        origin: Origin,
+        /// What is wrong with it.
+        error: Arc<ObjectError>,
+    },
+}
+
+impl fmt::Display for InputProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Document(error) => error.fmt(f),
+            Self::Object { origin, error } => write!(f, "{origin}: {error}"),
+        }
+    }
+}
+
+/// Something that a person should know and that stops nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OfflineNote {
+    /// There was no NodePool, so the built-in one was used.
+    DefaultNodePool(String),
+    /// A NodePool names a node class of another provider than the one whose instance types are planned with.
+    ForeignNodeClass {
+        /// The NodePool.
+        node_pool: String,
+        /// `<kind>.<group>`.
+        node_class: String,
+    },
+    /// Workloads were counted and not expanded.
+    NotExpanded(usize),
+    /// An object was given more than once; the last one counts, as when the files are applied in order.
+    GivenTwice(String),
+    /// Pods name a PriorityClass that is not in the input; their priority counts as 0.
+    UnknownPriorityClass(String),
+    /// Pods name a RuntimeClass that is not in the input; its overhead and node selector are not known.
+    UnknownRuntimeClass(String),
+    /// Pods are bound to nodes that are not in the input.
+    BoundElsewhere(usize),
+}
+
+impl fmt::Display for OfflineNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DefaultNodePool(what) => write!(f, "no NodePool given, planning with a built-in one: {what}"),
+            Self::ForeignNodeClass { node_pool, node_class } => write!(
+                f,
+                "NodePool {node_pool} launches through {node_class}; planned with the instance types given here, not with \
+                 those of that cloud"
+            ),
+            Self::NotExpanded(count) => write!(
+                f,
+                "{count} {} not expanded; --expand-workloads plans their pods",
+                if *count == 1 { "workload was" } else { "workloads were" }
+            ),
+            Self::GivenTwice(object) => write!(f, "{object} is given more than once; the last one counts"),
+            Self::UnknownPriorityClass(class) => {
+                write!(f, "PriorityClass {class} is not in the input; priority 0 is assumed")
+            }
+            Self::UnknownRuntimeClass(class) => {
+                write!(f, "RuntimeClass {class} is not in the input; its overhead and node selector are left out")
+            }
+            Self::BoundElsewhere(count) => {
+                write!(f, "{count} pods are bound to nodes that are not in the input and were left out")
+            }
+        }
+    }
+}
+
+/// Reads objects. `documents` are the texts' documents that were none.
+pub fn read(manifests: Vec<Manifest>, documents: Vec<DocumentError>, settings: &Settings<'_>) -> Offline {
+    reader::Reader::new(settings).read(manifests, documents)
+}

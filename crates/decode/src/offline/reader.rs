@@ -1,0 +1,463 @@
+//! Sorts objects by kind and reads each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::admission::{Admission, Operation};
+use api::{NodePool, conditions, groups};
+use cloudprovider::InstanceType;
+use model::pod::PodPhase;
+use model::volume::CsiNodeDriver;
+use model::{Interner, NamespacedName, NodeName, Pod, Uid};
+use scheduling::catalogue::Catalogue;
+use serde_json::Value;
+
+use super::defaults::{Defaults, apply_to_metadata};
+use super::{InputProblem, Offline, OfflineNote, Settings};
+use crate::context::Context;
+use crate::error::{ObjectError, Problem, Reason};
+use crate::manifests::{DocumentError, Manifest, Origin};
+use crate::snapshot::{Cluster, LaunchableNodePool, PendingRule};
+use crate::snapshot_file::{self, Header};
+use crate::workloads::{WorkloadKind, workload};
+use crate::{node_claim_object, node_pool_object};
+
+/// What an object is to the planner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Pod,
+    Node,
+    CsiNode,
+    DaemonSet,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    PodDisruptionBudget,
+    PriorityClass,
+    RuntimeClass,
+    NodePool,
+    NodeClaim,
+    Workload(WorkloadKind),
+    Header,
+    InstanceType,
+    NotUsed,
+}
+
+impl Role {
+    fn of(manifest: &Manifest) -> Self {
+        match (manifest.group.as_str(), manifest.kind.as_str()) {
+            ("", "Pod") => Self::Pod,
+            ("", "Node") => Self::Node,
+            ("", "PersistentVolume") => Self::PersistentVolume,
+            ("", "PersistentVolumeClaim") => Self::PersistentVolumeClaim,
+            ("apps", "DaemonSet") => Self::DaemonSet,
+            ("storage.k8s.io", "StorageClass") => Self::StorageClass,
+            ("storage.k8s.io", "CSINode") => Self::CsiNode,
+            ("policy", "PodDisruptionBudget") => Self::PodDisruptionBudget,
+            ("scheduling.k8s.io", "PriorityClass") => Self::PriorityClass,
+            ("node.k8s.io", "RuntimeClass") => Self::RuntimeClass,
+            (groups::KARPENTER, "NodePool") => Self::NodePool,
+            (groups::KARPENTER, "NodeClaim") => Self::NodeClaim,
+            (snapshot_file::GROUP, snapshot_file::HEADER) => Self::Header,
+            (snapshot_file::GROUP, snapshot_file::INSTANCE_TYPE) => Self::InstanceType,
+            _ => WorkloadKind::of(manifest).map_or(Self::NotUsed, Self::Workload),
+        }
+    }
+
+    fn is_namespaced(self) -> bool {
+        match self {
+            Self::Pod
+            | Self::DaemonSet
+            | Self::PersistentVolumeClaim
+            | Self::PodDisruptionBudget
+            | Self::Workload(_) => true,
+            Self::Node
+            | Self::CsiNode
+            | Self::PersistentVolume
+            | Self::StorageClass
+            | Self::PriorityClass
+            | Self::RuntimeClass
+            | Self::NodePool
+            | Self::NodeClaim
+            | Self::Header
+            | Self::InstanceType
+            | Self::NotUsed => false,
+        }
+    }
+
+    /// Classes are read before what refers to them.
+    fn is_class(self) -> bool {
+        matches!(self, Self::PriorityClass | Self::RuntimeClass | Self::Header | Self::InstanceType)
+    }
+}
+
+pub(super) struct Reader<'a> {
+    settings: &'a Settings<'a>,
+    interner: Interner,
+    cluster: Cluster,
+    node_pools: Vec<Arc<NodePool>>,
+    instance_types: BTreeMap<String, Vec<InstanceType>>,
+    csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
+    defaults: Defaults,
+    admission: Option<Admission>,
+    header: Option<Header>,
+    pod_names: BTreeSet<NamespacedName>,
+    not_expanded: usize,
+    problems: Vec<InputProblem>,
+    unreadable_pods: Vec<(NamespacedName, Arc<ObjectError>)>,
+    not_used: BTreeMap<String, usize>,
+    notes: Vec<OfflineNote>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(settings: &'a Settings<'a>) -> Self {
+        Self {
+            settings,
+            interner: Interner::new(),
+            cluster: Cluster { pending: PendingRule::Unbound, ..Cluster::default() },
+            node_pools: Vec::new(),
+            instance_types: BTreeMap::new(),
+            csi_nodes: BTreeMap::new(),
+            defaults: Defaults::default(),
+            admission: None,
+            header: None,
+            pod_names: BTreeSet::new(),
+            not_expanded: 0,
+            problems: Vec::new(),
+            unreadable_pods: Vec::new(),
+            not_used: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn read(mut self, manifests: Vec<Manifest>, documents: Vec<DocumentError>) -> Offline {
+        self.problems.extend(documents.into_iter().map(InputProblem::Document));
+        let manifests = self.last_of_each(manifests);
+        let (classes, others): (Vec<_>, Vec<_>) = manifests.into_iter().partition(|(role, _)| role.is_class());
+        for (role, manifest) in classes.into_iter().chain(others) {
+            let origin = manifest.origin.clone();
+            if let Err(error) = self.object(role, manifest) {
+                self.problem(origin, error);
+            }
+        }
+        self.finish()
+    }
+
+    /// Of objects that are given more than once the last, in the order of the first, with names and namespaces filled in.
+    fn last_of_each(&mut self, manifests: Vec<Manifest>) -> Vec<(Role, Manifest)> {
+        let mut kept: Vec<(Role, Manifest)> = Vec::new();
+        let mut index: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+        for (serial, mut manifest) in manifests.into_iter().enumerate() {
+            let role = Role::of(&manifest);
+            if role == Role::NotUsed {
+                *self.not_used.entry(manifest.kind).or_default() += 1;
+                continue;
+            }
+            apply_to_metadata(&mut manifest.object, &manifest.kind, role.is_namespaced(), serial);
+            let name = manifest.object_ref().name.to_string();
+            let key = (manifest.group.clone(), manifest.kind.clone(), name.clone());
+            let previous = if name.is_empty() { None } else { index.get(&key) };
+            match previous.and_then(|&index| kept.get_mut(index)) {
+                Some(slot) => {
+                    let note = OfflineNote::GivenTwice(format!("{} {name}", manifest.kind));
+                    if !self.notes.contains(&note) {
+                        self.notes.push(note);
+                    }
+                    *slot = (role, manifest);
+                }
+                None => {
+                    index.insert(key, kept.len());
+                    kept.push((role, manifest));
+                }
+            }
+        }
+        kept
+    }
+
+    fn object(&mut self, role: Role, manifest: Manifest) -> Result<(), ObjectError> {
+        let object = &manifest.object;
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        match role {
+            Role::Pod => self.pod(manifest),
+            Role::Node => self.cluster.nodes.push(Arc::new(crate::node(object, context)?)),
+            Role::CsiNode => {
+                let (node, drivers) = crate::csi_node(object)?;
+                self.csi_nodes.insert(node, drivers);
+            }
+            Role::DaemonSet => {
+                let mut object = manifest.object;
+                if let Some(spec) = object.pointer_mut("/spec/template/spec") {
+                    self.defaults.apply_to_spec(spec);
+                }
+                self.cluster.daemon_sets.push(Arc::new(crate::daemon_set(&object, context)?));
+            }
+            Role::PersistentVolume => {
+                let volume = Arc::new(crate::persistent_volume(object, context)?);
+                self.cluster.volumes.volumes.insert(Arc::clone(&volume.name), volume);
+            }
+            Role::PersistentVolumeClaim => {
+                let claim = Arc::new(crate::persistent_volume_claim(object)?);
+                self.cluster.volumes.claims.insert(claim.name.clone(), claim);
+            }
+            Role::StorageClass => {
+                let class = Arc::new(crate::storage_class(object, context)?);
+                self.cluster.volumes.classes.insert(Arc::clone(&class.name), class);
+            }
+            Role::PodDisruptionBudget => {
+                let budget = crate::pod_disruption_budget(object, context)?;
+                self.cluster.pod_disruption_budgets.push(Arc::new(budget));
+            }
+            Role::PriorityClass => self.defaults.add_priority_class(object)?,
+            Role::RuntimeClass => self.defaults.add_runtime_class(object)?,
+            Role::NodePool => {
+                let admitted = self.admit(&manifest)?;
+                self.node_pools.push(Arc::new(node_pool_object(&admitted)?));
+            }
+            Role::NodeClaim => {
+                let admitted = self.admit(&manifest)?;
+                self.cluster.node_claims.push(Arc::new(node_claim_object(&admitted)?));
+            }
+            Role::Workload(kind) => self.workload(kind, &manifest)?,
+            Role::Header => self.header(snapshot_file::header(object)?),
+            Role::InstanceType => {
+                let line = snapshot_file::instance_type(object)?;
+                for pool in line.node_pools {
+                    self.instance_types.entry(pool).or_default().push(line.instance_type.clone());
+                }
+            }
+            Role::NotUsed => {}
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, header: Header) {
+        self.cluster.now = header.time;
+        self.cluster.options = header.options();
+        self.cluster.pending = PendingRule::Unschedulable;
+        self.header = Some(header);
+    }
+
+    /// Applies the rules of the CRD, as the API server would.
+    fn admit(&mut self, manifest: &Manifest) -> Result<Value, ObjectError> {
+        let error = |field, why| ObjectError {
+            object: manifest.object_ref(),
+            problem: Problem { field, reason: Reason::Invalid(why) },
+        };
+        if self.admission.is_none() {
+            let compiled = Admission::new(&api::crd::crds()).map_err(|why| error(String::new(), why.to_string()))?;
+            self.admission = Some(compiled);
+        }
+        let Some(admission) = &self.admission else { return Ok(manifest.object.clone()) };
+        admission.admit(&manifest.object, Operation::Restore).map_err(|errors| {
+            let mut errors = errors.into_iter();
+            let first = errors.next().map(|first| (first.path, first.message));
+            let (field, mut why) = first.unwrap_or_default();
+            // Naming the first field and telling the others keeps one error per object.
+            for other in errors {
+                why.push_str("; ");
+                why.push_str(&other.to_string());
+            }
+            error(field, why)
+        })
+    }
+
+    fn pod(&mut self, manifest: Manifest) {
+        let Manifest { origin, mut object, .. } = manifest;
+        if let Some(spec) = object.get_mut("spec") {
+            self.defaults.apply_to_spec(spec);
+        }
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        match crate::pod(&object, context) {
+            Ok(pod) => self.add_pod(pod),
+            Err(error) => {
+                let name = error.object.name.clone();
+                self.unreadable(origin, error, [name]);
+            }
+        }
+    }
+
+    fn add_pod(&mut self, pod: Pod) {
+        self.pod_names.insert(pod.name.clone());
+        self.cluster.pods.push(Arc::new(pod));
+    }
+
+    fn workload(&mut self, kind: WorkloadKind, manifest: &Manifest) -> Result<(), ObjectError> {
+        if !self.settings.expand_workloads {
+            self.not_expanded += 1;
+            *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
+            return Ok(());
+        }
+        let Some(workload) = workload(&manifest.object, kind)? else {
+            *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
+            return Ok(());
+        };
+        let owner = manifest.object_ref().name;
+        let names: Vec<_> =
+            (0..workload.count).map(|ordinal| self.free_name(&owner, ordinal, &manifest.kind)).collect();
+        let mut pod = workload.pod;
+        if let Some(spec) = pod.get_mut("spec") {
+            self.defaults.apply_to_spec(spec);
+        }
+        if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("name".to_owned(), Value::String(owner.name.to_string()));
+        }
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        match crate::pod(&pod, context) {
+            Ok(pod) => {
+                for name in names {
+                    let uid = Uid::from(format!("{}/{name}", manifest.kind));
+                    self.add_pod(Pod { name, uid, ..pod.clone() });
+                }
+            }
+            Err(mut error) => {
+                // The pod's fields are those of the template.
+                error.object = manifest.object_ref();
+                error.problem.field = format!("spec.template.{}", error.problem.field);
+                self.unreadable(manifest.origin.clone(), error, names);
+            }
+        }
+        Ok(())
+    }
+
+    /// `<workload>-<ordinal>`, with the kind in between if another workload of that name has the pod already.
+    fn free_name(&self, owner: &NamespacedName, ordinal: usize, kind: &str) -> NamespacedName {
+        let name = NamespacedName::new(Arc::clone(&owner.namespace), format!("{}-{ordinal}", owner.name));
+        if !self.pod_names.contains(&name) {
+            return name;
+        }
+        NamespacedName::new(Arc::clone(&owner.namespace), format!("{}-{}-{ordinal}", owner.name, kind.to_lowercase()))
+    }
+
+    fn unreadable(&mut self, origin: Origin, error: ObjectError, pods: impl IntoIterator<Item = NamespacedName>) {
+        let error = Arc::new(error);
+        self.unreadable_pods.extend(pods.into_iter().map(|pod| (pod, Arc::clone(&error))));
+        self.problems.push(InputProblem::Object { origin, error });
+    }
+
+    fn problem(&mut self, origin: Origin, error: ObjectError) {
+        self.problems.push(InputProblem::Object { origin, error: Arc::new(error) });
+    }
+
+    fn finish(mut self) -> Offline {
+        self.notes.extend(self.defaults.notes());
+        if self.not_expanded > 0 {
+            self.notes.push(OfflineNote::NotExpanded(self.not_expanded));
+        }
+        for node in &mut self.cluster.nodes {
+            if let Some(drivers) = self.csi_nodes.remove(&node.name) {
+                Arc::make_mut(node).csi_drivers = Some(drivers);
+            }
+        }
+        self.drop_pods_elsewhere();
+        self.add_node_pools();
+        self.unreadable_pods.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Offline {
+            cluster: self.cluster,
+            interner: Arc::new(self.interner),
+            header: self.header,
+            problems: self.problems,
+            unreadable_pods: self.unreadable_pods,
+            not_used: self.not_used,
+            notes: self.notes,
+        }
+    }
+
+    /// Pods that have ended or run on nodes we know nothing of have no part in the plan.
+    fn drop_pods_elsewhere(&mut self) {
+        let nodes: BTreeSet<&NodeName> = self.cluster.nodes.iter().map(|node| &node.name).collect();
+        let is_elsewhere =
+            |pod: &Pod| !pod.phase.is_terminal() && pod.node_name.as_ref().is_some_and(|node| !nodes.contains(node));
+        let elsewhere = self.cluster.pods.iter().filter(|pod| is_elsewhere(pod)).count();
+        let ended = self.cluster.pods.iter().filter(|pod| pod.phase.is_terminal()).count();
+        let used = |pod: &Pod| match pod.phase {
+            PodPhase::Succeeded | PodPhase::Failed => false,
+            PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => !is_elsewhere(pod),
+        };
+        self.cluster.pods.retain(|pod| used(pod));
+        if elsewhere > 0 {
+            self.notes.push(OfflineNote::BoundElsewhere(elsewhere));
+        }
+        if elsewhere + ended > 0 {
+            *self.not_used.entry("Pod".to_owned()).or_default() += elsewhere + ended;
+        }
+    }
+
+    fn add_node_pools(&mut self) {
+        let mut node_pools = std::mem::take(&mut self.node_pools);
+        if node_pools.is_empty()
+            && self.header.is_none()
+            && let Some(pool) = self.settings.default_node_pool
+        {
+            self.notes.push(OfflineNote::DefaultNodePool(describe(pool)));
+            node_pools.push(Arc::new(pool.clone()));
+        }
+        let mut default_catalogue = None;
+        for object in node_pools {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let catalogue = match self.instance_types.get(&name) {
+                Some(types) => {
+                    let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+                    let (catalogue, errors) = crate::catalogue(types, context);
+                    self.catalogue_errors(errors);
+                    Arc::new(catalogue)
+                }
+                None => {
+                    self.note_foreign_class(&object, &name);
+                    Arc::clone(default_catalogue.get_or_insert_with(|| self.default_catalogue()))
+                }
+            };
+            let usable = readiness(&object, self.header.is_some());
+            self.cluster.node_pools.push(LaunchableNodePool { object, usable, catalogue });
+        }
+    }
+
+    fn default_catalogue(&mut self) -> Arc<Catalogue> {
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        let types = self.settings.instance_types.iter().map(|instance_type| &**instance_type);
+        let (catalogue, errors) = crate::catalogue(types, context);
+        self.catalogue_errors(errors);
+        Arc::new(catalogue)
+    }
+
+    fn catalogue_errors(&mut self, errors: Vec<ObjectError>) {
+        for error in errors {
+            self.problem(Origin { source: "instance types".into(), document: 1 }, error);
+        }
+    }
+
+    fn note_foreign_class(&mut self, object: &NodePool, name: &str) {
+        let class = &object.spec.template.spec.node_class_ref;
+        if !self.settings.node_classes.contains(&(class.group.as_str(), class.kind.as_str())) {
+            let node_class = format!("{}.{}", class.kind, class.group);
+            self.notes.push(OfflineNote::ForeignNodeClass { node_pool: name.to_owned(), node_class });
+        }
+    }
+}
+
+/// Whether a NodePool's own status lets it launch. In a file a pool without status counts as ready.
+fn readiness(object: &NodePool, is_live: bool) -> Result<(), Arc<str>> {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    match conditions.into_iter().find(|condition| condition.type_ == conditions::READY) {
+        Some(ready) if ready.status == conditions::TRUE => Ok(()),
+        Some(ready) if ready.message.is_empty() => Err(format!("is not ready: {}", ready.reason).into()),
+        Some(ready) => Err(format!("is not ready: {}", ready.message).into()),
+        None if is_live => Err("is not ready yet".into()),
+        None => Ok(()),
+    }
+}
+
+/// A NodePool in one line: its name and its requirements.
+fn describe(pool: &NodePool) -> String {
+    let requirements: Vec<_> = pool
+        .spec
+        .template
+        .spec
+        .requirements
+        .iter()
+        .map(|requirement| {
+            let operator = serde_json::to_value(&requirement.operator).unwrap_or_default();
+            format!("{} {} [{}]", requirement.key, operator.as_str().unwrap_or_default(), requirement.values.join(" "))
+        })
+        .collect();
+    format!("{} ({})", pool.metadata.name.as_deref().unwrap_or_default(), requirements.join(", "))
+}

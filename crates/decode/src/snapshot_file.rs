@@ -1,0 +1,185 @@
+//! Snapshot files: everything that the planner saw, one JSON object a line, readable by every command that reads
+//! manifests.
+//!
+//! The first line is a header: format version, time, options, gates, the server's version, a seed. Then come the objects,
+//! each reduced to the fields that planning reads ([`prune`]), then the instance types of each NodePool with every
+//! offering, those that have run out included. Environment variables, arguments and commands of containers are never
+//! written. Names can be hidden as well ([`hide_names`]).
+//!
+//! Types that several NodePools share are written once, with the pools' names.
+
+mod hide;
+mod prune;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloudprovider::InstanceType;
+use model::{InstanceTypeName, Timestamp};
+use scheduling::snapshot::{MinValuesPolicy, Options};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::{ObjectError, Problem, Reason};
+use crate::manifests::object_ref;
+
+pub use hide::hide_names;
+pub use prune::{KINDS, prune};
+
+/// The group of the lines that are no Kubernetes objects.
+pub const GROUP: &str = "snapshot.dovetail.sh";
+/// The kind of the header.
+pub const HEADER: &str = "SnapshotHeader";
+/// The kind of a line with an instance type.
+pub const INSTANCE_TYPE: &str = "SnapshotInstanceType";
+/// The format that this program writes, and the only one it reads.
+pub const SCHEMA_VERSION: u32 = 1;
+
+const API_VERSION: &str = "snapshot.dovetail.sh/v1";
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// When the snapshot was taken.
+    pub time: Timestamp,
+    /// The version of the program that wrote it.
+    pub dovetail_version: String,
+    /// The API server's version.
+    #[serde(default)]
+    pub server_version: String,
+    /// What random choices start from.
+    #[serde(default)]
+    pub seed: u64,
+    /// Options that change a plan.
+    #[serde(default)]
+    pub options: HeaderOptions,
+    /// Feature gates, by name.
+    #[serde(default)]
+    pub feature_gates: BTreeMap<String, bool>,
+    /// Whether names were replaced.
+    #[serde(default)]
+    pub names_hidden: bool,
+}
+
+/// The planner's options as a file has them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeaderOptions {
+    /// `Strict` or `BestEffort`.
+    pub min_values_policy: MinValuesPolicyName,
+    /// Most instance types of one NodeClaim.
+    pub max_instance_types: usize,
+    /// Steps that the search for contended room may take.
+    pub search_steps: u64,
+}
+
+/// A `minValues` policy by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MinValuesPolicyName {
+    /// [`MinValuesPolicy::Strict`].
+    Strict,
+    /// [`MinValuesPolicy::BestEffort`].
+    BestEffort,
+}
+
+impl From<&Options> for HeaderOptions {
+    fn from(options: &Options) -> Self {
+        Self {
+            min_values_policy: match options.min_values {
+                MinValuesPolicy::Strict => MinValuesPolicyName::Strict,
+                MinValuesPolicy::BestEffort => MinValuesPolicyName::BestEffort,
+            },
+            max_instance_types: options.max_instance_types,
+            search_steps: options.search_steps,
+        }
+    }
+}
+
+impl Default for HeaderOptions {
+    fn default() -> Self {
+        Self::from(&Options::default())
+    }
+}
+
+impl Header {
+    /// The planner's options.
+    pub fn options(&self) -> Options {
+        Options {
+            min_values: match self.options.min_values_policy {
+                MinValuesPolicyName::Strict => MinValuesPolicy::Strict,
+                MinValuesPolicyName::BestEffort => MinValuesPolicy::BestEffort,
+            },
+            max_instance_types: self.options.max_instance_types,
+            search_steps: self.options.search_steps,
+        }
+    }
+
+    /// The header's line.
+    pub fn to_line(&self) -> Value {
+        line(HEADER, json!(self))
+    }
+}
+
+/// Reads a header.
+pub(crate) fn header(object: &Value) -> Result<Header, ObjectError> {
+    let version = object.get("schemaVersion").and_then(Value::as_u64).unwrap_or_default();
+    if version != u64::from(SCHEMA_VERSION) {
+        let why = format!("version {version} of the format is not known, only {SCHEMA_VERSION}");
+        return Err(error(object, HEADER, "schemaVersion", why));
+    }
+    Header::deserialize(object).map_err(|why| error(object, HEADER, "", why.to_string()))
+}
+
+/// One instance type and the NodePools that can launch it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InstanceTypeLine {
+    pub(crate) node_pools: Vec<String>,
+    pub(crate) instance_type: InstanceType,
+}
+
+/// Reads an instance type's line.
+pub(crate) fn instance_type(object: &Value) -> Result<InstanceTypeLine, ObjectError> {
+    InstanceTypeLine::deserialize(object).map_err(|why| error(object, INSTANCE_TYPE, "", why.to_string()))
+}
+
+/// The lines of the instance types of all NodePools, by type name; types that pools share once.
+pub fn instance_type_lines<'a>(
+    node_pools: impl IntoIterator<Item = (&'a str, &'a [Arc<InstanceType>])>,
+) -> impl Iterator<Item = Value> {
+    let mut lines: BTreeMap<InstanceTypeName, Vec<InstanceTypeLine>> = BTreeMap::new();
+    for (pool, types) in node_pools {
+        for instance_type in types {
+            let variants = lines.entry(instance_type.name.clone()).or_default();
+            match variants.iter_mut().find(|line| line.instance_type == **instance_type) {
+                Some(line) => line.node_pools.push(pool.to_owned()),
+                None => variants.push(InstanceTypeLine {
+                    node_pools: vec![pool.to_owned()],
+                    instance_type: (**instance_type).clone(),
+                }),
+            }
+        }
+    }
+    lines.into_values().flatten().map(|entry| line(INSTANCE_TYPE, json!(entry)))
+}
+
+fn line(kind: &str, mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.insert("apiVersion".to_owned(), json!(API_VERSION));
+        fields.insert("kind".to_owned(), json!(kind));
+    }
+    object
+}
+
+fn error(object: &Value, kind: &str, field: &str, why: String) -> ObjectError {
+    ObjectError {
+        object: object_ref(object, kind),
+        problem: Problem { field: field.to_owned(), reason: Reason::Invalid(why) },
+    }
+}

@@ -1,0 +1,142 @@
+//! Hiding names: each name becomes a number.
+//!
+//! Numbers are given out in the order of the names, so that ties that the planner breaks by name are broken the same way
+//! and the plan of the hidden snapshot is the plan of the open one with other names. (A hash would shuffle them.) The
+//! numbers cannot be turned back into names, and mean nothing outside of the file.
+//!
+//! Names of objects, namespaces, volumes and owners are hidden, uids and provider ids, and the values of labels, except
+//! of labels that come from Kubernetes or the cloud provider and of values that are numbers or booleans. Label keys,
+//! names of resources, drivers and instance types stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{groups, labels};
+use serde_json::Value;
+
+/// Fields that hold a name wherever they occur.
+const NAME_FIELDS: [&str; 18] = [
+    "claimName",
+    "diskURI",
+    "generateName",
+    "name",
+    "namespace",
+    "nodeName",
+    "nominatedNodeName",
+    "pdName",
+    "podGroupName",
+    "priorityClassName",
+    "providerID",
+    "resourceClaimName",
+    "resourceClaimTemplateName",
+    "storageClassName",
+    "uid",
+    "volumeHandle",
+    "volumeID",
+    "volumeName",
+];
+
+/// Fields that hold maps of labels.
+const LABEL_FIELDS: [&str; 3] = ["labels", "matchLabels", "nodeSelector"];
+
+/// Lists of names.
+const NAME_LISTS: [&str; 2] = ["namespaces", "nodePools"];
+
+/// Uids, separated by commas.
+const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+
+/// Replaces the names in the lines of a snapshot. `provider_labels` are keys whose values come from the provider.
+pub fn hide_names(lines: &mut [Value], provider_labels: &BTreeSet<String>) {
+    let mut names = BTreeSet::new();
+    let rule = Rule { provider_labels };
+    for line in lines.iter_mut() {
+        rule.visit(line, &mut |name| {
+            names.insert(name.clone());
+        });
+    }
+    let width = names.len().to_string().len();
+    let numbers: BTreeMap<_, _> =
+        names.into_iter().enumerate().map(|(index, name)| (name, format!("n{index:0width$}"))).collect();
+    for line in lines {
+        rule.visit(line, &mut |name| {
+            if let Some(number) = numbers.get(name) {
+                name.clone_from(number);
+            }
+        });
+    }
+}
+
+struct Rule<'a> {
+    provider_labels: &'a BTreeSet<String>,
+}
+
+impl Rule<'_> {
+    fn visit(&self, value: &mut Value, found: &mut dyn FnMut(&mut String)) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.visit(item, found)),
+            Value::Object(fields) => {
+                self.visit_expression(fields, found);
+                for (field, value) in fields {
+                    self.visit_field(field, value, found);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn visit_field(&self, field: &str, value: &mut Value, found: &mut dyn FnMut(&mut String)) {
+        match value {
+            Value::String(text) if NAME_FIELDS.contains(&field) && !text.is_empty() => found(text),
+            Value::String(text) if field == PLANNED_PODS => {
+                let mut uids: Vec<_> = text.split(',').map(str::to_owned).collect();
+                uids.iter_mut().for_each(&mut *found);
+                *text = uids.join(",");
+            }
+            Value::Object(labels) if LABEL_FIELDS.contains(&field) => {
+                for (key, value) in labels {
+                    if let Value::String(value) = value {
+                        self.visit_label(key, value, found);
+                    }
+                }
+            }
+            Value::Array(items) if NAME_LISTS.contains(&field) => {
+                for item in items {
+                    if let Value::String(name) = item {
+                        found(name);
+                    }
+                }
+            }
+            // Names of CSI drivers, and instance types as the provider describes them.
+            Value::Array(_) | Value::Object(_) if field == "drivers" || field == "instanceType" => {}
+            _ => self.visit(value, found),
+        }
+    }
+
+    /// An expression, a taint or a toleration: something with a label-like key and values.
+    fn visit_expression(&self, fields: &mut serde_json::Map<String, Value>, found: &mut dyn FnMut(&mut String)) {
+        let Some(key) = fields.get("key").and_then(Value::as_str).map(str::to_owned) else { return };
+        if let Some(Value::Array(values)) = fields.get_mut("values") {
+            for value in values {
+                if let Value::String(value) = value {
+                    self.visit_label(&key, value, found);
+                }
+            }
+        }
+        if let Some(Value::String(value)) = fields.get_mut("value") {
+            self.visit_label(&key, value, found);
+        }
+    }
+
+    fn visit_label(&self, key: &str, value: &mut String, found: &mut dyn FnMut(&mut String)) {
+        let is_word = !value.is_empty() && value.parse::<i64>().is_err() && value != "true" && value != "false";
+        if is_word && !self.stays(key) {
+            found(value);
+        }
+    }
+
+    fn stays(&self, key: &str) -> bool {
+        let is_node_pool = key == labels::NODEPOOL;
+        let is_class = labels::domain(key) != groups::KARPENTER && self.provider_labels.contains(key);
+        let is_well_known = labels::WELL_KNOWN.contains(&key) || labels::ALIASES.iter().any(|(alias, _)| *alias == key);
+        !is_node_pool && (is_well_known || is_class)
+    }
+}

@@ -1,0 +1,280 @@
+//! Which fields of which kinds go into a snapshot.
+
+use serde_json::{Map, Value};
+
+use crate::pod::is_spec_field;
+
+/// A kind that a snapshot holds.
+#[derive(Debug, Clone, Copy)]
+pub struct SnapshotKind {
+    /// `apiVersion`.
+    pub api_version: &'static str,
+    /// `kind`.
+    pub kind: &'static str,
+    /// The resource's name in paths of the API.
+    pub plural: &'static str,
+    /// Whether its objects are in namespaces.
+    pub is_namespaced: bool,
+    /// The fields that are kept: `a.b` is a field, `a[].b` a field of each item. `a` keeps all of `a`.
+    fields: &'static [&'static str],
+}
+
+const METADATA: [&str; 9] = [
+    "metadata.annotations",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.generateName",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.ownerReferences",
+    "metadata.uid",
+];
+
+/// Beginnings of the keys of annotations that are kept; others may hold anything, such as a whole manifest.
+const ANNOTATIONS: [&str; 5] = [
+    "controller.kubernetes.io/pod-deletion-cost",
+    "dovetail.sh/",
+    "karpenter.sh/",
+    "pv.kubernetes.io/bind-completed",
+    "storageclass.kubernetes.io/is-default-class",
+];
+
+/// The annotation of a mirror pod; its value is a hash.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Every kind of a snapshot, in the order in which they are written.
+pub const KINDS: [SnapshotKind; 11] = [
+    kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
+    kind(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        "storageclasses",
+        &["allowedTopologies", "provisioner", "volumeBindingMode"],
+    ),
+    kind(
+        "v1",
+        "PersistentVolume",
+        "persistentvolumes",
+        &[
+            "spec.awsElasticBlockStore.volumeID",
+            "spec.azureDisk.diskURI",
+            "spec.cinder.volumeID",
+            "spec.claimRef.name",
+            "spec.claimRef.namespace",
+            "spec.csi.driver",
+            "spec.csi.volumeHandle",
+            "spec.gcePersistentDisk.pdName",
+            "spec.nodeAffinity",
+            "spec.storageClassName",
+        ],
+    ),
+    namespaced(
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        &["spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"],
+    ),
+    kind("storage.k8s.io/v1", "CSINode", "csinodes", &["spec.drivers[].allocatable", "spec.drivers[].name"]),
+    kind("karpenter.sh/v1", "NodePool", "nodepools", &["spec", "status"]),
+    kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", &["spec", "status"]),
+    kind(
+        "v1",
+        "Node",
+        "nodes",
+        &[
+            "spec.providerID",
+            "spec.taints",
+            "spec.unschedulable",
+            "status.allocatable",
+            "status.capacity",
+            "status.conditions[].lastTransitionTime",
+            "status.conditions[].status",
+            "status.conditions[].type",
+        ],
+    ),
+    namespaced("apps/v1", "DaemonSet", "daemonsets", &["spec.template.metadata.labels"]),
+    namespaced(
+        "policy/v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        &[
+            "spec.maxUnavailable",
+            "spec.minAvailable",
+            "spec.selector",
+            "spec.unhealthyPodEvictionPolicy",
+            "status.disruptionsAllowed",
+        ],
+    ),
+    namespaced(
+        "v1",
+        "Pod",
+        "pods",
+        &[
+            "status.allocatedResources",
+            "status.conditions[].reason",
+            "status.conditions[].status",
+            "status.conditions[].type",
+            "status.containerStatuses[].allocatedResources",
+            "status.containerStatuses[].name",
+            "status.containerStatuses[].resources",
+            "status.initContainerStatuses[].allocatedResources",
+            "status.initContainerStatuses[].name",
+            "status.initContainerStatuses[].resources",
+            "status.nominatedNodeName",
+            "status.phase",
+            "status.resourceClaimStatuses",
+            "status.resources",
+            "status.startTime",
+        ],
+    ),
+];
+
+/// Fields of a PodSpec that are kept whole.
+const POD_SPEC: [&str; 18] = [
+    "affinity",
+    "hostNetwork",
+    "nodeName",
+    "nodeSelector",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "resourceClaims",
+    "resources",
+    "restartPolicy",
+    "runtimeClassName",
+    "schedulerName",
+    "schedulingGates",
+    "schedulingGroup",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+];
+
+/// Fields of containers that are kept.
+const CONTAINER: [&str; 4] = ["name", "ports", "resources", "restartPolicy"];
+
+const fn kind(
+    api_version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    fields: &'static [&'static str],
+) -> SnapshotKind {
+    SnapshotKind { api_version, kind, plural, is_namespaced: false, fields }
+}
+
+const fn namespaced(
+    api_version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    fields: &'static [&'static str],
+) -> SnapshotKind {
+    SnapshotKind { api_version, kind, plural, is_namespaced: true, fields }
+}
+
+/// The part of an object of this kind that planning reads.
+///
+/// Fields of a PodSpec that this program does not know stay, without their contents: a pod that has one is refused, and
+/// must be refused again when the file is read.
+pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
+    let mut pruned = Map::new();
+    pruned.insert("apiVersion".to_owned(), Value::from(kind.api_version));
+    pruned.insert("kind".to_owned(), Value::from(kind.kind));
+    let mut pruned = Value::Object(pruned);
+    for path in METADATA.iter().chain(kind.fields) {
+        copy(object, &mut pruned, path);
+    }
+    if let Some(Value::Object(annotations)) = pruned.pointer_mut("/metadata/annotations") {
+        annotations.retain(|key, _| key == MIRROR || ANNOTATIONS.iter().any(|start| key.starts_with(start)));
+    }
+    match kind.kind {
+        "Pod" => set_spec(&mut pruned, "/spec", object.get("spec")),
+        "DaemonSet" => set_spec(&mut pruned, "/spec/template/spec", object.pointer("/spec/template/spec")),
+        _ => {}
+    }
+    pruned
+}
+
+fn set_spec(pruned: &mut Value, pointer: &str, spec: Option<&Value>) {
+    let Some(spec) = spec.and_then(Value::as_object) else { return };
+    let mut target = pruned;
+    for step in pointer.split('/').skip(1) {
+        let Value::Object(fields) = target else { return };
+        target = fields.entry(step).or_insert_with(|| Value::Object(Map::new()));
+    }
+    *target = pod_spec(spec);
+}
+
+fn pod_spec(spec: &Map<String, Value>) -> Value {
+    let mut kept = Map::new();
+    for (field, value) in spec {
+        let value = match field.as_str() {
+            "containers" | "initContainers" => each(value, |item| only(item, &CONTAINER)),
+            "volumes" => each(value, volume),
+            known if POD_SPEC.contains(&known) => value.clone(),
+            known if is_spec_field(known) => continue,
+            _ => Value::Bool(true),
+        };
+        kept.insert(field.clone(), value);
+    }
+    Value::Object(kept)
+}
+
+/// A volume's name, its kind, and what of a claim decides the place.
+fn volume(volume: &Map<String, Value>) -> Value {
+    let mut kept = Map::new();
+    for (field, value) in volume.iter().filter(|(_, value)| !value.is_null()) {
+        let value = match field.as_str() {
+            "name" | "persistentVolumeClaim" => value.clone(),
+            "ephemeral" => {
+                let mut ephemeral = Value::Object(Map::new());
+                copy(value, &mut ephemeral, "volumeClaimTemplate.spec.storageClassName");
+                ephemeral
+            }
+            _ => Value::Object(Map::new()),
+        };
+        kept.insert(field.clone(), value);
+    }
+    Value::Object(kept)
+}
+
+fn only(object: &Map<String, Value>, fields: &[&str]) -> Value {
+    Value::Object(
+        object
+            .iter()
+            .filter(|(field, _)| fields.contains(&field.as_str()))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect(),
+    )
+}
+
+fn each(list: &Value, keep: impl Fn(&Map<String, Value>) -> Value) -> Value {
+    match list {
+        Value::Array(items) => items.iter().map(|item| item.as_object().map_or(Value::Null, &keep)).collect(),
+        _ => Value::Null,
+    }
+}
+
+/// Copies the field at `path` from one object to another that may hold other fields at the same places.
+fn copy(from: &Value, to: &mut Value, path: &str) {
+    let (step, rest) = path.split_once('.').map_or((path, None), |(step, rest)| (step, Some(rest)));
+    let (field, is_list) = step.strip_suffix("[]").map_or((step, false), |field| (field, true));
+    let Some(source) = from.get(field).filter(|value| !value.is_null()) else { return };
+    let Value::Object(to) = to else { return };
+    match (rest, is_list) {
+        (None, _) => {
+            to.insert(field.to_owned(), source.clone());
+        }
+        (Some(rest), false) => copy(source, to.entry(field).or_insert_with(|| Value::Object(Map::new())), rest),
+        (Some(rest), true) => {
+            let Value::Array(items) = source else { return };
+            let empty = || Value::Array(vec![Value::Object(Map::new()); items.len()]);
+            if let Value::Array(kept) = to.entry(field).or_insert_with(empty) {
+                for (item, kept) in items.iter().zip(kept) {
+                    copy(item, kept, rest);
+                }
+            }
+        }
+    }
+}
