@@ -202,11 +202,12 @@ proptest! {
     }
 
     #[test]
-    fn printed_form_reads_back_as_the_same_value_and_is_stable(quantity in any_quantity()) {
+    fn printed_form_reads_back_as_the_same_value_and_form(quantity in any_quantity()) {
         let text = quantity.to_string();
         let back = Quantity::parse(&text).unwrap();
         prop_assert_eq!(back.to_nano(), quantity.to_nano());
-        prop_assert_eq!(back.to_string(), text);
+        // A binary quantity that no suffix fits (5000) is read back as a decimal one, in Go too.
+        prop_assert!(back.to_string() == text || (quantity.format() == Format::BinarySi && !text.ends_with('i')));
     }
 
     #[test]
