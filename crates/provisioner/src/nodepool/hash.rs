@@ -17,12 +17,31 @@ use structure::{Struct, hash_i64, hash_map, hash_set, hash_str, hash_time};
 
 mod structure;
 
-/// The value of annotation `karpenter.sh/nodepool-hash` for a NodePool.
+const VERSION: &str = annotations::NODEPOOL_HASH_VERSION_VALUE;
+
+/// The value of annotation `karpenter.sh/nodepool-hash` for a NodePool and for its new NodeClaims: what the NodePool
+/// carries if that is right, else the hash of its template.
 ///
 /// # Errors
 /// A duration that is none.
 pub fn hash(node_pool: &NodePool) -> Result<String, duration::Error> {
-    hash_template(&node_pool.spec.template, EmptyCollections::ABSENT).map(|hash| hash.to_string())
+    match written(node_pool) {
+        Some(written) if matches(node_pool, written)? => Ok(written.to_owned()),
+        Some(_) | None => {
+            hash_template(&node_pool.spec.template, EmptyCollections::ABSENT).map(|hash| hash.to_string())
+        }
+    }
+}
+
+/// The hash that a NodePool carries, if it was made our way.
+fn written(node_pool: &NodePool) -> Option<&str> {
+    let carried = node_pool.metadata.annotations.as_ref()?;
+    let written = carried.get(annotations::NODEPOOL_HASH)?;
+    has_our_version(carried).then_some(written)
+}
+
+fn has_our_version(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(annotations::NODEPOOL_HASH_VERSION).is_some_and(|version| version == VERSION)
 }
 
 /// Whether `written` is the hash of that NodePool's template, however its empty lists and maps are spelled.
@@ -52,8 +71,7 @@ struct EmptyCollections {
 }
 
 impl EmptyCollections {
-    const ABSENT: Self =
-        Self { labels: false, annotations: false, taints: false, startup_taints: false };
+    const ABSENT: Self = Self { labels: false, annotations: false, taints: false, startup_taints: false };
 
     fn all() -> impl Iterator<Item = Self> {
         (0..16_u8).map(|bits| {
@@ -166,21 +184,12 @@ pub fn decide<'a>(
     node_pool: &NodePool,
     claims: impl IntoIterator<Item = StampedClaim<'a>>,
 ) -> Result<Stamps, duration::Error> {
-    const VERSION: &str = annotations::NODEPOOL_HASH_VERSION_VALUE;
-    let none = BTreeMap::new();
-    let carried = node_pool.metadata.annotations.as_ref().unwrap_or(&none);
-    let same_version = |annotations: &BTreeMap<String, String>| {
-        annotations.get(annotations::NODEPOOL_HASH_VERSION).is_some_and(|version| version == VERSION)
-    };
-    let written = carried.get(annotations::NODEPOOL_HASH).filter(|_| same_version(carried));
-    let (hash, node_pool_is_right) = match written {
-        Some(written) if matches(node_pool, written)? => (written.clone(), true),
-        Some(_) | None => (hash(node_pool)?, false),
-    };
+    let hash = hash(node_pool)?;
+    let node_pool_is_right = written(node_pool) == Some(hash.as_str());
     let mut stamps = Stamps::default();
-    if !same_version(carried) {
+    if !node_pool.metadata.annotations.as_ref().is_some_and(has_our_version) {
         for claim in claims {
-            if !same_version(claim.annotations) {
+            if !has_our_version(claim.annotations) {
                 let hash = (!claim.drifted).then(|| hash.clone());
                 stamps.claims.push((claim.name.to_owned(), Stamp { hash, version: VERSION }));
             }

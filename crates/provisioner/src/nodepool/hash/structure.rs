@@ -64,7 +64,7 @@ fn hash_again(sum: u64) -> u64 {
 
 /// FNV-1 (not 1a) with 64 bits.
 fn fnv1(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(byte)
-    })
+    bytes
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(byte))
 }

@@ -1,0 +1,3 @@
+//! Hand-over: kube-scheduler binds the pods, and this makes it likely that it binds them where they were planned.
+
+pub mod engine;

@@ -1,0 +1,520 @@
+//! The order of things in a hand-over, as a state machine: what is seen goes in, commands come out, time is a parameter.
+//!
+//! A new machine keeps our own taint until nothing else keeps pods away from it. Machines that got that far are taken in
+//! batches, one batch at a time, and a batch goes through these phases:
+//!
+//! 1. quiet: no taint of any node has changed and no nomination was cleared for a while, because either makes
+//!    kube-scheduler try every waiting pod again, and an attempt that fails clears the pod's nomination;
+//! 2. nominate: the planned pods that still wait, each with one patch, and wait until the watch shows them;
+//! 3. settle, then check: nominations that were lost are given once more;
+//! 4. open: our taint is taken off all machines of the batch;
+//! 5. bind: the next batch starts when these pods are bound, or after a while.
+//!
+//! Invariants, whatever comes in: a machine that is seen again and again is opened, at the latest [`Config::max_hold`]
+//! after it was first held plus as long after it became usable; no pod gets more than [`Config::patches_per_pod`]
+//! nominations to one machine; a pod that somebody else nominated is left alone; at most one batch is under way; a
+//! nomination that was cleared is never answered before the settling time is over.
+//!
+//! A machine that had to be opened early (see [`Opening`]) gets one round of nominations when it becomes usable.
+//!
+//! `reference` for the figures: KEP-5278, and measurements described in `docs/rfcs/0004-hand-over.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
+
+/// Times and limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// How long nothing may have disturbed the scheduler before pods are nominated.
+    pub quiet: DurationMs,
+    /// How long quiet is waited for: a busy cluster is never quiet.
+    pub max_wait_for_quiet: DurationMs,
+    /// How long the watch may take to show a nomination.
+    pub max_wait_for_watch: DurationMs,
+    /// Time between seeing the nominations and checking them.
+    pub settle: DurationMs,
+    /// How long the pods of a batch may take to be bound before the next batch starts.
+    pub max_wait_for_binding: DurationMs,
+    /// How long a machine is held while it is not usable, and how long at most once it is.
+    pub max_hold: DurationMs,
+    /// How long a call may take before it counts as lost.
+    pub call_timeout: DurationMs,
+    /// Most machines in a batch.
+    pub batch_machines: usize,
+    /// Most pods in a batch that has more than one machine.
+    pub batch_pods: usize,
+    /// Most nominations of one pod to one machine.
+    pub patches_per_pod: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            quiet: DurationMs(60),
+            max_wait_for_quiet: DurationMs(1_000),
+            max_wait_for_watch: DurationMs(250),
+            settle: DurationMs(25),
+            max_wait_for_binding: DurationMs(500),
+            max_hold: DurationMs::from_seconds(60),
+            call_timeout: DurationMs::from_seconds(5),
+            batch_machines: 10,
+            batch_pods: 300,
+            patches_per_pod: 3,
+        }
+    }
+}
+
+/// The machines that are to be handed over, as they are now.
+pub type View = BTreeMap<NodeName, Machine>;
+
+/// A machine that is to be handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Whether it carries our taint.
+    pub held: bool,
+    /// Whether nothing but our taint keeps pods away.
+    pub usable: bool,
+    /// Whether our taint keeps out a pod that must run there before the machine can become usable, or may not be used.
+    pub needs_entry: bool,
+    /// Whether its pods may be nominated at all; if not, it is opened in a batch of its own.
+    pub nominate: bool,
+    /// The pods it was planned for.
+    pub pods: Vec<PlannedPod>,
+}
+
+/// A pod that a machine was planned for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedPod {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its name.
+    pub name: NamespacedName,
+    /// How far it is.
+    pub state: PodState,
+}
+
+impl PlannedPod {
+    fn is_waiting(&self) -> bool {
+        match self.state {
+            PodState::Waiting | PodState::Nominated => true,
+            PodState::HandsOff | PodState::Settled => false,
+        }
+    }
+}
+
+/// How far a planned pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodState {
+    /// Waits, and may be nominated.
+    Waiting,
+    /// Waits, nominated to this machine.
+    Nominated,
+    /// Waits, and is not ours to nominate: somebody else did, it is gated, or another scheduler's.
+    HandsOff,
+    /// Bound or gone: nothing more to do.
+    Settled,
+}
+
+/// What happened since the last step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A taint was added to or removed from any node of the cluster.
+    TaintChanged,
+    /// The nomination of any pod that is not bound was removed.
+    NominationCleared,
+    /// A [`Command::Nominate`] has ended.
+    NominationEnded {
+        /// The pod.
+        pod: Uid,
+        /// Whether the pod has the nomination now.
+        accepted: bool,
+    },
+    /// A [`Command::Open`] has ended.
+    OpeningEnded {
+        /// The machine.
+        node: NodeName,
+        /// Whether the taint is gone.
+        opened: bool,
+    },
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Write the node into the pod's `status.nominatedNodeName`.
+    Nominate {
+        /// The pod's uid.
+        uid: Uid,
+        /// The pod.
+        pod: NamespacedName,
+        /// The machine.
+        node: NodeName,
+    },
+    /// Take our taint off the node.
+    Open {
+        /// The machine.
+        node: NodeName,
+        /// Why now.
+        opening: Opening,
+    },
+}
+
+/// Why a machine is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Opening {
+    /// Its pods were nominated, or needed no nomination.
+    HandedOver,
+    /// Our taint kept out a pod that has to run there first.
+    EntryNeeded,
+    /// It was held as long as it may be.
+    HeldTooLong,
+}
+
+/// The state machine. See the [module](self).
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    /// When the scheduler was last given a reason to try pods again.
+    last_disturbance: Timestamp,
+    /// When the last batch was over.
+    idle_since: Timestamp,
+    machines: BTreeMap<NodeName, Progress>,
+    phase: Phase,
+}
+
+/// What is remembered of a machine.
+#[derive(Debug)]
+struct Progress {
+    held_since: Timestamp,
+    usable_since: Option<Timestamp>,
+    nominations: BTreeMap<Uid, u32>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Not opened, and in no batch.
+    Waiting,
+    /// In the batch under way.
+    InBatch,
+    /// Being opened outside any batch; the round of nominations is still to come.
+    OpeningEarly { since: Timestamp },
+    /// Opened before it was usable.
+    OpenEarly,
+    /// Nothing more to do.
+    Done { since: Timestamp },
+}
+
+#[derive(Debug)]
+enum Phase {
+    Idle,
+    Nominating { batch: Vec<NodeName>, unanswered: BTreeSet<Uid>, unseen: BTreeSet<Uid>, since: Timestamp, again: bool },
+    Settling { batch: Vec<NodeName>, until: Timestamp, again: bool },
+    Opening { batch: Vec<NodeName>, unanswered: BTreeSet<NodeName>, since: Timestamp },
+    Binding { batch: Vec<NodeName>, until: Timestamp },
+}
+
+impl Engine {
+    /// An engine that has seen nothing yet.
+    pub fn new(config: Config, now: Timestamp) -> Self {
+        Self { config, last_disturbance: now, idle_since: now, machines: BTreeMap::new(), phase: Phase::Idle }
+    }
+
+    /// Whether the engine still wants to see that node although it no longer carries our taint.
+    pub fn follows(&self, node: &str) -> bool {
+        self.machines.get(node).is_some_and(|machine| !matches!(machine.stage, Stage::Done { .. }))
+    }
+
+    /// The nodes that [`Self::follows`] is true of.
+    pub fn followed(&self) -> impl Iterator<Item = &NodeName> {
+        self.machines.iter().filter(|(_, machine)| !matches!(machine.stage, Stage::Done { .. })).map(|(node, _)| node)
+    }
+
+    /// Takes in what happened and what is, and says what to do now.
+    pub fn step(&mut self, now: Timestamp, view: &View, events: &[Event]) -> Vec<Command> {
+        let mut commands = Vec::new();
+        self.take_in(now, events);
+        self.observe(now, view);
+        self.open_early(now, view, &mut commands);
+        // Each transition moves the phase forward, and a batch of nothing to wait for ends in `Idle` with fewer machines
+        // that wait; so this ends.
+        while self.advance(now, view, &mut commands) {}
+        commands
+    }
+
+    /// When to step again at the latest, even if nothing happens.
+    pub fn next_step(&self, now: Timestamp) -> Option<Timestamp> {
+        let config = &self.config;
+        let phase = match &self.phase {
+            Phase::Idle => self.machines.values().filter_map(|machine| self.ready_at(machine, now)).min(),
+            Phase::Nominating { unanswered, since, .. } if unanswered.is_empty() => {
+                Some(since.saturating_add(config.max_wait_for_watch))
+            }
+            Phase::Nominating { since, .. } | Phase::Opening { since, .. } => {
+                Some(since.saturating_add(config.call_timeout))
+            }
+            Phase::Settling { until, .. } | Phase::Binding { until, .. } => Some(*until),
+        };
+        let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
+            Stage::Waiting => Some(self.hold_ends(machine)),
+            Stage::OpeningEarly { since } => Some(since.saturating_add(config.call_timeout)),
+            Stage::InBatch | Stage::OpenEarly | Stage::Done { .. } => None,
+        });
+        phase.into_iter().chain(hold_ends).min()
+    }
+
+    fn take_in(&mut self, now: Timestamp, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::TaintChanged | Event::NominationCleared => self.last_disturbance = now,
+                Event::NominationEnded { pod, accepted } => {
+                    if let Phase::Nominating { unanswered, unseen, .. } = &mut self.phase {
+                        unanswered.remove(pod);
+                        if !accepted {
+                            unseen.remove(pod);
+                        }
+                    }
+                }
+                Event::OpeningEnded { node, opened } => self.opening_ended(now, node, *opened),
+            }
+        }
+    }
+
+    fn opening_ended(&mut self, now: Timestamp, node: &NodeName, opened: bool) {
+        self.last_disturbance = now;
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        if let Stage::OpeningEarly { .. } = machine.stage {
+            machine.stage = if opened { Stage::OpenEarly } else { Stage::Waiting };
+            return;
+        }
+        if let Phase::Opening { unanswered, .. } = &mut self.phase
+            && unanswered.remove(node)
+            && !opened
+        {
+            machine.stage = Stage::Waiting;
+        }
+    }
+
+    fn observe(&mut self, now: Timestamp, view: &View) {
+        self.machines.retain(|node, _| view.contains_key(node));
+        for (node, seen) in view {
+            let machine = self.machines.entry(node.clone()).or_insert_with(|| Progress {
+                held_since: now,
+                usable_since: None,
+                nominations: BTreeMap::new(),
+                stage: if seen.held { Stage::Waiting } else { Stage::OpenEarly },
+            });
+            machine.usable_since = seen.usable.then(|| machine.usable_since.unwrap_or(now));
+            match machine.stage {
+                // Somebody put the taint back: hold anew.
+                Stage::OpenEarly if seen.held => machine.stage = Stage::Waiting,
+                Stage::Done { since } if seen.held && now >= since.saturating_add(self.config.call_timeout) => {
+                    machine.stage = Stage::Waiting;
+                }
+                Stage::OpenEarly if !seen.pods.iter().any(PlannedPod::is_waiting) => {
+                    machine.stage = Stage::Done { since: now };
+                }
+                Stage::Waiting
+                | Stage::InBatch
+                | Stage::OpeningEarly { .. }
+                | Stage::OpenEarly
+                | Stage::Done { .. } => {}
+            }
+        }
+    }
+
+    /// Opens machines that cannot wait for a batch.
+    fn open_early(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
+        let due: Vec<(NodeName, Opening)> = self
+            .machines
+            .iter()
+            .filter_map(|(node, machine)| {
+                let seen = view.get(node).filter(|seen| seen.held)?;
+                let lost_call = match machine.stage {
+                    Stage::OpeningEarly { since } => now >= since.saturating_add(self.config.call_timeout),
+                    Stage::Waiting => false,
+                    Stage::InBatch | Stage::OpenEarly | Stage::Done { .. } => return None,
+                };
+                if machine.stage != Stage::Waiting && !lost_call {
+                    return None;
+                }
+                let opening = if seen.needs_entry { Opening::EntryNeeded } else { Opening::HeldTooLong };
+                (seen.needs_entry || lost_call || now >= self.hold_ends(machine)).then(|| (node.clone(), opening))
+            })
+            .collect();
+        for (node, opening) in due {
+            if let Some(machine) = self.machines.get_mut(&node) {
+                machine.stage = Stage::OpeningEarly { since: now };
+            }
+            commands.push(Command::Open { node, opening });
+        }
+    }
+
+    fn hold_ends(&self, machine: &Progress) -> Timestamp {
+        machine.usable_since.unwrap_or(machine.held_since).saturating_add(self.config.max_hold)
+    }
+
+    /// When a machine that waits for its turn may have it, if nothing happens until then.
+    fn ready_at(&self, machine: &Progress, now: Timestamp) -> Option<Timestamp> {
+        let since = machine.usable_since.filter(|_| matches!(machine.stage, Stage::Waiting | Stage::OpenEarly))?;
+        let quiet = self.last_disturbance.saturating_add(self.config.quiet);
+        Some(quiet.min(self.patience_ends(since)).max(now))
+    }
+
+    /// When a machine that is usable since then no longer waits for quiet. The opening of the batch before it is a
+    /// disturbance too, so the wait starts anew after each.
+    fn patience_ends(&self, usable_since: Timestamp) -> Timestamp {
+        usable_since.max(self.idle_since).saturating_add(self.config.max_wait_for_quiet)
+    }
+
+    /// One transition. Says whether there may be another one.
+    fn advance(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Idle => self.start_batch(now, view, commands),
+            Phase::Nominating { batch, unanswered, mut unseen, since, again } => {
+                unseen.retain(|pod| state_of(view, &batch, pod).is_some_and(|state| state == PodState::Waiting));
+                let lost = now >= since.saturating_add(self.config.call_timeout);
+                let late = unanswered.is_empty() && now >= since.saturating_add(self.config.max_wait_for_watch);
+                if (unanswered.is_empty() && unseen.is_empty()) || lost || late {
+                    self.phase = Phase::Settling { batch, until: now.saturating_add(self.config.settle), again };
+                    return true;
+                }
+                self.phase = Phase::Nominating { batch, unanswered, unseen, since, again };
+                false
+            }
+            Phase::Settling { batch, until, again } => {
+                if now < until {
+                    self.phase = Phase::Settling { batch, until, again };
+                    return false;
+                }
+                if again || !self.nominate(&batch, now, view, true, commands) {
+                    self.open(batch, now, view, commands);
+                }
+                true
+            }
+            Phase::Opening { batch, mut unanswered, since } => {
+                unanswered.retain(|node| view.get(node).is_some_and(|machine| machine.held));
+                if !unanswered.is_empty() && now < since.saturating_add(self.config.call_timeout) {
+                    self.phase = Phase::Opening { batch, unanswered, since };
+                    return false;
+                }
+                for node in &unanswered {
+                    self.set_stage(node, Stage::Waiting);
+                }
+                self.phase = Phase::Binding { batch, until: now.saturating_add(self.config.max_wait_for_binding) };
+                true
+            }
+            Phase::Binding { batch, until } => {
+                let machines = batch.iter().filter_map(|node| view.get(node));
+                let waiting = machines.flat_map(|machine| &machine.pods).any(PlannedPod::is_waiting);
+                if waiting && now < until {
+                    self.phase = Phase::Binding { batch, until };
+                    return false;
+                }
+                for node in &batch {
+                    if self.machines.get(node).is_some_and(|machine| machine.stage == Stage::InBatch) {
+                        self.set_stage(node, Stage::Done { since: now });
+                    }
+                }
+                self.idle_since = now;
+                true
+            }
+        }
+    }
+
+    /// Starts on the next batch, if there is one and its time has come.
+    fn start_batch(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) -> bool {
+        let mut ready: Vec<(Timestamp, &NodeName, &Machine)> = self
+            .machines
+            .iter()
+            .filter(|(_, machine)| matches!(machine.stage, Stage::Waiting | Stage::OpenEarly))
+            .filter_map(|(node, machine)| Some((machine.usable_since?, node, view.get(node)?)))
+            .collect();
+        ready.sort_by_key(|(since, node, _)| (*since, (*node).clone()));
+        let Some((since, _, first)) = ready.first() else { return false };
+        let quiet = now >= self.last_disturbance.saturating_add(self.config.quiet);
+        if !quiet && now < self.patience_ends(*since) {
+            return false;
+        }
+        let mut batch: Vec<NodeName> = Vec::new();
+        let mut pods = 0;
+        if first.nominate {
+            for (_, node, machine) in ready.iter().filter(|(_, _, machine)| machine.nominate) {
+                pods += machine.pods.len();
+                if batch.len() == self.config.batch_machines.max(1)
+                    || (!batch.is_empty() && pods > self.config.batch_pods)
+                {
+                    break;
+                }
+                batch.push((*node).clone());
+            }
+        } else {
+            batch.extend(ready.first().map(|(_, node, _)| (*node).clone()));
+        }
+        for node in &batch {
+            self.set_stage(node, Stage::InBatch);
+        }
+        if !self.nominate(&batch, now, view, false, commands) {
+            self.open(batch, now, view, commands);
+        }
+        true
+    }
+
+    /// Nominates what waits in the batch. Says whether anything does.
+    fn nominate(
+        &mut self,
+        batch: &[NodeName],
+        now: Timestamp,
+        view: &View,
+        again: bool,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        let mut asked = BTreeSet::new();
+        for node in batch {
+            let (Some(seen), Some(machine)) = (view.get(node), self.machines.get_mut(node)) else { continue };
+            if !seen.nominate {
+                continue;
+            }
+            for pod in seen.pods.iter().filter(|pod| pod.state == PodState::Waiting) {
+                let nominations = machine.nominations.entry(pod.uid.clone()).or_default();
+                if *nominations < self.config.patches_per_pod {
+                    *nominations += 1;
+                    asked.insert(pod.uid.clone());
+                    commands.push(Command::Nominate {
+                        uid: pod.uid.clone(),
+                        pod: pod.name.clone(),
+                        node: node.clone(),
+                    });
+                }
+            }
+        }
+        if asked.is_empty() {
+            return false;
+        }
+        self.phase =
+            Phase::Nominating { batch: batch.to_vec(), unanswered: asked.clone(), unseen: asked, since: now, again };
+        true
+    }
+
+    fn open(&mut self, batch: Vec<NodeName>, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
+        let held: BTreeSet<NodeName> =
+            batch.iter().filter(|node| view.get(*node).is_some_and(|machine| machine.held)).cloned().collect();
+        commands.extend(held.iter().map(|node| Command::Open { node: node.clone(), opening: Opening::HandedOver }));
+        self.phase = Phase::Opening { batch, unanswered: held, since: now };
+    }
+
+    fn set_stage(&mut self, node: &NodeName, stage: Stage) {
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.stage = stage;
+        }
+    }
+}
+
+fn state_of(view: &View, batch: &[NodeName], pod: &Uid) -> Option<PodState> {
+    let machines = batch.iter().filter_map(|node| view.get(node));
+    machines.flat_map(|machine| &machine.pods).find(|planned| planned.uid == *pod).map(|planned| planned.state)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! Simulated time: a cluster whose answers come after a latency, stepped from event to event.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+const START: Timestamp = Timestamp(1_000_000);
+
+/// A cluster that carries commands out and binds pods to open, usable machines that they are nominated to.
+struct Cluster {
+    now: Timestamp,
+    view: View,
+    engine: Engine,
+    pending: VecDeque<(Timestamp, Effect)>,
+    log: Vec<(i64, String)>,
+    latency: DurationMs,
+    /// Nominations that are cleared right after they were given: how many of each pod's.
+    lose: BTreeMap<Uid, u32>,
+    /// Openings that fail, by node: how many.
+    fail: BTreeMap<NodeName, u32>,
+    patches: BTreeMap<Uid, u32>,
+    /// Machines whose pods the scheduler does not bind.
+    never_bind: BTreeSet<NodeName>,
+}
+
+#[derive(Clone)]
+enum Effect {
+    Event(Event),
+    Change(fn(&mut Machine), NodeName),
+    Seen(NodeName, Uid, PodState),
+    Opened(NodeName),
+}
+
+impl Cluster {
+    fn new(config: Config) -> Self {
+        Self {
+            now: START,
+            view: View::new(),
+            engine: Engine::new(config, START),
+            pending: VecDeque::new(),
+            log: Vec::new(),
+            latency: DurationMs(2),
+            lose: BTreeMap::new(),
+            fail: BTreeMap::new(),
+            patches: BTreeMap::new(),
+            never_bind: BTreeSet::new(),
+        }
+    }
+
+    fn machine(&mut self, node: &str, pods: &[&str]) -> &mut Machine {
+        let pods = pods.iter().map(|pod| PlannedPod {
+            uid: (*pod).into(),
+            name: NamespacedName::new("default", *pod),
+            state: PodState::Waiting,
+        });
+        let machine = Machine { held: true, usable: false, needs_entry: false, nominate: true, pods: pods.collect() };
+        self.view.entry(node.into()).or_insert(machine)
+    }
+
+    fn at(&mut self, ms: i64, effect: Effect) {
+        self.schedule(START.saturating_add(DurationMs(ms)), effect);
+    }
+
+    fn usable_at(&mut self, ms: i64, node: &str) {
+        self.at(ms, Effect::Change(|machine| machine.usable = true, node.into()));
+        self.at(ms, Effect::Event(Event::TaintChanged));
+    }
+
+    fn schedule(&mut self, due: Timestamp, effect: Effect) {
+        let place = self.pending.partition_point(|(other, _)| *other <= due);
+        self.pending.insert(place, (due, effect));
+    }
+
+    fn note(&mut self, text: String) {
+        self.log.push((self.now.since(START).0, text));
+    }
+
+    /// Runs until nothing is left to wait for, or for that long.
+    fn run(&mut self, limit_ms: i64) {
+        let end = START.saturating_add(DurationMs(limit_ms));
+        let mut events = Vec::new();
+        for _ in 0..100_000 {
+            for command in self.engine.step(self.now, &self.view, &std::mem::take(&mut events)) {
+                self.carry_out(command);
+            }
+            let wakes = self.pending.front().map(|(due, _)| *due).into_iter().chain(self.engine.next_step(self.now));
+            let Some(next) = wakes.min().filter(|next| *next <= end) else { return };
+            assert!(next >= self.now, "the engine asks for the past");
+            self.now = next;
+            while let Some((_, effect)) = self.pending.pop_front_if(|(due, _)| *due <= next) {
+                match effect {
+                    Effect::Event(event) => events.push(event),
+                    Effect::Change(change, node) => {
+                        if let Some(machine) = self.view.get_mut(&node) {
+                            change(machine);
+                        }
+                    }
+                    Effect::Seen(node, pod, state) => {
+                        if state == PodState::Waiting {
+                            events.push(Event::NominationCleared);
+                        }
+                        for planned in self.view.get_mut(&node).into_iter().flat_map(|machine| &mut machine.pods) {
+                            if planned.uid == pod {
+                                planned.state = state;
+                            }
+                        }
+                    }
+                    Effect::Opened(node) => {
+                        events.push(Event::TaintChanged);
+                        let Some(machine) = self.view.get_mut(&node) else { continue };
+                        machine.held = false;
+                        if !machine.usable || self.never_bind.contains(&node) {
+                            continue;
+                        }
+                        let bound: Vec<_> = machine.pods.iter().map(|pod| pod.uid.clone()).collect();
+                        for pod in bound {
+                            self.schedule(
+                                next.saturating_add(DurationMs(20)),
+                                Effect::Seen(node.clone(), pod, PodState::Settled),
+                            );
+                        }
+                    }
+                }
+            }
+            self.view.retain(|node, machine| machine.held || self.engine.follows(node));
+        }
+        panic!("the engine never rests");
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        let answer = self.now.saturating_add(self.latency);
+        let seen = answer.saturating_add(DurationMs(1));
+        match command {
+            Command::Nominate { uid, pod, node } => {
+                self.note(format!("nominate {} to {node}", pod.name));
+                *self.patches.entry(uid.clone()).or_default() += 1;
+                self.schedule(answer, Effect::Event(Event::NominationEnded { pod: uid.clone(), accepted: true }));
+                self.schedule(seen, Effect::Seen(node.clone(), uid.clone(), PodState::Nominated));
+                if let Some(times) = self.lose.get_mut(&uid).filter(|times| **times > 0) {
+                    *times -= 1;
+                    self.schedule(seen.saturating_add(DurationMs(1)), Effect::Seen(node, uid, PodState::Waiting));
+                }
+            }
+            Command::Open { node, opening } => {
+                self.note(format!("open {node} {opening:?}"));
+                let fails = self.fail.get_mut(&node).filter(|times| **times > 0).map(|times| *times -= 1).is_some();
+                self.schedule(answer, Effect::Event(Event::OpeningEnded { node: node.clone(), opened: !fails }));
+                if !fails {
+                    self.schedule(answer, Effect::Opened(node));
+                }
+            }
+        }
+    }
+
+    fn times(&self, prefix: &str) -> Vec<i64> {
+        self.log.iter().filter(|(_, text)| text.starts_with(prefix)).map(|(ms, _)| *ms).collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.log.iter().map(|(ms, text)| format!("{ms} {text}")).collect()
+    }
+}
+
+#[test]
+fn a_machine_is_quiet_nominated_seen_settled_and_then_opened() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1", "2"]);
+    cluster.usable_at(1000, "a");
+    cluster.run(60_000);
+    // 60 ms of quiet; the watch shows the nominations 3 ms later; 25 ms to settle.
+    assert_eq!(cluster.lines(), ["1060 nominate 1 to a", "1060 nominate 2 to a", "1088 open a HandedOver"]);
+    assert!(!cluster.engine.follows("a"));
+}
+
+#[test]
+fn a_taint_that_changes_anywhere_starts_the_quiet_time_again() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]);
+    cluster.usable_at(1000, "a");
+    cluster.at(1050, Effect::Event(Event::TaintChanged));
+    cluster.at(1100, Effect::Event(Event::NominationCleared));
+    cluster.run(60_000);
+    assert_eq!(cluster.times("nominate"), [1160]);
+}
+
+#[test]
+fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_a_second() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]);
+    cluster.usable_at(1000, "a");
+    for ms in (0..20_000).step_by(40) {
+        cluster.at(ms, Effect::Event(Event::TaintChanged));
+    }
+    cluster.run(60_000);
+    assert_eq!(cluster.times("nominate"), [2000]);
+    assert_eq!(cluster.times("open"), [2028]);
+}
+
+#[test]
+fn a_lost_nomination_is_given_once_more_and_then_the_machine_opens() {
+    for (lost, expected_patches) in [(1, 2), (9, 2)] {
+        let mut cluster = Cluster::new(Config::default());
+        cluster.machine("a", &["1", "2"]);
+        cluster.lose.insert("1".into(), lost);
+        cluster.usable_at(0, "a");
+        cluster.run(60_000);
+        assert_eq!(cluster.patches, BTreeMap::from([("1".into(), expected_patches), ("2".into(), 1)]));
+        assert_eq!(cluster.times("nominate 1"), [60, 88], "not before the settling time is over");
+        assert_eq!(cluster.times("open"), [116]);
+    }
+}
+
+#[test]
+fn forty_machines_at_once_are_open_within_three_seconds_with_one_patch_per_pod() {
+    let mut cluster = Cluster::new(Config::default());
+    let names: Vec<String> = (0..1000).map(|pod| format!("p{pod}")).collect();
+    for (index, pods) in names.chunks(25).enumerate() {
+        let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+        let node = format!("n{index:02}");
+        cluster.machine(&node, &pods);
+        cluster.usable_at(0, &node);
+    }
+    cluster.run(60_000);
+    let opened = cluster.times("open");
+    assert_eq!(opened.len(), 40);
+    assert!(*opened.last().unwrap() < 3000, "{opened:?}");
+    assert_eq!(cluster.patches.len(), 1000);
+    assert!(cluster.patches.values().all(|patches| *patches == 1));
+    // Ten machines a batch, each batch together.
+    let mut moments = opened;
+    moments.dedup();
+    assert_eq!(moments.len(), 4);
+}
+
+#[test]
+fn the_next_batch_waits_for_the_pods_of_the_one_before_but_not_for_ever() {
+    let config = Config { batch_machines: 1, ..Config::default() };
+    for (stuck, second_opens) in [(false, 178), (true, 618)] {
+        let mut cluster = Cluster::new(config);
+        cluster.machine("a", &["1"]);
+        cluster.machine("b", &["2"]);
+        cluster.usable_at(0, "a");
+        cluster.usable_at(0, "b");
+        if stuck {
+            cluster.never_bind.insert("a".into());
+        }
+        cluster.run(60_000);
+        assert_eq!(cluster.times("open a"), [88]);
+        assert_eq!(cluster.times("open b"), [second_opens]);
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_ours_to_nominate_is_left_alone() {
+    let mut cluster = Cluster::new(Config::default());
+    let machine = cluster.machine("a", &["gated", "preemptor", "bound", "ours"]);
+    machine.pods[0].state = PodState::HandsOff;
+    machine.pods[1].state = PodState::HandsOff;
+    machine.pods[2].state = PodState::Settled;
+    cluster.usable_at(0, "a");
+    cluster.run(60_000);
+    assert_eq!(cluster.lines(), ["60 nominate ours to a", "88 open a HandedOver"]);
+}
+
+#[test]
+fn machines_whose_pods_may_not_be_nominated_open_one_after_the_other() {
+    let mut cluster = Cluster::new(Config::default());
+    for node in ["a", "b", "c"] {
+        cluster.machine(node, &[]).nominate = node == "c";
+        cluster.usable_at(0, node);
+    }
+    cluster.run(60_000);
+    assert_eq!(cluster.lines(), ["60 open a HandedOver", "122 open b HandedOver", "184 open c HandedOver"]);
+}
+
+#[test]
+fn a_machine_that_a_pod_must_enter_first_is_opened_at_once_and_its_pods_nominated_later() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]);
+    cluster.at(500, Effect::Change(|machine| machine.needs_entry = true, "a".into()));
+    cluster.usable_at(3000, "a");
+    cluster.at(503, Effect::Change(|machine| machine.needs_entry = false, "a".into()));
+    cluster.run(60_000);
+    assert_eq!(cluster.lines(), ["500 open a EntryNeeded", "3060 nominate 1 to a"], "it is open already");
+}
+
+#[test]
+fn a_machine_that_never_becomes_usable_is_held_no_longer_than_allowed() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]);
+    cluster.run(120_000);
+    assert_eq!(cluster.lines(), ["60000 open a HeldTooLong"]);
+}
+
+#[test]
+fn an_opening_that_fails_is_tried_until_it_works() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &[]);
+    cluster.machine("b", &[]);
+    cluster.fail.insert("a".into(), 5);
+    cluster.usable_at(0, "a");
+    cluster.usable_at(0, "b");
+    cluster.run(60_000);
+    assert_eq!(cluster.times("open a").len(), 6);
+    assert_eq!(cluster.times("open b").len(), 1);
+    assert!(!cluster.engine.follows("a"));
+}
+
+#[test]
+fn a_call_whose_answer_is_lost_does_not_stop_the_others() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]);
+    cluster.usable_at(0, "a");
+    let start = cluster.engine.step(START, &cluster.view, &[]);
+    assert!(start.is_empty());
+    cluster.view.get_mut("a").unwrap().usable = true;
+    let quiet = START.saturating_add(DurationMs(60));
+    assert_eq!(cluster.engine.step(quiet, &cluster.view, &[]).len(), 1);
+    // No answer and nothing on the watch.
+    let lost = quiet.saturating_add(Config::default().call_timeout);
+    assert_eq!(cluster.engine.next_step(quiet), Some(lost));
+    cluster.engine.step(lost, &cluster.view, &[]);
+    let settled = cluster.engine.next_step(lost).unwrap();
+    let again = cluster.engine.step(settled, &cluster.view, &[]);
+    assert!(matches!(again[..], [Command::Nominate { .. }]));
+}
+
+/// A small generator, so that a failing seed can be run again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[test]
+fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut cluster = Cluster::new(Config::default());
+        let machines = 1 + random.below(30);
+        for index in 0..machines {
+            let node = format!("n{index:02}");
+            let names: Vec<String> = (0..random.below(6)).map(|pod| format!("p{index}-{pod}")).collect();
+            let pods: Vec<&str> = names.iter().map(String::as_str).collect();
+            let machine = cluster.machine(&node, &pods);
+            machine.nominate = random.below(4) > 0;
+            for pod in &mut machine.pods {
+                if random.below(5) == 0 {
+                    pod.state = PodState::HandsOff;
+                }
+            }
+            for pod in names {
+                cluster.lose.insert(pod.as_str().into(), random.below(6) as u32 / 2);
+            }
+            cluster.fail.insert(node.as_str().into(), random.below(8) as u32 / 5);
+            if random.below(10) > 0 {
+                cluster.usable_at(random.below(20_000) as i64, &node);
+            }
+            match random.below(10) {
+                0 => cluster.at(
+                    random.below(20_000) as i64,
+                    Effect::Change(|machine| machine.needs_entry = true, node.as_str().into()),
+                ),
+                1 => cluster.at(
+                    random.below(20_000) as i64,
+                    Effect::Change(|machine| machine.usable = false, node.as_str().into()),
+                ),
+                _ => {}
+            }
+        }
+        for _ in 0..random.below(200) {
+            let event = if random.below(2) == 0 { Event::TaintChanged } else { Event::NominationCleared };
+            cluster.at(random.below(30_000) as i64, Effect::Event(event));
+        }
+        let hands_off: BTreeSet<Uid> = cluster
+            .view
+            .values()
+            .flat_map(|machine| &machine.pods)
+            .filter(|pod| pod.state == PodState::HandsOff)
+            .map(|pod| pod.uid.clone())
+            .collect();
+        cluster.run(300_000);
+        assert!(cluster.view.values().all(|machine| !machine.held), "seed {seed}: a machine stays closed");
+        assert!(cluster.patches.values().all(|patches| *patches <= 3), "seed {seed}: {:?}", cluster.patches);
+        assert!(cluster.patches.keys().all(|pod| !hands_off.contains(pod)), "seed {seed}");
+        let last = cluster.times("open").into_iter().max().unwrap();
+        assert!(last < 125_000, "seed {seed}: opened after {last} ms");
+    }
+}
