@@ -3,10 +3,21 @@
 //! A library besides the binary `dovetail`, so that tests and benchmarks can run its parts.
 
 pub mod assignments;
+pub mod client;
 pub mod clock;
+pub mod conditions;
 pub mod context;
+pub mod failpoints;
+pub mod handover;
+pub mod health;
+pub mod leader_election;
+pub mod logging;
+pub mod metered_provider;
 pub mod metrics;
+pub mod nodepool;
 pub mod options;
+pub mod planned_pods;
+pub mod provisioning;
 pub mod queue;
 pub mod recorder;
 pub mod store;

@@ -21,6 +21,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
+tokio::task_local! {
+    static CONTROLLER: &'static str;
+}
+
+/// The name of the controller that this code runs for; empty outside of any.
+pub fn current_controller() -> &'static str {
+    CONTROLLER.try_with(|name| *name).unwrap_or_default()
+}
+
+/// Runs a future in the name of a controller.
+pub async fn as_controller<F: Future>(name: &'static str, future: F) -> F::Output {
+    CONTROLLER.scope(name, future).await
+}
+
 /// What may be queued: the name of an object.
 pub trait Key: Clone + Debug + Display + Eq + Hash + Ord + Send + Sync + 'static {}
 
@@ -248,7 +262,7 @@ pub async fn run<K, R, F>(
         while running.len() < config.concurrency.max(1) && !stop.is_cancelled() {
             let Ok(key) = queue.take() else { break };
             let span = info_span!("reconcile", controller = name, object = %key);
-            let task = running.spawn(reconcile(key.clone()).instrument(span));
+            let task = running.spawn(as_controller(name, reconcile(key.clone()).instrument(span)));
             keys.insert(task.id(), key);
         }
         if stop.is_cancelled() && running.is_empty() {

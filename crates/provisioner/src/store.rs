@@ -20,19 +20,22 @@ use std::sync::Arc;
 
 use model::Interner;
 use parking_lot::{RwLock, RwLockReadGuard};
-use tokio::sync::watch;
 
 pub mod change;
 pub mod index;
 pub mod object;
+pub mod raw;
 pub mod state;
 pub mod table;
+pub mod watch;
 
 pub use change::{Change, Delta};
 pub use object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Revision, Stored, VolumeAttachment};
 pub use state::State;
 pub use index::Index;
+pub use raw::RawObject;
 pub use table::Table;
+pub use watch::Watches;
 
 /// The kinds that the store watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,7 +106,7 @@ type Subscriber = Box<dyn Fn(&Change<'_>, &State) + Send + Sync>;
 pub struct ClusterStore {
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
-    synced: watch::Sender<bool>,
+    synced: tokio::sync::watch::Sender<bool>,
 }
 
 impl ClusterStore {
@@ -112,7 +115,7 @@ impl ClusterStore {
         Self {
             state: RwLock::new(State::default()),
             subscribers: RwLock::new(Vec::new()),
-            synced: watch::Sender::new(false),
+            synced: tokio::sync::watch::Sender::new(false),
         }
     }
 
@@ -153,6 +156,11 @@ impl ClusterStore {
         let mut state = self.state.write();
         let object = make(Arc::make_mut(&mut state.interner))?;
         Ok(self.apply_to(&mut state, object, revision))
+    }
+
+    /// Adds names that are to mean the same in every later snapshot.
+    pub fn intern<R>(&self, add: impl FnOnce(&mut Interner) -> R) -> R {
+        add(Arc::make_mut(&mut self.state.write().interner))
     }
 
     /// Forgets an object. `uid` keeps a late event of an earlier object of that name from removing its successor.

@@ -1,0 +1,207 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use model::Uid;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::watch::node_record;
+use super::*;
+
+/// Applies an object as a watch would.
+fn apply(store: &ClusterStore, object: Value) -> bool {
+    let kind = object["kind"].as_str().unwrap().to_owned();
+    let raw = RawObject::deserialize(object).unwrap();
+    let revision = raw.revision();
+    match kind.as_str() {
+        "Pod" => store.apply_with(revision, |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap(),
+        "Node" => store.apply_with(revision, |names| node_record(&raw, &mut decode::Context::new(names))).unwrap(),
+        "NodeClaim" => store.apply(decode::node_claim_object(&raw.json).unwrap(), revision),
+        other => unreachable!("no test applies a {other}"),
+    }
+}
+
+fn pod(name: &str, revision: u64, node: Option<&str>, owner: Option<&str>) -> Value {
+    let owners: Vec<_> = owner
+        .map(|name| json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": "d", "controller": true}))
+        .into_iter()
+        .collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}"), "resourceVersion": revision.to_string(),
+            "creationTimestamp": format!("2026-01-01T00:00:{:02}Z", revision % 60), "ownerReferences": owners},
+        "spec": {"containers": [{"name": "a", "image": "a"}], "nodeName": node},
+        "status": {"phase": "Pending"},
+    })
+}
+
+fn node(name: &str, revision: u64, provider_id: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": revision.to_string()},
+        "spec": {"providerID": provider_id},
+        "status": {"capacity": {"cpu": "4"}},
+    })
+}
+
+fn claim(name: &str, revision: u64, provider_id: &str) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": revision.to_string(),
+            "labels": {"karpenter.sh/nodepool": "default"}},
+        "spec": {"requirements": [], "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
+        "status": {"providerID": provider_id},
+    })
+}
+
+fn name(name: &str) -> model::NamespacedName {
+    model::NamespacedName::new("default", name)
+}
+
+fn pods_on(state: &State, node: &str) -> Vec<String> {
+    state.pods_on_node(node).map(|pod| pod.name.name.to_string()).collect()
+}
+
+#[test]
+fn pods_are_found_by_their_node_from_binding_to_deletion() {
+    let store = ClusterStore::new();
+    apply(&store, pod("b", 1, None, None));
+    assert_eq!(store.read().unbound_pods().count(), 1);
+    apply(&store, pod("b", 2, Some("n1"), None));
+    apply(&store, pod("a", 3, Some("n1"), None));
+    apply(&store, pod("c", 4, Some("n2"), None));
+    {
+        let state = store.read();
+        assert_eq!(pods_on(&state, "n1"), ["a", "b"]);
+        assert_eq!(pods_on(&state, "n2"), ["c"]);
+        assert_eq!(state.unbound_pods().count(), 0);
+        assert_eq!(state.pod_by_uid(&"uid-c".into()).unwrap().name, name("c"));
+    }
+    store.delete::<model::Pod>(&name("a"), &"uid-a".into());
+    assert_eq!(pods_on(&store.read(), "n1"), ["b"]);
+    assert!(store.read().pod_by_uid(&"uid-a".into()).is_none());
+}
+
+#[test]
+fn nodes_and_claims_are_found_by_the_machine_they_are() {
+    let store = ClusterStore::new();
+    apply(&store, node("n1", 1, None));
+    apply(&store, claim("default-1", 2, ""));
+    assert_eq!(store.read().nodes_of_machine("kwok://m").count(), 0);
+    apply(&store, claim("default-1", 3, "kwok://m"));
+    apply(&store, node("n1", 4, Some("kwok://m")));
+    apply(&store, node("n2", 5, Some("kwok://m")));
+    let state = store.read();
+    assert_eq!(state.nodes_of_machine("kwok://m").map(|node| node.model.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
+    assert_eq!(state.node_claims_of_machine("kwok://m").count(), 1);
+    assert_eq!(state.node_claims_of_pool("default").count(), 1);
+    assert_eq!(state.node_claims_of_pool("other").count(), 0);
+}
+
+#[test]
+fn the_newest_pod_of_a_daemon_set_is_the_one_created_last() {
+    let store = ClusterStore::new();
+    apply(&store, pod("d-1", 5, None, Some("agent")));
+    apply(&store, pod("d-2", 9, None, Some("agent")));
+    apply(&store, pod("d-3", 7, None, Some("agent")));
+    apply(&store, pod("e-1", 10, None, Some("other")));
+    let newest = |store: &ClusterStore| store.read().newest_pod_of_daemon_set(&name("agent")).map(|pod| pod.name.clone());
+    assert_eq!(newest(&store), Some(name("d-2")));
+    store.delete::<model::Pod>(&name("d-2"), &"uid-d-2".into());
+    assert_eq!(newest(&store), Some(name("d-3")));
+}
+
+#[test]
+fn an_older_revision_never_replaces_a_newer_one() {
+    let store = ClusterStore::new();
+    assert!(apply(&store, pod("a", 10, Some("n1"), None)));
+    assert!(!apply(&store, pod("a", 9, None, None)));
+    assert!(!apply(&store, pod("a", 10, None, None)));
+    assert_eq!(pods_on(&store.read(), "n1"), ["a"]);
+}
+
+#[test]
+fn a_late_answer_does_not_bring_a_deleted_object_back() {
+    let store = ClusterStore::new();
+    apply(&store, claim("default-1", 5, "kwok://m"));
+    store.delete::<api::NodeClaim>(&"default-1".into(), &"uid-default-1".into());
+    assert!(!apply(&store, claim("default-1", 6, "kwok://m")));
+    assert!(store.read().node_claims.is_empty());
+}
+
+#[test]
+fn the_deletion_of_an_earlier_object_of_that_name_leaves_its_successor() {
+    let store = ClusterStore::new();
+    apply(&store, pod("a", 5, None, None));
+    store.delete::<model::Pod>(&name("a"), &Uid::from("an earlier uid"));
+    assert!(store.read().pods.contains(&name("a")));
+}
+
+#[test]
+fn an_object_that_cannot_be_read_hides_a_pod_but_not_a_machine() {
+    let store = ClusterStore::new();
+    apply(&store, pod("a", 1, None, None));
+    apply(&store, claim("default-1", 2, "kwok://m"));
+    store.reject::<model::Pod>(&name("a"), "bad".into());
+    store.reject::<api::NodeClaim>(&"default-1".into(), "bad".into());
+    assert!(store.read().pods.is_empty());
+    assert!(store.read().node_claims.contains("default-1"));
+    assert_eq!(store.read().undecodable.len(), 2);
+    apply(&store, pod("a", 3, None, None));
+    apply(&store, claim("default-1", 4, "kwok://m"));
+    assert!(store.read().undecodable.is_empty());
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was_taken() {
+    let store = ClusterStore::new();
+    apply(&store, pod("a", 1, None, None));
+    let before = store.snapshot();
+    apply(&store, pod("a", 2, Some("n1"), None));
+    apply(&store, pod("b", 3, None, None));
+    assert_eq!(before.pods.len(), 1);
+    assert_eq!(pods_on(&before, "n1"), Vec::<String>::new());
+    assert_eq!(store.snapshot().pods.len(), 2);
+}
+
+#[test]
+fn a_change_is_told_with_what_was_before_and_what_is_after() {
+    let store = ClusterStore::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let calls = Arc::new(AtomicUsize::new(0));
+    {
+        let (told, calls) = (Arc::clone(&told), Arc::clone(&calls));
+        store.on_change(move |change, state| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            if let Change::Pod(delta) = change {
+                let node = |pod: Option<&Arc<model::Pod>>| pod.map(|pod| pod.node_name.as_ref().map(ToString::to_string));
+                told.lock().push((node(delta.before), node(delta.after), state.pods.len()));
+            }
+        });
+    }
+    apply(&store, pod("a", 1, None, None));
+    apply(&store, pod("a", 2, Some("n1"), None));
+    apply(&store, pod("a", 1, None, None));
+    apply(&store, node("n1", 3, None));
+    store.forget::<model::Pod>(&name("a"));
+    store.forget::<model::Pod>(&name("a"));
+    let n1 = Some(Some("n1".to_owned()));
+    assert_eq!(*told.lock(), [(None, Some(None), 1), (Some(None), n1.clone(), 1), (n1, None, 0)]);
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test]
+async fn the_store_is_synced_once_every_kind_was_listed_launching_machines_or_not() {
+    let store = Arc::new(ClusterStore::new());
+    apply(&store, claim("default-1", 1, ""));
+    let waiting = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.wait_until_synced().await }
+    });
+    for kind in Kind::ALL {
+        assert!(!store.is_synced(), "synced before {kind} was listed");
+        store.mark_synced(kind);
+    }
+    waiting.await.unwrap();
+    assert!(store.is_synced());
+}

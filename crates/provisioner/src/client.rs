@@ -1,0 +1,121 @@
+//! Clients of the API server.
+//!
+//! kube's client has no rate limit, so the controllers' client gets one as a layer: a bucket that refills at `qps` and
+//! holds `burst`. Leader election uses a client without it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use kube::client::ClientBuilder;
+use kube::{Client, Config};
+use tower::{Layer, Service};
+
+use crate::options::Options;
+
+/// Finds the cluster: the kubeconfig, or the pod's own service account.
+///
+/// # Errors
+/// If there is neither.
+pub async fn config() -> anyhow::Result<Config> {
+    use anyhow::Context as _;
+    // kube leaves the choice of a provider to the process. Another caller may have made it; any choice will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Config::infer().await.context("no kubeconfig and not in a cluster")
+}
+
+/// A client without a rate limit.
+///
+/// # Errors
+/// If the configuration cannot be used.
+pub fn unlimited(config: Config) -> anyhow::Result<Client> {
+    Ok(Client::try_from(config)?)
+}
+
+/// A client that keeps to the options' rate.
+///
+/// # Errors
+/// If the configuration cannot be used.
+pub fn limited(config: Config, options: &Options) -> anyhow::Result<Client> {
+    let layer = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
+    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+}
+
+/// Delays requests so that no more than a rate of them goes out.
+#[derive(Debug, Clone)]
+pub struct RateLimit {
+    limiter: Arc<DefaultDirectRateLimiter>,
+}
+
+impl RateLimit {
+    /// `qps` in the long run, `burst` at once; zero counts as one.
+    pub fn new(qps: u32, burst: u32) -> Self {
+        let at_least_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::per_second(at_least_one(qps)).allow_burst(at_least_one(burst));
+        Self { limiter: Arc::new(RateLimiter::direct(quota)) }
+    }
+}
+
+impl<S> Layer<S> for RateLimit {
+    type Service = RateLimited<S>;
+
+    fn layer(&self, inner: S) -> RateLimited<S> {
+        RateLimited { inner, limiter: Arc::clone(&self.limiter) }
+    }
+}
+
+/// A service behind a [`RateLimit`].
+#[derive(Debug, Clone)]
+pub struct RateLimited<S> {
+    inner: S,
+    limiter: Arc<DefaultDirectRateLimiter>,
+}
+
+impl<S, R> Service<R> for RateLimited<S>
+where
+    S: Service<R>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        // The future sends nothing before it is first polled.
+        let answer = self.inner.call(request);
+        let limiter = Arc::clone(&self.limiter);
+        Box::pin(async move {
+            limiter.until_ready().await;
+            answer.await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::{Duration, Instant};
+
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_beyond_the_burst_are_spread_over_time() {
+        let service = RateLimit::new(100, 5).layer(service_fn(|n: u32| async move { Ok::<_, Infallible>(n) }));
+        let start = Instant::now();
+        let mut answered_at = Vec::new();
+        for n in 0..15 {
+            assert_eq!(service.clone().oneshot(n).await, Ok(n));
+            answered_at.push(start.elapsed());
+        }
+        // Five at once, then one in ten milliseconds: the last is the tenth that had to wait.
+        assert!(answered_at[14] >= Duration::from_millis(95), "{answered_at:?}");
+    }
+}

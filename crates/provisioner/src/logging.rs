@@ -1,0 +1,55 @@
+//! Logs: one JSON object a line, or text for people, on standard output.
+
+use anyhow::Context;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::options::{LogFormat, Options};
+
+/// Our crates; the level given by the user is theirs, everything else logs warnings.
+const OURS: [&str; 4] = ["provisioner", "dovetail", "cloudprovider_kwok", "scheduling"];
+
+/// Sends logs where the options say, for the whole process.
+///
+/// # Errors
+/// If the level is neither a level nor a filter, or logs were set up before.
+pub fn init(options: &Options) -> anyhow::Result<()> {
+    let filter = filter(&options.log_level)?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer();
+    match options.log_format {
+        LogFormat::Json => registry.with(layer.json().flatten_event(true).with_current_span(true)).try_init(),
+        LogFormat::Text => registry.with(layer.with_target(false)).try_init(),
+    }
+    .context("logs were set up before")
+}
+
+fn filter(level: &str) -> anyhow::Result<EnvFilter> {
+    let directives = match level {
+        "debug" | "info" | "warn" | "error" | "trace" => {
+            let ours = OURS.iter().map(|name| format!("{name}={level}"));
+            let others = if level == "error" { "error" } else { "warn" };
+            std::iter::once(others.to_owned()).chain(ours).collect::<Vec<_>>().join(",")
+        }
+        other => other.to_owned(),
+    };
+    EnvFilter::try_new(&directives)
+        .with_context(|| format!("--log-level: {level:?} must be debug, info, warn or error, or a filter"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_for_our_own_code_and_a_filter_is_taken_as_it_is() {
+        let directives = filter("debug").unwrap().to_string();
+        let mut directives: Vec<&str> = directives.split(',').collect();
+        directives.sort_unstable();
+        let ours = ["cloudprovider_kwok=debug", "dovetail=debug", "provisioner=debug", "scheduling=debug", "warn"];
+        assert_eq!(directives, ours);
+        assert_eq!(filter("kube=trace").unwrap().to_string(), "kube=trace");
+        assert!(filter("a=b=c").unwrap_err().to_string().contains("--log-level"));
+    }
+}

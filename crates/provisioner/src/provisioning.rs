@@ -1,0 +1,177 @@
+//! Provisioning: pods that have no place get machines.
+//!
+//! A loop over the whole cluster: wait for a batch of pods, take a snapshot of the store, plan on a blocking thread,
+//! commit. Each step is a module: `batcher`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
+//! [`scheduling::provisioning::plan`], a pure function.
+//!
+//! What a plan finds no place for is planned again when something changes, at the latest after [`RETRY_PERIOD`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::DurationMs;
+use scheduling::plan::Plan;
+use scheduling::snapshot::{MinValuesPolicy, Options as PlanOptions, Snapshot};
+use tokio::time::Instant;
+use tracing::{debug, error, warn};
+
+pub mod batcher;
+mod catalogues;
+mod commit;
+mod node_claim;
+mod report;
+pub mod snapshot;
+mod trigger;
+
+use crate::context::Context;
+use crate::metrics::{ByController, seconds};
+use crate::options;
+use batcher::{Batcher, Trigger};
+use catalogues::Catalogues;
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "provisioner";
+/// After this long, pods without a place are planned again though nothing has changed that we know of.
+const RETRY_PERIOD: Duration = Duration::from_secs(10);
+/// After a failed commit the next plan waits at least this long, and up to [`RETRY_PERIOD`].
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+
+/// The provisioning loop.
+#[derive(Debug)]
+pub struct Provisioner {
+    context: Context,
+    batcher: Arc<Batcher>,
+    catalogues: Catalogues,
+    report: report::Report,
+}
+
+/// What came of one round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Every pod that waits has a place, or none waits.
+    Settled,
+    /// Some pods have no place; time may bring one.
+    Waiting,
+    /// Part of the plan was out of date when it was to be committed.
+    Stale,
+    /// A call failed.
+    Failed,
+}
+
+impl Provisioner {
+    /// A loop that is triggered by the store's changes from now on.
+    pub fn new(context: Context) -> Self {
+        let batcher =
+            Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
+        trigger::subscribe(&context.store, &batcher);
+        Self { report: report::Report::new(&context), context, batcher, catalogues: Catalogues::default() }
+    }
+
+    /// Runs until the context is stopped.
+    pub async fn run(self) {
+        let stop = self.context.stop.clone();
+        self.context.store.wait_until_synced().await;
+        trigger::restore_assignments(&self.context);
+        self.batcher.trigger(Trigger::Cluster);
+        let mut failures = 0_u32;
+        let mut retry_at = None;
+        loop {
+            tokio::select! {
+                () = self.batcher.wait() => {}
+                () = sleep_until(retry_at) => {}
+                () = stop.cancelled() => return,
+            }
+            // Not interrupted: what is being committed is committed.
+            let outcome = self.round().await;
+            failures = if outcome == Outcome::Failed { failures.saturating_add(1) } else { 0 };
+            retry_at = match outcome {
+                Outcome::Settled => None,
+                Outcome::Waiting => Some(Instant::now() + RETRY_PERIOD),
+                Outcome::Stale => {
+                    self.batcher.trigger(Trigger::Cluster);
+                    None
+                }
+                Outcome::Failed => {
+                    let delay = BACKOFF_MIN.saturating_mul(2_u32.saturating_pow(failures.min(10) - 1));
+                    Some(Instant::now() + delay.min(RETRY_PERIOD))
+                }
+            };
+        }
+    }
+
+    async fn round(&self) -> Outcome {
+        if !snapshot::has_work(&self.context.store.read()) {
+            self.report.nothing_waits();
+            return Outcome::Settled;
+        }
+        let node_pools = self.catalogues.resolve(&self.context).await;
+        let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
+        // The cluster as it is now, after the provider was waited for.
+        let state = self.context.store.snapshot();
+        let context = self.context.clone();
+        let started = Instant::now();
+        let planned = tokio::task::spawn_blocking(move || {
+            let options = plan_options(&context.options);
+            let labels = &context.cloud.config().labels;
+            let (snapshot, errors) =
+                snapshot::build(&state, node_pools, &context.assignments, options, context.clock.now(), labels);
+            drop(state);
+            debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
+            let plan = scheduling::provisioning::plan(&snapshot);
+            (snapshot, plan, errors)
+        });
+        let (snapshot, plan, errors): (Snapshot, Plan, _) = match planned.await {
+            Ok(planned) => planned,
+            Err(panic) => {
+                error!(error = %panic, "the planner failed; this is a defect, please report it");
+                return Outcome::Failed;
+            }
+        };
+        for error in errors {
+            warn!(%error, "planning without this object");
+        }
+        let took = started.elapsed();
+        let by_controller = ByController { controller: NAME.to_owned() };
+        self.context.metrics.scheduler_scheduling_duration_seconds.get_or_create(&by_controller).observe(seconds(took));
+        self.report.planned(&self.context, &snapshot, &plan, took);
+        if self.context.options.dry_run {
+            self.report.dry_run(&snapshot, &plan);
+            return if plan.refusals.is_empty() { Outcome::Settled } else { Outcome::Waiting };
+        }
+        let committed = commit::commit(&self.context, &snapshot, &plan, &objects).await;
+        self.report.committed(&self.context, &snapshot, &plan, &committed);
+        if committed.failed > 0 {
+            Outcome::Failed
+        } else if committed.stale > 0 {
+            Outcome::Stale
+        } else if plan.refusals.is_empty() {
+            Outcome::Settled
+        } else {
+            Outcome::Waiting
+        }
+    }
+}
+
+fn plan_options(options: &options::Options) -> PlanOptions {
+    PlanOptions {
+        min_values: match options.min_values_policy {
+            options::MinValuesPolicy::Strict => MinValuesPolicy::Strict,
+            options::MinValuesPolicy::BestEffort => MinValuesPolicy::BestEffort,
+        },
+        ..PlanOptions::default()
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How long ago something was, in seconds.
+fn age_seconds(span: DurationMs) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a histogram's observations are floats")]
+    let ms = span.0.max(0) as f64;
+    ms / 1000.0
+}

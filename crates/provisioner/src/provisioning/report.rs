@@ -1,0 +1,215 @@
+//! What a plan and its commit tell: log lines, events on pods, metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{annotations, events};
+use model::{NamespacedName, Uid};
+use parking_lot::Mutex;
+use scheduling::plan::{Machine, Plan, Refusal, Verdict};
+use scheduling::reason::NoteKind;
+use scheduling::snapshot::{NodeState, PodId, Snapshot};
+use tracing::{error, info};
+
+use super::commit::Committed;
+use super::{NAME, age_seconds};
+use crate::context::Context;
+use crate::metrics::{ByController, CreatedLabels, Metrics};
+use crate::recorder::{Event, Severity, pod_reference};
+
+/// Names in a log line.
+const SHOWN: usize = 5;
+/// Pods that have been decided about, of those remembered for the decision metric.
+const REMEMBERED_PODS: usize = 100_000;
+/// Classes of pods of which a note was logged.
+const REMEMBERED_NOTES: usize = 1_000;
+
+/// Tells about plans. Remembers what has been said.
+#[derive(Debug)]
+pub(super) struct Report {
+    metrics: Arc<Metrics>,
+    decided: Mutex<BTreeSet<Uid>>,
+    noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
+}
+
+impl Report {
+    pub(super) fn new(context: &Context) -> Self {
+        Self { metrics: Arc::clone(&context.metrics), decided: Mutex::default(), noted: Mutex::default() }
+    }
+
+    pub(super) fn nothing_waits(&self) {
+        self.depth(0, 0);
+        self.decided.lock().clear();
+    }
+
+    /// A plan was made.
+    pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration) {
+        self.depth(snapshot.pods.len(), plan.refusals.len());
+        if snapshot.pods.is_empty() {
+            return;
+        }
+        info!(
+            pods = names(snapshot, snapshot.pods.ids()),
+            duration = ?took,
+            "found provisionable pod(s)"
+        );
+        self.observe_decisions(snapshot);
+        for refusal in &plan.refusals {
+            self.refused(context, snapshot, refusal);
+        }
+        self.notes(plan);
+    }
+
+    fn depth(&self, waiting: usize, refused: usize) {
+        let by_controller = ByController { controller: NAME.to_owned() };
+        let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.metrics.scheduler_queue_depth.get_or_create(&by_controller).set(gauge(waiting));
+        self.metrics.scheduler_unschedulable_pods_count.get_or_create(&by_controller).set(gauge(refused));
+    }
+
+    /// The time from a pod's creation to the first plan it was in.
+    fn observe_decisions(&self, snapshot: &Snapshot) {
+        let mut decided = self.decided.lock();
+        if decided.len() > REMEMBERED_PODS {
+            decided.clear();
+        }
+        for pending in snapshot.pods.iter().filter(|pending| pending.pod.node_name.is_none()) {
+            if decided.insert(pending.pod.uid.clone()) {
+                let waited = snapshot.now.since(pending.pod.created_at);
+                self.metrics.pods_scheduling_decision_duration_seconds.observe(age_seconds(waited));
+            }
+        }
+    }
+
+    fn refused(&self, context: &Context, snapshot: &Snapshot, refusal: &Refusal) {
+        let pod = &snapshot.pods[refusal.pod].pod;
+        let reasons: Vec<String> = refusal
+            .reasons
+            .iter()
+            .map(|reason| {
+                let message = reason.message(&snapshot.interner);
+                reason.object().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
+            })
+            .collect();
+        let verdict = match refusal.verdict {
+            Verdict::DoesNotFit => "does not fit",
+            Verdict::Unsupported => "is not supported yet",
+            Verdict::OutOfBudget => "was not decided in time",
+        };
+        let message = format!("Failed to schedule pod, it {verdict}: {}", reasons.join("; "));
+        error!(pod = %pod.name, verdict, reasons = reasons.join("; "), "could not schedule pod");
+        let event = Event::new(pod_reference(pod), Severity::Warning, events::FAILED_SCHEDULING, message);
+        context.recorder.publish(event);
+    }
+
+    fn notes(&self, plan: &Plan) {
+        let mut noted = self.noted.lock();
+        if noted.len() > REMEMBERED_NOTES {
+            noted.clear();
+        }
+        for note in &plan.notes {
+            if noted.insert((note.example.clone(), note.kind)) {
+                info!(pod = %note.example, pods = note.pods, "planning without {}", note.kind.construct());
+            }
+        }
+    }
+
+    /// What would have been created.
+    pub(super) fn dry_run(&self, snapshot: &Snapshot, plan: &Plan) {
+        for machine in plan.machines.iter() {
+            let pool = &snapshot.node_pools[machine.node_pool];
+            let launch = &pool.catalogue.types[machine.launch.instance_type].name;
+            info!(
+                nodepool = %pool.name,
+                instance_type = %launch,
+                zone = snapshot.interner.value_name(machine.launch.zone),
+                capacity_type = %machine.launch.capacity_type,
+                price = %machine.launch.price,
+                pods = names(snapshot, machine.pods.iter().copied()),
+                "would create nodeclaim (dry run)"
+            );
+        }
+        info!(nodeclaims = plan.machines.len(), price = %plan.price, unschedulable = plan.refusals.len(), "dry run: nothing was written");
+    }
+
+    /// A plan was committed.
+    pub(super) fn committed(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, committed: &Committed) {
+        if !committed.created.is_empty() {
+            let pods: usize = committed.created.keys().map(|&id| plan.machines[id].pods.len()).sum();
+            info!(nodeclaims = committed.created.len(), pods, price = %plan.price, "computed new nodeclaim(s) to fit pod(s)");
+        }
+        for (&id, claim) in &committed.created {
+            let machine = &plan.machines[id];
+            self.created(snapshot, machine, claim);
+            for &pod in &machine.pods {
+                nominated(context, snapshot, pod, &format!("nodeclaim/{claim}"));
+            }
+        }
+        self.existing(context, snapshot, plan);
+    }
+
+    fn created(&self, snapshot: &Snapshot, machine: &Machine, claim: &str) {
+        let pool = &snapshot.node_pools[machine.node_pool];
+        let types: Vec<&str> =
+            machine.instance_types.iter().map(|&id| pool.catalogue.types[id].name.as_str()).collect();
+        info!(
+            nodepool = %pool.name,
+            nodeclaim = claim,
+            requests = %machine.requests.display(&snapshot.interner),
+            instance_types = some_of(&types),
+            price = %machine.launch.price,
+            "created nodeclaim"
+        );
+        let relaxed = if machine.min_values_relaxed { annotations::TRUE } else { annotations::FALSE };
+        let labels = CreatedLabels {
+            nodepool: pool.name.to_string(),
+            reason: "provisioned".to_owned(),
+            min_values_relaxed: relaxed.to_owned(),
+        };
+        self.metrics.nodeclaims_created.get_or_create(&labels).inc();
+    }
+
+    fn existing(&self, context: &Context, snapshot: &Snapshot, plan: &Plan) {
+        let (mut unready, mut pods) = (0, 0);
+        for placement in &plan.existing {
+            let node = &snapshot.nodes[placement.node];
+            let mut target = Vec::new();
+            target.extend(node.node_claim.as_ref().map(|claim| format!("nodeclaim/{claim}")));
+            target.extend(node.name.as_ref().map(|name| format!("node/{name}")));
+            let target = target.join(", ");
+            if node.state != NodeState::Initialized {
+                unready += 1;
+                pods += placement.pods.len();
+            }
+            for &pod in &placement.pods {
+                nominated(context, snapshot, pod, &target);
+            }
+        }
+        if unready > 0 {
+            info!(nodes = unready, pods, "computed unready node(s) will fit pod(s)");
+        }
+    }
+}
+
+fn nominated(context: &Context, snapshot: &Snapshot, pod: PodId, target: &str) {
+    let pod = &snapshot.pods[pod].pod;
+    let message = format!("Pod should schedule on: {target}");
+    context.recorder.publish(Event::new(pod_reference(pod), Severity::Normal, events::NOMINATED, message));
+}
+
+/// The first few pods by name.
+fn names(snapshot: &Snapshot, pods: impl IntoIterator<Item = PodId>) -> String {
+    let mut names: Vec<String> = pods.into_iter().map(|pod| snapshot.pods[pod].pod.name.to_string()).collect();
+    names.sort();
+    some_of(&names)
+}
+
+/// The first few, and how many others there are.
+fn some_of<T: AsRef<str>>(all: &[T]) -> String {
+    let mut text = all.iter().take(SHOWN).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if all.len() > SHOWN {
+        text.push_str(&format!(" and {} other(s)", all.len() - SHOWN));
+    }
+    text
+}

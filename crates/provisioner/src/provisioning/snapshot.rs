@@ -1,0 +1,76 @@
+//! From the store to the planner's input.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::labels::ProviderLabels;
+use decode::snapshot::{Cluster, LaunchableNodePool, PendingRule, is_provisionable};
+use model::{Pod, Timestamp};
+use scheduling::snapshot::{Options, Snapshot, Volumes};
+
+use crate::assignments::Assignments;
+use crate::store::State;
+
+/// The scheduler whose pods we serve. We plan by its rules.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Whether a pod waits for a machine from us.
+pub fn is_ours(pod: &Pod) -> bool {
+    is_provisionable(pod) && &*pod.scheduler_name == DEFAULT_SCHEDULER
+}
+
+/// Everything the planner may know, from one state of the store.
+///
+/// A pod that was nominated to a node and is not bound yet counts as bound there: kube-scheduler reserves its room too.
+/// Pods of other schedulers are left out until they are bound. NodePools that are not in `node_pools` any more, or are
+/// another object by now, are the commit's business.
+pub fn build(
+    state: &State,
+    node_pools: Vec<LaunchableNodePool>,
+    assignments: &Assignments,
+    options: Options,
+    now: Timestamp,
+    labels: &ProviderLabels,
+) -> (Snapshot, Vec<decode::ObjectError>) {
+    let mut planned_on = BTreeMap::new();
+    let mut pods = Vec::with_capacity(state.pods.len());
+    for pod in state.pods.values() {
+        if pod.node_name.is_some() {
+            pods.push(Arc::clone(pod));
+        } else if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
+            pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
+        } else if is_ours(pod) {
+            planned_on.extend(assignments.claim_of(&pod.uid).map(|claim| (pod.uid.clone(), claim)));
+            pods.push(Arc::clone(pod));
+        }
+    }
+    let cluster = Cluster {
+        now,
+        options,
+        node_pools,
+        nodes: state.nodes.values().map(|node| Arc::clone(&node.model)).collect(),
+        node_claims: state.node_claims.values().cloned().collect(),
+        pods,
+        pending: PendingRule::Unschedulable,
+        planned_on,
+        daemon_sets: state.daemon_sets.values().cloned().collect(),
+        pod_disruption_budgets: state.pod_disruption_budgets.values().cloned().collect(),
+        volumes: Volumes {
+            claims: state.persistent_volume_claims.iter().map(|(name, it)| (name.clone(), Arc::clone(it))).collect(),
+            volumes: state.persistent_volumes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
+            classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
+        },
+    };
+    decode::snapshot(cluster, Arc::clone(&state.interner), labels)
+}
+
+/// Whether there is anything to plan: a pod of ours without a place, or a machine that goes and may leave some.
+pub fn has_work(state: &State) -> bool {
+    let going: BTreeSet<&str> = state
+        .nodes
+        .values()
+        .filter(|node| node.model.deletion_timestamp.is_some())
+        .map(|node| node.model.name.as_str())
+        .collect();
+    state.unbound_pods().any(|pod| is_ours(pod)) || going.iter().any(|node| state.pods_on_node(node).next().is_some())
+}

@@ -1,0 +1,363 @@
+//! One watch per kind that keeps the store up to date.
+//!
+//! Each object is decoded and pruned before it is stored. One that cannot be decoded is noted in
+//! [`State::undecodable`](super::State), logged, and told to its pod; the watch goes on. Errors of the API server are
+//! retried for ever with backoff; a new list removes what is gone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use api::labels::ProviderLabels;
+use api::{NodeClaim, NodePool, events, groups};
+use cloudprovider::NodeClassKind;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, core::GroupVersionKind};
+use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use model::workload::{DaemonSet, PodDisruptionBudget};
+use model::{Labels, Pod};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Stored, VolumeAttachment};
+use super::raw::RawObject;
+use super::{ClusterStore, Kind};
+use crate::metrics::{ByKind, Metrics};
+use crate::recorder::{Event, Recorder, Severity};
+
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 500;
+/// Pods that have ended hold nothing and tell nothing; the API server need not send them.
+const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Everything a watch needs besides its kind.
+#[derive(Clone)]
+pub struct Watches {
+    /// Where from.
+    pub client: Client,
+    /// Where to.
+    pub store: Arc<ClusterStore>,
+    /// Told about pods that cannot be read.
+    pub recorder: Recorder,
+    /// Counts objects that cannot be read.
+    pub metrics: Arc<Metrics>,
+    /// The provider's aliases of label keys.
+    pub labels: Arc<ProviderLabels>,
+    /// Ends all watches.
+    pub stop: CancellationToken,
+}
+
+/// Where a kind is found, and how one of its objects is read.
+struct Source<T: Stored> {
+    resource: ApiResource,
+    fields: Option<&'static str>,
+    decode: Box<dyn Fn(&RawObject, &mut decode::Context<'_>) -> Result<T, String> + Send>,
+    key: Box<dyn Fn(&RawObject) -> T::Key + Send>,
+    /// Which rows of the kind's table come from here.
+    owns: Box<dyn Fn(&T::Key) -> bool + Send>,
+    /// How many lists the kind's table is filled by, of those not read yet.
+    pending: Arc<AtomicUsize>,
+    /// Whether the API server may not serve the kind at all.
+    optional: bool,
+}
+
+impl<T: Stored> Source<T> {
+    fn new(
+        resource: ApiResource,
+        decode: impl Fn(&RawObject, &mut decode::Context<'_>) -> Result<T, String> + Send + 'static,
+        key: impl Fn(&RawObject) -> T::Key + Send + 'static,
+    ) -> Self {
+        Self {
+            resource,
+            fields: None,
+            decode: Box::new(decode),
+            key: Box::new(key),
+            owns: Box::new(|_| true),
+            pending: Arc::new(AtomicUsize::new(1)),
+            optional: false,
+        }
+    }
+}
+
+impl Watches {
+    /// Starts a watch for every kind; `node_classes` are the provider's.
+    pub fn start(&self, node_classes: &[NodeClassKind]) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let pods = Source::<Pod>::new(resource("", "v1", "Pod", "pods"), from_json(decode::pod), RawObject::name);
+        tasks.spawn(self.clone().watch(Source { fields: Some(LIVE_PODS), ..pods }));
+        tasks.spawn(self.clone().watch(Source::<NodeRecord>::new(
+            resource("", "v1", "Node", "nodes"),
+            node_record,
+            |raw| (&*raw.name().name).into(),
+        )));
+        tasks.spawn(self.clone().watch(Source::<NodeClaim>::new(
+            resource(groups::KARPENTER, "v1", "NodeClaim", "nodeclaims"),
+            |raw, _| decode::node_claim_object(&raw.json).map_err(|error| error.to_string()),
+            |raw| (&*raw.name().name).into(),
+        )));
+        tasks.spawn(self.clone().watch(Source::<NodePool>::new(
+            resource(groups::KARPENTER, "v1", "NodePool", "nodepools"),
+            |raw, _| decode::node_pool_object(&raw.json).map_err(|error| error.to_string()),
+            |raw| (&*raw.name().name).into(),
+        )));
+        self.start_node_classes(node_classes, &mut tasks);
+        self.start_workloads(&mut tasks);
+        self.start_storage(&mut tasks);
+        tasks
+    }
+
+    fn start_node_classes(&self, kinds: &[NodeClassKind], tasks: &mut JoinSet<()>) {
+        let pending = Arc::new(AtomicUsize::new(kinds.len()));
+        for kind in kinds {
+            let (group, name) = (kind.group, kind.kind);
+            let key = move |raw: &RawObject| {
+                NodeClassKey(api::NodeClassReference {
+                    group: group.to_owned(),
+                    kind: name.to_owned(),
+                    name: raw.name().name.to_string(),
+                })
+            };
+            let source = Source::<NodeClass>::new(
+                resource(group, kind.version, name, kind.plural),
+                move |raw, _| {
+                    let object = DynamicObject::deserialize(&raw.json).map_err(|error| error.to_string())?;
+                    Ok(NodeClass { key: key(raw), generation: object.metadata.generation.unwrap_or(0), object })
+                },
+                key,
+            );
+            tasks.spawn(self.clone().watch(Source {
+                owns: Box::new(move |key: &NodeClassKey| key.0.group == group && key.0.kind == name),
+                pending: Arc::clone(&pending),
+                optional: true,
+                ..source
+            }));
+        }
+    }
+
+    fn start_workloads(&self, tasks: &mut JoinSet<()>) {
+        tasks.spawn(self.clone().watch(Source::<Namespace>::new(
+            resource("", "v1", "Namespace", "namespaces"),
+            namespace,
+            |raw| raw.name().name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<DaemonSet>::new(
+            resource("apps", "v1", "DaemonSet", "daemonsets"),
+            from_json(decode::daemon_set),
+            RawObject::name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<PodDisruptionBudget>::new(
+            resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            from_json(decode::pod_disruption_budget),
+            RawObject::name,
+        )));
+    }
+
+    fn start_storage(&self, tasks: &mut JoinSet<()>) {
+        tasks.spawn(self.clone().watch(Source::<PersistentVolumeClaim>::new(
+            resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            |raw, _| decode::persistent_volume_claim(&raw.json).map_err(|error| error.to_string()),
+            RawObject::name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<PersistentVolume>::new(
+            resource("", "v1", "PersistentVolume", "persistentvolumes"),
+            from_json(decode::persistent_volume),
+            |raw| raw.name().name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<StorageClass>::new(
+            resource("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+            from_json(decode::storage_class),
+            |raw| raw.name().name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<CsiNode>::new(
+            resource("storage.k8s.io", "v1", "CSINode", "csinodes"),
+            |raw, _| {
+                let (name, drivers) = decode::csi_node(&raw.json).map_err(|error| error.to_string())?;
+                Ok(CsiNode { name, drivers })
+            },
+            |raw| (&*raw.name().name).into(),
+        )));
+        tasks.spawn(self.clone().watch(Source::<VolumeAttachment>::new(
+            resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
+            |raw, _| volume_attachment(raw),
+            |raw| raw.name().name,
+        )));
+    }
+
+    async fn watch<T: Stored>(self, source: Source<T>) {
+        let api = Api::<RawObject>::all_with(self.client.clone(), &source.resource);
+        let mut config = watcher::Config::default().page_size(PAGE_SIZE);
+        if let Some(fields) = source.fields {
+            config = config.fields(fields);
+        }
+        let events = watcher(api, config).default_backoff();
+        let mut events = std::pin::pin!(events);
+        let mut listing = Listing::<T>::default();
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = self.stop.cancelled() => return,
+            };
+            match event {
+                Some(Ok(event)) => self.handle(event, &source, &mut listing),
+                Some(Err(error)) => self.failed(&error, &source, &mut listing),
+                None => return,
+            }
+        }
+    }
+
+    fn handle<T: Stored>(&self, event: watcher::Event<RawObject>, source: &Source<T>, listing: &mut Listing<T>) {
+        match event {
+            watcher::Event::Init => listing.begin(&self.store, source),
+            watcher::Event::InitApply(raw) => {
+                listing.seen.insert((source.key)(&raw));
+                self.apply(&raw, source);
+            }
+            watcher::Event::InitDone => {
+                for gone in listing.gone() {
+                    self.store.forget::<T>(&gone);
+                }
+                self.count_undecodable(T::KIND);
+                self.listed(source, listing);
+            }
+            watcher::Event::Apply(raw) => self.apply(&raw, source),
+            watcher::Event::Delete(raw) => {
+                self.store.delete::<T>(&(source.key)(&raw), &raw.uid());
+                self.count_undecodable(T::KIND);
+            }
+        }
+    }
+
+    fn failed<T: Stored>(&self, error: &watcher::Error, source: &Source<T>, listing: &mut Listing<T>) {
+        let not_served = matches!(
+            error,
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+        );
+        if not_served && source.optional {
+            debug!(kind = source.resource.kind, "the API server does not serve this kind yet");
+            self.listed(source, listing);
+        } else {
+            warn!(kind = source.resource.kind, %error, "watch failed, trying again");
+        }
+    }
+
+    fn listed<T: Stored>(&self, source: &Source<T>, listing: &mut Listing<T>) {
+        if !std::mem::replace(&mut listing.listed, true) && source.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.store.mark_synced(T::KIND);
+        }
+    }
+
+    fn apply<T: Stored>(&self, raw: &RawObject, source: &Source<T>) {
+        let decoded = self.store.apply_with(raw.revision(), |interner| {
+            (source.decode)(raw, &mut decode::Context::with_labels(interner, &self.labels))
+        });
+        if let Err(error) = decoded {
+            self.reject::<T>(raw, &(source.key)(raw), error);
+        }
+    }
+
+    fn reject<T: Stored>(&self, raw: &RawObject, key: &T::Key, error: String) {
+        let known = self.store.read().undecodable.get(&(T::KIND, key.to_string())).is_some_and(|known| *known == error);
+        if !known {
+            warn!(kind = %T::KIND, object = %key, error, "cannot use this object");
+            if T::KIND == Kind::Pod {
+                let regarding = core::ObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: raw.metadata.name.clone(),
+                    namespace: raw.metadata.namespace.clone(),
+                    uid: raw.metadata.uid.clone(),
+                    ..core::ObjectReference::default()
+                };
+                let message = format!("Failed to schedule pod, {error}");
+                self.recorder.publish(Event::new(regarding, Severity::Warning, events::FAILED_SCHEDULING, message));
+            }
+        }
+        self.store.reject::<T>(key, error);
+        self.count_undecodable(T::KIND);
+    }
+
+    fn count_undecodable(&self, kind: Kind) {
+        let count = self.store.read().undecodable.keys().filter(|(other, _)| *other == kind).count();
+        let gauge = self.metrics.undecodable_objects.get_or_create(&ByKind { kind: kind.as_str().to_owned() });
+        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}
+
+/// What a list has shown so far, to find what is gone.
+struct Listing<T: Stored> {
+    /// Keys that were in the store when the list began. What is stored later was created later, and the list need not
+    /// have it.
+    before: BTreeSet<T::Key>,
+    seen: BTreeSet<T::Key>,
+    /// Whether a list was ever completed.
+    listed: bool,
+}
+
+impl<T: Stored> Default for Listing<T> {
+    fn default() -> Self {
+        Self { before: BTreeSet::new(), seen: BTreeSet::new(), listed: false }
+    }
+}
+
+impl<T: Stored> Listing<T> {
+    fn begin(&mut self, store: &ClusterStore, source: &Source<T>) {
+        self.seen.clear();
+        self.before = T::table(&store.read()).keys().filter(|key| (source.owns)(key)).cloned().collect();
+    }
+
+    fn gone(&mut self) -> Vec<T::Key> {
+        let (before, seen) = (std::mem::take(&mut self.before), std::mem::take(&mut self.seen));
+        before.into_iter().filter(|key| !seen.contains(key)).collect()
+    }
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// A decoder of whole objects as one of raw objects.
+fn from_json<T>(
+    decode: impl Fn(&Value, &mut decode::Context<'_>) -> Result<T, decode::ObjectError> + Send + 'static,
+) -> impl Fn(&RawObject, &mut decode::Context<'_>) -> Result<T, String> + Send + 'static {
+    move |raw, context| decode(&raw.json, context).map_err(|error| error.to_string())
+}
+
+/// Reads a Node in both forms.
+pub fn node_record(raw: &RawObject, context: &mut decode::Context<'_>) -> Result<NodeRecord, String> {
+    let model = decode::node(&raw.json, context).map_err(|error| error.to_string())?;
+    let mut object = core::Node::deserialize(&raw.json).map_err(|error| format!("Node {}: {error}", model.name))?;
+    if let Some(status) = &mut object.status {
+        status.images = None;
+        status.volumes_in_use = None;
+    }
+    Ok(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
+}
+
+fn namespace(raw: &RawObject, context: &mut decode::Context<'_>) -> Result<Namespace, String> {
+    let mut labels = Labels::new();
+    let pairs = raw.json.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    for (key, value) in pairs {
+        if let Some(value) = value.as_str() {
+            labels.insert(context.interner.key(key), context.interner.value(value));
+        }
+    }
+    Ok(Namespace { name: raw.name().name, labels })
+}
+
+fn volume_attachment(raw: &RawObject) -> Result<VolumeAttachment, String> {
+    let text = |pointer: &str| raw.json.pointer(pointer).and_then(Value::as_str);
+    let name = raw.name().name;
+    let node_name = text("/spec/nodeName").ok_or_else(|| format!("VolumeAttachment {name}: spec.nodeName: is missing"))?;
+    Ok(VolumeAttachment {
+        node_name: node_name.into(),
+        persistent_volume: text("/spec/source/persistentVolumeName").map(Arc::from),
+        attached: raw.json.pointer("/status/attached").and_then(Value::as_bool).unwrap_or(false),
+        name,
+    })
+}
