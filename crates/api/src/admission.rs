@@ -23,7 +23,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
-use node::Node;
+use self::node::Node;
+use crate::json;
 
 /// The compiled CRDs.
 #[derive(Debug)]
@@ -166,6 +167,13 @@ impl Admission {
     ///
     /// For a subresource the result is the whole object, with what the subresource changed.
     pub fn admit(&self, object: &Value, operation: Operation<'_>) -> Result<Value, Vec<FieldError>> {
+        let mut admitted = self.admit_as_written(object, operation)?;
+        // `2.0` was taken for an integer, and is stored as one.
+        json::write_whole_numbers_without_fraction(&mut admitted);
+        Ok(admitted)
+    }
+
+    fn admit_as_written(&self, object: &Value, operation: Operation<'_>) -> Result<Value, Vec<FieldError>> {
         match operation {
             Operation::Create => {
                 let kind = self.kind_of(object)?;
@@ -211,7 +219,12 @@ impl Admission {
         let Some(path) = path else {
             return Err(vec![FieldError::new("", FieldErrorKind::Invalid, "the kind has no scale subresource")]);
         };
-        let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or(Value::from(0));
+        let spec = scale.get("spec").filter(|spec| !spec.is_null());
+        if spec.is_some_and(|spec| !spec.is_object()) {
+            return Err(vec![FieldError::new("spec", FieldErrorKind::TypeInvalid, "Invalid value: must be an object")]);
+        }
+        let replicas = spec.and_then(|spec| spec.get("replicas")).filter(|replicas| !replicas.is_null());
+        let replicas = replicas.cloned().unwrap_or(Value::from(0));
         structure::scale_replicas(&replicas, "spec.replicas").map_err(|error| vec![error])?;
         let mut next = old.clone();
         prepare::set(&mut next, path, replicas);

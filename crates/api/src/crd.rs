@@ -13,7 +13,8 @@ mod rules;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
-use serde_json::Value;
+
+use crate::json;
 
 /// Every CRD, in the order in which they are listed everywhere.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -29,28 +30,14 @@ pub fn file_name(crd: &CustomResourceDefinition) -> String {
 pub fn yaml(crd: &CustomResourceDefinition) -> Result<String, YamlError> {
     let error = |reason: String| YamlError { name: crd.metadata.name.clone().unwrap_or_default(), reason };
     let mut json = serde_json::to_value(crd).map_err(|e| error(e.to_string()))?;
-    write_whole_numbers_without_fraction(&mut json);
+    // Bounds are floats in the type, but nobody writes `minimum: 1.0`.
+    json::write_whole_numbers_without_fraction(&mut json);
     serde_saphyr::to_string(&json).map_err(|e| error(e.to_string()))
 }
 
 /// All CRDs as one YAML stream.
 pub fn yaml_stream() -> Result<String, YamlError> {
     crds().iter().map(|crd| Ok(format!("---\n{}", yaml(crd)?))).collect()
-}
-
-/// Bounds are floats in the type, but nobody writes `minimum: 1.0`.
-fn write_whole_numbers_without_fraction(json: &mut Value) {
-    match json {
-        Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_without_fraction),
-        Value::Object(fields) => fields.values_mut().for_each(write_whole_numbers_without_fraction),
-        Value::Number(number) => {
-            let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
-            if let Some(whole) = whole {
-                *json = Value::from(whole as i64);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
 }
 
 /// A CRD that cannot be written as YAML.

@@ -5,6 +5,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// Two printer columns of one type look like a repeated attribute to this lint.
+#![allow(clippy::duplicated_attributes)]
 
 pub mod admission;
 pub mod annotations;
@@ -16,6 +18,7 @@ pub mod duration;
 pub mod events;
 pub mod finalizers;
 pub mod groups;
+mod json;
 pub mod kwok_node_class;
 pub mod labels;
 pub mod names;

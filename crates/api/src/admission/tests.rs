@@ -116,6 +116,16 @@ fn an_admitted_object_is_one_that_the_types_read() {
 }
 
 #[test]
+fn whole_numbers_are_integers_however_they_are_written() {
+    let mut object = node_pool();
+    object["spec"]["weight"] = json!(2.0);
+    let admitted = admission().admit(&object, Operation::Create).unwrap();
+    assert_eq!(admitted["spec"]["weight"].to_string(), "2");
+    object["spec"]["weight"] = json!(2.5);
+    assert!(admission().admit(&object, Operation::Create).is_err());
+}
+
+#[test]
 fn kinds_without_a_crd_are_refused_by_name() {
     let object = json!({"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool"});
     let errors = refusals(admission().admit(&object, Operation::Create));
