@@ -297,7 +297,8 @@ impl ValueSet {
         !self.is_bounded() || interner.value_int(value).is_some_and(|int| self.low() <= int && int <= self.high())
     }
 
-    /// Brings bounds into the one form they have, and drops absence, which no bound allows.
+    /// Brings bounds into the one form they have. A set with bounds never holds absence: only [`ValueSet::range`] puts
+    /// bounds on one, and what it is intersected with cannot bring absence back.
     fn normalize_bounds(&mut self) {
         if !self.is_bounded() {
             return;
@@ -310,7 +311,6 @@ impl ValueSet {
         let open_above = high == i64::MAX;
         self.gte = (open_above || low > 0).then_some(low);
         self.lte = (!open_above).then_some(high);
-        self.absent = false;
     }
 
     fn drop_exclusions_out_of_bounds(&mut self, interner: &Interner) {
