@@ -182,8 +182,8 @@ fn describe_waiting(pod: &Pod) -> String {
     format!("{}: {why}", pod.name_any())
 }
 
-/// The kwok provider's instances, by name.
+/// The kwok provider's record of each machine that exists.
 pub async fn instances(client: &Client) -> Result<Vec<ConfigMap>> {
-    let all = Api::<ConfigMap>::namespaced(client.clone(), install::NAMESPACE).list(&ListParams::default()).await?;
-    Ok(all.into_iter().filter(|map| map.name_any().starts_with("kwok-")).collect())
+    let records = ListParams::default().labels("app.kubernetes.io/component=kwok-instance");
+    Ok(Api::namespaced(client.clone(), install::NAMESPACE).list(&records).await?.items)
 }

@@ -3,5 +3,14 @@
 //! Most tests share one control plane with one controller and keep apart by namespace, label and taint. Those that kill
 //! something, or look at the whole cluster, boot their own.
 
+mod bad_input;
 mod cluster;
+mod crashes;
 mod crds;
+mod fidelity;
+mod launch;
+mod leader_election;
+mod outages;
+mod rights;
+mod switching;
+mod termination;

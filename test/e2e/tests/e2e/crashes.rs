@@ -1,0 +1,106 @@
+//! The process is killed at each step of launch and termination. Whatever step it was, the next start finds the machine,
+//! and no pod is lost.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use api::NodeClaim;
+use e2e::{Controller, objects};
+use kube::api::DeleteParams;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::outages::nothing_is_leaked;
+
+const SIGABRT: i32 = 6;
+const PODS: usize = 4;
+
+#[tokio::test]
+async fn a_crash_at_any_step_leaks_no_machine_and_loses_no_pod() -> Result<()> {
+    let failpoints = failpoints()?;
+    ensure!(failpoints.len() >= 6, "only {failpoints:?}");
+    let cluster = Cluster::new("crashes").await?;
+    for failpoint in &failpoints {
+        survives(&cluster, failpoint).await.with_context(|| failpoint.clone())?;
+    }
+    println!("survived a crash at each of {} steps: {failpoints:?}", failpoints.len());
+    Ok(())
+}
+
+/// The names in `failpoints::hit("…")` all over the sources, so that none is forgotten here.
+fn failpoints() -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    collect(&go_programs::repository().join("crates"), &mut names)?;
+    Ok(names)
+}
+
+fn collect(folder: &Path, names: &mut BTreeSet<String>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, names)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)?;
+            let calls = text.split("failpoints::hit(\"").skip(1);
+            names.extend(calls.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+        }
+    }
+    Ok(())
+}
+
+async fn survives(cluster: &Cluster, failpoint: &str) -> Result<()> {
+    let client = cluster.client().await?;
+    let name = failpoint.replace(['.', '_'], "-");
+    let corner = Corner::new(client.clone(), &name).await?;
+    // No lease: a dead holder's would have to run out each time.
+    let options =
+        cluster.controller()?.named(&name).arg("--disable-leader-election").env("BATCH_IDLE_DURATION", "100ms");
+    let requests = json!({ "cpu": "700m" });
+    corner.apply([objects::deployment(&name, "web", u32::try_from(PODS)?, &requests)]).await?;
+
+    let mut doomed = Controller::start(&options.clone().env("DOVETAIL_FAILPOINTS", &format!("{failpoint}=abort")))?;
+    let started = Instant::now();
+    while doomed.runs()? && !all_bound(&corner).await? {
+        ensure!(
+            started.elapsed() < DEADLINE,
+            "neither are all pods bound, nor is the controller dead:\n{}",
+            doomed.log()?
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    delete_claims(&corner).await?;
+    let status = doomed.ended(Duration::from_secs(30)).await.context("the failpoint was not hit")?;
+    if status.signal() != Some(SIGABRT) || !doomed.log()?.contains(&format!("failpoint {failpoint}")) {
+        bail!("it did not end by its failpoint, but with {status}:\n{}", doomed.log()?);
+    }
+
+    let mut next = Controller::start_ready(&options).await?;
+    corner.bound(PODS).await?;
+    nothing_is_leaked(&client).await?;
+    corner.apply([objects::deployment(&name, "web", 0, &requests)]).await?;
+    delete_claims(&corner).await?;
+    corner.emptied().await?;
+    nothing_is_leaked(&client).await?;
+    next.terminate().await.map(drop)
+}
+
+async fn all_bound(corner: &Corner) -> Result<bool> {
+    let pods = corner.pods().await?;
+    Ok(pods.len() == PODS && pods.iter().all(|pod| node_of(pod).is_some()))
+}
+
+async fn delete_claims(corner: &Corner) -> Result<()> {
+    let api: Api<NodeClaim> = Api::all(corner.client.clone());
+    for claim in corner.node_claims().await? {
+        match api.delete(&claim.name_any(), &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            result => drop(result?),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! What was planned is what happens: seeded random scenarios go from plan to machines to the real kube-scheduler.
+//!
+//! The controller writes onto each NodeClaim which pods it was planned for. In the end each machine must hold exactly
+//! those pods, or pods that nothing tells apart from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use e2e::{Controller, objects};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Corner, node_of};
+
+const SEEDS: std::ops::Range<u64> = 0..20;
+const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+const CLASS: &str = "class";
+
+#[tokio::test]
+async fn twenty_random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
+    let cluster = Cluster::new("fidelity").await?;
+    // As in production: all pods of a scenario come within the batch's idle time.
+    let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
+    let mut controller = Controller::start_ready(&options).await?;
+    let client = cluster.client().await?;
+    let mut scenarios = Vec::new();
+    for seed in SEEDS {
+        let scenario = Scenario::random(seed);
+        let corner = Corner::new(client.clone(), &scenario.name).await?;
+        scenario.run(&corner).await.with_context(|| format!("seed {seed}"))?;
+        scenarios.push((scenario, corner));
+    }
+    // A second plan, had there been one, would have come by now.
+    let mut total = Outcome::default();
+    for (scenario, corner) in &scenarios {
+        let outcome = scenario.outcome(corner).await.with_context(|| format!("seed {}", scenario.seed))?;
+        total.pods += outcome.pods;
+        total.exact += outcome.exact;
+        total.machines += outcome.machines;
+    }
+    println!(
+        "{} scenarios, {} pods on {} machines: {} bound exactly as planned ({:.1} %), {} exchanged with a pod of their class",
+        scenarios.len(),
+        total.pods,
+        total.machines,
+        total.exact,
+        100.0 * total.exact as f64 / total.pods as f64,
+        total.pods - total.exact,
+    );
+    controller.terminate().await.map(drop)
+}
+
+/// Some classes of pods, the NodePool that they use, and perhaps a DaemonSet.
+struct Scenario {
+    seed: u64,
+    name: String,
+    node_pool: Value,
+    agent: Option<Value>,
+    pods: Vec<Value>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    pods: usize,
+    exact: usize,
+    machines: usize,
+}
+
+impl Scenario {
+    fn random(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let name = format!("random-{seed}");
+        let mut requirements = vec![
+            json!({ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }),
+            json!({ "key": "karpenter.kwok.sh/instance-cpu", "operator": "Lt", "values": [random.choose(&["9", "17", "65"])] }),
+        ];
+        if random.chance(3) {
+            let family = random.choose(&["c", "s", "m"]);
+            requirements
+                .push(json!({ "key": "karpenter.kwok.sh/instance-family", "operator": "In", "values": [family] }));
+        }
+        if random.chance(3) {
+            requirements
+                .push(json!({ "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] }));
+        }
+        let node_pool = objects::with(
+            objects::node_pool(&name),
+            json!({ "spec": { "template": { "spec": { "requirements": requirements } } } }),
+        );
+        let agent = random.chance(2).then(|| {
+            let requests = json!({ "cpu": format!("{}m", 50 + random.below(200)), "memory": "64Mi" });
+            json!({
+                "apiVersion": "apps/v1",
+                "kind": "DaemonSet",
+                "metadata": { "name": "agent", "namespace": name },
+                "spec": {
+                    "selector": { "matchLabels": { "app": "agent" } },
+                    "template": {
+                        "metadata": { "labels": { "app": "agent" } },
+                        "spec": objects::pod_spec(&name, &requests),
+                    },
+                },
+            })
+        });
+        let classes = 2 + random.below(5);
+        let pods = (0..classes).flat_map(|class| Self::class(&name, class, &mut random)).collect();
+        Self { seed, name, node_pool, agent, pods }
+    }
+
+    fn class(name: &str, class: u64, random: &mut Random) -> Vec<Value> {
+        let requests = json!({
+            "cpu": format!("{}m", random.choose(&[100, 250, 400, 700, 1000, 1500, 3000])),
+            "memory": format!("{}Mi", random.choose(&[64, 200, 512, 1024, 3000])),
+        });
+        let mut selector = serde_json::Map::new();
+        if random.chance(3) {
+            let zone = random.choose(&["test-zone-a", "test-zone-b", "test-zone-c"]);
+            selector.insert("topology.kubernetes.io/zone".to_owned(), json!(zone));
+        }
+        if random.chance(4) {
+            selector.insert("kubernetes.io/arch".to_owned(), json!(random.choose(&["amd64", "arm64"])));
+        }
+        let count = 1 + random.below(15);
+        (0..count)
+            .map(|index| {
+                objects::with(
+                    objects::pod(name, &format!("class-{class}-{index}"), &requests),
+                    json!({ "metadata": { "labels": { CLASS: class.to_string() } }, "spec": { "nodeSelector": selector } }),
+                )
+            })
+            .collect()
+    }
+
+    async fn run(&self, corner: &Corner) -> Result<()> {
+        corner.apply([self.node_pool.clone()]).await?;
+        corner.apply(self.agent.clone()).await?;
+        let api: Api<Pod> = Api::namespaced(corner.client.clone(), &self.name);
+        stream::iter(&self.pods)
+            .map(|pod| async {
+                let pod = serde_json::from_value(pod.clone())?;
+                anyhow::Ok(api.create(&PostParams::default(), &pod).await.map(drop)?)
+            })
+            .buffer_unordered(16)
+            .try_collect::<()>()
+            .await?;
+        e2e::eventually("every pod is bound", crate::cluster::DEADLINE, async || {
+            let pods = self.planned(corner).await?;
+            let waiting = pods.iter().filter(|pod| node_of(pod).is_none()).count();
+            ensure!(pods.len() == self.pods.len() && waiting == 0, "{waiting} of {} wait", pods.len());
+            Ok(())
+        })
+        .await
+    }
+
+    /// The scenario's pods but the agents'.
+    async fn planned(&self, corner: &Corner) -> Result<Vec<Pod>> {
+        Ok(corner.pods().await?.into_iter().filter(|pod| pod.labels().contains_key(CLASS)).collect())
+    }
+
+    async fn outcome(&self, corner: &Corner) -> Result<Outcome> {
+        let pods = self.planned(corner).await?;
+        let class_of: BTreeMap<String, String> =
+            pods.iter().filter_map(|pod| Some((pod.uid()?, pod.labels().get(CLASS)?.clone()))).collect();
+        let mut outcome = Outcome { pods: pods.len(), ..Outcome::default() };
+        let mut planned_once = BTreeSet::new();
+        for claim in corner.node_claims().await? {
+            let name = claim.name_any();
+            let annotation =
+                claim.annotations().get(PLANNED_PODS).with_context(|| format!("{name} has no {PLANNED_PODS}"))?;
+            let planned: BTreeSet<String> = annotation.split(',').map(str::to_owned).collect();
+            for uid in &planned {
+                ensure!(planned_once.insert(uid.clone()), "pod {uid} was planned twice, the second time on {name}");
+            }
+            let node = claim.status.as_ref().context("no status")?.node_name.clone();
+            let bound: BTreeSet<String> =
+                pods.iter().filter(|pod| node_of(pod) == Some(&node)).filter_map(ResourceExt::uid).collect();
+            ensure!(!bound.is_empty(), "the machine {name} is empty");
+            let classes = |uids: &BTreeSet<String>| -> BTreeMap<String, usize> {
+                uids.iter().filter_map(|uid| class_of.get(uid)).fold(BTreeMap::new(), |mut counts, class| {
+                    *counts.entry(class.clone()).or_default() += 1;
+                    counts
+                })
+            };
+            ensure!(
+                classes(&planned) == classes(&bound),
+                "{name} was planned for {:?} (pods by class), and holds {:?}",
+                classes(&planned),
+                classes(&bound)
+            );
+            outcome.machines += 1;
+            outcome.exact += planned.intersection(&bound).count();
+        }
+        ensure!(planned_once.len() == pods.len(), "{} pods were planned, {} exist", planned_once.len(), pods.len());
+        Ok(outcome)
+    }
+}
+
+/// SplitMix64: the same numbers from the same seed everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// True once in so many times.
+    fn chance(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    fn choose<T: Copy>(&mut self, values: &[T]) -> T {
+        values[usize::try_from(self.below(values.len() as u64)).unwrap_or(0)]
+    }
+}

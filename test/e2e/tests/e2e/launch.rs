@@ -1,0 +1,232 @@
+//! Pending pods get machines, and the scheduler puts them there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use e2e::wait::stays;
+use e2e::{eventually, objects};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde_json::json;
+use std::time::Duration;
+
+use crate::cluster::{Corner, DEADLINE, node_of};
+
+/// A few plans long: what has not happened by then was not planned.
+const QUIET: Duration = Duration::from_secs(3);
+
+fn nodes_of(pods: &[Pod]) -> BTreeSet<String> {
+    pods.iter().filter_map(node_of).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn pending_pods_get_machines_and_are_bound_there() -> Result<()> {
+    let corner = Corner::shared("pending-pods").await?;
+    corner.apply([objects::deployment(&corner.name, "web", 12, &json!({ "cpu": "900m", "memory": "700Mi" }))]).await?;
+    let pods = corner.bound(12).await?;
+    let nodes: BTreeSet<_> = corner.nodes().await?.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(nodes_of(&pods), nodes, "each machine has pods, and no pod is elsewhere");
+    let claims = corner.node_claims().await?;
+    assert_eq!(claims.len(), nodes.len());
+    let nodes_of_claims: BTreeSet<_> =
+        claims.iter().filter_map(|claim| Some(claim.status.as_ref()?.node_name.clone())).collect();
+    assert_eq!(nodes_of_claims, nodes);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_machine_becomes_ready_with_the_labels_and_conditions_of_karpenter() -> Result<()> {
+    let corner = Corner::shared("machine-shape").await?;
+    corner.apply([objects::pod(&corner.name, "one", &json!({ "cpu": "1" }))]).await?;
+    corner.bound(1).await?;
+    eventually("the NodeClaim is ready and its node initialized", DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let [claim] = claims.as_slice() else { anyhow::bail!("{} NodeClaims", claims.len()) };
+        let status = claim.status.as_ref().context("no status")?;
+        let is_true: BTreeSet<_> =
+            status.conditions.iter().filter(|c| c.status == "True").map(|c| c.type_.as_str()).collect();
+        for wanted in ["Launched", "Registered", "Initialized", "Ready"] {
+            ensure!(is_true.contains(wanted), "{wanted} is not true: {:?}", status.conditions);
+        }
+        ensure!(
+            claim.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == "karpenter.sh/termination"),
+            "finalizer"
+        );
+        let nodes = corner.nodes().await?;
+        let [node] = nodes.as_slice() else { anyhow::bail!("{} nodes", nodes.len()) };
+        for label in ["karpenter.sh/registered", "karpenter.sh/initialized"] {
+            ensure!(node.labels().get(label).is_some_and(|value| value == "true"), "{label}: {:?}", node.labels());
+        }
+        for label in [
+            "karpenter.sh/capacity-type",
+            "karpenter.sh/nodepool",
+            "node.kubernetes.io/instance-type",
+            "topology.kubernetes.io/zone",
+            "kubernetes.io/arch",
+            "kubernetes.io/os",
+        ] {
+            ensure!(node.labels().contains_key(label), "{label}: {:?}", node.labels());
+        }
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+        let keys: Vec<_> = taints.iter().map(|taint| taint.key.as_str()).collect();
+        ensure!(keys == [objects::TEST_KEY], "taints {keys:?}");
+        ensure!(
+            node.metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .any(|owner| owner.kind == "NodeClaim" && owner.name == claim.name_any()),
+            "owner: {:?}",
+            node.metadata.owner_references
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn free_room_is_used_before_a_machine_is_added() -> Result<()> {
+    let corner = Corner::shared("free-room").await?;
+    let requests = json!({ "cpu": "100m", "memory": "64Mi" });
+    // The first pod needs a machine on which a second of its kind has room.
+    corner
+        .node_pool(json!({ "spec": { "template": { "spec": { "requirements": [
+        { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } }))
+        .await?;
+    corner.apply([objects::deployment(&corner.name, "web", 1, &requests)]).await?;
+    corner.bound(1).await?;
+    corner.apply([objects::deployment(&corner.name, "web", 4, &requests)]).await?;
+    let pods = corner.bound(4).await?;
+    assert_eq!(nodes_of(&pods).len(), 1);
+    stays("there is one NodeClaim", QUIET, async || {
+        let claims = corner.node_claims().await?.len();
+        ensure!(claims == 1, "{claims} NodeClaims");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn node_selectors_and_required_affinity_choose_the_machine() -> Result<()> {
+    let corner = Corner::shared("selectors").await?;
+    let small = json!({ "cpu": "100m" });
+    let in_zone = |name: &str, zone: &str| {
+        objects::with(
+            objects::pod(&corner.name, name, &small),
+            json!({ "spec": { "nodeSelector": { "topology.kubernetes.io/zone": zone } } }),
+        )
+    };
+    let on_arm = objects::with(
+        objects::pod(&corner.name, "arm", &small),
+        json!({ "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                { "matchExpressions": [{ "key": "kubernetes.io/arch", "operator": "In", "values": ["nowhere"] }] },
+                { "matchExpressions": [{ "key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"] },
+                                       { "key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["spot"] }] },
+            ] } } } } }),
+    );
+    corner.apply([in_zone("a", "test-zone-a"), in_zone("b", "test-zone-b"), on_arm]).await?;
+    let pods = corner.bound(3).await?;
+    let nodes: BTreeMap<_, _> = corner.nodes().await?.into_iter().map(|node| (node.name_any(), node)).collect();
+    let label = |pod: &str, label: &str| {
+        let pod = pods.iter().find(|candidate| candidate.name_any() == pod)?;
+        nodes.get(node_of(pod)?)?.labels().get(label).cloned()
+    };
+    assert_eq!(label("a", "topology.kubernetes.io/zone").as_deref(), Some("test-zone-a"));
+    assert_eq!(label("b", "topology.kubernetes.io/zone").as_deref(), Some("test-zone-b"));
+    assert_eq!(label("arm", "kubernetes.io/arch").as_deref(), Some("arm64"));
+    assert_eq!(label("arm", "karpenter.sh/capacity-type").as_deref(), Some("on-demand"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_nodepools_limit_is_never_passed() -> Result<()> {
+    let corner = Corner::shared("limits").await?;
+    corner
+        .node_pool(json!({ "spec": {
+        "limits": { "cpu": "8" },
+        "template": { "spec": { "requirements": [
+            { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } }))
+        .await?;
+    // Three to a machine of 4, so five machines if there were no limit.
+    corner.apply([objects::deployment(&corner.name, "web", 15, &json!({ "cpu": "1" }))]).await?;
+    eventually("two machines hold pods", DEADLINE, async || {
+        let bound = nodes_of(&corner.pods().await?);
+        ensure!(bound.len() == 2, "{bound:?}");
+        Ok(())
+    })
+    .await?;
+    stays("there are two NodeClaims", QUIET, async || {
+        let claims = corner.node_claims().await?.len();
+        ensure!(claims <= 2, "{claims} NodeClaims of 4 CPUs under a limit of 8");
+        Ok(())
+    })
+    .await?;
+    let waiting: Vec<_> = corner.pods().await?.into_iter().filter(|pod| node_of(pod).is_none()).collect();
+    assert!(!waiting.is_empty());
+    let name = waiting[0].name_any();
+    eventually("a waiting pod is told about the limit", DEADLINE, async || {
+        let events = corner.events(&name).await?;
+        ensure!(events.iter().any(|event| event.contains("limit")), "{events:#?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn daemonset_pods_have_room_on_new_machines() -> Result<()> {
+    let corner = Corner::shared("daemonsets").await?;
+    corner
+        .node_pool(json!({ "spec": { "template": { "spec": { "requirements": [
+        { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } }))
+        .await?;
+    let agent = json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": { "name": "agent", "namespace": corner.name },
+        "spec": {
+            "selector": { "matchLabels": { "app": "agent" } },
+            "template": {
+                "metadata": { "labels": { "app": "agent" } },
+                "spec": objects::pod_spec(&corner.name, &json!({ "cpu": "1500m" })),
+            },
+        },
+    });
+    corner.apply([agent]).await?;
+    // Two of these and the agent fill a machine of 4; three without the agent would too.
+    corner.apply([objects::deployment(&corner.name, "web", 4, &json!({ "cpu": "1" }))]).await?;
+    let nodes = eventually("web and agent run side by side", DEADLINE, async || {
+        let pods = corner.pods().await?;
+        let on = |app: &str| -> Vec<String> {
+            let of_app = pods.iter().filter(|pod| pod.labels().get("app").is_some_and(|label| label == app));
+            of_app.filter_map(node_of).map(str::to_owned).collect()
+        };
+        let (web, agents) = (on("web"), on("agent"));
+        ensure!(web.len() == 4, "{} web pods bound", web.len());
+        let nodes: BTreeSet<_> = web.into_iter().collect();
+        ensure!(agents.iter().cloned().collect::<BTreeSet<_>>() == nodes, "web on {nodes:?}, agents on {agents:?}");
+        Ok(nodes)
+    })
+    .await?;
+    assert_eq!(nodes.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_with_a_scheduling_gate_gets_no_machine_until_it_is_open() -> Result<()> {
+    let corner = Corner::shared("gated").await?;
+    let gated = objects::with(
+        objects::pod(&corner.name, "gated", &json!({ "cpu": "1" })),
+        json!({ "spec": { "schedulingGates": [{ "name": "e2e.dovetail.test/hold" }] } }),
+    );
+    corner.apply([gated]).await?;
+    stays("there is no NodeClaim", QUIET, async || {
+        ensure!(corner.node_claims().await?.is_empty(), "a machine for a gated pod");
+        Ok(())
+    })
+    .await?;
+    let pods: kube::Api<Pod> = kube::Api::namespaced(corner.client.clone(), &corner.name);
+    let open = kube::api::Patch::Merge(json!({ "spec": { "schedulingGates": [] } }));
+    pods.patch("gated", &kube::api::PatchParams::default(), &open).await?;
+    corner.bound(1).await.map(drop)
+}

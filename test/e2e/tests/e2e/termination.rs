@@ -1,0 +1,174 @@
+//! Machines go in order: taint, drain, instance, Node, NodeClaim.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use api::NodeClaim;
+use e2e::wait::stays;
+use e2e::{apply, eventually, objects};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::cluster::{Corner, DEADLINE, instances, node_of};
+
+async fn delete_claims(corner: &Corner) -> Result<()> {
+    let api: Api<NodeClaim> = Api::all(corner.client.clone());
+    for claim in corner.node_claims().await? {
+        api.delete(&claim.name_any(), &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// Whether the provider still has an instance for a NodeClaim of that name.
+async fn has_instance(corner: &Corner, claim: &str) -> Result<bool> {
+    let instances = instances(&corner.client).await?;
+    Ok(instances.iter().any(|instance| serde_json::to_string(instance).is_ok_and(|text| text.contains(claim))))
+}
+
+#[tokio::test]
+async fn a_deleted_nodeclaim_is_drained_and_its_pods_get_another_machine() -> Result<()> {
+    let corner = Corner::shared("replaced").await?;
+    corner.apply([objects::deployment(&corner.name, "web", 3, &json!({ "cpu": "500m" }))]).await?;
+    corner.bound(3).await?;
+    let before: BTreeSet<_> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
+    delete_claims(&corner).await?;
+    eventually("the pods run on other machines and the old are gone", DEADLINE, async || {
+        let claims: BTreeSet<_> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
+        ensure!(claims.is_disjoint(&before), "old {before:?}, now {claims:?}");
+        let bound = corner.pods().await?.iter().filter(|pod| node_of(pod).is_some()).count();
+        ensure!(bound == 3, "{bound} of 3 bound");
+        Ok(())
+    })
+    .await?;
+    for claim in &before {
+        ensure!(!has_instance(&corner, claim).await?, "the instance of {claim} is left");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_node_takes_its_nodeclaim_and_instance_with_it() -> Result<()> {
+    let corner = Corner::shared("node-deleted").await?;
+    corner.apply([objects::pod(&corner.name, "one", &json!({ "cpu": "1" }))]).await?;
+    corner.bound(1).await?;
+    let claim = corner.node_claims().await?.first().context("no NodeClaim")?.name_any();
+    let node = corner.nodes().await?.first().context("no node")?.name_any();
+    Api::<Node>::all(corner.client.clone()).delete(&node, &DeleteParams::default()).await?;
+    corner.emptied().await?;
+    ensure!(!has_instance(&corner, &claim).await?, "the instance of {claim} is left");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_nodepool_takes_its_machines_with_it() -> Result<()> {
+    let corner = Corner::shared("pool-deleted").await?;
+    corner.apply([objects::pod(&corner.name, "one", &json!({ "cpu": "1" }))]).await?;
+    corner.bound(1).await?;
+    apply::delete(&corner.client, &objects::node_pool(&corner.name)).await?;
+    corner.emptied().await
+}
+
+#[tokio::test]
+async fn a_pod_disruption_budget_holds_the_drain_until_it_allows() -> Result<()> {
+    let corner = Corner::shared("budgets").await?;
+    corner
+        .apply([
+            json!({
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": { "name": "web", "namespace": corner.name },
+                "spec": { "maxUnavailable": 0, "selector": { "matchLabels": { "app": "web" } } },
+            }),
+            objects::deployment(&corner.name, "web", 1, &json!({ "cpu": "500m" })),
+        ])
+        .await?;
+    let pod = corner.bound(1).await?.remove(0);
+    delete_claims(&corner).await?;
+    eventually("the node has the disruption taint", DEADLINE, async || {
+        let nodes = corner.nodes().await?;
+        let tainted = nodes.iter().any(|node| {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+            taints.iter().any(|taint| taint.key == "karpenter.sh/disrupted" && taint.effect == "NoSchedule")
+        });
+        ensure!(tainted, "no taint");
+        Ok(())
+    })
+    .await?;
+    stays("the protected pod runs", Duration::from_secs(3), async || {
+        let pods = corner.pods().await?;
+        let same = pods.iter().find(|other| other.uid() == pod.uid()).context("the pod is gone")?;
+        ensure!(same.metadata.deletion_timestamp.is_none(), "the pod is being deleted");
+        Ok(())
+    })
+    .await?;
+    corner
+        .apply([json!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": { "name": "web", "namespace": corner.name },
+            "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "web" } } },
+        })])
+        .await?;
+    eventually("the pod was moved", DEADLINE, async || {
+        let pods = corner.pods().await?;
+        ensure!(pods.iter().all(|other| other.uid() != pod.uid() && node_of(other).is_some()), "not yet");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn do_not_disrupt_holds_the_drain_until_the_termination_grace_period_ends() -> Result<()> {
+    let corner = Corner::shared("do-not-disrupt").await?;
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "terminationGracePeriod": "8s" } } } })).await?;
+    let pod = objects::with(
+        objects::pod(&corner.name, "precious", &json!({ "cpu": "500m" })),
+        json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": "true" } } }),
+    );
+    corner.apply([pod]).await?;
+    corner.bound(1).await?;
+    delete_claims(&corner).await?;
+    eventually("the deadline is on the NodeClaim", DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let stamped =
+            claims.iter().all(|claim| claim.annotations().contains_key("karpenter.sh/nodeclaim-termination-timestamp"));
+        ensure!(stamped && !claims.is_empty(), "no annotation");
+        Ok(())
+    })
+    .await?;
+    stays("the pod runs", Duration::from_secs(4), async || {
+        ensure!(corner.pods().await?.iter().any(|pod| pod.metadata.deletion_timestamp.is_none()), "the pod is gone");
+        Ok(())
+    })
+    .await?;
+    corner.emptied().await?;
+    ensure!(corner.pods().await?.is_empty(), "the pod outlived its machine");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_foreign_finalizer_is_respected() -> Result<()> {
+    let corner = Corner::shared("finalizers").await?;
+    corner.apply([objects::pod(&corner.name, "one", &json!({ "cpu": "1" }))]).await?;
+    corner.bound(1).await?;
+    let api: Api<NodeClaim> = Api::all(corner.client.clone());
+    let claim = corner.node_claims().await?.remove(0);
+    let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.push("testing/finalizer".to_owned());
+    let add = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+    api.patch(&claim.name_any(), &PatchParams::default(), &add).await?;
+    Api::<Pod>::namespaced(corner.client.clone(), &corner.name).delete("one", &DeleteParams::default()).await?;
+    delete_claims(&corner).await?;
+    eventually("only the foreign finalizer is left", DEADLINE, async || {
+        let claim = api.get(&claim.name_any()).await?;
+        ensure!(claim.finalizers() == ["testing/finalizer"], "{:?}", claim.finalizers());
+        Ok(())
+    })
+    .await?;
+    let remove = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    api.patch(&claim.name_any(), &PatchParams::default(), &remove).await?;
+    corner.emptied().await
+}
