@@ -126,6 +126,12 @@ pub struct RawOptions {
     #[arg(long, env = "INSTANCE_TYPES_FILE_PATH", help_heading = "Provider kwok")]
     pub instance_types_file_path: Option<std::path::PathBuf>,
 
+    /// Let the kwok provider go wrong as the ConfigMap `dovetail-kwok-faults` says; for tests
+    #[arg(long, env = "KWOK_READ_FAULTS", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          hide = true)]
+    pub kwok_read_faults: bool,
+
     #[command(flatten)]
     ignored: IgnoredOptions,
 }
@@ -227,6 +233,7 @@ pub struct Options {
     pub log_format: LogFormat,
     pub kwok_instances_namespace: Option<String>,
     pub instance_types_file_path: Option<std::path::PathBuf>,
+    pub kwok_read_faults: bool,
     /// Flags that were given and mean nothing here.
     pub ignored: Vec<&'static str>,
 }
@@ -295,6 +302,7 @@ impl RawOptions {
             log_level: self.log_level,
             kwok_instances_namespace: self.kwok_instances_namespace.filter(|namespace| !namespace.is_empty()),
             instance_types_file_path: self.instance_types_file_path.filter(|path| !path.as_os_str().is_empty()),
+            kwok_read_faults: self.kwok_read_faults,
             ignored: self.ignored.given(),
         })
     }

@@ -175,3 +175,6 @@ fn age_seconds(span: DurationMs) -> f64 {
     let ms = span.0.max(0) as f64;
     ms / 1000.0
 }
+
+#[cfg(test)]
+mod tests;

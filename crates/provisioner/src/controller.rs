@@ -1,0 +1,261 @@
+//! The running controller: what is started, in which order, and how it stops.
+//!
+//! 1. The API server is asked for its version; probes and metrics are served.
+//! 2. The watches start, with or without leadership, so that a replica that takes over has its store full.
+//! 3. With leadership: the provider's own loop, then the controllers.
+//! 4. On SIGTERM or SIGINT nothing new is started; what is under way ends; then the Lease is released. If the Lease is
+//!    lost instead, the process ends at once: another replica may act already.
+//!
+//! A dry run takes no Lease and starts the planner only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use cloudprovider::CloudProvider;
+use kube::Client;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::assignments::Assignments;
+use crate::clock::{Clock, WallClock};
+use crate::context::Context;
+use crate::health::{self, Endpoints};
+use crate::leader_election::{self, Candidate, Leadership};
+use crate::metered_provider::MeteredProvider;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::provisioning::{self, Provisioner};
+use crate::queue::as_controller;
+use crate::recorder::{self, Recorder};
+use crate::store::{ClusterStore, Watches};
+use crate::{client, namespace, provider};
+
+/// How long controllers may take to finish what is under way.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often the metrics of the store are brought up to date.
+const METRICS_PERIOD: Duration = Duration::from_secs(5);
+
+/// Runs the controller until it is told to stop.
+///
+/// # Errors
+/// What keeps it from starting, and the loss of leadership.
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let options = Arc::new(options);
+    let stop = CancellationToken::new();
+    stop_on_signal(stop.clone())?;
+    let config = client::config().await?;
+    let leader_client = client::unlimited(config.clone())?;
+    let limited = client::limited(config, &options)?;
+    greet(&leader_client, &options).await?;
+
+    let clock: Arc<dyn Clock> = Arc::new(WallClock);
+    let metrics = Arc::new(Metrics::new());
+    let store = Arc::new(ClusterStore::new());
+    let endpoints = Endpoints { metrics: Arc::clone(&metrics), store: Arc::clone(&store) };
+    // Probes answer until the very end.
+    let serving = CancellationToken::new();
+    health::serve(endpoints, options.health_probe_port, options.metrics_port, serving.clone()).await?;
+
+    let provider = provider::kwok(&limited, &options, Arc::clone(&clock))?;
+    let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
+    let event_client = (!options.dry_run).then(|| limited.clone());
+    let writing_events = tokio::spawn(recorder::write_events(events, event_client, Arc::clone(&clock)));
+    let cloud: Arc<dyn CloudProvider> = Arc::clone(&provider) as Arc<dyn CloudProvider>;
+    let context = Context {
+        client: limited,
+        store,
+        assignments: Arc::new(Assignments::default()),
+        clock: Arc::clone(&clock),
+        cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics))),
+        recorder,
+        metrics,
+        options: Arc::clone(&options),
+        stop: stop.clone(),
+    };
+    let mut background = watch(&context);
+    background.spawn(keep_store_metrics(context.clone()));
+
+    let leadership = lead(leader_client, &context).await?;
+    let Leading::Yes(leadership) = leadership else {
+        serving.cancel();
+        return Ok(());
+    };
+    let mut controllers = start(&context, &provider);
+    let result = supervise(leadership, &mut controllers, &stop).await;
+    drop(context);
+    background.shutdown().await;
+    writing_events.abort();
+    serving.cancel();
+    result
+}
+
+/// What came of the wait for leadership.
+enum Leading {
+    /// We lead; without leader election there is no Lease to keep.
+    Yes(Option<Leadership>),
+    /// We were stopped before.
+    No,
+}
+
+async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
+    let options = &context.options;
+    let Some(election) = options.leader_election.as_ref().filter(|_| !options.dry_run) else {
+        return Ok(Leading::Yes(None));
+    };
+    let candidate = Candidate {
+        namespace: election.namespace.clone().unwrap_or_else(namespace::own_or_kube_system),
+        name: election.name.clone(),
+        identity: identity(),
+    };
+    if !election.allow_other_leader {
+        leader_election::refuse_other_leader(client.clone(), &candidate, context.clock.as_ref()).await?;
+    }
+    let leadership = Leadership::acquire(client, candidate, Arc::clone(&context.clock), &context.stop).await;
+    Ok(leadership.map_or(Leading::No, |leadership| Leading::Yes(Some(leadership))))
+}
+
+/// Different for each process: two on one host must not take each other's Lease for theirs.
+fn identity() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    let host = host.as_deref().map_or("dovetail", str::trim);
+    format!("{host}_{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
+fn watch(context: &Context) -> JoinSet<()> {
+    let watches = Watches {
+        client: context.client.clone(),
+        store: Arc::clone(&context.store),
+        recorder: context.recorder.clone(),
+        metrics: Arc::clone(&context.metrics),
+        labels: Arc::new(context.cloud.config().labels.clone()),
+        stop: context.stop.clone(),
+    };
+    watches.start(context.cloud.node_class_kinds())
+}
+
+/// Starts the controllers.
+fn start(context: &Context, provider: &Arc<provider::Provider>) -> JoinSet<()> {
+    let mut controllers = JoinSet::new();
+    let provisioner = Provisioner::new(context.clone());
+    controllers.spawn(as_controller(provisioning::NAME, provisioner.run()));
+    if context.options.dry_run {
+        return controllers;
+    }
+    provider::start(provider, context, &mut controllers);
+    controllers
+}
+
+/// Waits for the end: an order to stop, a lost Lease, or a controller that ended though it should not.
+async fn supervise(
+    leadership: Option<Leadership>,
+    controllers: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let release = CancellationToken::new();
+    let mut keeping = tokio::spawn({
+        let release = release.clone();
+        async move {
+            match leadership {
+                Some(leadership) => leadership.keep(release).await,
+                None => {
+                    release.cancelled().await;
+                    Ok(())
+                }
+            }
+        }
+    });
+    tokio::select! {
+        () = stop.cancelled() => info!("stopping"),
+        lost = &mut keeping => {
+            // Fail-stop: nothing is waited for, because another replica may lead by now.
+            error!("leadership is lost, ending at once");
+            lost??;
+            std::process::exit(1);
+        }
+        Some(ended) = controllers.join_next() => {
+            if !stop.is_cancelled() {
+                let failure = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
+                error!(failure, "a controller failed, ending");
+                stop.cancel();
+                release.cancel();
+                let _ = keeping.await;
+                anyhow::bail!("a controller failed: {failure}");
+            }
+        }
+    }
+    let finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, async { while controllers.join_next().await.is_some() {} });
+    if finished.await.is_err() {
+        warn!(timeout = ?SHUTDOWN_TIMEOUT, "some controllers did not finish in time");
+        controllers.shutdown().await;
+    }
+    release.cancel();
+    keeping.await.context("leader election failed")?.map_err(Into::into)
+}
+
+fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("got SIGTERM"),
+            _ = interrupt.recv() => info!("got SIGINT"),
+        }
+        stop.cancel();
+    });
+    Ok(())
+}
+
+/// Says what runs where, with which options.
+async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
+    let version = client.apiserver_version().await.context("the API server does not answer")?;
+    let groups = client.list_api_groups().await.context("the API server does not list its groups")?;
+    let versions_of = |group: &str| -> Vec<String> {
+        let found = groups.groups.iter().find(|it| it.name == group);
+        found.map(|it| it.versions.iter().map(|version| version.version.clone()).collect()).unwrap_or_default()
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        kubernetes = version.git_version,
+        karpenter_api = versions_of(api::groups::KARPENTER).join(","),
+        resource_api = versions_of("resource.k8s.io").join(","),
+        scheduling_api = versions_of("scheduling.k8s.io").join(","),
+        dry_run = options.dry_run,
+        hand_over = options.hand_over.enabled,
+        feature_gates = ?options.feature_gates,
+        "starting dovetail"
+    );
+    if versions_of(api::groups::KARPENTER).is_empty() {
+        warn!("the CRDs of {} are not installed; see `dovetail crds`", api::groups::KARPENTER);
+    }
+    if !options.ignored.is_empty() {
+        warn!(flags = options.ignored.join(", "), "these options mean nothing here and are ignored");
+    }
+    if !options.feature_gates.unknown.is_empty() {
+        warn!(gates = options.feature_gates.unknown.join(", "), "these feature gates are not known and are ignored");
+    }
+    Ok(())
+}
+
+async fn keep_store_metrics(context: Context) {
+    let started = tokio::time::Instant::now();
+    let mut ticks = tokio::time::interval(METRICS_PERIOD);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = context.stop.cancelled() => return,
+        }
+        let (nodes, synced) = {
+            let state = context.store.read();
+            (state.nodes.len(), state.is_synced())
+        };
+        context.metrics.cluster_state_node_count.set(i64::try_from(nodes).unwrap_or(i64::MAX));
+        context.metrics.cluster_state_synced.set(i64::from(synced));
+        let unsynced_s = if synced { 0.0 } else { started.elapsed().as_secs_f64() };
+        context.metrics.cluster_state_unsynced_time_seconds.set(unsynced_s);
+    }
+}

@@ -1,0 +1,39 @@
+//! The cloud provider that the options ask for.
+
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use cloudprovider_kwok::{KwokCloudProvider, Options as KwokOptions, catalogue};
+use kube::Client;
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::namespace;
+use crate::options::Options;
+
+/// The provider in use.
+pub type Provider = KwokCloudProvider;
+
+/// The provider for fake nodes, with the built-in catalogue or the file that the options name.
+///
+/// # Errors
+/// If the file cannot be read or does not parse.
+pub fn kwok(client: &Client, options: &Options, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<Provider>> {
+    let namespace = options.kwok_instances_namespace.clone().unwrap_or_else(namespace::own_or_kube_system);
+    let mut kwok = KwokOptions::new(namespace);
+    kwok.read_faults = options.kwok_read_faults;
+    if let Some(path) = &options.instance_types_file_path {
+        let at = || format!("--instance-types-file-path {}", path.display());
+        let text = fs::read_to_string(path).with_context(at)?;
+        kwok.instance_types = catalogue::parse(&text).with_context(at)?;
+    }
+    Ok(Arc::new(KwokCloudProvider::with_clock(client.clone(), kwok, Arc::new(move || clock.now()))))
+}
+
+/// Starts what the provider does by itself.
+pub fn start(provider: &Arc<Provider>, context: &Context, controllers: &mut JoinSet<()>) {
+    let (provider, stop) = (Arc::clone(provider), context.stop.clone());
+    controllers.spawn(async move { provider.run(stop.cancelled_owned()).await });
+}

@@ -1,0 +1,262 @@
+//! From a store to NodeClaims, without a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::labels::{self, ProviderLabels};
+use api::{NodeClaim, NodePool, annotations};
+use cloudprovider::{CapacityType, InstanceType, Offering, Overhead};
+use decode::snapshot::LaunchableNodePool;
+use model::{PriceNanoUsdPerHour, Quantity, Timestamp};
+use scheduling::catalogue::Catalogue;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::commit::{Stale, check_machine, check_pool};
+use super::node_claim::{node_claim, random_name};
+use super::*;
+use crate::assignments::Assignments;
+use crate::planned_pods;
+use crate::store::{ClusterStore, RawObject};
+
+fn instance_type(cpu: u32, price: i64) -> InstanceType {
+    let amount = |text: String| Quantity::parse(&text).unwrap();
+    let one = |value: &str| BTreeSet::from([value.to_owned()]);
+    InstanceType {
+        name: format!("t-{cpu}").as_str().into(),
+        requirements: BTreeMap::from([
+            (labels::INSTANCE_TYPE.to_owned(), one(&format!("t-{cpu}"))),
+            (labels::ARCH.to_owned(), one("amd64")),
+        ]),
+        offerings: [("a", CapacityType::Spot, price / 2), ("a", CapacityType::OnDemand, price), ("b", CapacityType::OnDemand, price)]
+            .into_iter()
+            .map(|(zone, capacity_type, price)| Offering {
+                zone: zone.to_owned(),
+                capacity_type,
+                labels: BTreeMap::new(),
+                reservation: None,
+                price: PriceNanoUsdPerHour(price),
+                available: true,
+                capacity_override: None,
+                overhead_override: None,
+            })
+            .collect(),
+        capacity: BTreeMap::from([
+            ("cpu".to_owned(), amount(cpu.to_string())),
+            ("memory".to_owned(), amount(format!("{}Gi", cpu * 4))),
+            ("pods".to_owned(), amount("110".to_owned())),
+        ]),
+        overhead: Overhead::default(),
+        volume_attachment_limits: BTreeMap::new(),
+        dynamic_resources: Default::default(),
+    }
+}
+
+fn node_pool() -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "general", "uid": "pool-uid", "generation": 3, "resourceVersion": "1"},
+        "spec": {"template": {
+            "metadata": {"labels": {"team": "web"}, "annotations": {"note": "x"}},
+            "spec": {
+                "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
+                "startupTaints": [{"key": "cni", "effect": "NoSchedule"}],
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "expireAfter": "Never",
+            },
+        }},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    })
+}
+
+fn pod(name: &str, change: impl FnOnce(&mut Value)) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"schedulerName": "default-scheduler",
+            "containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}]},
+        "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+    });
+    change(&mut pod);
+    pod
+}
+
+/// A store with those pods.
+fn store(pods: impl IntoIterator<Item = Value>) -> ClusterStore {
+    let store = ClusterStore::new();
+    for pod in pods {
+        apply(&store, pod);
+    }
+    store
+}
+
+fn apply(store: &ClusterStore, pod: Value) {
+    let raw = RawObject::deserialize(pod).unwrap();
+    store
+        .apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names)))
+        .unwrap();
+}
+
+fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignments) -> Snapshot {
+    let types = [instance_type(2, 100), instance_type(4, 200), instance_type(16, 800)];
+    let (catalogue, errors): (Catalogue, _) =
+        store.intern(|names| decode::catalogue(&types, &mut decode::Context::new(names)));
+    assert_eq!(errors, []);
+    let pools =
+        vec![LaunchableNodePool { object: Arc::clone(pool), usable: Ok(()), catalogue: Arc::new(catalogue) }];
+    let now = Timestamp::parse("2026-01-01T00:01:00Z").unwrap();
+    let (snapshot, errors) = snapshot::build(
+        &store.snapshot(),
+        pools,
+        assignments,
+        PlanOptions::default(),
+        now,
+        &ProviderLabels::default(),
+    );
+    assert_eq!(errors, []);
+    snapshot
+}
+
+fn pool_object(json: Value) -> Arc<NodePool> {
+    Arc::new(serde_json::from_value(json).unwrap())
+}
+
+fn planned(store: &ClusterStore) -> (Snapshot, Plan, Arc<NodePool>) {
+    let pool = pool_object(node_pool());
+    let snapshot = snapshot_of(store, &pool, &Assignments::default());
+    let plan = scheduling::provisioning::plan(&snapshot);
+    (snapshot, plan, pool)
+}
+
+fn pending_names(snapshot: &Snapshot) -> Vec<String> {
+    snapshot.pods.iter().map(|pending| pending.pod.name.name.to_string()).collect()
+}
+
+#[test]
+fn only_pods_that_wait_for_us_are_planned() {
+    let store = store([
+        pod("waits", |_| {}),
+        pod("not-tried", |pod| pod["status"]["conditions"] = json!([])),
+        pod("gated", |pod| pod["status"]["conditions"][0]["reason"] = json!("SchedulingGated")),
+        pod("other-scheduler", |pod| pod["spec"]["schedulerName"] = json!("volcano")),
+        pod("preempts", |pod| pod["status"]["nominatedNodeName"] = json!("n1")),
+        pod("going", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z")),
+        pod("ended", |pod| pod["status"]["phase"] = json!("Failed")),
+        pod("daemon", |pod| {
+            pod["metadata"]["ownerReferences"] =
+                json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+        }),
+    ]);
+    assert_eq!(pending_names(&snapshot_of(&store, &pool_object(node_pool()), &Assignments::default())), ["waits"]);
+    assert!(snapshot::has_work(&store.read()));
+    store.forget::<model::Pod>(&model::NamespacedName::new("default", "waits"));
+    assert!(!snapshot::has_work(&store.read()));
+}
+
+#[test]
+fn a_planned_machine_becomes_a_claim_with_all_that_karpenter_writes() {
+    let store = store([pod("a", |_| {}), pod("b", |_| {})]);
+    let (snapshot, plan, pool) = planned(&store);
+    assert_eq!(plan.machines.len(), 1, "{plan:#?}");
+    let machine = plan.machines.iter().next().unwrap();
+    let claim = node_claim(&snapshot, machine, &pool, None).unwrap();
+    assert_eq!(claim.metadata.generate_name.as_deref(), Some("general-"));
+    let expected_labels = [
+        ("karpenter.kwok.sh/kwoknodeclass", "default"),
+        ("karpenter.sh/nodepool", "general"),
+        ("team", "web"),
+    ];
+    let labels = claim.metadata.labels.as_ref().unwrap();
+    assert_eq!(labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>(), expected_labels);
+    let written = claim.metadata.annotations.as_ref().unwrap();
+    assert_eq!(written["note"], "x");
+    assert_eq!(written[annotations::NODEPOOL_HASH_VERSION], "v3");
+    assert_eq!(written[annotations::NODEPOOL_HASH], crate::nodepool::hash::hash(&pool).unwrap());
+    assert_eq!(planned_pods::decode(Some(written)), ["uid-a", "uid-b"].map(model::Uid::from));
+    let owner = &claim.metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.block_owner_deletion), ("NodePool", "pool-uid", Some(true)));
+    assert_eq!(claim.spec.expire_after.0, "Never");
+    assert_eq!(claim.spec.startup_taints[0].key, "cni");
+    assert_eq!(claim.spec.resources.requests["cpu"].0, "3");
+    let requirement = |key: &str| claim.spec.requirements.iter().find(|it| it.key == key).unwrap();
+    assert_eq!(requirement(labels::INSTANCE_TYPE).values, ["t-4", "t-16"], "cheapest first, too small ones left out");
+    assert_eq!(requirement(labels::CAPACITY_TYPE).values, ["on-demand"]);
+    assert_eq!(requirement(labels::ZONE).values, ["a", "b"]);
+    assert_eq!(requirement(labels::NODEPOOL).values, ["general"]);
+    for planning_only in [labels::REGISTERED, labels::INITIALIZED, labels::HOSTNAME] {
+        assert!(claim.spec.requirements.iter().all(|it| it.key != planning_only), "{planning_only}");
+    }
+}
+
+#[test]
+fn a_name_is_the_pool_and_five_letters_and_never_the_same() {
+    let claim = NodeClaim {
+        metadata: kube::api::ObjectMeta { generate_name: Some(format!("{}-", "p".repeat(80))), ..Default::default() },
+        ..NodeClaim::new("", serde_json::from_value(json!({"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}})).unwrap())
+    };
+    let names: BTreeSet<String> = (0..100).map(|_| random_name(&claim)).collect();
+    assert!(names.iter().all(|name| name.len() == 63 && name.starts_with("pppp")), "{names:?}");
+    assert!(names.len() > 95, "{} different names of 100", names.len());
+}
+
+#[test]
+fn a_pool_that_changed_since_the_plan_is_stale() {
+    let planned = pool_object(node_pool());
+    let live = |change: &dyn Fn(&mut Value)| {
+        let mut json = node_pool();
+        change(&mut json);
+        check_pool(&planned, &pool_object(json))
+    };
+    assert_eq!(live(&|_| {}), Ok(()));
+    assert_eq!(live(&|pool| pool["metadata"]["resourceVersion"] = json!("9")), Ok(()), "a status update changes nothing");
+    assert_eq!(live(&|pool| pool["metadata"]["uid"] = json!("other")), Err(Stale::NodePoolReplaced));
+    assert_eq!(live(&|pool| pool["metadata"]["generation"] = json!(4)), Err(Stale::NodePoolChanged));
+    assert_eq!(
+        live(&|pool| pool["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z")),
+        Err(Stale::NodePoolDeleting)
+    );
+    assert!(matches!(
+        live(&|pool| pool["status"]["conditions"][0]["status"] = json!("False")),
+        Err(Stale::NodePoolNotReady(_))
+    ));
+}
+
+#[test]
+fn a_machine_is_wanted_while_one_of_its_pods_waits() {
+    let store = store([pod("a", |_| {}), pod("b", |_| {})]);
+    let (snapshot, plan, _) = planned(&store);
+    let machine = plan.machines.iter().next().unwrap();
+    apply(&store, pod("a", |pod| {
+        pod["metadata"]["resourceVersion"] = json!("2");
+        pod["spec"]["nodeName"] = json!("n1");
+    }));
+    assert_eq!(check_machine(&store.read(), &snapshot, machine), Ok(()));
+    store.forget::<model::Pod>(&model::NamespacedName::new("default", "b"));
+    assert_eq!(check_machine(&store.read(), &snapshot, machine), Err(Stale::NoPodWaits));
+}
+
+#[test]
+fn pods_of_an_earlier_plan_keep_their_machine() {
+    let store = store([pod("a", |_| {}), pod("b", |_| {})]);
+    let (snapshot, plan, pool) = planned(&store);
+    let machine = plan.machines.iter().next().unwrap();
+    let mut claim = node_claim(&snapshot, machine, &pool, None).unwrap();
+    claim.metadata.name = Some("general-1".into());
+    claim.metadata.uid = Some("claim-uid".into());
+    claim.metadata.resource_version = Some("5".into());
+    let revision = crate::store::Revision::of(&claim.metadata);
+    store.apply(claim, revision);
+    let assignments = Assignments::default();
+    assignments.assign(&"general-1".into(), ["uid-a", "uid-b"].map(model::Uid::from));
+    apply(&store, pod("c", |_| {}));
+    let snapshot = snapshot_of(&store, &pool, &assignments);
+    let plan = scheduling::provisioning::plan(&snapshot);
+    assert_eq!(plan.existing.len(), 1, "{plan:#?}");
+    let kept: Vec<_> = plan.existing[0].pods.iter().map(|&id| snapshot.pods[id].pod.name.name.to_string()).collect();
+    assert_eq!(kept, ["a", "b"]);
+    assert_eq!(plan.machines.len(), 1, "only the new pod needs a machine");
+    assert_eq!(plan.machines.iter().next().unwrap().pods.len(), 1);
+}
