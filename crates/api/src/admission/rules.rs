@@ -3,7 +3,7 @@
 //! The rules of each part of a schema are compiled apart from those of the parts below, so that this module decides
 //! which value and which old value a rule is about, and not the CEL library.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
@@ -11,7 +11,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube_cel::{CompiledSchema, ErrorKind, ValidationError, Validator, compile_schema};
 use serde_json::Value;
 
-use super::{FieldError, FieldErrorKind, node::Node, structure::old_entry};
+use super::{
+    FieldError, FieldErrorKind,
+    node::{Node, Type},
+    structure::old_entry,
+};
 
 /// The rules of one part of a schema.
 #[derive(Debug, Default)]
@@ -114,7 +118,8 @@ impl Evaluator {
         errors: &mut Vec<FieldError>,
     ) {
         let Some(compiled) = &node.rules.compiled else { return };
-        let Err(failures) = self.0.validate_compiled(compiled, value, old) else { return };
+        let value = with_fractions_unreadable(node, value);
+        let Err(failures) = self.0.validate_compiled(compiled, &value, old) else { return };
         for failure in failures {
             // What did not change is not held against the object, unless the rule is about change.
             if !unchanged || failure.rule.contains("oldSelf") {
@@ -122,6 +127,51 @@ impl Evaluator {
                 errors.push(FieldError::new(path, FieldErrorKind::Invalid, message));
             }
         }
+    }
+}
+
+/// An integer that is written with a fraction (`2.0`) is admitted, but the API server's rules fail when they read it.
+/// A text in its place has the same effect.
+fn with_fractions_unreadable<'a>(node: &Node, value: &'a Value) -> Cow<'a, Value> {
+    if !has_fraction(node, value) {
+        return Cow::Borrowed(value);
+    }
+    let mut value = value.clone();
+    replace_fractions(node, &mut value);
+    Cow::Owned(value)
+}
+
+fn has_fraction(node: &Node, value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64() && node.type_ == Type::Integer,
+        Value::Array(entries) => {
+            node.items.as_ref().is_some_and(|items| entries.iter().any(|entry| has_fraction(items, entry)))
+        }
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| node.field(name).is_some_and(|field| has_fraction(field, value)))
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
+fn replace_fractions(node: &Node, value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() && node.type_ == Type::Integer => {
+            *value = Value::from(format!("{number}, not an integer"));
+        }
+        Value::Array(entries) => {
+            if let Some(items) = &node.items {
+                entries.iter_mut().for_each(|entry| replace_fractions(items, entry));
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if let Some(field) = node.field(name) {
+                    replace_fractions(field, value);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

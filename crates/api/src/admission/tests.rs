@@ -121,6 +121,10 @@ fn whole_numbers_are_integers_however_they_are_written() {
     object["spec"]["weight"] = json!(2.0);
     let admitted = admission().admit(&object, Operation::Create).unwrap();
     assert_eq!(admitted["spec"]["weight"].to_string(), "2");
+    object["spec"]["template"]["spec"]["requirements"][0]["minValues"] = json!(1.0);
+    let errors = refusals(admission().admit(&object, Operation::Create));
+    assert!(errors[0].ends_with("specified in the 'values' field"), "a rule reads minValues: {errors:?}");
+    object = node_pool();
     object["spec"]["weight"] = json!(2.5);
     assert!(admission().admit(&object, Operation::Create).is_err());
 }
