@@ -53,6 +53,18 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// An object that did not come from text. `None` if it has no kind or version.
+    pub fn new(source: &str, document: usize, object: Value) -> Option<Self> {
+        let text = |key: &str| object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let (kind, api_version) = (text("kind")?.to_owned(), text("apiVersion")?.to_owned());
+        Some(Self::with_kind(Origin { source: source.into(), document }, kind, &api_version, object))
+    }
+
+    fn with_kind(origin: Origin, kind: String, api_version: &str, object: Value) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self { origin, group: group.to_owned(), version: version.to_owned(), kind, object }
+    }
+
     /// Which object it is.
     pub fn object_ref(&self) -> ObjectRef {
         object_ref(&self.object, &self.kind)
@@ -173,14 +185,7 @@ impl Reader {
             let object = Some(object_ref(&object, &kind));
             return self.error(origin.clone(), DocumentReason::Limit { object, problem });
         }
-        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-        self.parsed.manifests.push(Manifest {
-            origin: origin.clone(),
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind,
-            object,
-        });
+        self.parsed.manifests.push(Manifest::with_kind(origin.clone(), kind, &api_version, object));
     }
 
     fn error(&mut self, origin: Origin, reason: DocumentReason) {

@@ -21,7 +21,7 @@ use model::{Interner, NamespacedName};
 
 use crate::error::ObjectError;
 use crate::manifests::{DocumentError, Manifest, Origin};
-use crate::snapshot::Cluster;
+use crate::snapshot::{Cluster, DEFAULT_SCHEDULER};
 use crate::snapshot_file::Header;
 
 /// How to read.
@@ -50,12 +50,46 @@ pub struct Offline {
     pub header: Option<Header>,
     /// What could not be used.
     pub problems: Vec<InputProblem>,
-    /// Pods that could not be read, by name, each with the problem that stands in `problems` too. They have no place.
-    pub unreadable_pods: Vec<(NamespacedName, Arc<ObjectError>)>,
+    /// Pods that wait and that the planner is not asked about, by name.
+    pub not_planned: Vec<(NamespacedName, NotPlanned)>,
     /// How many objects of which kind have no part in the plan.
     pub not_used: BTreeMap<String, usize>,
     /// What a person should know, in the order in which it came up.
     pub notes: Vec<OfflineNote>,
+}
+
+/// Why the planner is not asked about a pod that waits.
+#[derive(Debug, Clone)]
+pub enum NotPlanned {
+    /// It could not be read; the problem is among [`Offline::problems`] too.
+    Unreadable(Arc<ObjectError>),
+    /// Another scheduler places it.
+    OtherScheduler(Arc<str>),
+    /// Scheduling gates hold it back.
+    Gated,
+}
+
+impl NotPlanned {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "InvalidObject",
+            Self::OtherScheduler(_) => "OtherScheduler",
+            Self::Gated => "SchedulingGated",
+        }
+    }
+}
+
+impl fmt::Display for NotPlanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => error.problem.fmt(f),
+            Self::OtherScheduler(name) => {
+                write!(f, "is placed by {name}; only pods of {DEFAULT_SCHEDULER} are planned")
+            }
+            Self::Gated => f.write_str("is held back by its schedulingGates"),
+        }
+    }
 }
 
 /// Something in the input that could not be used.

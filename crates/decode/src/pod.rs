@@ -24,11 +24,10 @@ use crate::context::Context;
 use crate::error::{ObjectError, Problem};
 use crate::field::Field;
 use crate::metadata::{Metadata, decode_object, owner};
+use crate::snapshot::DEFAULT_SCHEDULER;
 
 pub(crate) use tolerations::any_value as tolerate_any_value;
 
-/// The scheduler that a pod without `schedulerName` is for.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Marks the API server's image of a pod that a kubelet read from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 

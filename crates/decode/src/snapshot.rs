@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::error::ObjectError;
 use crate::node_pool::node_pool;
 
-pub use pending::{is_provisionable, is_unbound};
+pub use pending::{DEFAULT_SCHEDULER, is_for_default_scheduler, is_provisionable, is_unbound};
 
 /// All that a snapshot is made of.
 #[derive(Debug, Clone, Default)]

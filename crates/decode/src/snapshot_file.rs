@@ -27,7 +27,7 @@ use crate::error::{ObjectError, Problem, Reason};
 use crate::manifests::object_ref;
 
 pub use hide::hide_names;
-pub use prune::{KINDS, prune};
+pub use prune::{KINDS, SnapshotKind, prune};
 
 /// The group of the lines that are no Kubernetes objects.
 pub const GROUP: &str = "snapshot.dovetail.sh";

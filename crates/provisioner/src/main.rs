@@ -1,1 +1,7 @@
-fn main() {}
+//! The binary `dovetail`; see [`provisioner::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    provisioner::cli::main()
+}

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use api::admission::{Admission, Operation};
 use api::{NodePool, conditions, groups};
 use cloudprovider::InstanceType;
-use model::pod::PodPhase;
+use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
 use model::{Interner, NamespacedName, NodeName, Pod, Uid};
 use scheduling::catalogue::Catalogue;
 use serde_json::Value;
 
 use super::defaults::{Defaults, apply_to_metadata};
-use super::{InputProblem, Offline, OfflineNote, Settings};
+use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::context::Context;
 use crate::error::{ObjectError, Problem, Reason};
 use crate::manifests::{DocumentError, Manifest, Origin};
-use crate::snapshot::{Cluster, LaunchableNodePool, PendingRule};
+use crate::snapshot::{Cluster, LaunchableNodePool, PendingRule, is_for_default_scheduler};
 use crate::snapshot_file::{self, Header};
 use crate::workloads::{WorkloadKind, workload};
 use crate::{node_claim_object, node_pool_object};
@@ -104,7 +104,7 @@ pub(super) struct Reader<'a> {
     pod_names: BTreeSet<NamespacedName>,
     not_expanded: usize,
     problems: Vec<InputProblem>,
-    unreadable_pods: Vec<(NamespacedName, Arc<ObjectError>)>,
+    not_planned: Vec<(NamespacedName, NotPlanned)>,
     not_used: BTreeMap<String, usize>,
     notes: Vec<OfflineNote>,
 }
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
             pod_names: BTreeSet::new(),
             not_expanded: 0,
             problems: Vec::new(),
-            unreadable_pods: Vec::new(),
+            not_planned: Vec::new(),
             not_used: BTreeMap::new(),
             notes: Vec::new(),
         }
@@ -330,7 +330,7 @@ impl<'a> Reader<'a> {
 
     fn unreadable(&mut self, origin: Origin, error: ObjectError, pods: impl IntoIterator<Item = NamespacedName>) {
         let error = Arc::new(error);
-        self.unreadable_pods.extend(pods.into_iter().map(|pod| (pod, Arc::clone(&error))));
+        self.not_planned.extend(pods.into_iter().map(|pod| (pod, NotPlanned::Unreadable(Arc::clone(&error)))));
         self.problems.push(InputProblem::Object { origin, error });
     }
 
@@ -350,13 +350,14 @@ impl<'a> Reader<'a> {
         }
         self.drop_pods_elsewhere();
         self.add_node_pools();
-        self.unreadable_pods.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.set_aside_pods_not_ours();
+        self.not_planned.sort_by(|(a, _), (b, _)| a.cmp(b));
         Offline {
             cluster: self.cluster,
             interner: Arc::new(self.interner),
             header: self.header,
             problems: self.problems,
-            unreadable_pods: self.unreadable_pods,
+            not_planned: self.not_planned,
             not_used: self.not_used,
             notes: self.notes,
         }
@@ -382,6 +383,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Pods of manifests all wait; those that no plan of ours is for are told apart here. A snapshot's pods have a state
+    /// of their own.
+    fn set_aside_pods_not_ours(&mut self) {
+        if self.cluster.pending != PendingRule::Unbound {
+            return;
+        }
+        for pod in self.cluster.pods.iter().filter(|pod| pod.node_name.is_none()) {
+            let why = if pod.scheduling == SchedulingState::Gated {
+                NotPlanned::Gated
+            } else if !is_for_default_scheduler(pod) {
+                NotPlanned::OtherScheduler(Arc::clone(&pod.scheduler_name))
+            } else {
+                continue;
+            };
+            self.not_planned.push((pod.name.clone(), why));
+        }
+    }
+
     fn add_node_pools(&mut self) {
         let mut node_pools = std::mem::take(&mut self.node_pools);
         if node_pools.is_empty()
@@ -400,6 +419,11 @@ impl<'a> Reader<'a> {
                     let (catalogue, errors) = crate::catalogue(types, context);
                     self.catalogue_errors(errors);
                     Arc::new(catalogue)
+                }
+                None if self.header.is_some() => {
+                    let usable = Err("has no instance types in the snapshot".into());
+                    self.cluster.node_pools.push(LaunchableNodePool { object, usable, catalogue: Arc::default() });
+                    continue;
                 }
                 None => {
                     self.note_foreign_class(&object, &name);
@@ -439,9 +463,8 @@ fn readiness(object: &NodePool, is_live: bool) -> Result<(), Arc<str>> {
     let conditions = object.status.iter().flat_map(|status| &status.conditions);
     match conditions.into_iter().find(|condition| condition.type_ == conditions::READY) {
         Some(ready) if ready.status == conditions::TRUE => Ok(()),
-        Some(ready) if ready.message.is_empty() => Err(format!("is not ready: {}", ready.reason).into()),
-        Some(ready) => Err(format!("is not ready: {}", ready.message).into()),
-        None if is_live => Err("is not ready yet".into()),
+        Some(ready) => Err(format!("is not ready: {} {}", ready.reason, ready.message).trim_end().into()),
+        None if is_live => Err("is not ready: it has not been looked into yet".into()),
         None => Ok(()),
     }
 }

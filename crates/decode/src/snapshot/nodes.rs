@@ -315,7 +315,8 @@ impl PodsByNode {
     fn new(cluster: &Cluster) -> Self {
         let mut pods: BTreeMap<NodeName, Vec<Arc<Pod>>> = BTreeMap::new();
         for pod in cluster.pods.iter().filter(|pod| !pod.phase.is_terminal()) {
-            if let Some(node) = &pod.node_name {
+            // Kube-scheduler keeps the room of a nominated pod as if it were bound.
+            if let Some(node) = pod.node_name.as_ref().or(pod.nominated_node_name.as_ref()) {
                 pods.entry(node.clone()).or_default().push(Arc::clone(pod));
             }
         }

@@ -9,6 +9,9 @@ use scheduling::snapshot::{Excluded, Node, NodeId, PendingPod, PodId};
 
 use super::{Cluster, PendingRule};
 
+/// The scheduler of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// Whether kube-scheduler has given up on a pod for now, so that a machine may have to be launched for it.
 ///
 /// Differs: Karpenter does not look at `deletionTimestamp` and the phase; a pod that is going away gets no machine here.
@@ -19,6 +22,11 @@ pub fn is_provisionable(pod: &Pod) -> bool {
 /// Whether a pod of a manifest has no node yet and nothing holds it back.
 pub fn is_unbound(pod: &Pod) -> bool {
     pod.scheduling != SchedulingState::Gated && is_waiting(pod)
+}
+
+/// Whether the scheduler by whose rules we plan places this pod.
+pub fn is_for_default_scheduler(pod: &Pod) -> bool {
+    &*pod.scheduler_name == DEFAULT_SCHEDULER
 }
 
 fn is_waiting(pod: &Pod) -> bool {
@@ -48,6 +56,7 @@ pub(super) fn pending_pods(
                     && may_leave(pod, cluster, interner))
         }
     };
+    let wants_place = |pod: &Pod| is_for_default_scheduler(pod) && wants_place(pod);
     let mut pending = IdVec::new();
     for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
         let planned_on = cluster.planned_on.get(&pod.uid).cloned();

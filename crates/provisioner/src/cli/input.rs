@@ -1,0 +1,176 @@
+//! Reading files, folders and standard input, and turning what is in them into a snapshot.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use api::labels::ProviderLabels;
+use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
+use decode::offline::{self, InputProblem, Offline, Settings};
+use scheduling::Snapshot;
+
+use super::{machine_types, output};
+use crate::planned_pods;
+
+/// Files of a folder that hold manifests or snapshots.
+const EXTENSIONS: [&str; 4] = ["json", "jsonl", "yaml", "yml"];
+/// Most bytes of one input.
+const MAX_INPUT_BYTES: u64 = 1 << 30;
+/// Most folders inside each other.
+const MAX_FOLDER_DEPTH: usize = 32;
+/// Most files of one folder, those below it included.
+const MAX_FILES: usize = 100_000;
+
+/// How input is to be read.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct InputArgs {
+    /// Instance types to plan with: a file in the format of Karpenter's kwok provider [default: its 144 types]
+    #[arg(long, value_name = "FILE")]
+    pub(super) instance_types: Option<PathBuf>,
+    /// Plan the pods that Deployments, ReplicaSets, StatefulSets and Jobs will make
+    #[arg(long)]
+    pub(super) expand_workloads: bool,
+    /// Do not plan with a built-in NodePool where the input has none
+    #[arg(long)]
+    pub(super) no_default_nodepool: bool,
+}
+
+/// The objects of some inputs.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    pub(super) manifests: Vec<Manifest>,
+    pub(super) errors: Vec<DocumentError>,
+}
+
+impl Documents {
+    /// Reads every path: a file, a folder with all below it, or `-` for standard input.
+    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut documents = Self::default();
+        for path in paths {
+            if path.as_os_str() == "-" {
+                let text = read_limited(std::io::stdin().lock()).context("cannot read standard input")?;
+                documents.parse("standard input", &text);
+                continue;
+            }
+            let mut files = Vec::new();
+            collect(path, 0, &mut files)?;
+            for file in files {
+                let what = || format!("cannot read {}", file.display());
+                let text = std::fs::File::open(&file).map_err(Into::into).and_then(read_limited).with_context(what)?;
+                documents.parse(&file.display().to_string(), &text);
+            }
+        }
+        Ok(documents)
+    }
+
+    fn parse(&mut self, source: &str, text: &str) {
+        let parsed = manifests::parse(source, text);
+        self.manifests.extend(parsed.manifests);
+        self.errors.extend(parsed.errors);
+    }
+}
+
+/// The planner's input, and what is to be said about how it came about.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) snapshot: Snapshot,
+    pub(super) offline: Offline,
+}
+
+impl Input {
+    /// Makes a snapshot of documents.
+    pub(super) fn new(documents: Documents, args: &InputArgs) -> anyhow::Result<Self> {
+        let instance_types = machine_types::instance_types(args.instance_types.as_deref())?;
+        let default_node_pool = if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool()?) };
+        // The kwok provider has no aliases of its own, and nothing else of a provider's labels matters to decoding.
+        let labels = ProviderLabels::default();
+        let settings = Settings {
+            expand_workloads: args.expand_workloads,
+            default_node_pool: default_node_pool.as_ref(),
+            instance_types: &instance_types,
+            labels: &labels,
+            node_classes: &[(api::groups::KARPENTER_KWOK, "KWOKNodeClass")],
+        };
+        let mut offline = offline::read(documents.manifests, documents.errors, &settings);
+        for claim in &offline.cluster.node_claims {
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            for pod in planned_pods::decode(claim.metadata.annotations.as_ref()) {
+                offline.cluster.planned_on.insert(pod, name.into());
+            }
+        }
+        let cluster = offline.cluster.clone();
+        let (snapshot, errors) = decode::snapshot(cluster, offline.interner.clone(), &labels);
+        offline.problems.extend(errors.into_iter().map(|error| InputProblem::Object {
+            origin: manifests::Origin { source: "input".into(), document: 1 },
+            error: error.into(),
+        }));
+        Ok(Self { snapshot, offline })
+    }
+
+    /// Says what is to be said. Whether part of the input that is not a pod could not be used.
+    pub(super) fn tell(&self) -> bool {
+        let mut is_bad = false;
+        for problem in &self.offline.problems {
+            match problem {
+                InputProblem::Document(DocumentError { reason: DocumentReason::NotAnObject(_), .. }) => {
+                    output::note(format_args!("{problem}; it was left out"));
+                }
+                _ => {
+                    output::problem(problem);
+                    is_bad |= !self.is_about_pods(problem);
+                }
+            }
+        }
+        for note in &self.offline.notes {
+            output::note(note);
+        }
+        is_bad
+    }
+
+    /// Pods that cannot be read stand in the plan, as pods without a place.
+    fn is_about_pods(&self, problem: &InputProblem) -> bool {
+        let InputProblem::Object { error, .. } = problem else { return false };
+        self.offline.not_planned.iter().any(
+            |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if std::sync::Arc::ptr_eq(unreadable, error)),
+        )
+    }
+}
+
+fn read_limited(input: impl Read) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    let read = input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;
+    if read as u64 > MAX_INPUT_BYTES {
+        bail!("it has more than {MAX_INPUT_BYTES} bytes");
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| anyhow::anyhow!("it is not UTF-8 text (byte {} is not)", error.utf8_error().valid_up_to()))
+}
+
+/// The files at a path, in the order of their names. What begins with a dot is passed over, links to folders are not
+/// followed.
+fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let what = || format!("cannot read {}", path.display());
+    let kind = if depth == 0 { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) }.with_context(what)?;
+    if !kind.is_dir() {
+        let is_manifest = path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
+        if depth == 0 || is_manifest {
+            files.push(path.to_owned());
+        }
+        if files.len() > MAX_FILES {
+            bail!("{}: there are more than {MAX_FILES} files", what());
+        }
+        return Ok(());
+    }
+    if depth == MAX_FOLDER_DEPTH {
+        bail!("{}: more than {MAX_FOLDER_DEPTH} folders are inside each other", what());
+    }
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .with_context(what)?;
+    entries.sort();
+    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    for entry in entries.iter().filter(|entry| !is_hidden(entry)) {
+        collect(entry, depth + 1, files)?;
+    }
+    Ok(())
+}

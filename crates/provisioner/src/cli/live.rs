@@ -1,0 +1,126 @@
+//! What the planner would see in a live cluster, as the lines of a snapshot file.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use cloudprovider::{CloudProvider, InstanceType};
+use cloudprovider_kwok::KwokCloudProvider;
+use decode::snapshot_file::{self, Header, HeaderOptions, KINDS, MinValuesPolicyName, SCHEMA_VERSION, SnapshotKind};
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::Request;
+use serde_json::Value;
+
+use super::{machine_types, output};
+use crate::client;
+use crate::clock::{Clock, WallClock};
+
+/// Objects asked for at a time.
+const PAGE: u32 = 500;
+
+/// How a cluster is read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LiveOptions {
+    /// Machines that the provider can launch, if not its own default ones.
+    pub(super) instance_types: Option<std::path::PathBuf>,
+    /// What the controller does about minValues.
+    pub(super) min_values_policy: Option<MinValuesPolicyName>,
+}
+
+/// Reads a cluster on a runtime of its own.
+pub(super) fn read(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
+    runtime.block_on(lines(options))
+}
+
+async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
+    let client = client::unlimited(client::config().await?)?;
+    let version = client.apiserver_version().await.context("cannot reach the API server")?;
+    let header = Header {
+        schema_version: SCHEMA_VERSION,
+        time: WallClock.now(),
+        dovetail_version: env!("CARGO_PKG_VERSION").to_owned(),
+        server_version: version.git_version,
+        seed: 0,
+        options: HeaderOptions {
+            min_values_policy: options.min_values_policy.unwrap_or(MinValuesPolicyName::Strict),
+            ..HeaderOptions::default()
+        },
+        feature_gates: Default::default(),
+        names_hidden: false,
+    };
+    let mut lines = vec![header.to_line()];
+    let mut node_pools = Vec::new();
+    for kind in &KINDS {
+        let Some(mut objects) = list(&client, kind).await? else {
+            output::note(format_args!("the cluster does not serve {} {}", kind.api_version, kind.kind));
+            continue;
+        };
+        if kind.kind == "NodePool" {
+            node_pools.clone_from(&objects);
+        }
+        lines.append(&mut objects);
+    }
+    let types = instance_types(client, options, &node_pools).await?;
+    lines.extend(snapshot_file::instance_type_lines(types.iter().map(|(pool, types)| (pool.as_str(), &**types))));
+    Ok(lines)
+}
+
+/// Every object of a kind, pruned; `None` if the cluster does not know the kind.
+async fn list(client: &Client, kind: &SnapshotKind) -> anyhow::Result<Option<Vec<Value>>> {
+    let root = if kind.api_version.contains('/') { "/apis" } else { "/api" };
+    let request = Request::new(format!("{root}/{}/{}", kind.api_version, kind.plural));
+    let mut objects = Vec::new();
+    let mut parameters = ListParams::default().limit(PAGE);
+    loop {
+        let page: Result<Value, _> = client.request(request.list(&parameters)?).await;
+        let page = match page {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot list {}", kind.plural)),
+        };
+        let items = page.get("items").and_then(Value::as_array);
+        objects.extend(items.into_iter().flatten().map(|object| snapshot_file::prune(object, kind)));
+        match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token.to_owned()),
+            None => return Ok(Some(objects)),
+        }
+    }
+}
+
+/// What each NodePool of the provider's node classes can launch.
+async fn instance_types(
+    client: Client,
+    options: &LiveOptions,
+    node_pools: &[Value],
+) -> anyhow::Result<Vec<(String, Vec<Arc<InstanceType>>)>> {
+    let catalogue = machine_types::instance_types(options.instance_types.as_deref())?;
+    let catalogue = catalogue.iter().map(|instance_type| InstanceType::clone(instance_type)).collect();
+    let namespace = client.default_namespace().to_owned();
+    let provider_options =
+        cloudprovider_kwok::Options { instance_types: catalogue, ..cloudprovider_kwok::Options::new(namespace) };
+    let provider = KwokCloudProvider::new(client, provider_options);
+    let mut all = Vec::new();
+    for object in node_pools {
+        let pool = match decode::node_pool_object(object) {
+            Ok(pool) => pool,
+            Err(error) => {
+                output::problem(error);
+                continue;
+            }
+        };
+        let class = &pool.spec.template.spec.node_class_ref;
+        let is_ours = |kind: &cloudprovider::NodeClassKind| kind.group == class.group && kind.kind == class.kind;
+        if !provider.node_class_kinds().iter().any(is_ours) {
+            continue;
+        }
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        let types = provider
+            .instance_types(&pool)
+            .await
+            .with_context(|| format!("cannot tell the instance types of NodePool {name}"))?;
+        all.push((name, types.types.to_vec()));
+    }
+    Ok(all)
+}

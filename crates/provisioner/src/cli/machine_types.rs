@@ -1,0 +1,43 @@
+//! Which machines the offline commands plan with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use api::NodePool;
+use cloudprovider::InstanceType;
+use serde_json::json;
+
+/// Most bytes of a catalogue file.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// The default catalogue of the kwok provider, or the one in a file.
+pub(super) fn instance_types(file: Option<&Path>) -> anyhow::Result<Vec<Arc<InstanceType>>> {
+    let types = match file {
+        None => cloudprovider_kwok::catalogue::default_instance_types(),
+        Some(path) => {
+            let read = || format!("cannot read the instance types in {}", path.display());
+            let size = std::fs::metadata(path).with_context(read)?.len();
+            if size > MAX_FILE_BYTES {
+                bail!("{}: it has {size} bytes, more than {MAX_FILE_BYTES}", read());
+            }
+            let text = std::fs::read_to_string(path).with_context(read)?;
+            cloudprovider_kwok::catalogue::parse(&text).with_context(read)?
+        }
+    };
+    Ok(types.into_iter().map(Arc::new).collect())
+}
+
+/// The NodePool to plan with where none is given: Linux machines of any architecture, under any terms.
+pub(super) fn default_node_pool() -> anyhow::Result<NodePool> {
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {
+            "nodeClassRef": {"group": api::groups::KARPENTER_KWOK, "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [{"key": api::labels::OS, "operator": "In", "values": [api::labels::OS_LINUX]}],
+        }}},
+    });
+    serde_json::from_value(pool).context("the built-in NodePool cannot be read")
+}

@@ -1,0 +1,199 @@
+//! A plan for people: which machines, where pods go, which have no place and why, what it costs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use model::PriceNanoUsdPerHour;
+
+use crate::cli::report::{NodeClaim, Reason, Report};
+
+/// How much is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Machines that are alike in one line.
+    Grouped,
+    /// Each machine, and pods by name.
+    Everything,
+}
+
+/// Pods named in a line before the rest are counted.
+const NAMED_PODS: usize = 3;
+
+/// Prints the whole report.
+pub(super) fn render(report: &Report, detail: Detail) -> String {
+    let mut sections = Vec::new();
+    if !report.node_claims.is_empty() {
+        let table = match detail {
+            Detail::Grouped => machines(&report.node_claims),
+            Detail::Everything => every_machine(&report.node_claims),
+        };
+        sections.push(format!("New machines\n{table}"));
+    }
+    if !report.existing_nodes.is_empty() {
+        sections.push(format!("Nodes that exist\n{}", existing(report, detail)));
+    }
+    if !report.unschedulable.is_empty() {
+        sections.push(format!("No place\n{}", no_place(report, detail)));
+    }
+    sections.push(summary(report));
+    sections.join("\n")
+}
+
+/// Columns without borders, as kubectl prints them; headings are bold on a terminal.
+fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(headings.iter().map(|heading| Cell::new(heading).add_attribute(Attribute::Bold)));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
+    table
+}
+
+fn right(text: impl ToString) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+fn finished(table: &Table) -> String {
+    table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
+}
+
+/// Machines that are alike, in the order in which the first of each stands in the plan.
+fn machines(claims: &[NodeClaim]) -> String {
+    let mut table = table(&["COUNT", "NODEPOOL", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "TOTAL", "PODS"]);
+    let mut groups: Vec<(&NodeClaim, usize, usize)> = Vec::new();
+    for claim in claims {
+        let alike = |other: &NodeClaim| {
+            (&other.node_pool, &other.launch.instance_type, &other.launch.zone, &other.launch.capacity_type)
+                == (&claim.node_pool, &claim.launch.instance_type, &claim.launch.zone, &claim.launch.capacity_type)
+        };
+        match groups.iter_mut().find(|(first, ..)| alike(first)) {
+            Some((_, count, pods)) => {
+                *count += 1;
+                *pods += claim.pods.len();
+            }
+            None => groups.push((claim, 1, claim.pods.len())),
+        }
+    }
+    for (claim, count, pods) in groups {
+        let price = claim.launch.price_nano_usd_per_hour;
+        let total = i64::try_from(count).ok().and_then(|count| price.checked_mul(count)).unwrap_or(price);
+        table.add_row([
+            right(count),
+            Cell::new(&claim.node_pool),
+            Cell::new(&claim.launch.instance_type),
+            Cell::new(&claim.launch.zone),
+            Cell::new(&claim.launch.capacity_type),
+            right(short(price)),
+            right(short(total)),
+            right(pods),
+        ]);
+    }
+    finished(&table)
+}
+
+fn every_machine(claims: &[NodeClaim]) -> String {
+    let mut table =
+        table(&["NAME", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "CPU", "MEMORY", "TYPES", "NEXT BEST", "PODS"]);
+    for claim in claims {
+        let used = |resource: &str| {
+            let of = |amounts: &BTreeMap<String, String>| amounts.get(resource).cloned().unwrap_or("0".to_owned());
+            format!("{} of {}", of(&claim.requests), of(&claim.allocatable))
+        };
+        let next_best = claim.next_best.as_ref().map(|(name, price)| format!("{name} {}", short(*price)));
+        table.add_row([
+            Cell::new(&claim.name),
+            Cell::new(&claim.launch.instance_type),
+            Cell::new(&claim.launch.zone),
+            Cell::new(&claim.launch.capacity_type),
+            right(short(claim.launch.price_nano_usd_per_hour)),
+            right(used("cpu")),
+            right(used("memory")),
+            right(claim.instance_types.len()),
+            Cell::new(next_best.unwrap_or("-".to_owned())),
+            Cell::new(claim.pods.join(" ")),
+        ]);
+    }
+    finished(&table)
+}
+
+fn existing(report: &Report, detail: Detail) -> String {
+    let mut table = table(&["NAME", "PODS"]);
+    for node in &report.existing_nodes {
+        let pods = match detail {
+            Detail::Grouped => Cell::new(node.pods.len()),
+            Detail::Everything => Cell::new(node.pods.join(" ")),
+        };
+        table.add_row([Cell::new(&node.name), pods]);
+    }
+    finished(&table)
+}
+
+/// Pods that are refused alike together, and then why.
+fn no_place(report: &Report, detail: Detail) -> String {
+    let mut groups: Vec<(&[Reason], Vec<&str>)> = Vec::new();
+    let mut index: BTreeMap<&[Reason], usize> = BTreeMap::new();
+    for refused in &report.unschedulable {
+        let at = *index.entry(&refused.reasons).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push((&refused.reasons, Vec::new()));
+        }
+        if let Some((_, pods)) = groups.get_mut(at) {
+            pods.push(&refused.pod);
+        }
+    }
+    let mut text = String::new();
+    for (reasons, pods) in groups {
+        let named = if detail == Detail::Everything { pods.len() } else { NAMED_PODS.min(pods.len()) };
+        let (names, others) = pods.split_at(named);
+        let _ = write!(text, "  {}", names.join(", "));
+        if !others.is_empty() {
+            let _ = write!(text, " and {} more", others.len());
+        }
+        text.push('\n');
+        for Reason { message, object, .. } in reasons {
+            let object = object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
+            let _ = writeln!(text, "    {object}{message}");
+        }
+    }
+    text
+}
+
+fn summary(report: &Report) -> String {
+    let on_new: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
+    let on_existing: usize = report.existing_nodes.iter().map(|node| node.pods.len()).sum();
+    let without = report.unschedulable.len();
+    let mut text =
+        format!("{} of {} have a place", on_new + on_existing, plural(on_new + on_existing + without, "pod"));
+    if on_new > 0 {
+        let price = report.cost.price_nano_usd_per_hour;
+        let machines = plural(report.node_claims.len(), "new machine");
+        let _ = write!(text, ", {on_new} on {machines} for {}", short(price));
+    }
+    if on_existing > 0 {
+        let _ = write!(text, ", {on_existing} on {}", plural(report.existing_nodes.len(), "node that exists"));
+    }
+    if without > 0 {
+        let _ = write!(text, ", {without} none");
+    }
+    text.push('\n');
+    if !report.not_used.is_empty() {
+        let kinds: Vec<_> = report.not_used.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let _ = writeln!(text, "No part in the plan: {}", kinds.join(", "));
+    }
+    text
+}
+
+fn plural(count: usize, what: &str) -> String {
+    match (count, what.split_once(' ')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(("node", _))) => format!("{count} nodes that exist"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+/// A price to four places; what is less than that is shown in full.
+fn short(price: PriceNanoUsdPerHour) -> String {
+    if price.0 % 100_000 == 0 || price.0 >= 1_000_000 { format!("{price:.4}") } else { price.to_string() }
+}

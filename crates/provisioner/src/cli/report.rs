@@ -1,0 +1,230 @@
+//! A plan in words and numbers: what the JSON output holds, and what the tables show.
+//!
+//! The JSON form is an interface: fields are added, never renamed, and `schemaVersion` counts what is not compatible.
+
+use std::collections::BTreeMap;
+
+use decode::offline::Offline;
+use model::{Interner, PriceNanoUsdPerHour, Requirements, ResourceVec};
+use scheduling::catalogue::{Catalogue, InstanceType};
+use scheduling::plan::{Machine, Plan};
+use scheduling::snapshot::{NodePool, PodId, Snapshot};
+use serde::Serialize;
+
+use super::input::Input;
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// What `-o json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    schema_version: u32,
+    /// Machines to launch, by NodePool and index.
+    pub(super) node_claims: Vec<NodeClaim>,
+    /// Nodes and NodeClaims that get pods, by name.
+    pub(super) existing_nodes: Vec<ExistingNode>,
+    /// Pods without a place, by name.
+    pub(super) unschedulable: Vec<Unschedulable>,
+    /// Objects of the input that have no part in the plan, by kind.
+    pub(super) not_used: BTreeMap<String, usize>,
+    pub(super) cost: Cost,
+    #[serde(skip)]
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeClaim {
+    pub(super) name: String,
+    pub(super) node_pool: String,
+    /// Cheapest first.
+    pub(super) instance_types: Vec<String>,
+    pub(super) launch: Launch,
+    requirements: Vec<Requirement>,
+    pub(super) requests: BTreeMap<String, String>,
+    pub(super) pods: Vec<String>,
+    /// The next best instance type and its price, for people.
+    #[serde(skip)]
+    pub(super) next_best: Option<(String, PriceNanoUsdPerHour)>,
+    /// What pods can use of the machine that is expected.
+    #[serde(skip)]
+    pub(super) allocatable: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Launch {
+    pub(super) instance_type: String,
+    pub(super) zone: String,
+    pub(super) capacity_type: String,
+    pub(super) price_nano_usd_per_hour: PriceNanoUsdPerHour,
+}
+
+/// As in a NodeClaim's `spec.requirements`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Requirement {
+    key: String,
+    operator: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    values: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_values: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ExistingNode {
+    pub(super) name: String,
+    pub(super) pods: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Unschedulable {
+    pub(super) pod: String,
+    pub(super) reasons: Vec<Reason>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Reason {
+    pub(super) code: String,
+    pub(super) message: String,
+    /// `kind/name`; null where it is about the pod itself.
+    pub(super) object: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cost {
+    pub(super) price_nano_usd_per_hour: PriceNanoUsdPerHour,
+    lower_bound_nano_usd_per_hour: Option<PriceNanoUsdPerHour>,
+}
+
+impl Report {
+    pub(super) fn new(input: &Input, plan: &Plan) -> Self {
+        let snapshot = &input.snapshot;
+        let existing = plan.existing.iter().map(|placement| ExistingNode {
+            name: snapshot.nodes.get(placement.node).map(|node| node.display_name().to_owned()).unwrap_or_default(),
+            pods: pod_names(snapshot, &placement.pods),
+        });
+        Self {
+            schema_version: SCHEMA_VERSION,
+            node_claims: plan.machines.iter().filter_map(|machine| node_claim(snapshot, machine)).collect(),
+            existing_nodes: existing.collect(),
+            unschedulable: unschedulable(snapshot, plan, &input.offline),
+            not_used: input.offline.not_used.clone(),
+            cost: Cost { price_nano_usd_per_hour: plan.price, lower_bound_nano_usd_per_hour: plan.lower_bound },
+            notes: plan.notes.iter().map(note).collect(),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    pub(super) fn to_yaml(&self) -> anyhow::Result<String> {
+        Ok(serde_saphyr::to_string(self)?)
+    }
+
+    pub(super) fn has_unschedulable(&self) -> bool {
+        !self.unschedulable.is_empty()
+    }
+
+    /// What a person should know and what changes nothing.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+fn note(note: &scheduling::reason::Note) -> String {
+    let (example, construct) = (&note.example, note.kind.construct());
+    match note.pods {
+        0 | 1 => format!("{construct} of pod {example} is left out of planning"),
+        pods => format!("{construct} of {pods} pods such as {example} is left out of planning"),
+    }
+}
+
+fn pod_names(snapshot: &Snapshot, pods: &[PodId]) -> Vec<String> {
+    pods.iter().filter_map(|&pod| snapshot.pods.get(pod)).map(|pending| pending.pod.name.to_string()).collect()
+}
+
+/// Ids of a plan always lead somewhere; a machine whose ids did not would be left out rather than misnamed.
+fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeClaim> {
+    let names = &*snapshot.interner;
+    let pool = snapshot.node_pools.get(machine.node_pool)?;
+    let catalogue = &*pool.catalogue;
+    let type_name = |id| catalogue.types.get(id).map(|found: &InstanceType| found.name.to_string());
+    let launch = &machine.launch;
+    let offering = catalogue.offerings.get(launch.offering)?;
+    Some(NodeClaim {
+        name: claim_name(pool, machine),
+        node_pool: pool.name.to_string(),
+        instance_types: machine.instance_types.iter().filter_map(|&id| type_name(id)).collect(),
+        launch: Launch {
+            instance_type: type_name(launch.instance_type)?,
+            zone: names.value_name(launch.zone).to_owned(),
+            capacity_type: launch.capacity_type.to_string(),
+            price_nano_usd_per_hour: launch.price,
+        },
+        requirements: requirements(&machine.requirements, pool, names),
+        requests: amounts(&machine.requests, names),
+        pods: pod_names(snapshot, &machine.pods),
+        next_best: next_best(machine, catalogue),
+        allocatable: amounts(&offering.allocatable, names),
+    })
+}
+
+/// `<pool>-<index>`.
+pub(super) fn claim_name(pool: &NodePool, machine: &Machine) -> String {
+    format!("{}-{}", pool.name, machine.index_in_pool)
+}
+
+pub(super) fn next_best(machine: &Machine, catalogue: &Catalogue) -> Option<(String, PriceNanoUsdPerHour)> {
+    let (id, price) = machine.choice.next_best?;
+    Some((catalogue.types.get(id)?.name.to_string(), price))
+}
+
+fn requirements(requirements: &Requirements, pool: &NodePool, names: &Interner) -> Vec<Requirement> {
+    let mut printed = Vec::new();
+    for requirement in requirements.iter_by_name(names).filter(|it| !pool.planning_only.contains(&it.key)) {
+        for expression in requirement.values.to_expressions() {
+            printed.push(Requirement {
+                key: names.key_name(requirement.key).to_owned(),
+                operator: expression.operator().to_string(),
+                values: expression.values(names),
+                min_values: requirement.min_values,
+            });
+        }
+    }
+    printed
+}
+
+fn amounts(amounts: &ResourceVec, names: &Interner) -> BTreeMap<String, String> {
+    amounts
+        .iter()
+        .map(|(resource, _)| (names.resource_name(resource).to_owned(), amounts.quantity(resource).to_string()))
+        .collect()
+}
+
+fn unschedulable(snapshot: &Snapshot, plan: &Plan, offline: &Offline) -> Vec<Unschedulable> {
+    let refused = plan.refusals.iter().filter_map(|refusal| {
+        let pod = snapshot.pods.get(refusal.pod)?.pod.name.clone();
+        Some((pod, refusal.reasons.iter().map(|reason| planned_reason(reason, &snapshot.interner)).collect()))
+    });
+    let not_planned = offline.not_planned.iter().map(|(pod, why)| {
+        let object = match why {
+            decode::offline::NotPlanned::Unreadable(error) => {
+                Some(format!("{}/{}", error.object.kind.to_lowercase(), error.object.name.name))
+            }
+            decode::offline::NotPlanned::OtherScheduler(_) | decode::offline::NotPlanned::Gated => None,
+        };
+        (pod.clone(), vec![Reason { code: why.code().to_owned(), message: why.to_string(), object }])
+    });
+    let mut all: Vec<(_, Vec<Reason>)> = refused.chain(not_planned).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all.into_iter().map(|(pod, reasons)| Unschedulable { pod: pod.to_string(), reasons }).collect()
+}
+
+fn planned_reason(reason: &scheduling::Reason, names: &Interner) -> Reason {
+    Reason { code: reason.code().to_owned(), message: reason.message(names), object: reason.object() }
+}

@@ -1,0 +1,94 @@
+//! `dovetail snapshot`: the planner's whole input in one file.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use decode::snapshot_file::{self, MinValuesPolicyName};
+use serde_json::Value;
+
+use super::live::{self, LiveOptions};
+use super::progress::Progress;
+use super::{Outcome, output};
+
+/// Write what the planner sees in a cluster into one file
+///
+/// The file holds a header, the objects that planning reads, reduced to the fields it reads, and the instance types of
+/// each NodePool: one JSON object a line. Environment variables, arguments, commands and images of containers are never
+/// written. `dovetail plan -f` of the file gives the controller's own answer; a file is all that a bug report needs.
+///
+/// The cluster is the kubeconfig's current one, or the one this program runs in.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail snapshot > cluster.jsonl
+  dovetail snapshot --hash-names -o report.jsonl
+  dovetail snapshot | dovetail plan -f -")]
+pub(super) struct Args {
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Hide names of objects, namespaces and labels; the plan of the file stays the same but for the names
+    #[arg(long)]
+    hash_names: bool,
+    /// Instance types of the provider: a file in the format of Karpenter's kwok provider [default: its 144 types]
+    #[arg(long, value_name = "FILE", env = "INSTANCE_TYPES_FILE_PATH")]
+    instance_types: Option<PathBuf>,
+    /// What the controller does where minValues cannot be met
+    #[arg(long, value_enum, env = "MIN_VALUES_POLICY", default_value_t = Policy::Strict, ignore_case = true)]
+    min_values_policy: Policy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum Policy {
+    Strict,
+    BestEffort,
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
+    let progress = Progress::new("reading the cluster");
+    let options = LiveOptions {
+        instance_types: args.instance_types,
+        min_values_policy: Some(match args.min_values_policy {
+            Policy::Strict => MinValuesPolicyName::Strict,
+            Policy::BestEffort => MinValuesPolicyName::BestEffort,
+        }),
+    };
+    let mut lines = live::read(&options)?;
+    if args.hash_names {
+        hide_names(&mut lines);
+    }
+    drop(progress);
+    let text = to_text(&lines)?;
+    match args.output {
+        None => output::stdout(text.as_bytes())?,
+        Some(path) => {
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Hides names, but not the values of labels that come from the provider.
+fn hide_names(lines: &mut [Value]) {
+    let of_provider: BTreeSet<String> = lines
+        .iter()
+        .filter_map(|line| line.pointer("/instanceType/requirements")?.as_object())
+        .flat_map(|requirements| requirements.keys().cloned())
+        .collect();
+    snapshot_file::hide_names(lines, &of_provider);
+    if let Some(header) = lines.first_mut().and_then(Value::as_object_mut) {
+        header.insert("namesHidden".to_owned(), Value::Bool(true));
+    }
+}
+
+fn to_text(lines: &[Value]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for line in lines {
+        writeln!(text, "{}", serde_json::to_string(line)?)?;
+    }
+    Ok(text)
+}
