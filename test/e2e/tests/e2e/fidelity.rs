@@ -50,6 +50,9 @@ async fn twenty_random_scenarios_are_bound_as_they_were_planned() -> Result<()> 
         100.0 * total.exact as f64 / total.pods as f64,
         total.pods - total.exact,
     );
+    let refused: Vec<_> =
+        controller.log()?.lines().filter(|line| line.contains("forbidden")).map(str::to_owned).collect();
+    ensure!(refused.is_empty(), "the chart's rights are not enough: {refused:#?}");
     controller.terminate().await.map(drop)
 }
 

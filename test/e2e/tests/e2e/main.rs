@@ -12,5 +12,6 @@ mod launch;
 mod leader_election;
 mod outages;
 mod rights;
+mod serving;
 mod switching;
 mod termination;

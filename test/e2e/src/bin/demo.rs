@@ -1,2 +1,0 @@
-//! The demonstration behind `cargo xtask demo`.
-fn main() {}

@@ -1,0 +1,178 @@
+//! The demonstration behind `cargo xtask demo`: pods that no node can hold get machines, on a real kube-apiserver with
+//! the real kube-scheduler; more pods fill the room that is left; in the end all of it is taken down.
+//!
+//! It fails if the scheduler leaves a pod unbound.
+
+mod fleet;
+mod screen;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use e2e::control_plane::{self, ControlPlane};
+use e2e::controller::{self, Controller};
+use e2e::{apply, eventually, install};
+use kube::Client;
+use serde_json::{Value, json};
+
+use fleet::Fleet;
+use screen::Screen;
+
+const EXAMPLE: &str = "examples/web";
+const NAMESPACE: &str = "shop";
+const NODE_POOL: &str = "general";
+/// The Deployment that grows, and to how many replicas.
+const GROWS: (&str, u32) = ("web", 32);
+const BIND_TIMEOUT: Duration = Duration::from_secs(120);
+
+#[derive(Parser)]
+#[command(about = "Watch pending pods get machines")]
+struct Arguments {
+    /// Leave the cluster running at the end, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Arguments::parse()).await {
+        Ok(summary) => {
+            println!("{summary}");
+            if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<fleet::Summary> {
+    let started = Instant::now();
+    let screen = Screen::new();
+    let cluster =
+        screen.step("boot etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok", boot()).await?;
+    let client = cluster.client().await?;
+    screen.note(&format!("Kubernetes {}, up in {:.1} s", cluster.version(), cluster.boot_time().as_secs_f64()));
+    screen.step("install the CRDs and the chart's rights", install(&client)).await?;
+    let mut controller = screen.step("start dovetail with these rights", start(&cluster)).await?;
+
+    let example = apply::read(&go_programs::repository().join(EXAMPLE))?;
+    let wanted = pods_wanted(&example);
+    screen.heading(&format!("kubectl apply -f {EXAMPLE}: {wanted} pods, no node"));
+    let first = deploy(&screen, &client, example.clone(), wanted).await?;
+    screen.machines(&first, &BTreeSet::new());
+
+    let (name, replicas) = GROWS;
+    let grown = grow(&example, name, replicas)?;
+    let wanted = pods_wanted(&grown);
+    screen.heading(&format!("kubectl scale deployment {name} --replicas={replicas}: {wanted} pods"));
+    let second = deploy(&screen, &client, grown, wanted).await?;
+    screen.machines(&second, &first.machine_names());
+    screen.note(&second.since(&first));
+
+    if arguments.keep {
+        println!("\nexport KUBECONFIG={}\nCtrl-C ends it.", cluster.kubeconfig().display());
+        tokio::signal::ctrl_c().await?;
+    }
+    screen.heading("take it down");
+    let gone = screen.step("delete the NodePool, and with it each machine", tear_down(&client));
+    if let Err(error) = gone.await {
+        bail!("{error:#}\nend of the controller's log:\n{}", tail(&controller.log()?));
+    }
+    let stopped = screen.step("stop dovetail", async { controller.terminate().await }).await?;
+    ensure!(stopped.success(), "dovetail ended with {stopped}:\n{}", tail(&controller.log()?));
+    screen
+        .step("stop the control plane", async { Ok(tokio::task::spawn_blocking(move || drop(cluster)).await?) })
+        .await?;
+    screen.note(&format!("all in {:.0} s\n", started.elapsed().as_secs_f64()));
+    Ok(second.summary(wanted))
+}
+
+async fn boot() -> Result<ControlPlane> {
+    ControlPlane::up(control_plane::Options {
+        name: "demo".to_owned(),
+        service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
+        ..control_plane::Options::default()
+    })
+    .await
+}
+
+async fn install(client: &Client) -> Result<()> {
+    install::crds(client).await?;
+    install::rights(client).await
+}
+
+async fn start(cluster: &ControlPlane) -> Result<Controller> {
+    let ours = std::env::current_exe()?;
+    let binary = ours.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
+    ensure!(binary.exists(), "{} is not built; run `cargo xtask demo`", binary.display());
+    let environment = BTreeMap::from([
+        ("LEADER_ELECTION_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
+        ("KWOK_INSTANCES_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
+    ]);
+    Controller::start_ready(&controller::Options {
+        name: "dovetail".to_owned(),
+        binary,
+        kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
+        folder: cluster.folder().to_owned(),
+        arguments: Vec::new(),
+        environment,
+    })
+    .await
+}
+
+/// Applies the example and waits until the scheduler has bound all its pods; shows how far it is meanwhile.
+async fn deploy(screen: &Screen, client: &Client, objects: Vec<Value>, wanted: usize) -> Result<Fleet> {
+    let started = Instant::now();
+    apply::apply(client, objects).await?;
+    let progress = screen.progress(wanted);
+    let mut fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
+    while !fleet.is_settled(wanted) && started.elapsed() < BIND_TIMEOUT {
+        progress.show(&fleet);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
+    }
+    progress.show(&fleet);
+    drop(progress);
+    screen.note(&format!("{} of {wanted} pods bound after {:.1} s", fleet.bound(), started.elapsed().as_secs_f64()));
+    Ok(fleet)
+}
+
+async fn tear_down(client: &Client) -> Result<()> {
+    let pool = json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": NODE_POOL } });
+    apply::delete(client, &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))
+        .await?;
+    apply::delete(client, &pool).await?;
+    eventually("every machine is gone", BIND_TIMEOUT, async || {
+        let fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
+        let (claims, nodes, instances) = (fleet.claims(), fleet.nodes(), fleet.instances());
+        ensure!(claims + nodes + instances == 0, "{claims} NodeClaims, {nodes} Nodes, {instances} instances are left");
+        Ok(())
+    })
+    .await
+}
+
+/// The replicas of all Deployments.
+fn pods_wanted(objects: &[Value]) -> usize {
+    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+    deployments.filter_map(|object| usize::try_from(object["spec"]["replicas"].as_u64()?).ok()).sum()
+}
+
+fn grow(objects: &[Value], name: &str, replicas: u32) -> Result<Vec<Value>> {
+    let mut grown = objects.to_vec();
+    let deployment = grown
+        .iter_mut()
+        .find(|object| object["kind"] == "Deployment" && object["metadata"]["name"] == name)
+        .with_context(|| format!("{EXAMPLE} has no Deployment {name}"))?;
+    deployment["spec"]["replicas"] = json!(replicas);
+    Ok(grown)
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
