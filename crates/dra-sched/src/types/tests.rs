@@ -1,0 +1,203 @@
+//! Reading: versions agree, unknown fields are kept by path, problems name their field.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn slice(spec: Value) -> Value {
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec})
+}
+
+fn claim(version: &str, requests: Value) -> Value {
+    json!({
+        "apiVersion": format!("resource.k8s.io/{version}"),
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": {"devices": {"requests": requests}},
+    })
+}
+
+fn field_of<T: std::fmt::Debug>(read: Result<T, FieldError>) -> String {
+    read.unwrap_err().field.to_string()
+}
+
+#[test]
+fn a_slice_of_v1beta1_reads_as_one_of_v1() {
+    let device = json!({"attributes": {"model": {"string": "a"}}, "capacity": {"memory": {"value": "4Gi"}}});
+    let mut flat = device.clone();
+    flat["name"] = json!("gpu-0");
+    let spec = |device: Value| json!({"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "nodeName": "n", "devices": [device]});
+    let v1 = slice(spec(flat));
+    let mut beta = slice(spec(json!({"name": "gpu-0", "basic": device})));
+    beta["apiVersion"] = json!("resource.k8s.io/v1beta1");
+    let v1 = ResourceSlice::from_json(&v1).unwrap();
+    assert_eq!(ResourceSlice::from_json(&beta).unwrap(), v1);
+    assert_eq!(v1.devices.len(), 1);
+    assert!(v1.unsupported.is_empty());
+}
+
+#[test]
+fn a_flat_request_of_v1beta1_reads_as_exactly() {
+    let body = json!({"deviceClassName": "gpu", "count": 2, "selectors": [{"cel": {"expression": "true"}}]});
+    let mut flat = body.clone();
+    flat["name"] = json!("r");
+    let v1 = ResourceClaim::from_json(&claim("v1", json!([{"name": "r", "exactly": body}]))).unwrap();
+    let beta1 = ResourceClaim::from_json(&claim("v1beta1", json!([flat]))).unwrap();
+    assert_eq!(beta1, v1);
+    let RequestKind::Exactly(request) = &v1.spec.requests[0].kind else { panic!("{v1:?}") };
+    assert_eq!(request.allocation_mode, AllocationMode::ExactCount(2));
+}
+
+#[test]
+fn defaults_of_the_server_are_filled_in() {
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "k"}]}}]);
+    let claim = ResourceClaim::from_json(&claim("v1", requests)).unwrap();
+    let RequestKind::Exactly(request) = &claim.spec.requests[0].kind else { panic!("{claim:?}") };
+    assert_eq!(request.allocation_mode, AllocationMode::ExactCount(1));
+    assert_eq!(request.tolerations[0].operator, TolerationOperator::Equal);
+    assert_eq!(request.tolerations[0].effect, None);
+}
+
+#[test]
+fn an_unknown_field_of_a_spec_is_unsupported_by_its_path() {
+    let mut object = slice(json!({
+        "driver": "d", "pool": {"name": "p", "resourceSliceCount": 1}, "allNodes": true,
+        "devices": [{"name": "a"}, {"name": "b", "consumesCounters": [{"counterSet": "s", "counters": {"x": {"value": 1, "valueFrom": {}}}}]}],
+    }));
+    object["metadata"]["novelty"] = json!(1);
+    let slice = ResourceSlice::from_json(&object).unwrap();
+    let unsupported: Vec<_> = slice.unsupported.iter().map(|it| &*it.construct).collect();
+    assert_eq!(unsupported, ["spec.devices[1].consumesCounters[0].counters[x].valueFrom"]);
+    assert_eq!(slice.unknown_fields.iter().map(|it| &**it).collect::<Vec<_>>(), ["metadata.novelty"]);
+}
+
+#[test]
+fn an_unknown_field_of_a_v1_device_in_v1beta1_is_not_taken_for_the_devices_own() {
+    let mut object = slice(json!({"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "a", "attributes": {}}]}));
+    object["apiVersion"] = json!("resource.k8s.io/v1beta1");
+    let slice = ResourceSlice::from_json(&object).unwrap();
+    assert_eq!(&*slice.unsupported[0].construct, "spec.devices[0].attributes");
+}
+
+#[test]
+fn problems_name_their_field() {
+    let device =
+        |device: Value| slice(json!({"driver": "d", "pool": {"name": "p"}, "allNodes": true, "devices": [device]}));
+    for (object, field) in [
+        (device(json!("gpu")), "spec.devices[0]"),
+        (device(json!({"name": "a", "attributes": {"model": "x"}})), "spec.devices[0].attributes[model]"),
+        (device(json!({"name": "a", "attributes": {"n": {"int": 1.5}}})), "spec.devices[0].attributes[n].int"),
+        (device(json!({"name": "a", "attributes": {"n": {"int": 1, "bool": true}}})), "spec.devices[0].attributes[n]"),
+        (device(json!({"name": "a", "capacity": {"m": {"value": "1Zi"}}})), "spec.devices[0].capacity[m].value"),
+        (device(json!({"name": "a", "capacity": {"m": {"value": "1e99"}}})), "spec.devices[0].capacity[m].value"),
+        (
+            device(json!({"name": "a", "taints": [{"key": "k", "timeAdded": "now"}]})),
+            "spec.devices[0].taints[0].timeAdded",
+        ),
+        (slice(json!({"allNodes": true, "nodeName": "n"})), "spec"),
+        (json!({"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1alpha4"}), "apiVersion"),
+        (json!({"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1"}), "kind"),
+        (json!(null), "kind"),
+    ] {
+        assert_eq!(field_of(ResourceSlice::from_json(&object)), field, "{object}");
+    }
+    let constraints = json!({"matchAttribute": ["a/b"]});
+    let mut object = claim("v1", json!([]));
+    object["spec"]["devices"]["constraints"] = json!([constraints]);
+    assert_eq!(field_of(ResourceClaim::from_json(&object)), "spec.devices.constraints[0].matchAttribute");
+}
+
+#[test]
+fn both_shapes_of_node_allocatable_resources_read_alike() {
+    let device = |field: &str, value: Value| {
+        let object = slice(
+            json!({"driver": "d", "pool": {"name": "p"}, "allNodes": true, "devices": [{"name": "a", field: value}]}),
+        );
+        ResourceSlice::from_json(&object).unwrap().devices.remove(0).node_allocatable
+    };
+    assert_eq!(
+        device(
+            "nodeAllocatableResourceMappings",
+            json!({"cpu": {"capacityKey": "cores", "allocationMultiplier": "2"}})
+        ),
+        device(
+            "nodeAllocatableResources",
+            json!({"cpu": {"mapping": {"capacityKey": "cores", "capacityMultiplier": 2}}})
+        ),
+    );
+    assert_eq!(
+        device("nodeAllocatableResourceMappings", json!({"memory": {"allocationMultiplier": "2Gi"}})),
+        device("nodeAllocatableResources", json!({"memory": {"mapping": {"deviceMultiplier": "2Gi"}}})),
+    );
+    let overhead = device("nodeAllocatableResources", json!({"memory": {"overhead": {"perPod": "1Gi"}}}));
+    assert_eq!(overhead["memory"].overhead.as_ref().unwrap().per_pod.unwrap().to_string(), "1Gi");
+    assert_eq!(overhead["memory"].mapping, None);
+}
+
+#[test]
+fn the_allocation_of_a_claim_is_read() {
+    let mut object = claim("v1", json!([]));
+    object["status"] = json!({
+        "allocation": {
+            "devices": {"results": [{
+                "request": "r/sub", "driver": "d", "pool": "p", "device": "a", "shareID": "x",
+                "consumedCapacity": {"memory": "1Gi"}, "adminAccess": true,
+            }]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]},
+        },
+        "reservedFor": [{"resource": "pods", "name": "pod", "uid": "1"}],
+        "devices": [{"driver": "d", "pool": "p", "device": "a", "conditions": [{"type": "Ready", "status": "True"}]}],
+    });
+    let claim = ResourceClaim::from_json(&object).unwrap();
+    let allocation = claim.allocation.unwrap();
+    let result = &allocation.results[0];
+    assert_eq!(result.request.split(), ("r", Some("sub")));
+    assert_eq!(result.device.to_string(), "d/p/a");
+    assert!(result.admin_access);
+    let selector = allocation.node_selector.unwrap();
+    assert_eq!(selector.terms[0].match_fields[0].operator, NodeSelectorOperator::In);
+    assert_eq!(&*claim.reserved_for[0].resource, "pods");
+    assert_eq!(claim.device_status[0].conditions[0].1, ConditionStatus::True);
+}
+
+#[test]
+fn a_rule_of_every_version_is_read_and_old_selectors_are_unsupported() {
+    for version in ["v1", "v1beta2", "v1alpha3"] {
+        let object = json!({
+            "apiVersion": format!("resource.k8s.io/{version}"), "kind": "DeviceTaintRule", "metadata": {"name": "r"},
+            "spec": {"deviceSelector": {"driver": "d", "deviceClassName": "c"}, "taint": {"key": "k", "effect": "NoExecute"}},
+        });
+        let rule = DeviceTaintRule::from_json(&object).unwrap();
+        assert_eq!(rule.taint.effect, TaintEffect::NoExecute);
+        let selector = rule.selector.unwrap();
+        assert!(selector.matches(&"d".into(), &"p".into(), &"a".into()));
+        assert!(!selector.matches(&"e".into(), &"p".into(), &"a".into()));
+        assert_eq!(&*rule.unsupported[0].construct, "spec.deviceSelector.deviceClassName");
+    }
+}
+
+#[test]
+fn a_rule_without_selector_selects_nothing_and_an_empty_one_everything() {
+    let rule = |spec: Value| {
+        DeviceTaintRule::from_json(
+            &json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "spec": spec}),
+        )
+        .unwrap()
+    };
+    assert_eq!(rule(json!({"taint": {"key": "k"}})).selector, None);
+    let everything = rule(json!({"taint": {"key": "k"}, "deviceSelector": {}})).selector.unwrap();
+    assert!(everything.matches(&"d".into(), &"p".into(), &"a".into()));
+}
+
+#[test]
+fn a_toleration_without_key_or_effect_covers_all_and_an_unknown_operator_none() {
+    let taint = DeviceTaint { key: "k".into(), value: "v".into(), effect: TaintEffect::NoSchedule, time_added: None };
+    let toleration =
+        |operator| DeviceToleration { key: None, operator, value: "".into(), effect: None, toleration_seconds: None };
+    assert!(toleration(TolerationOperator::Exists).tolerates(&taint));
+    assert!(!toleration(TolerationOperator::Equal).tolerates(&taint));
+    assert!(!toleration(TolerationOperator::Other("In".into())).tolerates(&taint));
+    let other_effect =
+        DeviceToleration { effect: Some(TaintEffect::NoExecute), ..toleration(TolerationOperator::Exists) };
+    assert!(!other_effect.tolerates(&taint));
+}
