@@ -3,10 +3,12 @@
 //! A library besides the binary `dovetail`, so that tests and benchmarks can run its parts.
 
 pub mod assignments;
+pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod conditions;
 pub mod context;
+pub mod controller;
 pub mod failpoints;
 pub mod handover;
 pub mod health;
@@ -14,9 +16,11 @@ pub mod leader_election;
 pub mod logging;
 pub mod metered_provider;
 pub mod metrics;
+pub mod namespace;
 pub mod nodepool;
 pub mod options;
 pub mod planned_pods;
+pub mod provider;
 pub mod provisioning;
 pub mod queue;
 pub mod recorder;

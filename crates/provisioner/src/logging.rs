@@ -1,5 +1,7 @@
 //! Logs: one JSON object a line, or text for people, on standard output.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -20,7 +22,9 @@ pub fn init(options: &Options) -> anyhow::Result<()> {
     let layer = tracing_subscriber::fmt::layer();
     match options.log_format {
         LogFormat::Json => registry.with(layer.json().flatten_event(true).with_current_span(true)).try_init(),
-        LogFormat::Text => registry.with(layer.with_target(false)).try_init(),
+        LogFormat::Text => {
+            registry.with(layer.with_target(false).with_ansi(std::io::stdout().is_terminal())).try_init()
+        }
     }
     .context("logs were set up before")
 }
@@ -30,7 +34,9 @@ fn filter(level: &str) -> anyhow::Result<EnvFilter> {
         "debug" | "info" | "warn" | "error" | "trace" => {
             let ours = OURS.iter().map(|name| format!("{name}={level}"));
             let others = if level == "error" { "error" } else { "warn" };
-            std::iter::once(others.to_owned()).chain(ours).collect::<Vec<_>>().join(",")
+            // Says of each connection to a test server that its certificate is not checked.
+            let tls = "kube_client::client::tls=error".to_owned();
+            [others.to_owned(), tls].into_iter().chain(ours).collect::<Vec<_>>().join(",")
         }
         other => other.to_owned(),
     };
@@ -47,6 +53,7 @@ mod tests {
         let directives = filter("debug").unwrap().to_string();
         let mut directives: Vec<&str> = directives.split(',').collect();
         directives.sort_unstable();
+        directives.retain(|directive| !directive.starts_with("kube_client"));
         let ours = ["cloudprovider_kwok=debug", "dovetail=debug", "provisioner=debug", "scheduling=debug", "warn"];
         assert_eq!(directives, ours);
         assert_eq!(filter("kube=trace").unwrap().to_string(), "kube=trace");

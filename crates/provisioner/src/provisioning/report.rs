@@ -1,6 +1,6 @@
 //! What a plan and its commit tell: log lines, events on pods, metrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use api::{annotations, events};
 use model::{NamespacedName, Uid};
 use parking_lot::Mutex;
 use scheduling::plan::{Machine, Plan, Refusal, Verdict};
-use scheduling::reason::NoteKind;
+use scheduling::reason::{NoteKind, Reason};
 use scheduling::snapshot::{NodeState, PodId, Snapshot};
 use tracing::{error, info};
 
@@ -30,17 +30,20 @@ const REMEMBERED_NOTES: usize = 1_000;
 pub(super) struct Report {
     metrics: Arc<Metrics>,
     decided: Mutex<BTreeSet<Uid>>,
+    /// Pods of the last plan's refusals, and what was said about them.
+    refused: Mutex<BTreeMap<Uid, Arc<str>>>,
     noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
 }
 
 impl Report {
     pub(super) fn new(context: &Context) -> Self {
-        Self { metrics: Arc::clone(&context.metrics), decided: Mutex::default(), noted: Mutex::default() }
+        Self { metrics: Arc::clone(&context.metrics), decided: Mutex::default(), refused: Mutex::default(), noted: Mutex::default() }
     }
 
     pub(super) fn nothing_waits(&self) {
         self.depth(0, 0);
         self.decided.lock().clear();
+        self.refused.lock().clear();
     }
 
     /// A plan was made.
@@ -55,9 +58,7 @@ impl Report {
             "found provisionable pod(s)"
         );
         self.observe_decisions(snapshot);
-        for refusal in &plan.refusals {
-            self.refused(context, snapshot, refusal);
-        }
+        self.refusals(context, snapshot, plan);
         self.notes(plan);
     }
 
@@ -82,25 +83,35 @@ impl Report {
         }
     }
 
-    fn refused(&self, context: &Context, snapshot: &Snapshot, refusal: &Refusal) {
-        let pod = &snapshot.pods[refusal.pod].pod;
-        let reasons: Vec<String> = refusal
-            .reasons
-            .iter()
-            .map(|reason| {
-                let message = reason.message(&snapshot.interner);
-                reason.object().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
-            })
-            .collect();
-        let verdict = match refusal.verdict {
-            Verdict::DoesNotFit => "does not fit",
-            Verdict::Unsupported => "is not supported yet",
-            Verdict::OutOfBudget => "was not decided in time",
-        };
-        let message = format!("Failed to schedule pod, it {verdict}: {}", reasons.join("; "));
-        error!(pod = %pod.name, verdict, reasons = reasons.join("; "), "could not schedule pod");
-        let event = Event::new(pod_reference(pod), Severity::Warning, events::FAILED_SCHEDULING, message);
-        context.recorder.publish(event);
+    /// An event for each pod, and a log line for each reason that some pod did not have before.
+    fn refusals(&self, context: &Context, snapshot: &Snapshot, plan: &Plan) {
+        let mut before = std::mem::take(&mut *self.refused.lock());
+        let mut now = BTreeMap::new();
+        let mut news: BTreeMap<Arc<str>, Vec<PodId>> = BTreeMap::new();
+        // Pods of one class come with the same reasons, so their sentences are made once.
+        let mut sentences: BTreeMap<(*const Reason, &'static str), Arc<str>> = BTreeMap::new();
+        for refusal in &plan.refusals {
+            let verdict = verdict(refusal.verdict);
+            let sentence = sentences
+                .entry((refusal.reasons.as_ptr(), verdict))
+                .or_insert_with(|| format!("it {verdict}: {}", reasons(snapshot, refusal)).into());
+            let pod = &snapshot.pods[refusal.pod].pod;
+            let message = format!("Failed to schedule pod, {sentence}");
+            context.recorder.publish(Event::new(
+                pod_reference(pod),
+                Severity::Warning,
+                events::FAILED_SCHEDULING,
+                message,
+            ));
+            if before.remove(&pod.uid).as_ref() != Some(sentence) {
+                news.entry(Arc::clone(sentence)).or_default().push(refusal.pod);
+            }
+            now.insert(pod.uid.clone(), Arc::clone(sentence));
+        }
+        for (reason, pods) in news {
+            error!(count = pods.len(), pods = names(snapshot, pods), %reason, "could not schedule pod");
+        }
+        *self.refused.lock() = now;
     }
 
     fn notes(&self, plan: &Plan) {
@@ -196,6 +207,22 @@ fn nominated(context: &Context, snapshot: &Snapshot, pod: PodId, target: &str) {
     let pod = &snapshot.pods[pod].pod;
     let message = format!("Pod should schedule on: {target}");
     context.recorder.publish(Event::new(pod_reference(pod), Severity::Normal, events::NOMINATED, message));
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::DoesNotFit => "does not fit",
+        Verdict::Unsupported => "is not supported yet",
+        Verdict::OutOfBudget => "was not decided within the budget",
+    }
+}
+
+fn reasons(snapshot: &Snapshot, refusal: &Refusal) -> String {
+    let sentence = |reason: &Reason| {
+        let message = reason.message(&snapshot.interner);
+        reason.object().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
+    };
+    refusal.reasons.iter().map(sentence).collect::<Vec<_>>().join("; ")
 }
 
 /// The first few pods by name.

@@ -286,6 +286,9 @@ impl Watches {
         let count = self.store.read().undecodable.keys().filter(|(other, _)| *other == kind).count();
         let gauge = self.metrics.undecodable_objects.get_or_create(&ByKind { kind: kind.as_str().to_owned() });
         gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        if kind == Kind::Pod {
+            self.metrics.scheduler_ignored_pods_count.set(gauge.get());
+        }
     }
 }
 
