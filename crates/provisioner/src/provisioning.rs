@@ -4,7 +4,8 @@
 //! commit. Each step is a module: `batcher`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
 //! [`scheduling::provisioning::plan`], a pure function.
 //!
-//! What a plan finds no place for is planned again when something changes, at the latest after [`RETRY_PERIOD`].
+//! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was refused
+//! may fit by then, and room that was planned for one pod may have been taken by another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use model::DurationMs;
 use scheduling::plan::Plan;
 use scheduling::snapshot::{MinValuesPolicy, Options as PlanOptions, Snapshot};
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 pub mod batcher;
 mod catalogues;
@@ -31,7 +32,7 @@ use catalogues::Catalogues;
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "provisioner";
-/// After this long, pods without a place are planned again though nothing has changed that we know of.
+/// After this long, pods that wait are planned again though nothing has changed that we know of.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
 /// After a failed commit the next plan waits at least this long, and up to [`RETRY_PERIOD`].
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
@@ -48,9 +49,9 @@ pub struct Provisioner {
 /// What came of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// Every pod that waits has a place, or none waits.
+    /// No pod waits.
     Settled,
-    /// Some pods have no place; time may bring one.
+    /// Some pods wait: for a place that time may bring, or for a machine whose room others may take before them.
     Waiting,
     /// Part of the plan was out of date when it was to be committed.
     Stale,
@@ -63,7 +64,7 @@ impl Provisioner {
     pub fn new(context: Context) -> Self {
         let batcher =
             Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
-        trigger::subscribe(&context.store, &batcher);
+        trigger::subscribe(&context, &batcher);
         Self { report: report::Report::new(&context), context, batcher, catalogues: Catalogues::default() }
     }
 
@@ -71,7 +72,7 @@ impl Provisioner {
     pub async fn run(self) {
         let stop = self.context.stop.clone();
         self.context.store.wait_until_synced().await;
-        trigger::restore_assignments(&self.context);
+        trigger::keep_assignments(&self.context);
         self.batcher.trigger(Trigger::Cluster);
         let mut failures = 0_u32;
         let mut retry_at = None;
@@ -127,16 +128,14 @@ impl Provisioner {
                 return Outcome::Failed;
             }
         };
-        for error in errors {
-            warn!(%error, "planning without this object");
-        }
+        self.report.unusable(&errors);
         let took = started.elapsed();
         let by_controller = ByController { controller: NAME.to_owned() };
         self.context.metrics.scheduler_scheduling_duration_seconds.get_or_create(&by_controller).observe(seconds(took));
         self.report.planned(&self.context, &snapshot, &plan, took);
         if self.context.options.dry_run {
             self.report.dry_run(&snapshot, &plan);
-            return if plan.refusals.is_empty() { Outcome::Settled } else { Outcome::Waiting };
+            return Outcome::Waiting;
         }
         let committed = commit::commit(&self.context, &snapshot, &plan, &objects).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
@@ -144,8 +143,6 @@ impl Provisioner {
             Outcome::Failed
         } else if committed.stale > 0 {
             Outcome::Stale
-        } else if plan.refusals.is_empty() {
-            Outcome::Settled
         } else {
             Outcome::Waiting
         }

@@ -141,10 +141,10 @@ pub async fn write_events(mut events: mpsc::Receiver<Event>, client: Option<Clie
             event.regarding.name.as_deref().unwrap_or_default()
         );
         let Some(client) = &client else {
-            info!(object = about, reason = event.reason, message = event.message, "event (dry run)");
+            info!(object = about, reason = event.reason, text = event.message, "event (dry run)");
             continue;
         };
-        debug!(object = about, reason = event.reason, message = event.message, "event");
+        debug!(object = about, reason = event.reason, text = event.message, "event");
         let object = to_object(event, clock.now(), &instance);
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         let events = Api::<core::Event>::namespaced(client.clone(), &namespace);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use scheduling::plan::{Machine, Plan, Refusal, Verdict};
 use scheduling::reason::{NoteKind, Reason};
 use scheduling::snapshot::{NodeState, PodId, Snapshot};
-use tracing::{error, info};
+use tracing::{debug, error, info, warn};
 
 use super::commit::Committed;
 use super::{NAME, age_seconds};
@@ -33,11 +33,18 @@ pub(super) struct Report {
     /// Pods of the last plan's refusals, and what was said about them.
     refused: Mutex<BTreeMap<Uid, Arc<str>>>,
     noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
+    unusable: Mutex<BTreeSet<String>>,
 }
 
 impl Report {
     pub(super) fn new(context: &Context) -> Self {
-        Self { metrics: Arc::clone(&context.metrics), decided: Mutex::default(), refused: Mutex::default(), noted: Mutex::default() }
+        Self {
+            metrics: Arc::clone(&context.metrics),
+            decided: Mutex::default(),
+            refused: Mutex::default(),
+            noted: Mutex::default(),
+            unusable: Mutex::default(),
+        }
     }
 
     pub(super) fn nothing_waits(&self) {
@@ -46,18 +53,29 @@ impl Report {
         self.refused.lock().clear();
     }
 
+    /// Objects that a plan had to do without. Each is told once, and again when it comes back after it was gone.
+    pub(super) fn unusable(&self, errors: &[decode::ObjectError]) {
+        let now: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
+        let mut before = self.unusable.lock();
+        for error in now.difference(&before) {
+            warn!(error, "planning without this object");
+        }
+        *before = now;
+    }
+
     /// A plan was made.
     pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration) {
         self.depth(snapshot.pods.len(), plan.refusals.len());
         if snapshot.pods.is_empty() {
             return;
         }
-        info!(
-            pods = names(snapshot, snapshot.pods.ids()),
-            duration = ?took,
-            "found provisionable pod(s)"
-        );
-        self.observe_decisions(snapshot);
+        // Pods without a place are planned again and again; that is worth a line only once.
+        if self.observe_decisions(snapshot) > 0 {
+            let pods = names(snapshot, snapshot.pods.ids());
+            info!(count = snapshot.pods.len(), pods, duration = ?took, "found provisionable pod(s)");
+        } else {
+            debug!(count = snapshot.pods.len(), duration = ?took, "planned the same pod(s) again");
+        }
         self.refusals(context, snapshot, plan);
         self.notes(plan);
     }
@@ -69,8 +87,9 @@ impl Report {
         self.metrics.scheduler_unschedulable_pods_count.get_or_create(&by_controller).set(gauge(refused));
     }
 
-    /// The time from a pod's creation to the first plan it was in.
-    fn observe_decisions(&self, snapshot: &Snapshot) {
+    /// Observes the time from a pod's creation to the first plan it was in. Says of how many pods this is the first.
+    fn observe_decisions(&self, snapshot: &Snapshot) -> usize {
+        let mut first = 0;
         let mut decided = self.decided.lock();
         if decided.len() > REMEMBERED_PODS {
             decided.clear();
@@ -79,8 +98,10 @@ impl Report {
             if decided.insert(pending.pod.uid.clone()) {
                 let waited = snapshot.now.since(pending.pod.created_at);
                 self.metrics.pods_scheduling_decision_duration_seconds.observe(age_seconds(waited));
+                first += 1;
             }
         }
+        first
     }
 
     /// An event for each pod, and a log line for each reason that some pod did not have before.

@@ -1,41 +1,46 @@
-//! Which changes of the cluster ask for a plan.
+//! Which changes of the cluster ask for a plan, and what they do to the pods that wait for a machine.
 
 use std::sync::Arc;
 
-use model::{Pod, Uid};
+use api::NodeClaim;
+use model::{NamespacedName, NodeClaimName, Pod, Uid};
 
 use super::batcher::{Batcher, Trigger};
+use super::catalogues::readiness;
 use super::snapshot::is_ours;
+use crate::assignments::Assignments;
 use crate::context::Context;
 use crate::planned_pods;
-use crate::store::{Change, ClusterStore, Delta, Kind};
+use crate::store::{Change, Delta, Kind, State};
 
 /// Triggers the batcher on changes from now on.
-pub(super) fn subscribe(store: &ClusterStore, batcher: &Arc<Batcher>) {
-    let batcher = Arc::clone(batcher);
-    store.on_change(move |change, _| {
-        if let Some(trigger) = trigger(change) {
+pub(super) fn subscribe(context: &Context, batcher: &Arc<Batcher>) {
+    let (batcher, assignments) = (Arc::clone(batcher), Arc::clone(&context.assignments));
+    context.store.on_change(move |change, state| {
+        if let Some(trigger) = trigger(change, state, &assignments) {
             batcher.trigger(trigger);
         }
     });
 }
 
-/// What a change asks for. Changes that can only make room matter to pods that a plan refused; so do NodePools.
-fn trigger(change: &Change<'_>) -> Option<Trigger> {
+/// What a change asks for.
+fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Option<Trigger> {
+    let cluster = |asks: bool| asks.then_some(Trigger::Cluster);
     match change {
-        Change::Pod(delta) => pod(delta),
-        Change::Node(delta) => (delta.changed(|node| node.model.deletion_timestamp.is_some())
-            || delta.changed(|node| node.model.unschedulable))
-        .then_some(Trigger::Cluster),
+        Change::Pod(delta) => pod(delta, state, assignments),
+        Change::Node(delta) => cluster(
+            delta.changed(|node| (node.model.deletion_timestamp.is_some(), node.model.unschedulable)),
+        ),
         // A machine that goes leaves its planned pods behind.
-        Change::NodeClaim(delta) => delta
-            .before
-            .is_some_and(|_| delta.after.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()))
-            .then_some(Trigger::Cluster),
-        Change::NodePool(delta) => (delta.changed(|pool| pool.spec.clone())
-            || delta.changed(|pool| super::catalogues::readiness(pool).is_ok()))
-        .then_some(Trigger::Cluster),
-        Change::NodeClass(delta) => delta.changed(|class| class.generation).then_some(Trigger::Cluster),
+        Change::NodeClaim(delta) => cluster(
+            delta.before.is_some()
+                && delta.after.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some())
+                && delta.changed(|claim| claim.metadata.deletion_timestamp.is_some()),
+        ),
+        Change::NodePool(delta) => {
+            cluster(delta.changed(|pool| pool.metadata.generation) || delta.changed(|pool| readiness(pool).is_ok()))
+        }
+        Change::NodeClass(delta) => cluster(delta.changed(|class| class.generation)),
         Change::DaemonSet(_) | Change::PodDisruptionBudget(_) => None,
         Change::Other(kind) => match kind {
             Kind::PersistentVolumeClaim | Kind::PersistentVolume | Kind::StorageClass => Some(Trigger::Cluster),
@@ -53,26 +58,42 @@ fn trigger(change: &Change<'_>) -> Option<Trigger> {
     }
 }
 
-fn pod(delta: &Delta<'_, model::NamespacedName, Pod>) -> Option<Trigger> {
-    let after = delta.after.filter(|pod| is_ours(pod))?;
-    let is_new = delta.before.is_none_or(|pod| !is_ours(pod) || pod.shape != after.shape || pod.uid != after.uid);
-    is_new.then(|| Trigger::Pod(after.uid.clone()))
+fn pod(delta: &Delta<'_, NamespacedName, Pod>, state: &State, assignments: &Assignments) -> Option<Trigger> {
+    let after = delta.after?;
+    if is_ours(after) {
+        let is_new = delta.before.is_none_or(|pod| !is_ours(pod) || pod.shape != after.shape || pod.uid != after.uid);
+        return is_new.then(|| Trigger::Pod(after.uid.clone()));
+    }
+    // A pod that the scheduler put elsewhere may have taken another's room.
+    let was_bound = delta.before.is_none_or(|before| before.node_name.is_some());
+    let planned = assignments.claim_of(&after.uid).filter(|_| !was_bound)?;
+    (after.node_name.is_some() && claim_of_node(after, state).as_ref() != Some(&planned)).then_some(Trigger::Cluster)
 }
 
-/// Brings back which pods each machine was launched for, from the NodeClaims' annotations; and forgets pods that are
-/// bound or gone and claims that are gone, from now on.
-pub(super) fn restore_assignments(context: &Context) {
+/// The NodeClaim of the node that a pod is bound to.
+fn claim_of_node(pod: &Pod, state: &State) -> Option<NodeClaimName> {
+    let node = state.nodes.get(pod.node_name.as_ref()?.as_str())?;
+    let provider_id = node.model.provider_id.as_ref()?;
+    state.node_claims_by_provider_id.get(provider_id.as_str()).next().cloned()
+}
+
+/// Keeps the assignments from now on: brings those of each NodeClaim back from its annotation, unless they are known;
+/// forgets pods that are bound or gone and NodeClaims that are gone.
+pub(super) fn keep_assignments(context: &Context) {
     let assignments = Arc::clone(&context.assignments);
-    context.store.on_change(move |change, _| match change {
+    context.store.on_change(move |change, state| match change {
         Change::Pod(delta) => {
             let bound_or_gone = delta.after.is_none_or(|pod| pod.node_name.is_some());
             if bound_or_gone && let Some(before) = delta.before {
                 assignments.forget_pod(&before.uid);
             }
         }
-        Change::NodeClaim(delta) if delta.after.is_none() => assignments.forget_claim(delta.key),
-        Change::NodeClaim(_)
-        | Change::Node(_)
+        Change::NodeClaim(delta) => match (delta.before, delta.after) {
+            (None, Some(claim)) => restore(delta.key, claim, state, &assignments),
+            (_, None) => assignments.forget_claim(delta.key),
+            (Some(_), Some(_)) => {}
+        },
+        Change::Node(_)
         | Change::NodePool(_)
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
@@ -81,14 +102,66 @@ pub(super) fn restore_assignments(context: &Context) {
     });
     let state = context.store.read();
     for (name, claim) in state.node_claims.iter() {
-        if context.assignments.knows(name) {
-            continue;
+        restore(name, claim, &state, &context.assignments);
+    }
+}
+
+fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: &Assignments) {
+    if assignments.knows(name) {
+        return;
+    }
+    let waits = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
+    let planned = planned_pods::decode(claim.metadata.annotations.as_ref());
+    let pods: Vec<Uid> = planned.into_iter().filter(|uid| waits(uid) && assignments.claim_of(uid).is_none()).collect();
+    if !pods.is_empty() {
+        assignments.assign(name, pods);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::store::{ClusterStore, RawObject};
+    use parking_lot::Mutex;
+    use serde::Deserialize;
+
+    /// The triggers of a sequence of states of one pod, with a machine `m` planned for it.
+    fn triggers(states: &[(&str, Option<&str>)]) -> Vec<Trigger> {
+        let store = ClusterStore::new();
+        let assignments = Arc::new(Assignments::default());
+        assignments.assign(&"m".into(), [Uid::from("uid")]);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        {
+            let (seen, assignments) = (Arc::clone(&seen), Arc::clone(&assignments));
+            store.on_change(move |change, state| seen.lock().extend(trigger(change, state, &assignments)));
         }
-        let waiting = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
-        let pods: Vec<Uid> =
-            planned_pods::decode(claim.metadata.annotations.as_ref()).into_iter().filter(waiting).collect();
-        if !pods.is_empty() {
-            context.assignments.assign(name, pods);
+        for (revision, (reason, node)) in states.iter().enumerate() {
+            let pod: Value = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"namespace": "default", "name": "a", "uid": "uid", "resourceVersion": (revision + 1).to_string()},
+                "spec": {"schedulerName": "default-scheduler", "nodeName": node, "containers": [{"name": "a", "image": "a"}]},
+                "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
+            });
+            let raw = RawObject::deserialize(pod).unwrap();
+            store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
         }
+        let seen = seen.lock().clone();
+        seen
+    }
+
+    #[test]
+    fn a_pod_triggers_when_the_scheduler_gives_up_on_it_and_not_again() {
+        let pod = Trigger::Pod("uid".into());
+        assert_eq!(triggers(&[("", None)]), []);
+        assert_eq!(triggers(&[("", None), ("Unschedulable", None), ("Unschedulable", None)]), [pod.clone()]);
+        assert_eq!(triggers(&[("SchedulingGated", None), ("Unschedulable", None)]), [pod]);
+    }
+
+    #[test]
+    fn a_pod_bound_elsewhere_than_planned_asks_for_a_plan() {
+        let pod = Trigger::Pod("uid".into());
+        assert_eq!(triggers(&[("Unschedulable", None), ("Unschedulable", Some("n"))]), [pod, Trigger::Cluster]);
     }
 }

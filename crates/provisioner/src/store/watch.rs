@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use api::labels::ProviderLabels;
 use api::{NodeClaim, NodePool, events, groups};
@@ -14,6 +15,7 @@ use cloudprovider::NodeClassKind;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, ApiResource, DynamicObject};
+use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, core::GroupVersionKind};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -195,7 +197,7 @@ impl Watches {
         if let Some(fields) = source.fields {
             config = config.fields(fields);
         }
-        let events = watcher(api, config).default_backoff();
+        let events = watcher(api, config).backoff(RetryDelay::default());
         let mut events = std::pin::pin!(events);
         let mut listing = Listing::<T>::default();
         loop {
@@ -238,7 +240,11 @@ impl Watches {
             error,
             watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
         );
-        if not_served && source.optional {
+        // The API server has forgotten where we were; the list that follows is an ordinary thing.
+        let expired = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
+        if expired {
+            debug!(kind = source.resource.kind, %error, "watch expired, listing again");
+        } else if not_served && source.optional {
             debug!(kind = source.resource.kind, "the API server does not serve this kind yet");
             self.listed(source, listing);
         } else {
@@ -289,6 +295,40 @@ impl Watches {
         if kind == Kind::Pod {
             self.metrics.scheduler_ignored_pods_count.set(gauge.get());
         }
+    }
+}
+
+/// How long a failed watch waits: from half a second, doubling, to five. kube's own goes up to half a minute, which is
+/// how long a pod would wait after the API server was away for that long.
+#[derive(Debug, Clone, Copy)]
+struct RetryDelay {
+    next: Duration,
+}
+
+impl RetryDelay {
+    const MIN: Duration = Duration::from_millis(500);
+    const MAX: Duration = Duration::from_secs(5);
+}
+
+impl Default for RetryDelay {
+    fn default() -> Self {
+        Self { next: Self::MIN }
+    }
+}
+
+impl Iterator for RetryDelay {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let delay = self.next;
+        self.next = (delay * 2).min(Self::MAX);
+        Some(delay)
+    }
+}
+
+impl Backoff for RetryDelay {
+    fn reset(&mut self) {
+        *self = Self::default();
     }
 }
 
