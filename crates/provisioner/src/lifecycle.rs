@@ -1,0 +1,450 @@
+//! A NodeClaim's way from a wish to a node: launch, registration, initialization; and what ends those that do not get
+//! there.
+//!
+//! Each step is a decision in a module of its own, a pure function of objects and time. This module carries decisions out:
+//! it calls the provider and writes patches, each with a precondition, so that a stale look is repeated and never wins.
+//!
+//! Nothing leaks: the finalizer is written before the first launch, and the launch's token is the NodeClaim's uid. So
+//! whatever step a crash hits, the next look at the NodeClaim gets the same machine again, or removes it.
+//!
+//! Failpoints, in order: `launch.before-finalizer`, `launch.before-create`, `launch.after-create`, `launch.before-status`,
+//! `launch.after-status`, `registration.before-node`, `registration.after-node`, `initialization.after-node`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::conditions::node_claim::{INITIALIZED, LAUNCHED, READY_DEPENDS_ON, REGISTERED, REGISTRATION_HOOK_PENDING};
+use api::{NodeClaim, conditions, events, finalizers, labels, taints};
+use cloudprovider::{CreateRequest, Instance};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DeleteParams, Preconditions};
+use model::{NodeClaimName, Timestamp, Uid};
+use parking_lot::Mutex;
+use tracing::{error, info};
+
+use crate::conditions::ConditionSet;
+use crate::context::Context;
+use crate::failpoints;
+use crate::handover;
+use crate::metrics::{ByZone, DisruptedLabels};
+use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
+use crate::patch::{self, Lock};
+use crate::queue::{self, Action, WorkQueue};
+use crate::recorder::{Event, Severity, pod_reference, reference};
+use crate::store::{Change, Revision};
+use crate::termination;
+use initialization::Initialization;
+use launch::Launch;
+use liveness::{Liveness, Timeout};
+use registration::{Hold, Registration};
+
+pub mod claim;
+pub mod consistency;
+pub mod garbage_collection;
+pub mod initialization;
+pub mod launch;
+pub mod liveness;
+pub mod registration;
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "nodeclaim.lifecycle";
+/// How many launches may be under way at the same time.
+const CONCURRENCY: usize = 200;
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// A NodeClaim that is not registered yet is looked at this often though nothing has changed that we know of.
+const RESYNC: Duration = Duration::from_secs(30);
+
+/// The controller of NodeClaims.
+#[derive(Debug)]
+pub struct Lifecycle {
+    context: Context,
+    health: Arc<RegistrationHealth>,
+    /// Launched machines by their NodeClaim's uid, until the status says so too: saves calls while its write fails.
+    launched: Mutex<BTreeMap<Uid, Instance>>,
+}
+
+/// Runs the controller until the context is stopped.
+pub async fn run(context: Context, health: Arc<RegistrationHealth>) {
+    let queue = Arc::new(WorkQueue::new());
+    subscribe(&context, &queue);
+    context.store.wait_until_synced().await;
+    for name in context.store.read().node_claims.keys() {
+        queue.add(name.clone());
+    }
+    let stop = context.stop.clone();
+    let lifecycle = Arc::new(Lifecycle { context, health, launched: Mutex::default() });
+    let config = queue::Config { concurrency: CONCURRENCY, backoff_min: BACKOFF_MIN, backoff_max: BACKOFF_MAX };
+    queue::run(NAME, queue, config, stop, move |name| {
+        let lifecycle = Arc::clone(&lifecycle);
+        async move { lifecycle.reconcile(&name).await }
+    })
+    .await;
+}
+
+fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
+    let queue = Arc::clone(queue);
+    context.store.on_change(move |change, state| match change {
+        Change::NodeClaim(delta) => queue.add(delta.key.clone()),
+        Change::Node(delta) => {
+            for node in delta.before.into_iter().chain(delta.after) {
+                let provider_id = node.model.provider_id.as_deref().unwrap_or_default();
+                state.node_claims_by_provider_id.get(provider_id).for_each(|name| queue.add(name.clone()));
+            }
+        }
+        Change::Pod(_)
+        | Change::NodePool(_)
+        | Change::NodeClass(_)
+        | Change::DaemonSet(_)
+        | Change::PodDisruptionBudget(_)
+        | Change::Other(_) => {}
+    });
+}
+
+/// The status under way: what was read, and what shall be written.
+struct Draft {
+    read: NodeClaim,
+    wanted: NodeClaim,
+    now: Timestamp,
+}
+
+impl Draft {
+    fn new(read: NodeClaim, now: Timestamp) -> Self {
+        Self { wanted: read.clone(), read, now }
+    }
+
+    fn conditions(&mut self) -> ConditionSet<'_> {
+        let status = self.wanted.status.get_or_insert_default();
+        ConditionSet::of(&mut status.conditions, &self.wanted.metadata, &READY_DEPENDS_ON, self.now)
+    }
+}
+
+/// Whether the steps after this one may be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Next,
+    /// The NodeClaim is being deleted.
+    End,
+}
+
+impl Lifecycle {
+    async fn reconcile(&self, name: &NodeClaimName) -> anyhow::Result<Action> {
+        let context = &self.context;
+        let Some(node_claim) = context.store.read().node_claims.get(name).map(|claim| NodeClaim::clone(claim)) else {
+            context.assignments.forget_claim(name);
+            return Ok(Action::Done);
+        };
+        if !claim::is_managed(&node_claim, context.cloud.node_class_kinds()) {
+            return Ok(Action::Done);
+        }
+        if claim::is_deleting(&node_claim) {
+            self.launched.lock().remove(&claim::uid(&node_claim));
+            return termination::node_claim::reconcile(context, &node_claim).await;
+        }
+        let node_claim = self.ensure_finalizer(node_claim).await?;
+        let mut draft = Draft::new(node_claim, context.clock.now());
+        draft.conditions();
+        let mut failure = None;
+        if self.launch(&mut draft, &mut failure).await? == Step::End {
+            return Ok(Action::Done);
+        }
+        self.register(&mut draft).await?;
+        self.initialize(&mut draft).await?;
+        self.write_status(&draft).await?;
+        if let Some(failure) = failure {
+            // Counts as a failure of the queue: later and later, and the time-out has its say on the way.
+            if self.live(&draft.wanted).await? == Action::Done {
+                return Ok(Action::Done);
+            }
+            return Err(failure);
+        }
+        self.live(&draft.wanted).await
+    }
+
+    async fn ensure_finalizer(&self, node_claim: NodeClaim) -> anyhow::Result<NodeClaim> {
+        let missing_label = registration::missing_class_label(&node_claim);
+        if claim::has_finalizer(&node_claim) && missing_label.is_empty() {
+            return Ok(node_claim);
+        }
+        failpoints::hit("launch.before-finalizer");
+        let mut wanted = node_claim.clone();
+        wanted.metadata.labels.get_or_insert_default().extend(missing_label);
+        if !claim::has_finalizer(&node_claim) {
+            wanted.metadata.finalizers.get_or_insert_default().push(finalizers::TERMINATION.to_owned());
+        }
+        let written = patch::object(&self.claims(), &node_claim, &wanted, Lock::Revision).await?;
+        Ok(self.keep(written).unwrap_or(node_claim))
+    }
+
+    /// Gets the machine, unless the status says that it is there.
+    async fn launch(&self, draft: &mut Draft, failure: &mut Option<anyhow::Error>) -> anyhow::Result<Step> {
+        let launched = crate::conditions::find(claim::conditions(&draft.wanted), LAUNCHED);
+        if launched.is_some_and(|condition| condition.status != conditions::UNKNOWN) {
+            self.launched.lock().remove(&claim::uid(&draft.read));
+            return Ok(Step::Next);
+        }
+        let uid = claim::uid(&draft.read);
+        let known = self.launched.lock().get(&uid).cloned();
+        let answer = match known {
+            Some(instance) => Ok(instance),
+            None => {
+                failpoints::hit("launch.before-create");
+                let answer = self.context.cloud.create(CreateRequest { claim: &draft.read, token: &uid }).await;
+                failpoints::hit("launch.after-create");
+                answer
+            }
+        };
+        match launch::decide(answer) {
+            Launch::Launched(instance) => {
+                self.launched.lock().insert(uid, (*instance).clone());
+                self.launched(draft, &instance).await?;
+            }
+            Launch::Retry { reason, message } => {
+                draft.conditions().set_unknown(LAUNCHED, &reason, &message);
+                *failure = Some(anyhow::anyhow!("launching nodeclaim, {message}"));
+            }
+            Launch::GiveUp { event, metric, message } => {
+                self.give_up(&draft.read, event, metric, &message).await?;
+                return Ok(Step::End);
+            }
+        }
+        Ok(Step::Next)
+    }
+
+    async fn launched(&self, draft: &mut Draft, instance: &Instance) -> anyhow::Result<()> {
+        let rules = &self.context.cloud.config().labels;
+        let (of_machine, annotations) =
+            launch::metadata(&draft.read, instance, |key| rules.is_well_known(key) || rules.is_restricted(key));
+        let mut wanted = draft.read.clone();
+        wanted.metadata.labels.get_or_insert_default().extend(of_machine);
+        wanted.metadata.annotations.get_or_insert_default().extend(annotations);
+        if let Some(written) = self.keep(patch::object(&self.claims(), &draft.read, &wanted, Lock::Uid).await?) {
+            *draft = Draft::new(written, draft.now);
+        }
+        launch::record(draft.wanted.status.get_or_insert_default(), instance);
+        draft.conditions().set_true(LAUNCHED);
+        info!(
+            node_claim = claim::name(&draft.read),
+            provider_id = %instance.provider_id,
+            instance_type = %instance.instance_type,
+            zone = instance.zone,
+            capacity_type = %instance.capacity_type,
+            "launched nodeclaim"
+        );
+        // Written before the Node is looked for: this is what a restart needs most.
+        failpoints::hit("launch.before-status");
+        self.write_status(draft).await?;
+        failpoints::hit("launch.after-status");
+        Ok(())
+    }
+
+    async fn give_up(
+        &self,
+        node_claim: &NodeClaim,
+        reason: &'static str,
+        metric: &'static str,
+        message: &str,
+    ) -> anyhow::Result<()> {
+        let name = claim::name(node_claim);
+        error!(node_claim = name, reason, message, "failed launching nodeclaim");
+        let text = format!("NodeClaim {name} event: {message}");
+        self.context.recorder.publish(Event::new(reference(node_claim), Severity::Warning, reason, text));
+        if reason == events::INSUFFICIENT_CAPACITY_ERROR {
+            let text = format!("NodeClaim {name} nominated for this pod failed to launch: {message}");
+            let state = self.context.store.read();
+            for uid in self.context.assignments.pods_of(name).iter() {
+                if let Some(pod) = state.pod_by_uid(uid).filter(|pod| pod.node_name.is_none()) {
+                    let event = Event::new(pod_reference(pod), Severity::Warning, reason, text.clone());
+                    self.context.recorder.publish(event);
+                }
+            }
+        }
+        self.delete(node_claim, metric).await
+    }
+
+    /// Makes the machine's Node the NodeClaim's, once there is one.
+    async fn register(&self, draft: &mut Draft) -> anyhow::Result<()> {
+        let Some(provider_id) = claim::provider_id(&draft.wanted).filter(|_| claim::is_launched(&draft.wanted)) else {
+            return Ok(());
+        };
+        if claim::is_registered(&draft.wanted) {
+            return Ok(());
+        }
+        let context = &self.context;
+        let nodes: Vec<Arc<Node>> = {
+            let state = context.store.read();
+            state.nodes_of_machine(provider_id).map(|node| Arc::clone(&node.object)).collect()
+        };
+        let name = claim::name(&draft.read);
+        let hold =
+            if handover::RUNS && context.options.hand_over.enabled && !context.assignments.pods_of(name).is_empty() {
+                Hold::UntilHandedOver
+            } else {
+                Hold::No
+            };
+        let seen: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
+        let decision = registration::decide(&draft.wanted, &seen, hold);
+        if let Some((reason, message)) = decision.waiting_for() {
+            match &decision {
+                Registration::MultipleNodesFound => draft.conditions().set_false(REGISTERED, reason, message),
+                Registration::NodeNotFound | Registration::Register { .. } => {
+                    draft.conditions().set_unknown(REGISTERED, reason, message)
+                }
+            };
+        }
+        if let (Registration::Register { node, taint_missing }, [before]) = (decision, seen.as_slice()) {
+            if taint_missing {
+                self.tell_taint_missing(&draft.read, before);
+            }
+            if before.metadata.deletion_timestamp.is_some() {
+                let message = "Node is being deleted";
+                draft.conditions().set_unknown(REGISTERED, REGISTRATION_HOOK_PENDING, message);
+                return Ok(());
+            }
+            failpoints::hit("registration.before-node");
+            patch::object(&Api::<Node>::all(context.client.clone()), before, &node, Lock::Revision).await?;
+            failpoints::hit("registration.after-node");
+            self.registered(draft, before);
+        }
+        Ok(())
+    }
+
+    fn registered(&self, draft: &mut Draft, node: &Node) {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        draft.conditions().set_true(REGISTERED);
+        draft.wanted.status.get_or_insert_default().node_name.clone_from(&name);
+        info!(node_claim = claim::name(&draft.read), node = name, "registered nodeclaim");
+        let labels = ByZone {
+            nodepool: claim::node_pool(&draft.read).to_owned(),
+            zone: claim::label(&draft.read, labels::ZONE).to_owned(),
+        };
+        self.context.metrics.nodes_created.get_or_create(&labels).inc();
+        self.record_health(&draft.read, Outcome::Registered);
+    }
+
+    fn tell_taint_missing(&self, node_claim: &NodeClaim, node: &Node) {
+        let message = format!(
+            "Missing {} taint which prevents registration related race conditions on Karpenter-managed nodes",
+            taints::UNREGISTERED
+        );
+        error!(node_claim = claim::name(node_claim), node = node.metadata.name, message);
+        let event = Event::new(reference(node_claim), Severity::Warning, events::UNREGISTERED_TAINT_MISSING, message);
+        self.context.recorder.publish(event);
+    }
+
+    async fn initialize(&self, draft: &mut Draft) -> anyhow::Result<()> {
+        if !claim::is_registered(&draft.wanted) || claim::is(&draft.wanted, INITIALIZED) {
+            return Ok(());
+        }
+        let provider_id = claim::provider_id(&draft.wanted).unwrap_or_default();
+        let node = {
+            let state = self.context.store.read();
+            let mut nodes = state.nodes_of_machine(provider_id);
+            nodes.next().map(|node| Arc::clone(&node.object))
+        };
+        // What the watch has not shown yet of a registration just written is not there for this look; the next one sees it.
+        let node = node.filter(|node| registration::is_registered(node));
+        match initialization::decide(&draft.wanted, node.as_deref()) {
+            Initialization::Waiting { reason, message } => {
+                draft.conditions().set_unknown(INITIALIZED, reason, &message);
+            }
+            Initialization::Initialized => {
+                if let Some(before) = node.filter(|node| !registration::has_label(node, labels::INITIALIZED)) {
+                    let mut wanted = Node::clone(&before);
+                    let of_node = wanted.metadata.labels.get_or_insert_default();
+                    of_node.insert(labels::INITIALIZED.to_owned(), labels::TRUE.to_owned());
+                    patch::object(&Api::<Node>::all(self.context.client.clone()), &before, &wanted, Lock::Uid).await?;
+                }
+                failpoints::hit("initialization.after-node");
+                draft.conditions().set_true(INITIALIZED);
+                info!(node_claim = claim::name(&draft.read), "initialized nodeclaim");
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a NodeClaim whose time is over, or says when to look again.
+    async fn live(&self, node_claim: &NodeClaim) -> anyhow::Result<Action> {
+        let now = self.context.clock.now();
+        match liveness::decide(node_claim, self.context.cloud.config().launch_timeout, now) {
+            Liveness::Registered => Ok(Action::Done),
+            Liveness::Until(deadline) => {
+                let left = Duration::from_millis(u64::try_from(deadline.since(now).0).unwrap_or_default());
+                Ok(Action::RequeueAfter(left.min(RESYNC)))
+            }
+            Liveness::Expired(timeout) => {
+                info!(node_claim = claim::name(node_claim), timeout = timeout.as_str(), "deleting nodeclaim");
+                let outcome = match timeout {
+                    Timeout::Registration => Outcome::Failed {
+                        reason: conditions::node_pool::REGISTRATION_FAILED.to_owned(),
+                        message: "Failed to register node".to_owned(),
+                    },
+                    Timeout::Launch => {
+                        let launched = crate::conditions::find(claim::conditions(node_claim), LAUNCHED);
+                        Outcome::Failed {
+                            reason: launched.map(|condition| condition.reason.clone()).unwrap_or_default(),
+                            message: launched.map(|condition| condition.message.clone()).unwrap_or_default(),
+                        }
+                    }
+                };
+                self.delete(node_claim, timeout.as_str()).await?;
+                self.record_health(node_claim, outcome);
+                Ok(Action::Done)
+            }
+        }
+    }
+
+    fn record_health(&self, node_claim: &NodeClaim, outcome: Outcome) {
+        let state = self.context.store.read();
+        let pool = state.node_pools.get(claim::node_pool(node_claim));
+        if let Some(uid) = pool.and_then(|pool| pool.metadata.uid.as_deref()) {
+            self.health.record(&uid.into(), outcome);
+        }
+    }
+
+    async fn delete(&self, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
+        delete(&self.context, node_claim, reason).await
+    }
+
+    async fn write_status(&self, draft: &Draft) -> anyhow::Result<()> {
+        let written = patch::status(&self.claims(), &draft.read, &draft.wanted, Lock::Revision).await?;
+        self.keep(written);
+        Ok(())
+    }
+
+    /// Puts an answer of the API server into the store, so that our next look sees it.
+    fn keep(&self, answer: Option<NodeClaim>) -> Option<NodeClaim> {
+        let answer = answer?;
+        self.context.store.apply(answer.clone(), Revision::of(&answer.metadata));
+        Some(answer)
+    }
+
+    fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.context.client.clone())
+    }
+}
+
+/// Deletes this NodeClaim and no other of its name. One that is gone already is fine.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn delete(context: &Context, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
+    let preconditions = Preconditions { uid: node_claim.metadata.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    match claims.delete(claim::name(node_claim), &params).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let labels = DisruptedLabels {
+        reason: reason.to_owned(),
+        nodepool: claim::node_pool(node_claim).to_owned(),
+        capacity_type: claim::label(node_claim, labels::CAPACITY_TYPE).to_owned(),
+        consolidation_policy: String::new(),
+        termination_mode: String::new(),
+    };
+    context.metrics.nodeclaims_disrupted.get_or_create(&labels).inc();
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Short names for what is read from a NodeClaim again and again.
+
+use api::{NodeClaim, conditions, labels};
+use cloudprovider::NodeClassKind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use model::{Timestamp, Uid};
+
+use crate::conditions as set;
+
+/// The conditions, none if there is no status yet.
+pub fn conditions(claim: &NodeClaim) -> &[Condition] {
+    claim.status.as_ref().map_or(&[], |status| status.conditions.as_slice())
+}
+
+/// Whether a condition is true.
+pub fn is(claim: &NodeClaim, condition_type: &str) -> bool {
+    set::is_true(conditions(claim), condition_type)
+}
+
+/// Whether the provider has said that the machine exists.
+pub fn is_launched(claim: &NodeClaim) -> bool {
+    is(claim, conditions::node_claim::LAUNCHED)
+}
+
+/// Whether the machine's Node was found.
+pub fn is_registered(claim: &NodeClaim) -> bool {
+    is(claim, conditions::node_claim::REGISTERED)
+}
+
+/// What the provider calls the machine; absent before the launch.
+pub fn provider_id(claim: &NodeClaim) -> Option<&str> {
+    claim.status.as_ref().map(|status| status.provider_id.as_str()).filter(|id| !id.is_empty())
+}
+
+/// The object's uid.
+pub fn uid(claim: &NodeClaim) -> Uid {
+    claim.metadata.uid.as_deref().unwrap_or_default().into()
+}
+
+/// The object's name.
+pub fn name(claim: &NodeClaim) -> &str {
+    claim.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// A label of the NodeClaim; empty where it is missing.
+pub fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
+    claim.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
+}
+
+/// The NodePool that the NodeClaim came from; empty for one that a user wrote.
+pub fn node_pool(claim: &NodeClaim) -> &str {
+    label(claim, labels::NODEPOOL)
+}
+
+/// Whether this program's provider is the one to launch it.
+pub fn is_managed(claim: &NodeClaim, kinds: &[NodeClassKind]) -> bool {
+    let class = &claim.spec.node_class_ref;
+    kinds.iter().any(|kind| kind.group == class.group && kind.kind == class.kind)
+}
+
+/// When the object was created.
+pub fn created_at(claim: &NodeClaim) -> Timestamp {
+    claim.metadata.creation_timestamp.as_ref().map(set::to_timestamp).unwrap_or_default()
+}
+
+/// Whether somebody has deleted the object.
+pub fn is_deleting(claim: &NodeClaim) -> bool {
+    claim.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether our finalizer is on it.
+pub fn has_finalizer(claim: &NodeClaim) -> bool {
+    claim.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == api::finalizers::TERMINATION)
+}

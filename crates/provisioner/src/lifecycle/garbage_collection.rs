@@ -1,0 +1,217 @@
+//! Machines, NodeClaims and Nodes that have lost each other.
+//!
+//! Every two minutes the provider lists its machines, and three kinds of strays are looked for. A list may lag, so it only
+//! raises a suspicion; the machine itself, or the API server itself, must confirm it before anything is deleted.
+//!
+//! * A launched NodeClaim whose machine is gone is deleted, unless its Node is ready.
+//! * A machine that was launched for a NodeClaim that does not exist is deleted, if it is older than a grace period.
+//!   Only machines with a launch token are ours to delete; a NodeClaim that cannot be decoded exists.
+//! * A Node of ours without NodeClaim and machine (a phantom: nothing would ever remove it) is deleted.
+//!
+//! Differs: Karpenter core leaves the second to its providers and has no answer to the third; and it waits for the first
+//! until the NodeClaim has registered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::{NodeClaim, finalizers, labels};
+use cloudprovider::{Error, Instance, InstanceState, NodeClassKind};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DeleteParams, Preconditions};
+use model::{DurationMs, NodeName, ProviderId, Timestamp};
+use tracing::{info, warn};
+
+use super::claim;
+use super::initialization::is_ready;
+use crate::conditions::{find, to_timestamp};
+use crate::context::Context;
+use crate::store::{Kind, State};
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "nodeclaim.garbagecollection";
+const PERIOD: Duration = Duration::from_secs(2 * 60);
+/// The first look after a start.
+const FIRST: Duration = Duration::from_secs(10);
+/// How old a machine or a launch must be before it can be a stray: lists and watches may be that much behind.
+const GRACE: DurationMs = DurationMs::from_seconds(30);
+
+/// What may have to be deleted, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suspects {
+    /// NodeClaims whose machine is not on the list.
+    pub claims: Vec<String>,
+    /// Machines whose NodeClaim we do not know.
+    pub machines: Vec<ProviderId>,
+    /// Nodes of ours without NodeClaim.
+    pub nodes: Vec<NodeName>,
+}
+
+/// What the cluster has, as far as strays are concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Cluster<'a> {
+    /// All NodeClaims.
+    pub claims: &'a [&'a NodeClaim],
+    /// Names of NodeClaims that cannot be decoded.
+    pub undecodable_claims: &'a BTreeSet<String>,
+    /// All Nodes.
+    pub nodes: &'a [&'a Node],
+    /// Whose NodeClaims and Nodes are ours.
+    pub node_classes: &'a [NodeClassKind],
+}
+
+/// Compares the provider's list with the cluster.
+pub fn decide(cluster: Cluster<'_>, listed: &[Instance], now: Timestamp) -> Suspects {
+    let listed_ids: BTreeSet<&str> = listed.iter().map(|instance| instance.provider_id.as_str()).collect();
+    let nodes = by_provider_id(cluster.nodes);
+    let is_old = |since: Timestamp| now.since(since) >= GRACE;
+    let claims = cluster.claims.iter().filter(|node_claim| {
+        let Some(id) = claim::provider_id(node_claim) else { return false };
+        let launched = find(claim::conditions(node_claim), api::conditions::node_claim::LAUNCHED)
+            .map_or_else(|| claim::created_at(node_claim), |launched| to_timestamp(&launched.last_transition_time));
+        claim::is_launched(node_claim)
+            && claim::is_managed(node_claim, cluster.node_classes)
+            && !claim::is_deleting(node_claim)
+            && !listed_ids.contains(id)
+            && is_old(launched)
+            && !nodes.get(id).is_some_and(|node| is_ready(node))
+    });
+    let uids: BTreeSet<&str> = cluster.claims.iter().filter_map(|it| it.metadata.uid.as_deref()).collect();
+    let ids: BTreeSet<&str> = cluster.claims.iter().filter_map(|it| claim::provider_id(it)).collect();
+    let machines = listed.iter().filter(|instance| {
+        let known = instance.token.as_ref().is_none_or(|token| uids.contains(token.as_str()));
+        let undecodable =
+            instance.claim_name.as_ref().is_some_and(|name| cluster.undecodable_claims.contains(name.as_str()));
+        !known
+            && !undecodable
+            && !ids.contains(instance.provider_id.as_str())
+            && instance.state == InstanceState::Running
+            && is_old(instance.created_at)
+    });
+    let phantoms = cluster.nodes.iter().filter(|node| {
+        let id = provider_id(node);
+        is_ours(node, cluster.node_classes)
+            && node.metadata.deletion_timestamp.is_none()
+            && !is_ready(node)
+            && id.is_some_and(|id| !ids.contains(id) && !listed_ids.contains(id))
+            && is_old(node.metadata.creation_timestamp.as_ref().map(to_timestamp).unwrap_or_default())
+            && cluster.undecodable_claims.is_empty()
+    });
+    Suspects {
+        claims: claims.map(|it| claim::name(it).to_owned()).collect(),
+        machines: machines.map(|it| it.provider_id.clone()).collect(),
+        nodes: phantoms.filter_map(|it| it.metadata.name.as_deref().map(NodeName::from)).collect(),
+    }
+}
+
+fn by_provider_id<'a>(nodes: &[&'a Node]) -> BTreeMap<&'a str, &'a Node> {
+    nodes.iter().filter_map(|node| Some((provider_id(node)?, *node))).collect()
+}
+
+/// What the cloud calls the Node's machine.
+pub fn provider_id(node: &Node) -> Option<&str> {
+    node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
+}
+
+/// Whether the Node was a NodeClaim's of this provider.
+fn is_ours(node: &Node, node_classes: &[NodeClassKind]) -> bool {
+    let Some(of_node) = &node.metadata.labels else { return false };
+    let has_finalizer = node.metadata.finalizers.iter().flatten().any(|it| it == finalizers::TERMINATION);
+    has_finalizer && node_classes.iter().any(|kind| of_node.contains_key(&labels::node_class(kind.group, kind.kind)))
+}
+
+/// Looks for strays until the context is stopped.
+pub async fn run(context: Context) {
+    context.store.wait_until_synced().await;
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + FIRST, PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = context.stop.cancelled() => return,
+        }
+        if let Err(error) = collect(&context).await {
+            warn!(error = format!("{error:#}"), "could not look for strays");
+        }
+    }
+}
+
+async fn collect(context: &Context) -> anyhow::Result<()> {
+    let listed = context.cloud.list().await?;
+    // The list first, then the cluster: a machine on the list has a NodeClaim that we have known for longer.
+    let suspects = suspects(&context.store.read(), &listed, context);
+    for name in &suspects.claims {
+        collect_claim(context, name).await?;
+    }
+    for id in &suspects.machines {
+        let Some(instance) = listed.iter().find(|instance| instance.provider_id == *id) else { continue };
+        collect_machine(context, instance).await?;
+    }
+    for name in &suspects.nodes {
+        collect_node(context, name).await?;
+    }
+    Ok(())
+}
+
+fn suspects(state: &State, listed: &[Instance], context: &Context) -> Suspects {
+    let claims: Vec<&NodeClaim> = state.node_claims.values().map(AsRef::as_ref).collect();
+    let nodes: Vec<&Node> = state.nodes.values().map(|node| node.object.as_ref()).collect();
+    let undecodable_claims =
+        state.undecodable.keys().filter(|(kind, _)| *kind == Kind::NodeClaim).map(|(_, name)| name.clone()).collect();
+    let cluster = Cluster {
+        claims: &claims,
+        undecodable_claims: &undecodable_claims,
+        nodes: &nodes,
+        node_classes: context.cloud.node_class_kinds(),
+    };
+    decide(cluster, listed, context.clock.now())
+}
+
+async fn is_gone(context: &Context, id: &ProviderId) -> anyhow::Result<bool> {
+    match context.cloud.get(id).await {
+        Ok(_) => Ok(false),
+        Err(Error::NotFound(_)) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn collect_claim(context: &Context, name: &str) -> anyhow::Result<()> {
+    let Some(node_claim) = context.store.read().node_claims.get(name).cloned() else { return Ok(()) };
+    let Some(id) = claim::provider_id(&node_claim).map(ProviderId::from) else { return Ok(()) };
+    if is_gone(context, &id).await? {
+        info!(node_claim = name, provider_id = %id, "garbage collecting nodeclaim with no cloudprovider representation");
+        super::delete(context, &node_claim, "garbage_collected").await?;
+    }
+    Ok(())
+}
+
+async fn collect_machine(context: &Context, instance: &Instance) -> anyhow::Result<()> {
+    // The API server has the last word: our watch may be behind.
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    if let Some(name) = &instance.claim_name {
+        let claim = claims.get_opt(name.as_str()).await?;
+        if claim.is_some_and(|claim| claim.metadata.uid.as_deref() == instance.token.as_deref()) {
+            return Ok(());
+        }
+    }
+    info!(provider_id = %instance.provider_id, node_claim = ?instance.claim_name, "garbage collecting instance without nodeclaim");
+    Error::ignore_not_found(context.cloud.delete(&instance.provider_id).await)?;
+    Ok(())
+}
+
+async fn collect_node(context: &Context, name: &NodeName) -> anyhow::Result<()> {
+    let Some(node) = context.store.read().nodes.get(name).map(|node| node.object.clone()) else { return Ok(()) };
+    let Some(id) = provider_id(&node).map(ProviderId::from) else { return Ok(()) };
+    if !is_gone(context, &id).await? {
+        return Ok(());
+    }
+    info!(node = %name, provider_id = %id, "garbage collecting node without nodeclaim and instance");
+    let preconditions = Preconditions { uid: node.metadata.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match Api::<Node>::all(context.client.clone()).delete(name.as_str(), &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => Ok(result.map(|_| ())?),
+    }
+}
+
+#[cfg(test)]
+mod tests;

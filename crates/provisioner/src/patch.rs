@@ -1,0 +1,121 @@
+//! Patches that say only what changes.
+//!
+//! An object is changed in memory and the difference sent as a JSON merge patch, so that fields which others write, or
+//! which we do not know, are not touched. [`Lock::Revision`] makes the API server refuse the patch if the object has
+//! changed since it was read: needed where a list is replaced as a whole, as conditions, finalizers and taints are.
+
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use std::fmt::Debug;
+
+/// Which object a patch may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// The one that was read, whatever has changed since.
+    Uid,
+    /// Exactly what was read.
+    Revision,
+}
+
+/// The merge patch that turns `before` into `after`; `None` if they are equal.
+///
+/// # Errors
+/// If the object cannot be written as JSON.
+pub fn between<T: Resource + Serialize>(before: &T, after: &T, lock: Lock) -> serde_json::Result<Option<Value>> {
+    let Some(mut patch) = diff(&serde_json::to_value(before)?, &serde_json::to_value(after)?) else { return Ok(None) };
+    let mut precondition = Map::new();
+    if let Some(uid) = before.uid() {
+        precondition.insert("uid".to_owned(), uid.into());
+    }
+    if let (Lock::Revision, Some(revision)) = (lock, before.resource_version()) {
+        precondition.insert("resourceVersion".to_owned(), revision.into());
+    }
+    if let Some(patch) = patch.as_object_mut()
+        && let Value::Object(metadata) = patch.entry("metadata").or_insert_with(|| json!({}))
+    {
+        metadata.extend(precondition);
+    }
+    Ok(Some(patch))
+}
+
+/// Writes what differs outside the status. Gives back the API server's answer, or `None` if nothing differs.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn object<T>(api: &Api<T>, before: &T, after: &T, lock: Lock) -> anyhow::Result<Option<T>>
+where
+    T: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let Some(patch) = between(before, after, lock)? else { return Ok(None) };
+    Ok(Some(api.patch(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?))
+}
+
+/// Writes what differs in the status. Gives back the API server's answer, or `None` if nothing differs.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn status<T>(api: &Api<T>, before: &T, after: &T, lock: Lock) -> anyhow::Result<Option<T>>
+where
+    T: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let Some(patch) = between(before, after, lock)? else { return Ok(None) };
+    Ok(Some(api.patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?))
+}
+
+/// RFC 7386, backwards.
+fn diff(before: &Value, after: &Value) -> Option<Value> {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        return (before != after).then(|| after.clone());
+    };
+    let removed = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let changed = after.iter().filter_map(|(key, value)| {
+        let change = match before.get(key) {
+            Some(known) => diff(known, value)?,
+            None => value.clone(),
+        };
+        Some((key.clone(), change))
+    });
+    let patch: Map<String, Value> = removed.chain(changed).collect();
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_patch_has_what_changed_and_what_it_was_made_from() {
+        let before = node(json!({
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "b": "2"}},
+            "spec": {"taints": [{"key": "x", "effect": "NoSchedule"}], "providerID": "p"},
+        }));
+        let mut after = before.clone();
+        let labels = after.metadata.labels.get_or_insert_default();
+        labels.insert("c".to_owned(), "3".to_owned());
+        labels.remove("a");
+        after.spec.get_or_insert_default().taints = Some(Vec::new());
+        assert_eq!(
+            between(&before, &after, Lock::Revision).unwrap(),
+            Some(json!({
+                "metadata": {"uid": "u", "resourceVersion": "7", "labels": {"a": null, "c": "3"}},
+                "spec": {"taints": []},
+            }))
+        );
+        assert_eq!(between(&before, &after, Lock::Uid).unwrap().unwrap()["metadata"].get("resourceVersion"), None);
+    }
+
+    #[test]
+    fn equal_objects_need_no_patch() {
+        let same = node(json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "7"}}));
+        assert_eq!(between(&same, &same.clone(), Lock::Revision).unwrap(), None);
+    }
+}

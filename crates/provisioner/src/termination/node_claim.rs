@@ -1,0 +1,328 @@
+//! A NodeClaim is being deleted.
+
+use std::time::Duration;
+
+use api::conditions::node_claim::{INSTANCE_TERMINATING, READY_DEPENDS_ON};
+use api::{NodeClaim, annotations, events, finalizers, labels};
+use cloudprovider::Error;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DeleteParams, Preconditions};
+use model::{DurationMs, NodeName, ProviderId, Timestamp};
+use tracing::{info, warn};
+
+use crate::conditions::{ConditionSet, to_timestamp};
+use crate::context::Context;
+use crate::failpoints;
+use crate::lifecycle::{claim, registration};
+use crate::metrics::{ByNodePool, TerminatedLabels};
+use crate::patch::{self, Lock};
+use crate::queue::Action;
+use crate::recorder::{Event, Severity, reference};
+use crate::store::Revision;
+
+/// How often the provider is asked whether the machine is gone.
+pub const INSTANCE_POLL: Duration = Duration::from_secs(1);
+
+/// The next step of a NodeClaim's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Our finalizer is not on it: nothing to do.
+    Nothing,
+    /// Write down when draining ends at the latest.
+    SetDeadline(Timestamp),
+    /// Delete these Nodes, and wait until they are gone; none is to be deleted if all are already on their way.
+    DeleteNodes(Vec<NodeName>),
+    /// Ask the provider to end that machine, again and again until it is gone.
+    DeleteInstance(ProviderId),
+    /// The status names no machine, but a launch may have been under way: look it up by its token.
+    FindInstance,
+}
+
+/// What comes next, given the Nodes with the machine's provider id.
+pub fn decide(node_claim: &NodeClaim, nodes: &[&Node]) -> Step {
+    let Some(deleted_at) = node_claim.metadata.deletion_timestamp.as_ref().map(to_timestamp) else {
+        return Step::Nothing;
+    };
+    if !claim::has_finalizer(node_claim) {
+        return Step::Nothing;
+    }
+    if let Some(deadline) = due(node_claim, deleted_at)
+        && super::deadline(node_claim.metadata.annotations.as_ref()).is_none()
+    {
+        return Step::SetDeadline(deadline);
+    }
+    // A Node that never registered is not ours to delete, unless the write of its registration was all that was lost.
+    let ours: Vec<&&Node> =
+        nodes.iter().filter(|node| claim::is_registered(node_claim) || registration::is_registered(node)).collect();
+    if !ours.is_empty() {
+        let living = ours.iter().filter(|node| node.metadata.deletion_timestamp.is_none());
+        return Step::DeleteNodes(living.filter_map(|it| it.metadata.name.as_deref().map(NodeName::from)).collect());
+    }
+    match claim::provider_id(node_claim) {
+        Some(id) => Step::DeleteInstance(id.into()),
+        None => Step::FindInstance,
+    }
+}
+
+/// When draining ends at the latest: `terminationGracePeriod` after the deletion.
+fn due(node_claim: &NodeClaim, deleted_at: Timestamp) -> Option<Timestamp> {
+    let period = node_claim.spec.termination_grace_period.as_ref()?.parse().ok()?;
+    let period = DurationMs(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
+    Some(deleted_at.saturating_add(period))
+}
+
+/// When draining a deleted NodeClaim's Node ends at the latest: what is written, else what will be.
+pub fn deadline(node_claim: &NodeClaim) -> Option<Timestamp> {
+    let written = super::deadline(node_claim.metadata.annotations.as_ref());
+    let deleted_at = node_claim.metadata.deletion_timestamp.as_ref().map(to_timestamp);
+    written.or_else(|| due(node_claim, deleted_at?))
+}
+
+/// Carries out the next steps.
+///
+/// # Errors
+/// Those of the API server and the provider.
+pub async fn reconcile(context: &Context, node_claim: &NodeClaim) -> anyhow::Result<Action> {
+    let nodes: Vec<_> = {
+        let state = context.store.read();
+        let id = claim::provider_id(node_claim).unwrap_or_default();
+        state.nodes_of_machine(id).map(|node| node.object.clone()).collect()
+    };
+    let seen: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
+    match decide(node_claim, &seen) {
+        Step::Nothing => Ok(Action::Done),
+        // The answer comes back through the watch, and with it the next step.
+        Step::SetDeadline(deadline) => set_deadline(context, node_claim, deadline).await.map(|()| Action::Done),
+        Step::DeleteNodes(names) => {
+            failpoints::hit("terminate.before-node-deletion");
+            for node in nodes.iter().filter(|node| names.iter().any(|it| node.metadata.name.as_deref() == Some(it))) {
+                delete_node(context, node).await?;
+            }
+            Ok(Action::RequeueAfter(Duration::from_secs(30)))
+        }
+        Step::DeleteInstance(id) => delete_instance(context, node_claim, &id).await,
+        Step::FindInstance => match context.cloud.find(&claim::uid(node_claim)).await {
+            Ok(instance) => delete_instance(context, node_claim, &instance.provider_id).await,
+            // A machine that the provider does not show yet is an orphan later, and collected.
+            Err(Error::NotFound(_)) => remove_finalizer(context, node_claim).await,
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+async fn set_deadline(context: &Context, node_claim: &NodeClaim, deadline: Timestamp) -> anyhow::Result<()> {
+    let mut wanted = node_claim.clone();
+    let text = deadline.to_string();
+    let message = format!("All pods will be deleted by {text}");
+    let written = wanted.metadata.annotations.get_or_insert_default();
+    written.insert(annotations::NODECLAIM_TERMINATION_TIMESTAMP.to_owned(), text);
+    let event =
+        Event::new(reference(node_claim), Severity::Warning, events::TERMINATION_GRACE_PERIOD_EXPIRING, message);
+    context.recorder.publish(event);
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    if let Some(answer) = patch::object(&claims, node_claim, &wanted, Lock::Revision).await? {
+        let revision = Revision::of(&answer.metadata);
+        context.store.apply(answer, revision);
+    }
+    Ok(())
+}
+
+async fn delete_node(context: &Context, node: &Node) -> anyhow::Result<()> {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let preconditions = Preconditions { uid: node.metadata.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match Api::<Node>::all(context.client.clone()).delete(name, &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => Ok(result.map(|_| ())?),
+    }
+}
+
+async fn delete_instance(context: &Context, node_claim: &NodeClaim, id: &ProviderId) -> anyhow::Result<Action> {
+    if end_instance(context, Some(node_claim), id).await? == Instance::Ending {
+        return Ok(Action::RequeueAfter(INSTANCE_POLL));
+    }
+    remove_finalizer(context, node_claim).await
+}
+
+/// Whether a machine is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instance {
+    /// It is on its way.
+    Ending,
+    /// It is.
+    Gone,
+}
+
+/// Asks the provider to end a machine, and notes in the NodeClaim's status that it was asked.
+///
+/// # Errors
+/// Those of the API server and the provider.
+pub async fn end_instance(
+    context: &Context,
+    node_claim: Option<&NodeClaim>,
+    id: &ProviderId,
+) -> anyhow::Result<Instance> {
+    failpoints::hit("terminate.before-instance");
+    let answer = Error::ignore_not_found(context.cloud.delete(id).await)?;
+    failpoints::hit("terminate.after-instance");
+    let Some(()) = answer else { return Ok(Instance::Gone) };
+    if let Some(node_claim) = node_claim {
+        set_condition(context, node_claim, |conditions| conditions.set_true(INSTANCE_TERMINATING)).await?;
+    }
+    Ok(Instance::Ending)
+}
+
+/// Changes a condition in a NodeClaim's status, if there is something to change.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn set_condition(
+    context: &Context,
+    node_claim: &NodeClaim,
+    change: impl FnOnce(&mut ConditionSet<'_>) -> bool,
+) -> anyhow::Result<()> {
+    let mut wanted = node_claim.clone();
+    let status = wanted.status.get_or_insert_default();
+    let mut conditions =
+        ConditionSet::of(&mut status.conditions, &node_claim.metadata, &READY_DEPENDS_ON, context.clock.now());
+    if !change(&mut conditions) {
+        return Ok(());
+    }
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    match patch::status(&claims, node_claim, &wanted, Lock::Revision).await {
+        Ok(Some(answer)) => {
+            let revision = Revision::of(&answer.metadata);
+            context.store.apply(answer, revision);
+            Ok(())
+        }
+        Ok(None) => Ok(()),
+        Err(error) if is_gone(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error says that the object does not exist.
+pub fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 404)
+}
+
+async fn remove_finalizer(context: &Context, node_claim: &NodeClaim) -> anyhow::Result<Action> {
+    failpoints::hit("terminate.before-claim-finalizer");
+    let mut wanted = node_claim.clone();
+    wanted.metadata.finalizers.get_or_insert_default().retain(|finalizer| finalizer != finalizers::TERMINATION);
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    match patch::object(&claims, node_claim, &wanted, Lock::Revision).await {
+        Ok(_) => {}
+        Err(error) if is_gone(&error) => return Ok(Action::Done),
+        Err(error) => return Err(error),
+    }
+    observe(context, node_claim);
+    info!(
+        node_claim = claim::name(node_claim),
+        provider_id = claim::provider_id(node_claim).unwrap_or_default(),
+        "deleted nodeclaim"
+    );
+    Ok(Action::Done)
+}
+
+fn observe(context: &Context, node_claim: &NodeClaim) {
+    let nodepool = claim::node_pool(node_claim).to_owned();
+    let label = |key| claim::label(node_claim, key).to_owned();
+    let labels = TerminatedLabels {
+        nodepool: nodepool.clone(),
+        capacity_type: label(labels::CAPACITY_TYPE),
+        zone: label(labels::ZONE),
+    };
+    context.metrics.nodeclaims_terminated.get_or_create(&labels).inc();
+    let now = context.clock.now();
+    let since = |start: Timestamp| now.since(start).0.max(0) as f64 / 1000.0;
+    let by_pool = ByNodePool { nodepool };
+    if let Some(deleted_at) = node_claim.metadata.deletion_timestamp.as_ref().map(to_timestamp) {
+        context.metrics.nodeclaims_termination_duration_seconds.get_or_create(&by_pool).observe(since(deleted_at));
+    }
+    let terminating = crate::conditions::find(claim::conditions(node_claim), INSTANCE_TERMINATING);
+    if let Some(asked_at) = terminating.map(|condition| to_timestamp(&condition.last_transition_time)) {
+        context
+            .metrics
+            .nodeclaims_instance_termination_duration_seconds
+            .get_or_create(&by_pool)
+            .observe(since(asked_at));
+    }
+    if node_claim.spec.termination_grace_period.as_ref().is_some_and(|period| period.parse().is_err()) {
+        warn!(node_claim = claim::name(node_claim), "terminationGracePeriod is no duration and was ignored");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn claim(metadata: Value, spec: Value, status: Value) -> NodeClaim {
+        let mut object = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": "a", "finalizers": ["karpenter.sh/termination"], "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
+        });
+        for (part, extra) in [("metadata", metadata), ("spec", spec), ("status", status)] {
+            for (key, value) in extra.as_object().unwrap() {
+                object[part][key] = value.clone();
+            }
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn registered() -> Value {
+        let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        json!({"providerID": "p", "conditions": [condition("Launched"), condition("Registered")]})
+    }
+
+    fn node(name: &str, metadata: Value) -> Node {
+        let mut node = json!({"metadata": metadata});
+        node["metadata"]["name"] = name.into();
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn the_deadline_comes_first_then_the_nodes_then_the_machine() {
+        let none = || json!({});
+        let period = || json!({"terminationGracePeriod": "1h"});
+        let stamped = json!({"annotations": {"karpenter.sh/nodeclaim-termination-timestamp": "2026-01-01T01:00:00Z"}});
+        let due = Timestamp::parse("2026-01-01T01:00:00Z").unwrap();
+        assert_eq!(decide(&claim(none(), period(), registered()), &[]), Step::SetDeadline(due));
+        let node_claim = claim(stamped, period(), registered());
+        let living = node("n1", none());
+        let leaving = node("n2", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
+        assert_eq!(decide(&node_claim, &[&living, &leaving]), Step::DeleteNodes(vec!["n1".into()]));
+        assert_eq!(decide(&node_claim, &[&leaving]), Step::DeleteNodes(vec![]));
+        assert_eq!(decide(&node_claim, &[]), Step::DeleteInstance("p".into()));
+    }
+
+    #[test]
+    fn a_node_that_never_registered_is_left_alone() {
+        let node_claim = claim(json!({}), json!({}), json!({"providerID": "p"}));
+        assert_eq!(decide(&node_claim, &[&node("n", json!({}))]), Step::DeleteInstance("p".into()));
+        let registered = node("n", json!({"labels": {"karpenter.sh/registered": "true"}}));
+        assert_eq!(decide(&node_claim, &[&registered]), Step::DeleteNodes(vec!["n".into()]));
+    }
+
+    #[test]
+    fn a_machine_that_the_status_does_not_name_is_looked_up_by_its_token() {
+        assert_eq!(decide(&claim(json!({}), json!({}), json!({})), &[]), Step::FindInstance);
+    }
+
+    #[test]
+    fn only_deleted_claims_with_our_finalizer_are_touched() {
+        let alive = claim(json!({"deletionTimestamp": null}), json!({}), registered());
+        let foreign = claim(json!({"finalizers": ["other"]}), json!({}), registered());
+        assert_eq!((decide(&alive, &[]), decide(&foreign, &[])), (Step::Nothing, Step::Nothing));
+    }
+
+    #[test]
+    fn the_deadline_is_known_before_it_is_written() {
+        let node_claim = claim(json!({}), json!({"terminationGracePeriod": "30s"}), registered());
+        assert_eq!(deadline(&node_claim), Some(Timestamp::parse("2026-01-01T00:00:30Z").unwrap()));
+        assert_eq!(deadline(&claim(json!({}), json!({}), registered())), None);
+    }
+}
