@@ -4,8 +4,8 @@
 //! before it is parsed, as kubectl does, so that a syntax error ends with its own document. Aliases, nesting and size
 //! are bounded: an alias bomb is an error after a fixed amount of work.
 //!
-//! Scalars are read by YAML 1.1's rules where Kubernetes' own tools do (`yes` is a boolean, `0644` is octal); a key
-//! that occurs twice is an error, as in `kubectl apply`.
+//! Scalars are read by YAML 1.1's rules where Kubernetes' own tools do (`yes` is a boolean, `0644` is octal), and of a
+//! key that occurs twice the last one counts, as with them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use crate::limits;
 
 /// Bytes of one document beyond which it is not even parsed.
 const MAX_DOCUMENT_BYTES: usize = 32 * 1024 * 1024;
+
+/// Levels of nesting of a YAML document. Its parser recurses, and a thread's stack may have 2 MiB.
+const MAX_YAML_DEPTH: usize = 64;
 
 /// Lists in lists.
 const MAX_LIST_DEPTH: usize = 4;
@@ -193,13 +196,13 @@ impl Reader {
     }
 }
 
-/// The lines of a text that has one JSON value on its first line, with their numbers; `None` if it is not written
-/// that way.
+/// The lines of a text that has one JSON value on its first line and is no YAML stream, with their numbers; `None` if it
+/// is not written that way.
 fn json_lines(text: &str) -> Option<impl Iterator<Item = (usize, &str)>> {
     let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(i, line)| (i + 1, line));
     let (_, first) = lines().next()?;
     let is_value = first.len() <= MAX_DOCUMENT_BYTES && serde_json::from_str::<serde::de::IgnoredAny>(first).is_ok();
-    is_value.then(lines)
+    (is_value && !text.lines().any(is_separator)).then(lines)
 }
 
 /// Cuts a stream at its `---` and `...` lines; documents of nothing but blanks and comments are left out.
@@ -247,10 +250,11 @@ fn value(document: &str) -> Result<Value, String> {
         budget: serde_saphyr::budget! {
             max_events: 2_000_000,
             max_nodes: 1_000_000,
-            max_depth: 100,
+            max_depth: MAX_YAML_DEPTH,
             max_documents: 2,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 200_000, max_replay_stack_depth: 16 },
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
         with_snippet: false,
     };

@@ -122,3 +122,6 @@ pub fn csi_node(object: &Value) -> Result<(NodeName, Vec<CsiNodeDriver>), Object
         Ok((NodeName::from(metadata.name.name), drivers))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,8 @@ enum Role {
     Workload(WorkloadKind),
     Header,
     InstanceType,
+    /// A kind of ours that has no part in planning yet; it is held to its CRD all the same.
+    Checked,
     NotUsed,
 }
 
@@ -60,6 +62,7 @@ impl Role {
             (groups::KARPENTER, "NodeClaim") => Self::NodeClaim,
             (snapshot_file::GROUP, snapshot_file::HEADER) => Self::Header,
             (snapshot_file::GROUP, snapshot_file::INSTANCE_TYPE) => Self::InstanceType,
+            (groups::KARPENTER | groups::KARPENTER_KWOK | groups::AUTOSCALING_X_K8S, _) => Self::Checked,
             _ => WorkloadKind::of(manifest).map_or(Self::NotUsed, Self::Workload),
         }
     }
@@ -81,6 +84,7 @@ impl Role {
             | Self::NodeClaim
             | Self::Header
             | Self::InstanceType
+            | Self::Checked
             | Self::NotUsed => false,
         }
     }
@@ -217,13 +221,17 @@ impl<'a> Reader<'a> {
                 let admitted = self.admit(&manifest)?;
                 self.cluster.node_claims.push(Arc::new(node_claim_object(&admitted)?));
             }
-            Role::Workload(kind) => self.workload(kind, &manifest)?,
+            Role::Workload(kind) => self.workload(kind, &manifest),
             Role::Header => self.header(snapshot_file::header(object)?),
             Role::InstanceType => {
                 let line = snapshot_file::instance_type(object)?;
                 for pool in line.node_pools {
                     self.instance_types.entry(pool).or_default().push(line.instance_type.clone());
                 }
+            }
+            Role::Checked => {
+                self.admit(&manifest)?;
+                *self.not_used.entry(manifest.kind).or_default() += 1;
             }
             Role::NotUsed => {}
         }
@@ -248,7 +256,10 @@ impl<'a> Reader<'a> {
             self.admission = Some(compiled);
         }
         let Some(admission) = &self.admission else { return Ok(manifest.object.clone()) };
-        admission.admit(&manifest.object, Operation::Restore).map_err(|errors| {
+        // A manifest may carry a status that no server would have written; creating the object drops it.
+        let restored = admission.admit(&manifest.object, Operation::Restore);
+        let admitted = restored.or_else(|_| admission.admit(&manifest.object, Operation::Create));
+        admitted.map_err(|errors| {
             let mut errors = errors.into_iter();
             let first = errors.next().map(|first| (first.path, first.message));
             let (field, mut why) = first.unwrap_or_default();
@@ -281,17 +292,21 @@ impl<'a> Reader<'a> {
         self.cluster.pods.push(Arc::new(pod));
     }
 
-    fn workload(&mut self, kind: WorkloadKind, manifest: &Manifest) -> Result<(), ObjectError> {
+    fn workload(&mut self, kind: WorkloadKind, manifest: &Manifest) {
         if !self.settings.expand_workloads {
             self.not_expanded += 1;
             *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
-            return Ok(());
+            return;
         }
-        let Some(workload) = workload(&manifest.object, kind)? else {
-            *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
-            return Ok(());
-        };
         let owner = manifest.object_ref().name;
+        let workload = match workload(&manifest.object, kind) {
+            Ok(Some(workload)) => workload,
+            Ok(None) => {
+                *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
+                return;
+            }
+            Err(error) => return self.unreadable(manifest.origin.clone(), error, [owner]),
+        };
         let names: Vec<_> =
             (0..workload.count).map(|ordinal| self.free_name(&owner, ordinal, &manifest.kind)).collect();
         let mut pod = workload.pod;
@@ -316,7 +331,6 @@ impl<'a> Reader<'a> {
                 self.unreadable(manifest.origin.clone(), error, names);
             }
         }
-        Ok(())
     }
 
     /// `<workload>-<ordinal>`, with the kind in between if another workload of that name has the pod already.

@@ -1,1 +1,261 @@
+use std::fmt::Write as _;
 
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn read_text(text: &str, settings: &Settings<'_>) -> Offline {
+    let parsed = crate::manifests::parse("in.yaml", text);
+    read(parsed.manifests, parsed.errors, settings)
+}
+
+fn settings() -> Settings<'static> {
+    static LABELS: std::sync::OnceLock<ProviderLabels> = std::sync::OnceLock::new();
+    Settings {
+        expand_workloads: true,
+        default_node_pool: None,
+        instance_types: &[],
+        labels: LABELS.get_or_init(ProviderLabels::default),
+        node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    let offline = read_text(text, &settings());
+    let names = &*offline.interner;
+    let mut printed = String::new();
+    for pod in &offline.cluster.pods {
+        let shape = &pod.shape;
+        let _ = write!(printed, "pod {} [{}]", pod.name, shape.requests.display(names));
+        for (what, text) in [
+            ("priority", (pod.priority != 0).then(|| pod.priority.to_string())),
+            ("on", (!shape.node_selector.is_empty()).then(|| shape.node_selector.display(names).to_string())),
+            ("volumes", (!shape.volumes.is_empty()).then(|| format!("{:?}", shape.volumes))),
+            ("owner", pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name))),
+        ] {
+            if let Some(text) = text {
+                let _ = write!(printed, " {what} {text}");
+            }
+        }
+        printed.push('\n');
+    }
+    for (pod, why) in &offline.not_planned {
+        let _ = writeln!(printed, "not planned {pod} {}: {why}", why.code());
+    }
+    for problem in &offline.problems {
+        let _ = writeln!(printed, "problem {problem}");
+    }
+    for note in &offline.notes {
+        let _ = writeln!(printed, "note {note}");
+    }
+    let _ = writeln!(printed, "not used {:?}", offline.not_used);
+    expected.assert_eq(&printed);
+}
+
+/// A workload of this kind with more fields in its spec and in its template's spec.
+fn workload(kind: &str, name: &str, spec: &str, pod_spec: &str) -> String {
+    let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+    format!(
+        "---\napiVersion: {group}\nkind: {kind}\nmetadata: {{name: {name}}}\nspec:\n  template: {{spec: {{containers: [{{name: c}}]{pod_spec}}}}}\n{spec}\n"
+    )
+}
+
+#[test]
+fn workloads_become_their_pods() {
+    let text = [
+        workload("Deployment", "web", "  replicas: 2", ""),
+        workload("ReplicaSet", "one", "", ""),
+        workload("Job", "many", "  parallelism: 3\n  completions: 2", ""),
+        workload("Job", "open", "  parallelism: 2", ""),
+        workload("Job", "paused", "  suspend: true", ""),
+        workload("StatefulSet", "none", "  replicas: 0", ""),
+        workload(
+            "StatefulSet",
+            "db",
+            "  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: fast}}]",
+            ", volumes: [{name: data, emptyDir: {}}]",
+        ),
+        "---\n{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}}".to_owned(),
+    ];
+    check(
+        &text.join(""),
+        expect![[r#"
+        pod default/web-0 [pods: 1] owner Deployment/web
+        pod default/web-1 [pods: 1] owner Deployment/web
+        pod default/one-0 [pods: 1] owner ReplicaSet/one
+        pod default/many-0 [pods: 1] owner Job/many
+        pod default/many-1 [pods: 1] owner Job/many
+        pod default/open-0 [pods: 1] owner Job/open
+        pod default/open-1 [pods: 1] owner Job/open
+        pod default/db-0 [pods: 1] volumes [Ephemeral { volume: "data", storage_class: Some("fast") }] owner StatefulSet/db
+        not used {"CronJob": 1}
+    "#]],
+    );
+}
+
+#[test]
+fn what_another_object_stands_for_is_not_expanded_again_and_names_stay_apart() {
+    let text = [
+        workload("Deployment", "web", "", ""),
+        workload("ReplicaSet", "web-5f", "", "").replace(
+            "{name: web-5f}",
+            "{name: web-5f, ownerReferences: [{kind: Deployment, name: web, controller: true}]}",
+        ),
+        workload("StatefulSet", "web", "", ""),
+    ];
+    check(
+        &text.join(""),
+        expect![[r#"
+        pod default/web-0 [pods: 1] owner Deployment/web
+        pod default/web-statefulset-0 [pods: 1] owner StatefulSet/web
+        not used {"ReplicaSet": 1}
+    "#]],
+    );
+}
+
+#[test]
+fn without_the_flag_workloads_are_counted_and_said() {
+    let text = workload("Deployment", "web", "", "") + &workload("Job", "j", "", "");
+    let offline = read_text(&text, &Settings { expand_workloads: false, ..settings() });
+    assert!(offline.cluster.pods.is_empty());
+    assert_eq!(offline.not_used, BTreeMap::from([("Deployment".to_owned(), 1), ("Job".to_owned(), 1)]));
+    assert_eq!(offline.notes, [OfflineNote::NotExpanded(2)]);
+}
+
+#[test]
+fn a_workload_that_cannot_be_read_leaves_its_pods_without_a_place() {
+    let text = [
+        workload("Deployment", "bad", "  replicas: 2", ", nodeSelector: {a: 1}"),
+        workload("Deployment", "huge", "  replicas: 2000000000", ""),
+        "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: empty}}\n".to_owned(),
+        workload("Deployment", "fine", "", ""),
+    ];
+    check(
+        &text.join(""),
+        expect![[r#"
+        pod default/fine-0 [pods: 1] owner Deployment/fine
+        not planned default/bad-0 InvalidObject: spec.template.spec.nodeSelector[a]: is a number, not a string
+        not planned default/bad-1 InvalidObject: spec.template.spec.nodeSelector[a]: is a number, not a string
+        not planned default/empty InvalidObject: spec.template.spec: is missing
+        not planned default/huge InvalidObject: spec.replicas: 2000000000 is not between 0 and 100000
+        problem in.yaml, document 1: Deployment default/bad: spec.template.spec.nodeSelector[a]: is a number, not a string
+        problem in.yaml, document 2: Deployment default/huge: spec.replicas: 2000000000 is not between 0 and 100000
+        problem in.yaml, document 3: Deployment default/empty: spec.template.spec: is missing
+        not used {}
+    "#]],
+    );
+}
+
+#[test]
+fn priority_and_runtime_classes_are_applied_as_admission_would() {
+    check(
+        r"
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: usual}, value: 5, globalDefault: true}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: gvisor}
+overhead: {podFixed: {cpu: 250m}}
+scheduling: {nodeSelector: {runtime: gvisor}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {priorityClassName: high, runtimeClassName: gvisor, nodeSelector: {x: 'y'}, containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {priorityClassName: lost, runtimeClassName: lost, containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: d}, spec: {priorityClassName: system-node-critical, containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: e}, spec: {schedulerName: other, containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: f}, spec: {schedulingGates: [{name: g}], containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {generateName: g-}, spec: {containers: [{name: c}]}}
+",
+        expect![[r#"
+            pod default/a [cpu: 250m, pods: 1] priority 1000 on runtime In [gvisor], x In [y]
+            pod default/b [pods: 1] priority 5
+            pod default/c [pods: 1]
+            pod default/d [pods: 1] priority 2000001000
+            pod default/e [pods: 1] priority 5
+            pod default/f [pods: 1] priority 5
+            pod default/g-9 [pods: 1] priority 5
+            not planned default/e OtherScheduler: is placed by other; only pods of default-scheduler are planned
+            not planned default/f SchedulingGated: is held back by its schedulingGates
+            note PriorityClass lost is not in the input; priority 0 is assumed
+            note RuntimeClass lost is not in the input; its overhead and node selector are left out
+            not used {}
+        "#]],
+    );
+}
+
+#[test]
+fn bound_pods_count_on_nodes_that_are_there_and_are_left_out_elsewhere() {
+    check(
+        r"
+{apiVersion: v1, kind: Node, metadata: {name: here}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: here, containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {nodeName: away, containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {containers: [{name: c}]}, status: {phase: Succeeded}}
+",
+        expect![[r#"
+            pod default/a [pods: 1]
+            note 1 pods are bound to nodes that are not in the input and were left out
+            not used {"Pod": 2}
+        "#]],
+    );
+}
+
+#[test]
+fn an_object_given_twice_counts_once_as_it_was_last() {
+    let text = workload("Deployment", "web", "  replicas: 5", "") + &workload("Deployment", "web", "  replicas: 1", "");
+    check(
+        &text,
+        expect![[r#"
+        pod default/web-0 [pods: 1] owner Deployment/web
+        note Deployment default/web is given more than once; the last one counts
+        not used {}
+    "#]],
+    );
+}
+
+#[test]
+fn node_pools_are_held_to_their_crd_and_the_others_go_on() {
+    let pool = |name: &str, more: &str, requirement: &str| {
+        format!(
+            "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec:\n  template: {{spec: {{nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: d}}, requirements: [{requirement}]}}}}\n{more}\n"
+        )
+    };
+    let text = [
+        pool("bad-operator", "", "{key: a, operator: Near, values: [x]}"),
+        pool("bad-limit", "  limits: {cpu: -5}", ""),
+        pool("bad-weight", "  weight: 1000", ""),
+        pool("fine", "", "{key: a, operator: Exists}"),
+        "---\n{apiVersion: karpenter.sh/v1alpha1, kind: NodeOverlay, metadata: {name: o}, spec: {requirements: [], price: x}}".to_owned(),
+    ];
+    let offline = read_text(&text.join(""), &settings());
+    let pools: Vec<_> =
+        offline.cluster.node_pools.iter().map(|pool| pool.object.metadata.name.clone().unwrap()).collect();
+    let (snapshot, errors) = crate::snapshot(offline.cluster.clone(), offline.interner.clone(), settings().labels);
+    let mut printed: String = offline.problems.iter().map(|problem| format!("{problem}\n")).collect();
+    errors.iter().for_each(|error| printed += &format!("{error}\n"));
+    offline.notes.iter().for_each(|note| printed += &format!("{note}\n"));
+    let usable: Vec<_> = snapshot.node_pools.iter().map(|pool| pool.name.to_string()).collect();
+    printed += &format!("read {pools:?} usable {usable:?}\n");
+    expect![[r#"
+        in.yaml, document 1: NodePool bad-operator: spec.template.spec.requirements[0].operator: Unsupported value: "Near": supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"; some validation rules were not checked because the object was invalid; correct the existing errors to complete validation
+        in.yaml, document 3: NodePool bad-weight: spec.weight: Invalid value: 1000: spec.weight in body should be less than or equal to 100
+        in.yaml, document 5: NodeOverlay o: spec.price: Invalid value: "x": spec.price in body should match '^\d+(\.\d+)?$'
+        NodePool bad-limit: spec.limits[cpu]: quantity "-5" is negative
+        NodePool bad-limit launches through EC2NodeClass.karpenter.k8s.aws; planned with the instance types given here, not with those of that cloud
+        NodePool fine launches through EC2NodeClass.karpenter.k8s.aws; planned with the instance types given here, not with those of that cloud
+        read ["bad-limit", "fine"] usable ["fine"]
+    "#]]
+    .assert_eq(&printed);
+}

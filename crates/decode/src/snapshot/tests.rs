@@ -1,1 +1,251 @@
+use std::fmt::Write as _;
 
+use expect_test::{Expect, expect};
+use scheduling::snapshot::NodeLabels;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The cluster that a YAML stream describes.
+fn cluster(yaml: &str) -> (Cluster, Arc<Interner>) {
+    let mut interner = Interner::new();
+    let mut cluster = Cluster::default();
+    let parsed = crate::manifests::parse("fixture", yaml);
+    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+    for manifest in parsed.manifests {
+        let context = &mut Context::new(&mut interner);
+        let object = &manifest.object;
+        match manifest.kind.as_str() {
+            "Pod" => cluster.pods.push(Arc::new(crate::pod(object, context).unwrap())),
+            "Node" => cluster.nodes.push(Arc::new(crate::node(object, context).unwrap())),
+            "NodeClaim" => cluster.node_claims.push(Arc::new(crate::node_claim_object(object).unwrap())),
+            "PodDisruptionBudget" => {
+                cluster.pod_disruption_budgets.push(Arc::new(crate::pod_disruption_budget(object, context).unwrap()))
+            }
+            "NodePool" => cluster.node_pools.push(LaunchableNodePool {
+                object: Arc::new(crate::node_pool_object(object).unwrap()),
+                usable: Ok(()),
+                catalogue: Arc::default(),
+            }),
+            other => panic!("no fixture for {other}"),
+        }
+    }
+    (cluster, Arc::new(interner))
+}
+
+/// Nodes, what is left of limits, and pending pods, a line each.
+#[track_caller]
+fn check(yaml: &str, expected: Expect) {
+    let (cluster, interner) = cluster(yaml);
+    let (snapshot, errors) = snapshot(cluster, interner, &ProviderLabels::default());
+    let names = &*snapshot.interner;
+    let mut text = String::new();
+    for node in snapshot.nodes.iter() {
+        let labels = match &node.labels {
+            NodeLabels::Known(labels) => format!("has {}", labels.display(names)),
+            NodeLabels::Promised(requirements) => format!("will have {}", requirements.display(names)),
+        };
+        let taints: Vec<_> = node.taints.iter().map(|taint| taint.display(names).to_string()).collect();
+        let pods: Vec<_> = node.pods.iter().map(|pod| pod.name.to_string()).collect();
+        let _ = writeln!(text, "{} {:?} {:?}", node.display_name(), node.state, node.excluded);
+        let _ = writeln!(text, "  {labels}");
+        let _ = writeln!(text, "  taints [{}] pods [{}]", taints.join(" "), pods.join(" "));
+        let _ = writeln!(text, "  allocatable {}", node.allocatable.display(names));
+    }
+    for pool in snapshot.node_pools.iter() {
+        let _ = writeln!(text, "pool {} weight {} {:?}", pool.name, pool.weight, pool.usable);
+        let _ = writeln!(text, "  {}", pool.requirements.display(names));
+        for limit in &pool.remaining {
+            let _ = writeln!(text, "  limit {} of {} left", limit.remaining, limit.total);
+        }
+    }
+    let mut pending: Vec<_> = snapshot.pods.iter().map(|pending| pending.pod.name.to_string()).collect();
+    pending.sort();
+    let _ = writeln!(text, "pending {}", pending.join(" "));
+    for error in errors {
+        let _ = writeln!(text, "{error}");
+    }
+    expected.assert_eq(&text);
+}
+
+const POOL: &str = r"
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: p}
+spec:
+  weight: 7
+  limits: {cpu: 10, nodes: 5}
+  template:
+    metadata: {labels: {team: a}}
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: c}
+      requirements: [{key: beta.kubernetes.io/arch, operator: In, values: [amd64]}]
+";
+
+#[test]
+fn a_pool_folds_its_labels_into_requirements() {
+    check(
+        POOL,
+        expect![[r#"
+        pool p weight 7 Ok(())
+          karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
+          limit 10000 of 10000 left
+          limit 5 of 5 left
+        pending 
+    "#]],
+    );
+}
+
+/// A NodeClaim of pool p in a certain state, with its node if it has one.
+fn machine(name: &str, status: &Value, node: Option<&str>) -> String {
+    let claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "p"}},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"},
+            "requirements": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}],
+            "taints": [{"key": "own", "value": "x", "effect": "NoSchedule"}],
+            "startupTaints": [{"key": "boot", "effect": "NoSchedule"}],
+            "resources": {"requests": {"cpu": "1", "pods": "3"}},
+        },
+        "status": status,
+    });
+    let node = node.map(|state| {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": format!("node-of-{name}"), "labels": {state: "true", "topology.kubernetes.io/zone": "a"}},
+            "spec": {"providerID": format!("id-{name}"), "taints": [
+                {"key": "own", "value": "x", "effect": "NoSchedule"},
+                {"key": "boot", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+            ]},
+            "status": {"capacity": {"cpu": "4", "pods": "110"}, "allocatable": {"cpu": "3", "pods": "100"},
+                       "conditions": [{"type": "Ready", "status": "False"}]},
+        })
+    });
+    let documents: Vec<_> = [Some(claim), node].into_iter().flatten().map(|object| object.to_string()).collect();
+    documents.join("\n---\n")
+}
+
+fn launched(name: &str) -> Value {
+    json!({"providerID": format!("id-{name}"), "capacity": {"cpu": "4", "example.com/gpu": "2", "pods": "110"},
+           "allocatable": {"cpu": "3500m", "example.com/gpu": "2", "pods": "110"}})
+}
+
+#[test]
+fn a_machine_is_one_entry_however_far_it_has_come() {
+    let yaml = [
+        POOL.to_owned(),
+        machine("launching", &json!({}), None),
+        machine("launched", &launched("launched"), None),
+        machine("booting", &launched("booting"), Some("kind-of")),
+        machine("registered", &launched("registered"), Some("karpenter.sh/registered")),
+        machine("initialized", &launched("initialized"), Some("karpenter.sh/initialized")),
+    ];
+    check(
+        &yaml.join("\n---\n"),
+        expect![[r#"
+        node-of-booting Launched None
+          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+          taints [own=x:NoSchedule] pods []
+          allocatable cpu: 3, example.com/gpu: 2, pods: 100
+        node-of-registered Registered None
+          has karpenter.sh/registered=true,topology.kubernetes.io/zone=a
+          taints [own=x:NoSchedule] pods []
+          allocatable cpu: 3, example.com/gpu: 2, pods: 100
+        node-of-initialized Initialized Some(NotReady)
+          has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
+          taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule] pods []
+          allocatable cpu: 3, pods: 100
+        launched Launched None
+          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+          taints [own=x:NoSchedule] pods []
+          allocatable cpu: 3500m, example.com/gpu: 2, pods: 110
+        launching Launching None
+          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+          taints [own=x:NoSchedule] pods []
+          allocatable cpu: 1, pods: 3
+        pool p weight 7 Ok(())
+          karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
+          limit -7000 of 10000 left
+          limit 0 of 5 left
+        pending 
+    "#]],
+    );
+}
+
+#[test]
+fn machines_that_go_take_no_pods_and_count_against_no_limit() {
+    let mut going = machine("m", &launched("m"), Some("karpenter.sh/initialized"));
+    going = going.replace("\"metadata\":{", "\"metadata\":{\"deletionTimestamp\":\"2026-11-21T09:00:00Z\",");
+    check(
+        &format!("{POOL}\n---\n{going}"),
+        expect![[r#"
+        node-of-m Initialized Some(Deleting)
+          has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
+          taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule] pods []
+          allocatable cpu: 3, pods: 100
+        pool p weight 7 Ok(())
+          karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
+          limit 10000 of 10000 left
+          limit 5 of 5 left
+        pending 
+    "#]],
+    );
+}
+
+#[test]
+fn pods_wait_that_the_scheduler_gave_up_on_or_that_must_leave() {
+    check(
+        r"
+{apiVersion: v1, kind: Node, metadata: {name: old, deletionTimestamp: '2026-11-21T09:00:00Z'}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: new}}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b, namespace: ns}, spec: {maxUnavailable: 0%, selector: {matchLabels: {held: 'yes'}}}}
+---
+apiVersion: v1
+kind: List
+items:
+- &base {apiVersion: v1, kind: Pod, metadata: {name: waits, namespace: ns}, spec: &spec {containers: [{name: c}]}, status: &given-up {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}}
+- {<<: *base, metadata: {name: not-tried, namespace: ns}, status: {}}
+- {<<: *base, metadata: {name: nominated, namespace: ns}, status: {<<: *given-up, nominatedNodeName: new}}
+- {<<: *base, metadata: {name: going, namespace: ns, deletionTimestamp: '2026-11-21T09:00:00Z'}}
+- {<<: *base, metadata: {name: others, namespace: ns}, spec: {<<: *spec, schedulerName: volcano}}
+- {<<: *base, metadata: {name: daemon, namespace: ns, ownerReferences: [{kind: DaemonSet, name: d, controller: true}]}}
+- {<<: *base, metadata: {name: must-leave, namespace: ns}, spec: &on-old {<<: *spec, nodeName: old}}
+- {<<: *base, metadata: {name: held, namespace: ns, labels: {held: 'yes'}}, spec: *on-old}
+- {<<: *base, metadata: {name: not-to-disturb, namespace: ns, annotations: {karpenter.sh/do-not-disrupt: 'true'}}, spec: *on-old}
+- {<<: *base, metadata: {name: ended, namespace: ns}, spec: *on-old, status: {phase: Succeeded}}
+- {<<: *base, metadata: {name: of-stateful-set, namespace: ns, deletionTimestamp: '2026-11-21T09:00:00Z', ownerReferences: [{kind: StatefulSet, name: s, controller: true}]}, spec: *on-old}
+",
+        expect![[r#"
+            old Initialized Some(Deleting)
+              has 
+              taints [] pods [ns/held ns/must-leave ns/not-to-disturb ns/of-stateful-set]
+              allocatable 
+            new Initialized None
+              has 
+              taints [] pods [ns/nominated]
+              allocatable 
+            pending ns/must-leave ns/of-stateful-set ns/waits
+        "#]],
+    );
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_is_left_out_and_named() {
+    let broken = machine("broken", &json!({}), None).replace("\"cpu\":\"1\"", "\"cpu\":\"-1\"");
+    let fine = machine("fine", &json!({}), None);
+    check(
+        &format!("{broken}\n---\n{fine}"),
+        expect![[r#"
+        fine Launching None
+          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+          taints [own=x:NoSchedule] pods []
+          allocatable cpu: 1, pods: 3
+        pending 
+        NodeClaim broken: spec.resources.requests[cpu]: quantity "-1" is negative
+    "#]],
+    );
+}

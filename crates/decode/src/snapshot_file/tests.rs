@@ -1,1 +1,226 @@
+use std::sync::Arc;
 
+use expect_test::expect;
+use scheduling::Plan;
+use serde_json::Value;
+
+use super::*;
+use crate::manifests::Manifest;
+use crate::offline::{self, Offline, Settings};
+
+/// What a cluster's API server might answer, secrets included.
+const CLUSTER: &str = r"
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general, managedFields: [{manager: m}]}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+      requirements: [{key: team, operator: In, values: [red, blue]}]
+status: {conditions: [{type: Ready, status: 'True', reason: Ready, message: '', lastTransitionTime: '2026-11-21T09:00:00Z'}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-b, labels: {kubernetes.io/hostname: node-b, topology.kubernetes.io/zone: test-zone-a}}
+spec: {providerID: 'kwok://node-b'}
+status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, conditions: [{type: Ready, status: 'True'}], images: [{names: [secret-image]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: runs, namespace: shop, uid: uid-runs, labels: {app: till}}
+spec: {nodeName: node-b, containers: [{name: c, image: secret-image, env: [{name: PASSWORD, value: secret-password}], resources: {requests: {cpu: 1500m}}}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits, namespace: shop, uid: uid-waits, annotations: {kubectl.kubernetes.io/last-applied-configuration: secret-password}}
+spec:
+  nodeSelector: {team: red}
+  containers: [{name: c, args: [secret-argument], command: [secret-command], resources: {requests: {cpu: 1, memory: 1Gi}}}]
+  volumes: [{name: v, secret: {secretName: secret-name}}]
+  futureField: {secret: secret-password}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: long}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits-too, namespace: shop, uid: uid-waits-too}
+spec: {nodeSelector: {team: red}, containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}}}]}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: fits, namespace: audit, uid: uid-fits}
+spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+";
+
+fn instance_types() -> Vec<Arc<InstanceType>> {
+    cloudprovider_kwok::catalogue::default_instance_types().into_iter().map(Arc::new).collect()
+}
+
+/// The lines that a snapshot of the cluster has.
+fn lines() -> Vec<Value> {
+    let header = Header {
+        schema_version: SCHEMA_VERSION,
+        time: Timestamp::parse("2026-11-21T09:30:00Z").unwrap(),
+        dovetail_version: "0".to_owned(),
+        server_version: "v1.36.3".to_owned(),
+        seed: 0,
+        options: HeaderOptions { search_steps: 7777, ..HeaderOptions::default() },
+        feature_gates: BTreeMap::new(),
+        names_hidden: false,
+    };
+    let mut lines = vec![header.to_line()];
+    let parsed = crate::manifests::parse("cluster", CLUSTER);
+    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+    for manifest in parsed.manifests {
+        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
+        lines.push(prune(&manifest.object, kind));
+    }
+    let mut types = instance_types();
+    // Out of stock, which the file must say.
+    for offering in &mut Arc::make_mut(&mut types[0]).offerings {
+        offering.available = false;
+    }
+    lines.extend(instance_type_lines([("general", types.as_slice())]));
+    lines
+}
+
+fn read(lines: &[Value]) -> Offline {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let parsed = crate::manifests::parse("snapshot", &text);
+    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+    read_manifests(parsed.manifests)
+}
+
+fn read_manifests(manifests: Vec<Manifest>) -> Offline {
+    let labels = Default::default();
+    let settings = Settings {
+        expand_workloads: false,
+        default_node_pool: None,
+        instance_types: &[],
+        labels: &labels,
+        node_classes: &[],
+    };
+    let offline = offline::read(manifests, Vec::new(), &settings);
+    assert!(offline.problems.is_empty(), "{:?}", offline.problems);
+    offline
+}
+
+/// Which pods go where, by name, and what it costs.
+fn plan(offline: &Offline) -> String {
+    let (snapshot, errors) = crate::snapshot(offline.cluster.clone(), offline.interner.clone(), &Default::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    let plan: Plan = scheduling::provisioning::plan(&snapshot);
+    let pods = |pods: &[scheduling::snapshot::PodId]| {
+        pods.iter().map(|&pod| snapshot.pods[pod].pod.name.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let mut text = String::new();
+    for machine in plan.machines.iter() {
+        let pool = &snapshot.node_pools[machine.node_pool];
+        let name = &pool.catalogue.types[machine.launch.instance_type].name;
+        text += &format!("{} {name} {}: {}\n", pool.name, machine.launch.price, pods(&machine.pods));
+    }
+    for placement in &plan.existing {
+        text += &format!("{}: {}\n", snapshot.nodes[placement.node].display_name(), pods(&placement.pods));
+    }
+    for refusal in &plan.refusals {
+        let reasons: Vec<_> = refusal.reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
+        text += &format!("{}: {}\n", snapshot.pods[refusal.pod].pod.name, reasons.join("; "));
+    }
+    text
+}
+
+#[test]
+fn a_snapshot_gives_the_plan_of_the_objects_it_was_made_of() {
+    let whole: Vec<Value> =
+        crate::manifests::parse("cluster", CLUSTER).manifests.into_iter().map(|it| it.object).collect();
+    let lines = lines();
+    // The same objects unpruned, between the same header and instance types.
+    let (pruned, types) = lines.split_at(1 + whole.len());
+    let unpruned: Vec<_> = pruned[..1].iter().chain(&whole).chain(types).cloned().collect();
+    let of_file = plan(&read(&lines));
+    assert_eq!(of_file, plan(&read(&unpruned)));
+    expect![[r#"
+        general c-2x-amd64-linux $0.038006477/h: shop/waits-too
+        node-b: audit/fits
+        shop/waits: spec.futureField is not planned for yet
+    "#]]
+    .assert_eq(&of_file);
+}
+
+#[test]
+fn header_time_and_options_come_back() {
+    let offline = read(&lines());
+    let header = offline.header.unwrap();
+    assert_eq!((header.server_version.as_str(), header.seed), ("v1.36.3", 0));
+    assert_eq!(offline.cluster.now.to_string(), "2026-11-21T09:30:00Z");
+    assert_eq!(offline.cluster.options.search_steps, 7777);
+}
+
+#[test]
+fn offerings_that_have_run_out_are_in_the_file() {
+    let offline = read(&lines());
+    let catalogue = &offline.cluster.node_pools[0].catalogue;
+    assert_eq!(catalogue.types.len(), 144);
+    assert_eq!(catalogue.offerings.iter().filter(|offering| !offering.available).count(), 8);
+}
+
+#[test]
+fn types_that_pools_share_are_written_once() {
+    let types = instance_types();
+    let one: Vec<_> = instance_type_lines([("a", &types[..2]), ("b", &types[1..3])]).collect();
+    assert_eq!(one.len(), 3);
+    assert_eq!(one[1]["nodePools"], serde_json::json!(["a", "b"]));
+}
+
+#[test]
+fn what_containers_are_told_is_never_written() {
+    let text: String = lines().iter().map(ToString::to_string).collect();
+    assert!(!text.contains("secret-"), "{text}");
+    assert!(!text.contains("managedFields"));
+}
+
+#[test]
+fn hidden_names_change_nothing_but_the_names() {
+    let open = plan(&read(&lines()));
+    let mut hidden = lines();
+    let of_provider = instance_types().iter().flat_map(|it| it.requirements.keys().cloned()).collect();
+    hide_names(&mut hidden, &of_provider);
+    let text: String = hidden.iter().map(ToString::to_string).collect();
+    for name in ["shop", "waits", "audit", "node-b", "till", "general", "\"red\""] {
+        assert!(!text.contains(name), "{name} is in {text}");
+    }
+    for word in ["test-zone-a", "amd64", "c-2x-amd64-linux", "KWOKNodeClass"] {
+        assert!(text.contains(word), "{word} is not in the file");
+    }
+    let hidden = plan(&read(&hidden));
+    let without_names = |plan: &str| -> Vec<usize> { plan.lines().map(|line| line.split(' ').count()).collect() };
+    assert_eq!(without_names(&open), without_names(&hidden));
+    assert!(hidden.contains("c-2x-amd64-linux $0.038006477/h"));
+}
+
+#[test]
+fn a_format_that_is_not_known_is_refused_by_its_version() {
+    let mut lines = lines();
+    lines[0]["schemaVersion"] = 99.into();
+    let text: String = lines[..1].iter().map(ToString::to_string).collect();
+    let parsed = crate::manifests::parse("snapshot", &text);
+    let labels = Default::default();
+    let settings = Settings {
+        expand_workloads: false,
+        default_node_pool: None,
+        instance_types: &[],
+        labels: &labels,
+        node_classes: &[],
+    };
+    let offline = offline::read(parsed.manifests, parsed.errors, &settings);
+    let problems: Vec<_> = offline.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        [
+            "snapshot, document 1: SnapshotHeader without a name: schemaVersion: version 99 of the format is not known, only 1"
+        ]
+    );
+}
