@@ -13,17 +13,22 @@ pub mod failpoints;
 pub mod handover;
 pub mod health;
 pub mod leader_election;
+pub mod lifecycle;
 pub mod logging;
 pub mod metered_provider;
 pub mod metrics;
 pub mod namespace;
 pub mod nodepool;
 pub mod options;
+pub mod patch;
 pub mod planned_pods;
 pub mod provider;
 pub mod provisioning;
 pub mod queue;
 pub mod recorder;
 pub mod store;
+pub mod termination;
+#[cfg(test)]
+mod test_pods;
 
 pub use context::Context;
