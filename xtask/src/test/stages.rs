@@ -1,5 +1,6 @@
 //! What each stage runs. Cheap ones come first, so that a slip shows early.
 
+use std::process::Command;
 use std::thread::{self, JoinHandle};
 
 use anyhow::Result;
@@ -79,7 +80,8 @@ impl Stage {
             Self::Helm => test(&["--workspace", "--test", "charts"]),
             Self::E2e => {
                 background.wait();
-                test(&["--workspace", "--test", "e2e"])
+                // Tests of other crates that need a control plane boot one when they are told to.
+                run(tests(&["--workspace", "--test", "e2e"]).env("DOVETAIL_E2E", "1"))
             }
         }
     }
@@ -92,9 +94,13 @@ fn one_passed() -> Result<()> {
 }
 
 fn test(selection: &[&str]) -> Result<()> {
+    run(&mut tests(selection))
+}
+
+fn tests(selection: &[&str]) -> Command {
     let mut arguments = vec!["test", "--no-fail-fast", "--features", TEST_FEATURES];
     arguments.extend(selection);
-    run(&mut cargo(arguments))
+    cargo(arguments)
 }
 
 /// Kubernetes compiles for minutes, so it starts first and beside everything else.
