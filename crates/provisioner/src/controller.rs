@@ -2,7 +2,7 @@
 //!
 //! 1. The API server is asked for its version; probes and metrics are served.
 //! 2. The watches start, with or without leadership, so that a replica that takes over has its store full.
-//! 3. With leadership: the provider's own loop, then the controllers.
+//! 3. With leadership and a full store: the provider's own loop, then the controllers.
 //! 4. On SIGTERM or SIGINT nothing new is started; what is under way ends; then the Lease is released. If the Lease is
 //!    lost instead, the process ends at once: another replica may act already.
 //!
@@ -24,17 +24,22 @@ use crate::clock::{Clock, WallClock};
 use crate::context::Context;
 use crate::health::{self, Endpoints};
 use crate::leader_election::{self, Candidate, Leadership};
+use crate::lifecycle::{consistency, garbage_collection};
 use crate::metered_provider::MeteredProvider;
 use crate::metrics::Metrics;
+use crate::nodepool::registration_health::RegistrationHealth;
 use crate::options::Options;
 use crate::provisioning::{self, Provisioner};
 use crate::queue::as_controller;
 use crate::recorder::{self, Recorder};
-use crate::store::{ClusterStore, Watches};
-use crate::{client, namespace, provider};
+use crate::store::{Change, ClusterStore, Delta, Watches};
+use crate::termination::eviction;
+use crate::{client, lifecycle, namespace, nodepool, provider, termination};
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long events that wait may take to be written at the end.
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the metrics of the store are brought up to date.
 const METRICS_PERIOD: Duration = Duration::from_secs(5);
 
@@ -77,17 +82,18 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let mut background = watch(&context);
     background.spawn(keep_store_metrics(context.clone()));
+    observe_bindings(&context);
 
     let leadership = lead(leader_client, &context).await?;
     let Leading::Yes(leadership) = leadership else {
         serving.cancel();
         return Ok(());
     };
-    let mut controllers = start(&context, &provider);
-    let result = supervise(leadership, &mut controllers, &stop).await;
-    drop(context);
+    let result = supervise(leadership, &context, &provider).await;
     background.shutdown().await;
-    writing_events.abort();
+    drop(context);
+    // Its channel closes with the last context.
+    let _ = tokio::time::timeout(EVENTS_TIMEOUT, writing_events).await;
     serving.cancel();
     result
 }
@@ -120,8 +126,8 @@ async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
 /// Different for each process: two on one host must not take each other's Lease for theirs.
 fn identity() -> String {
     use std::hash::{BuildHasher, RandomState};
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
     let host = host.as_deref().map_or("dovetail", str::trim);
     format!("{host}_{:016x}", RandomState::new().hash_one(std::process::id()))
 }
@@ -139,62 +145,103 @@ fn watch(context: &Context) -> JoinSet<()> {
 }
 
 /// Starts the controllers.
-fn start(context: &Context, provider: &Arc<provider::Provider>) -> JoinSet<()> {
-    let mut controllers = JoinSet::new();
+fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mut JoinSet<()>) {
     let provisioner = Provisioner::new(context.clone());
-    controllers.spawn(as_controller(provisioning::NAME, provisioner.run()));
+    spawn(controllers, provisioning::NAME, provisioner.run());
     if context.options.dry_run {
-        return controllers;
+        return;
     }
-    provider::start(provider, context, &mut controllers);
-    controllers
+    provider::start(provider, context, controllers);
+    let health = Arc::new(RegistrationHealth::default());
+    let evictions = eviction::Evictions::default();
+    let own = || context.clone();
+    spawn(controllers, nodepool::NAME, nodepool::run(own(), Arc::clone(&health)));
+    spawn(controllers, lifecycle::NAME, lifecycle::run(own(), health));
+    spawn(controllers, garbage_collection::NAME, garbage_collection::run(own()));
+    spawn(controllers, consistency::NAME, consistency::run(own()));
+    spawn(controllers, termination::node::NAME, termination::node::run(own(), evictions.clone()));
+    spawn(controllers, eviction::NAME, eviction::run(own(), evictions));
 }
 
-/// Waits for the end: an order to stop, a lost Lease, or a controller that ended though it should not.
+fn spawn(controllers: &mut JoinSet<()>, name: &'static str, controller: impl Future<Output = ()> + Send + 'static) {
+    controllers.spawn(as_controller(name, controller));
+}
+
+/// Runs the controllers from the moment that the store is full until the end: an order to stop, a lost Lease, or a
+/// controller that ended though it should not.
 async fn supervise(
     leadership: Option<Leadership>,
-    controllers: &mut JoinSet<()>,
-    stop: &CancellationToken,
+    context: &Context,
+    provider: &Arc<provider::Provider>,
 ) -> anyhow::Result<()> {
     let release = CancellationToken::new();
-    let mut keeping = tokio::spawn({
-        let release = release.clone();
-        async move {
-            match leadership {
-                Some(leadership) => leadership.keep(release).await,
-                None => {
-                    release.cancelled().await;
-                    Ok(())
-                }
-            }
-        }
-    });
+    let mut keeping = tokio::spawn(keep(leadership, release.clone()));
+    let mut controllers = JoinSet::new();
+    let result = tokio::select! {
+        lost = &mut keeping => end_at_once(&lost),
+        result = control(context, provider, &mut controllers) => result,
+    };
+    context.stop.cancel();
+    let finished = async { while controllers.join_next().await.is_some() {} };
     tokio::select! {
-        () = stop.cancelled() => info!("stopping"),
-        lost = &mut keeping => {
-            // Fail-stop: nothing is waited for, because another replica may lead by now.
-            error!("leadership is lost, ending at once");
-            lost??;
-            std::process::exit(1);
-        }
-        Some(ended) = controllers.join_next() => {
-            if !stop.is_cancelled() {
-                let failure = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
-                error!(failure, "a controller failed, ending");
-                stop.cancel();
-                release.cancel();
-                let _ = keeping.await;
-                anyhow::bail!("a controller failed: {failure}");
+        lost = &mut keeping => end_at_once(&lost),
+        finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, finished) => {
+            if finished.is_err() {
+                warn!(timeout = ?SHUTDOWN_TIMEOUT, "some controllers did not finish in time");
             }
         }
     }
-    let finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, async { while controllers.join_next().await.is_some() {} });
-    if finished.await.is_err() {
-        warn!(timeout = ?SHUTDOWN_TIMEOUT, "some controllers did not finish in time");
-        controllers.shutdown().await;
-    }
+    controllers.shutdown().await;
     release.cancel();
-    keeping.await.context("leader election failed")?.map_err(Into::into)
+    keeping.await.context("leader election failed")??;
+    result
+}
+
+/// Keeps the Lease, if there is one, until `release` is cancelled.
+async fn keep(leadership: Option<Leadership>, release: CancellationToken) -> Result<(), leader_election::Error> {
+    match leadership {
+        Some(leadership) => leadership.keep(release).await,
+        None => {
+            release.cancelled().await;
+            Ok(())
+        }
+    }
+}
+
+/// Fail-stop: nothing is waited for, because another replica may lead by now.
+fn end_at_once(lost: &Result<Result<(), leader_election::Error>, tokio::task::JoinError>) -> ! {
+    match lost {
+        Ok(Err(reason)) => error!(%reason, "leadership is lost, ending at once"),
+        Ok(Ok(())) | Err(_) => error!("leader election ended by itself, ending at once"),
+    }
+    std::process::exit(1);
+}
+
+/// Ends with the order to stop, or with a controller.
+async fn control(
+    context: &Context,
+    provider: &Arc<provider::Provider>,
+    controllers: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        () = context.stop.cancelled() => return Ok(()),
+        () = context.store.wait_until_synced() => {}
+    }
+    start(context, provider, controllers);
+    tokio::select! {
+        () = context.stop.cancelled() => {
+            info!("stopping");
+            Ok(())
+        }
+        Some(ended) = controllers.join_next(), if !controllers.is_empty() => {
+            if context.stop.is_cancelled() {
+                return Ok(());
+            }
+            let failure = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
+            error!(failure, "a controller failed, ending");
+            anyhow::bail!("a controller failed: {failure}")
+        }
+    }
 }
 
 fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
@@ -239,6 +286,18 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
         warn!(gates = options.feature_gates.unknown.join(", "), "these feature gates are not known and are ignored");
     }
     Ok(())
+}
+
+/// Measures how long each pod waited to be bound, from now on.
+fn observe_bindings(context: &Context) {
+    let (metrics, clock) = (Arc::clone(&context.metrics), Arc::clone(&context.clock));
+    context.store.on_change(move |change, _| {
+        let Change::Pod(Delta { before: Some(before), after: Some(after), .. }) = change else { return };
+        if before.node_name.is_none() && after.node_name.is_some() {
+            let waited_ms = clock.now().since(after.created_at).0.max(0);
+            metrics.pods_bound_duration_seconds.observe(waited_ms as f64 / 1000.0);
+        }
+    });
 }
 
 async fn keep_store_metrics(context: Context) {
