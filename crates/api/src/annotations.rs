@@ -43,7 +43,8 @@ pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";
 /// Value of [`KWOK_NODE`].
 pub const KWOK_NODE_FAKE: &str = "fake";
 
-/// On a Node of the kwok provider: the ConfigMap in which the provider keeps its instance.
+/// On a Node of the kwok provider: namespace and name, with a slash between, of the ConfigMap in which the provider keeps
+/// its instance.
 pub const KWOK_INSTANCE_RECORD: &str = "karpenter.kwok.sh/instance-record";
 
 /// Value of an annotation that is a flag.

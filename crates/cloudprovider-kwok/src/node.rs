@@ -104,11 +104,12 @@ pub enum Kubelet {
     Absent,
 }
 
-/// The Node that a machine registers.
-pub fn to_node(record: &Record, kubelet: Kubelet) -> Node {
+/// The Node that a machine registers whose record is kept in that namespace.
+pub fn to_node(record: &Record, namespace: &str, kubelet: Kubelet) -> Node {
     let template = &record.node;
     let mut annotations = template.annotations.clone();
-    annotations.insert(annotations::KWOK_INSTANCE_RECORD.to_owned(), record.config_map_name());
+    let record_name = format!("{namespace}/{}", record.config_map_name());
+    annotations.insert(annotations::KWOK_INSTANCE_RECORD.to_owned(), record_name);
     match kubelet {
         Kubelet::Kwok => {
             annotations.insert(annotations::KWOK_NODE.to_owned(), annotations::KWOK_NODE_FAKE.to_owned());

@@ -31,6 +31,9 @@ const NODE_CLASS_KINDS: [NodeClassKind; 1] = [NodeClassKind {
     plural: "kwoknodeclasses",
 }];
 
+/// How often a record that changed meanwhile is read anew in one call.
+const MAX_CONFLICTS: u32 = 5;
+
 /// How the provider is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -263,6 +266,26 @@ impl KwokCloudProvider {
         }
     }
 
+    /// Writes into the record that the machine's end was asked for. `false`: there is no such record.
+    async fn mark_terminating(&self, node_name: &str) -> Result<bool, Failure> {
+        let cluster = &self.inner.cluster;
+        let mut tries_left = MAX_CONFLICTS;
+        loop {
+            let Some(mut record) = cluster.record(node_name).await? else { return Ok(false) };
+            if record.state == State::Terminating {
+                return Ok(true);
+            }
+            record.state = State::Terminating;
+            match cluster.replace_record(&record).await {
+                Ok(()) => return Ok(true),
+                Err(Failure { cause: Cause::NotFound, .. }) => return Ok(false),
+                // The machine came up in between.
+                Err(Failure { cause: Cause::Conflict, .. }) if tries_left > 0 => tries_left -= 1,
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
     fn remember_unavailable(&self, keys: &[OfferingKey], now: Timestamp) {
         let mut catalogue = self.inner.catalogue.lock();
         for key in keys {
@@ -387,15 +410,9 @@ impl CloudProvider for KwokCloudProvider {
         let gone = || Error::NotFound(format!("no instance {provider_id}"));
         let cluster = &self.inner.cluster;
         let node_name = node_name_of(provider_id).ok_or_else(gone)?;
-        let mut record = cluster.record(node_name).await.map_err(transient)?.ok_or_else(gone)?;
         // First, so that no Node is made after the one that is there was deleted; see `registration`.
-        if record.state != State::Terminating {
-            record.state = State::Terminating;
-            match cluster.replace_record(&record).await {
-                Ok(()) => {}
-                Err(Failure { cause: Cause::NotFound, .. }) => return Err(gone()),
-                Err(failure) => return Err(transient(failure)),
-            }
+        if !self.mark_terminating(node_name).await.map_err(transient)? {
+            return Err(gone());
         }
         cluster.delete_node(node_name, None).await.map_err(transient)?;
         cluster.delete_record(node_name).await.map_err(transient)?;

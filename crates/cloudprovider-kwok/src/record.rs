@@ -130,12 +130,16 @@ pub fn node_name(claim_name: &NodeClaimName, token: &Uid) -> Result<NodeName, In
     Ok(NodeName::from(format!("{stem}-{}", suffix(token))))
 }
 
-/// Five letters and digits that depend on every byte of the token (FNV-1a).
+/// Five letters and digits that depend on every byte of the token: FNV-1a, then MurmurHash3's finalizer, since the last
+/// bytes would hardly reach the high bits.
 fn suffix(token: &Uid) -> String {
     let hash = token
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    // Five bits each, from the high end, which is mixed best; letters first, so that no name looks like a number.
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    let hash = hash ^ (hash >> 33);
+    // Five bits each.
     (0..SUFFIX_LEN)
         .map(|place| match (hash >> (59 - 5 * place)) as u8 & 31 {
             letter @ 0..26 => char::from(b'a' + letter),

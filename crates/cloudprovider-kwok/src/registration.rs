@@ -273,8 +273,12 @@ impl Registration {
                 continue;
             }
             let annotations = node.metadata.annotations.as_ref();
-            if annotations.is_some_and(|annotations| annotations.contains_key(annotations::KWOK_INSTANCE_RECORD)) {
-                self.orphans.insert(name);
+            if let Some(record) = annotations.and_then(|annotations| annotations.get(annotations::KWOK_INSTANCE_RECORD))
+            {
+                // Another provider may keep its records elsewhere.
+                if record.split_once('/').is_some_and(|(namespace, _)| namespace == cluster.namespace) {
+                    self.orphans.insert(name);
+                }
             } else if node.metadata.deletion_timestamp.is_none() {
                 foreign.push((id, node));
             }
@@ -330,7 +334,7 @@ impl KwokCloudProvider {
         let cluster = &self.inner.cluster;
         let name = &record.node_name;
         let dead = Target::any(&faults.never_ready, &record.machine());
-        let node = to_node(record, if dead { Kubelet::Absent } else { Kubelet::Kwok });
+        let node = to_node(record, &cluster.namespace, if dead { Kubelet::Absent } else { Kubelet::Kwok });
         let created = match cluster.create_node(&node).await {
             Ok(node) => node,
             // From before a crash, unless it is somebody else's.

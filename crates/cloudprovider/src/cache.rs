@@ -48,3 +48,38 @@ where
         self.entries.invalidate_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_until_it_is_dropped() {
+        let cache = ResponseCache::new(Duration::from_secs(3600), 10);
+        cache.insert("a", 1);
+        cache.insert("b", 2);
+        cache.insert("a", 3);
+        assert_eq!((cache.get(&"a"), cache.get(&"b")), (Some(3), Some(2)));
+        cache.invalidate(&"a");
+        assert_eq!((cache.get(&"a"), cache.clone().get(&"b")), (None, Some(2)));
+        cache.invalidate_all();
+        assert_eq!(cache.get(&"b"), None);
+    }
+
+    #[test]
+    fn an_answer_that_is_too_old_is_not_given() {
+        let cache = ResponseCache::new(Duration::ZERO, 10);
+        cache.insert("a", 1);
+        assert_eq!(cache.get(&"a"), None);
+    }
+
+    #[test]
+    fn no_more_answers_are_kept_than_there_is_room_for() {
+        let cache = ResponseCache::new(Duration::from_secs(3600), 10);
+        for key in 0..1000 {
+            cache.insert(key, ());
+        }
+        cache.entries.run_pending_tasks();
+        assert!(cache.entries.entry_count() <= 10, "{} answers", cache.entries.entry_count());
+    }
+}

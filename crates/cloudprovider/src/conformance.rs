@@ -33,6 +33,10 @@ pub trait Hooks: Send + Sync {
     /// A NodeClaim of that NodePool with a UID of its own, as the autoscaler would write it.
     async fn new_claim(&self, name: &str, requirements: Vec<NodeSelectorRequirementWithMinValues>) -> NodeClaim;
 
+    /// Brings a claim whose machine was launched as far as a provider may need for a reboot, with what the autoscaler
+    /// writes into it then. The kit has written the provider's labels and id.
+    async fn register(&self, _claim: &mut NodeClaim) {}
+
     /// Lets a moment pass. The kit calls this between looks, at most a few hundred times in a row.
     async fn pause(&self);
 

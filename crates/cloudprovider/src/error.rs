@@ -18,7 +18,8 @@ pub enum Error {
     InsufficientCapacity {
         /// What was asked for and what the provider said.
         message: String,
-        /// The offerings that were found to be out of machines by this call, so that they can be left out for a while.
+        /// The offerings that would have done but have no machines, found out by this call or shortly before. Empty if
+        /// nothing in the catalogue would do.
         offerings: Vec<OfferingKey>,
     },
     /// The node class cannot be launched from yet. The NodeClaim is given up.

@@ -156,3 +156,75 @@ impl fmt::Display for OfferingKey {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::Quantity;
+
+    use super::*;
+
+    fn offering() -> Offering {
+        Offering {
+            zone: "a".to_owned(),
+            capacity_type: CapacityType::Reserved,
+            labels: [("example.com/reservation".to_owned(), "r-1".to_owned())].into(),
+            reservation: Some(Reservation { id: "r-1".to_owned(), remaining: 1 }),
+            price: PriceNanoUsdPerHour(5),
+            available: true,
+            capacity_override: None,
+            overhead_override: None,
+        }
+    }
+
+    fn list(amounts: &[(&str, &str)]) -> ResourceList {
+        amounts.iter().map(|(resource, amount)| ((*resource).to_owned(), Quantity::parse(amount).unwrap())).collect()
+    }
+
+    #[test]
+    fn an_offering_is_launchable_if_it_is_available_and_its_reservation_has_room() {
+        let full = Reservation { id: "r-1".to_owned(), remaining: 0 };
+        assert!(offering().launchable());
+        assert!(Offering { reservation: None, ..offering() }.launchable());
+        assert!(!Offering { reservation: Some(full), ..offering() }.launchable());
+        assert!(!Offering { available: false, ..offering() }.launchable());
+    }
+
+    #[test]
+    fn an_offering_changes_capacity_by_resource_and_overhead_as_a_whole() {
+        let mut instance_type = InstanceType {
+            name: "m".into(),
+            requirements: BTreeMap::new(),
+            offerings: Vec::new(),
+            capacity: list(&[("cpu", "4"), ("memory", "8Gi")]),
+            overhead: Overhead { kube_reserved: list(&[("cpu", "1"), ("memory", "1Gi")]), ..Overhead::default() },
+            volume_attachment_limits: BTreeMap::new(),
+            dynamic_resources: Default::default(),
+        };
+        assert_eq!(offering().allocatable(&instance_type), instance_type.allocatable());
+        let changed = Offering {
+            capacity_override: Some(list(&[("memory", "16Gi"), ("example.com/gpu", "1")])),
+            overhead_override: Some(Overhead { kube_reserved: list(&[("cpu", "2")]), ..Overhead::default() }),
+            ..offering()
+        };
+        let expected = list(&[("cpu", "2"), ("memory", "16Gi"), ("example.com/gpu", "1")]);
+        assert_eq!(changed.allocatable(&instance_type), expected);
+        instance_type.capacity.clear();
+        assert_eq!(changed.capacity(&instance_type), list(&[("memory", "16Gi"), ("example.com/gpu", "1")]));
+    }
+
+    #[test]
+    fn offerings_are_told_apart_by_type_zone_terms_and_reservation() {
+        assert_eq!(offering().key(&"m".into()).to_string(), "m/a/reserved/r-1");
+        let spot = Offering { capacity_type: CapacityType::Spot, reservation: None, ..offering() };
+        assert_eq!(spot.key(&"m".into()).to_string(), "m/a/spot");
+        assert_eq!(offering().label(labels::CAPACITY_TYPE), Some("reserved"));
+        assert_eq!(offering().label("example.com/reservation"), Some("r-1"));
+        assert_eq!(CapacityType::parse("free"), None);
+    }
+
+    #[test]
+    fn an_offering_survives_being_written() {
+        let json = serde_json::to_string(&offering()).unwrap();
+        assert_eq!(serde_json::from_str::<Offering>(&json).unwrap(), offering(), "{json}");
+    }
+}

@@ -73,8 +73,8 @@ pub enum InstanceState {
 /// A NodePool's instance types. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct InstanceTypes {
-    /// Changes whenever anything in `types` does, and only then. Comparable between answers of one provider and one
-    /// process.
+    /// Equal numbers mean equal `types`, between answers for one NodePool in one process. It does not change while
+    /// nothing in them does.
     pub generation: u64,
     /// All types, also those that have run out, ordered by name.
     pub types: Arc<[Arc<InstanceType>]>,

@@ -47,7 +47,7 @@ fn record() -> Record {
 #[test]
 fn a_node_is_labelled_like_its_claim_and_its_machine() {
     let record = record();
-    let node = to_node(&record, Kubelet::Kwok);
+    let node = to_node(&record, "kube-system", Kubelet::Kwok);
     let labels = node.metadata.labels.unwrap();
     for (key, value) in [
         ("karpenter.sh/nodepool", "general"),
@@ -73,7 +73,7 @@ fn a_node_is_labelled_like_its_claim_and_its_machine() {
 
 #[test]
 fn a_node_has_the_instance_types_capacity_not_the_claims_requests() {
-    let status = to_node(&record(), Kubelet::Kwok).status.unwrap();
+    let status = to_node(&record(), "kube-system", Kubelet::Kwok).status.unwrap();
     let amount =
         |list: &Option<BTreeMap<String, ApiQuantity>>, resource: &str| list.as_ref().unwrap()[resource].0.clone();
     assert_eq!(amount(&status.capacity, "cpu"), "4");
@@ -84,7 +84,7 @@ fn a_node_has_the_instance_types_capacity_not_the_claims_requests() {
 
 #[test]
 fn a_node_registers_with_all_taints_once_and_unregistered() {
-    let spec = to_node(&record(), Kubelet::Kwok).spec.unwrap();
+    let spec = to_node(&record(), "kube-system", Kubelet::Kwok).spec.unwrap();
     assert!(spec.provider_id.unwrap().starts_with("kwok://general-x7k2p-"));
     let taints: Vec<_> = spec
         .taints
@@ -100,10 +100,13 @@ fn a_node_registers_with_all_taints_once_and_unregistered() {
 #[test]
 fn only_a_node_with_a_kubelet_carries_kwoks_annotation() {
     let annotation = |kubelet| {
-        let annotations = to_node(&record(), kubelet).metadata.annotations.unwrap();
+        let annotations = to_node(&record(), "kube-system", kubelet).metadata.annotations.unwrap();
         assert_eq!(annotations["example.com/note"], "n");
         annotations.get("kwok.x-k8s.io/node").cloned()
     };
+    let record_name = annotations::KWOK_INSTANCE_RECORD;
+    let named = to_node(&record(), "kube-system", Kubelet::Kwok).metadata.annotations.unwrap()[record_name].clone();
+    assert_eq!(named, format!("kube-system/{}", record().config_map_name()));
     assert_eq!(annotation(Kubelet::Kwok).as_deref(), Some("fake"));
     assert_eq!(annotation(Kubelet::Absent), None);
 }

@@ -1,8 +1,10 @@
 //! The provider on a real control plane: the conformance kit, and what only a real API server and kwok can show.
 //!
-//! Runs where `DOVETAIL_E2E_KUBECONFIG` names a kubeconfig of an administrator; without it each test says so and passes.
-//! Every test has a namespace of its own and removes its Nodes, so that any number can run at once.
+//! With `DOVETAIL_E2E=1` the tests boot a control plane for themselves, which `cargo xtask test --stage e2e` asks for; with
+//! `DOVETAIL_E2E_KUBECONFIG` they use the one of that kubeconfig. With neither, each says so and passes. Every test has a
+//! namespace of its own and removes its Nodes, so that any number can run at once.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,21 +13,32 @@ use async_trait::async_trait;
 use cloudprovider::conformance::{self, Hooks};
 use cloudprovider::{CapacityType, CloudProvider, CreateRequest, Error, Instance, OfferingKey};
 use cloudprovider_kwok::{Faults, KwokCloudProvider, Options, faults};
+use e2e::control_plane::{self, ControlPlane};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use model::Uid;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard, oneshot};
 use tokio::task::JoinHandle;
 
 const KUBECONFIG: &str = "DOVETAIL_E2E_KUBECONFIG";
+const BOOT: &str = "DOVETAIL_E2E";
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Held for writing by the test whose Nodes every loop in the cluster would adopt, for reading by the others.
+static ADOPTION: RwLock<()> = RwLock::const_new(());
+
+/// What a test holds of [`ADOPTION`].
+enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
 
 /// A namespace on the control plane and a provider in it.
 struct Setup {
+    _turn: Turn,
     client: Client,
     namespace: String,
     node_class: String,
@@ -59,15 +72,23 @@ impl Loop {
     }
 }
 
+/// A control plane for all tests of this file. Its processes end with this one.
+async fn booted() -> &'static ControlPlane {
+    static BOOTED: OnceCell<ControlPlane> = OnceCell::const_new();
+    let options = || control_plane::Options { name: "kwok-provider".to_owned(), ..control_plane::Options::default() };
+    BOOTED.get_or_init(async || ControlPlane::up(options()).await.expect("a control plane")).await
+}
+
 async fn client() -> Option<Client> {
-    let Ok(path) = std::env::var(KUBECONFIG) else {
-        println!("skipped: {KUBECONFIG} is not set");
-        return None;
+    let kubeconfig = match (std::env::var_os(KUBECONFIG), std::env::var_os(BOOT)) {
+        (Some(path), _) => PathBuf::from(path),
+        (None, Some(_)) => booted().await.kubeconfig().to_owned(),
+        (None, None) => {
+            println!("skipped: neither {KUBECONFIG} nor {BOOT} is set");
+            return None;
+        }
     };
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a usable one");
-    Some(Client::try_from(config).expect("a client"))
+    Some(control_plane::client(&kubeconfig).await.expect("a client"))
 }
 
 /// Waits until `check` is content; its last complaint is the failure.
@@ -84,6 +105,14 @@ async fn eventually<T>(check: impl AsyncFn() -> Result<T, String>) -> T {
 
 impl Setup {
     async fn new(node_class: Value, read_faults: bool) -> Option<Self> {
+        Self::with_turn(Turn::Shared { _guard: ADOPTION.read().await }, node_class, read_faults).await
+    }
+
+    async fn alone() -> Option<Self> {
+        Self::with_turn(Turn::Alone { _guard: ADOPTION.write().await }, json!({}), false).await
+    }
+
+    async fn with_turn(turn: Turn, node_class: Value, read_faults: bool) -> Option<Self> {
         let client = client().await?;
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
         for crd in api::crd::crds() {
@@ -106,7 +135,14 @@ impl Setup {
         })
         .await;
         let provider = KwokCloudProvider::new(client.clone(), Options { read_faults, ..Options::new(&namespace) });
-        Some(Self { client, node_class: namespace.clone(), namespace, provider, claims: AtomicU32::new(0) })
+        Some(Self {
+            _turn: turn,
+            client,
+            node_class: namespace.clone(),
+            namespace,
+            provider,
+            claims: AtomicU32::new(0),
+        })
     }
 
     fn claim(&self, requirements: Value) -> NodeClaim {
@@ -223,6 +259,17 @@ impl Hooks for Setup {
         NodeClaim { spec: api::NodeClaimSpec { requirements, ..self.claim(json!([])).spec }, ..self.claim(json!([])) }
     }
 
+    async fn register(&self, claim: &mut NodeClaim) {
+        let status = claim.status.get_or_insert_default();
+        let name = status.provider_id.strip_prefix("kwok://").expect("one of ours").to_owned();
+        let start = Instant::now();
+        while self.nodes().get_opt(&name).await.expect("an answer").is_none() {
+            assert!(start.elapsed() < DEADLINE, "no Node {name} after {DEADLINE:?}");
+            self.pause().await;
+        }
+        status.node_name = name;
+    }
+
     async fn pause(&self) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -251,8 +298,7 @@ async fn the_contract_of_providers_is_kept() {
     let report = conformance::run(&setup.provider, &setup).await;
     println!("{report}in {:?}", start.elapsed());
     assert_eq!(report.failed(), [] as [&str; 0], "{report}");
-    // A machine is rebooted by its Node, which a claim that no controller knows does not name.
-    assert_eq!(report.skipped(), ["reboot_is_accepted_again_or_not_implemented"], "{report}");
+    assert_eq!(report.skipped(), [] as [&str; 0], "{report}");
     nodes.stop().await;
     let selector = format!("{}=general", labels::NODEPOOL);
     eventually(async || {
@@ -311,7 +357,7 @@ async fn a_machine_outlives_the_controller_and_its_node_is_made_once() {
     let instance = setup.create(&setup.claim(json!([]))).await.unwrap();
     let second_life = KwokCloudProvider::new(setup.client.clone(), Options::new(&setup.namespace));
     let listed: Vec<_> = second_life.list().await.unwrap().into_iter().map(|it| it.provider_id).collect();
-    assert_eq!(listed, [instance.provider_id.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&instance.provider_id));
 
     let nodes = Loop::start(&second_life);
     setup.appears(&instance).await;
@@ -390,19 +436,25 @@ async fn faults_in_a_config_map_happen_and_end() {
     let refused = setup.create(&claim).await.unwrap_err();
     assert_eq!(refused, Error::CreateFailed { reason: "LaunchRefused".into(), message: "quota".into() });
 
-    setup.set_faults(json!({"lostAnswer": [{}], "slowLaunchMs": 300})).await;
+    let mute = json!([{"nodeClaim": claim.name_any()}]);
+    setup.set_faults(json!({"lostAnswer": [{}], "slowLaunchMs": 300, "neverRegisters": mute})).await;
     let start = Instant::now();
     assert!(matches!(setup.create(&claim).await, Err(Error::Transient(_))));
     assert!(start.elapsed() >= Duration::from_millis(300), "slow launches take longer");
 
-    setup.set_faults(json!({"neverRegisters": [{"nodeClaim": claim.name_any()}], "listLagMs": 60_000})).await;
+    setup.set_faults(json!({"neverRegisters": mute, "listLagMs": 60_000})).await;
     assert_eq!(setup.provider.list().await.unwrap(), [], "everything is younger than the lag");
     let launched = setup.create(&claim).await.unwrap();
-    setup.set_faults(json!({"neverRegisters": [{"nodeClaim": claim.name_any()}]})).await;
+    setup.set_faults(json!({"neverRegisters": mute})).await;
     let listed: Vec<_> = setup.provider.list().await.unwrap().into_iter().map(|it| it.provider_id).collect();
     assert!(listed.contains(&launched.provider_id), "the lost answer was a launch, and the list has caught up");
 
-    setup.set_faults(json!({"neverReady": [{"nodeClaim": claim.name_any()}]})).await;
+    // Launched later and registered, so the loop has passed over the one that never does.
+    let later = setup.create(&setup.claim(small.clone())).await.unwrap();
+    setup.reaches(&later, "Running").await;
+    assert!(setup.node(&launched).await.is_none(), "a machine registered that never does");
+
+    setup.set_faults(json!({"neverReady": mute})).await;
     let node = setup.appears(&launched).await;
     assert!(!node.annotations().contains_key(annotations::KWOK_NODE), "nobody plays the kubelet");
 
@@ -426,8 +478,10 @@ async fn faults_in_a_config_map_happen_and_end() {
     setup.nodes().delete(&node.name_any(), &DeleteParams::default()).await.unwrap();
 
     // One that never registered and vanishes leaves nothing.
-    setup.set_faults(json!({"vanished": [{"nodeClaim": claim.name_any()}]})).await;
+    setup.set_faults(json!({"vanished": mute})).await;
     setup.disappears(&launched).await;
+
+    setup.delete(&later).await;
 
     setup.set_faults(json!({"noSuchFault": 1})).await;
     let unreadable = setup.create(&setup.claim(small)).await.unwrap_err().to_string();
@@ -438,7 +492,7 @@ async fn faults_in_a_config_map_happen_and_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_karpenter_launched_is_adopted() {
-    let Some(setup) = Setup::new(json!({}), false).await else { return };
+    let Some(setup) = Setup::alone().await else { return };
     let name = format!("{}-karpenter", setup.namespace);
     let provider_id = format!("kwok://{name}");
     let node: Node = serde_json::from_value(json!({
