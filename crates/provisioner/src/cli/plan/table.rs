@@ -164,20 +164,22 @@ fn summary(report: &Report) -> String {
     let on_new: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
     let on_existing: usize = report.existing_nodes.iter().map(|node| node.pods.len()).sum();
     let without = report.unschedulable.len();
-    let mut text =
-        format!("{} of {} have a place", on_new + on_existing, plural(on_new + on_existing + without, "pod"));
+    let mut parts = Vec::new();
     if on_new > 0 {
-        let price = report.cost.price_nano_usd_per_hour;
-        let machines = plural(report.node_claims.len(), "new machine");
-        let _ = write!(text, ", {on_new} on {machines} for {}", short(price));
+        let machines = plural(report.node_claims.len(), "new machine", "new machines");
+        parts.push(format!("{on_new} on {machines} for {}", short(report.cost.price_nano_usd_per_hour)));
     }
     if on_existing > 0 {
-        let _ = write!(text, ", {on_existing} on {}", plural(report.existing_nodes.len(), "node that exists"));
+        let nodes = plural(report.existing_nodes.len(), "node that exists", "nodes that exist");
+        parts.push(format!("{on_existing} on {nodes}"));
     }
     if without > 0 {
-        let _ = write!(text, ", {without} none");
+        parts.push(format!("{without} without a place"));
     }
-    text.push('\n');
+    let mut text = match (on_new + on_existing + without, parts.is_empty()) {
+        (_, true) => "No pod waits for a place\n".to_owned(),
+        (pods, false) => format!("{}: {}\n", plural(pods, "pod", "pods"), parts.join(", ")),
+    };
     if !report.not_used.is_empty() {
         let kinds: Vec<_> = report.not_used.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let _ = writeln!(text, "No part in the plan: {}", kinds.join(", "));
@@ -185,15 +187,12 @@ fn summary(report: &Report) -> String {
     text
 }
 
-fn plural(count: usize, what: &str) -> String {
-    match (count, what.split_once(' ')) {
-        (1, _) => format!("1 {what}"),
-        (_, Some(("node", _))) => format!("{count} nodes that exist"),
-        _ => format!("{count} {what}s"),
-    }
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// A price to four places; what is less than that is shown in full.
+/// A price to four places; one that would then look like nothing in full.
 fn short(price: PriceNanoUsdPerHour) -> String {
-    if price.0 % 100_000 == 0 || price.0 >= 1_000_000 { format!("{price:.4}") } else { price.to_string() }
+    const SMALL: i64 = 1_000_000;
+    if price.0 == 0 || price.0 >= SMALL { format!("{price:.4}") } else { price.to_string() }
 }

@@ -1,0 +1,127 @@
+//! Input that is broken, hostile or both: it is named, and the rest is planned.
+
+use serde_json::json;
+
+use crate::scratch::{Ran, Scratch};
+
+const FINE: &str = "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: fine}, spec: {containers: [{name: c}]}}\n";
+
+/// Plans the text together with a pod that fits. The pod must be placed.
+fn plan(text: &str) -> Ran {
+    let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &format!("{text}{FINE}"));
+    let placed = ran.json()["nodeClaims"][0]["pods"].to_string();
+    assert!(placed.contains("default/fine"), "{ran:?}");
+    ran
+}
+
+#[track_caller]
+fn check(text: &str, code: i32, problem: &str) {
+    let ran = plan(text);
+    let problems: Vec<_> = ran.stderr.lines().filter(|line| !line.starts_with("note: no NodePool")).collect();
+    assert_eq!((ran.code, problems.join("\n").as_str()), (code, problem));
+}
+
+fn pod(container: &str) -> String {
+    format!("{{apiVersion: v1, kind: Pod, metadata: {{name: bad}}, spec: {{containers: [{{name: c, {container}}}]}}}}")
+}
+
+#[test]
+fn bad_pods_have_no_place_and_say_why() {
+    check(
+        &pod("resources: {requests: {cpu: -3}}"),
+        3,
+        "problem: standard input, document 1: Pod default/bad: spec.containers[0].resources.requests[cpu]: quantity \"-3\" is negative",
+    );
+    check(
+        &pod("resources: {requests: {memory: 9999999999999999999Ei}}"),
+        3,
+        "problem: standard input, document 1: Pod default/bad: spec.containers[0].resources.requests[memory]: quantity \"9999999999999999999Ei\" exceeds 2^63-1",
+    );
+    let ran = plan(&pod("resources: {limits: {cpu: lots}}"));
+    let refused = &ran.json()["unschedulable"][0];
+    assert_eq!(refused["pod"], "default/bad");
+    assert_eq!(refused["reasons"][0]["code"], "InvalidObject");
+    assert_eq!(refused["reasons"][0]["object"], "pod/bad");
+}
+
+#[test]
+fn broken_documents_are_faults_and_files_of_values_are_not() {
+    check("a: [1", 1, "problem: standard input, document 1: unclosed bracket '[' at line 1, column 4");
+    check(
+        "replicas: 3",
+        0,
+        "note: standard input, document 1: is not a Kubernetes object: it has no kind; it was left out",
+    );
+}
+
+#[test]
+fn an_object_of_five_megabytes_is_named() {
+    let big =
+        format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: big}}, data: {{x: {}}}}}", "y".repeat(5 << 20));
+    check(&big, 1, "problem: standard input, document 1: ConfigMap big is larger than 3145728 bytes");
+}
+
+#[test]
+fn alias_bombs_and_deep_nesting_end_after_bounded_work() {
+    let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+    for level in 1..20 {
+        bomb += &format!("a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(","));
+    }
+    for hostile in [bomb, "[".repeat(100_000), "{a: ".repeat(10_000), format!("{}x", "- ".repeat(50_000))] {
+        let ran = plan(&hostile);
+        assert_eq!(ran.code, 1);
+        assert_eq!(
+            ran.stderr.lines().filter(|line| line.starts_with("problem: standard input, document 1: ")).count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn json_that_nests_too_deep_is_refused_and_its_neighbour_read() {
+    let scratch = Scratch::new();
+    scratch.write("deep.json", &format!("{{\"a\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000)));
+    scratch.write("fine.json", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fine"}, "spec": {"containers": [{"name": "c"}]}}).to_string());
+    let ran = scratch.run(&["plan", "-f", ".", "-o", "json"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("problem: ./deep.json, document 1: "), "{}", ran.stderr);
+    assert_eq!(ran.json()["nodeClaims"][0]["pods"], json!(["default/fine"]));
+}
+
+#[test]
+fn a_bad_node_pool_is_a_fault_and_the_other_is_planned_with() {
+    let pool = |name: &str, operator: &str| {
+        format!(
+            "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}}}, spec: {{template: {{spec: {{nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: d}}, requirements: [{{key: kubernetes.io/os, operator: {operator}, values: [linux]}}]}}}}}}}}"
+        )
+    };
+    let ran = plan(&format!("{}\n---\n{}", pool("bad", "Near"), pool("good", "In")));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.starts_with(
+        "problem: standard input, document 1: NodePool bad: spec.template.spec.requirements[0].operator: Unsupported value: \"Near\""
+    ));
+    assert_eq!(ran.json()["nodeClaims"][0]["nodePool"], "good");
+}
+
+#[test]
+fn a_catalogue_that_does_not_parse_is_a_fault_that_names_file_entry_and_field() {
+    let scratch = Scratch::new();
+    scratch.write("pod.yaml", FINE);
+    scratch.write("types.json", "[{\"name\": \"x\", \"resources\": {\"cpu\": \"-1\"}, \"offerings\": []}]");
+    let ran = scratch.run(&["plan", "-f", "pod.yaml", "--instance-types", "types.json"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.starts_with("error: cannot read the instance types in types.json\n  because "),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn text_that_is_not_utf_8_is_a_fault() {
+    let scratch = Scratch::new();
+    scratch.write("fine.yaml", FINE);
+    let ran = scratch.run(&["plan", "-f", "fine.yaml", "-f", env!("CARGO_BIN_EXE_dovetail")]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("it is not UTF-8 text"), "{}", ran.stderr);
+}

@@ -1,0 +1,7 @@
+//! The built binary on files, each test in a folder of its own.
+
+mod bad_input;
+mod corpus;
+mod plan;
+mod scratch;
+mod snapshot;

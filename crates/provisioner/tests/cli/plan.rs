@@ -1,0 +1,396 @@
+//! `dovetail plan` and `dovetail explain` on manifests.
+
+use expect_test::expect;
+use serde_json::json;
+
+use crate::scratch::Scratch;
+
+/// A web server, a pod that nothing holds, a daemon, a node with some room.
+pub const SHOP: &str = r"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 5
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, resources: {requests: {cpu: 900m, memory: 1Gi}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: giant, namespace: shop}
+spec: {containers: [{name: c, resources: {requests: {cpu: 1000}}}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: kube-system}
+spec:
+  template:
+    spec: {containers: [{name: c, resources: {requests: {cpu: 200m}}}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: old, labels: {kubernetes.io/os: linux}}
+status: {allocatable: {cpu: 2200m, memory: 8Gi, pods: 20}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}
+";
+
+#[test]
+fn a_plan_in_words() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let ran = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads"]);
+    expect![[r#"
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 3
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
+              1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      3
+
+        Nodes that exist
+          NAME   PODS
+          old    2
+
+        No place
+          shop/giant
+            of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+
+        6 pods: 3 on 1 new machine for $0.0760/h, 2 on 1 node that exists, 1 without a place
+        No part in the plan: 2 ConfigMap
+    "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn a_plan_in_many_words() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let ran = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "-o", "wide"]);
+    expect![[r#"
+        New machines
+          NAME        INSTANCE TYPE      ZONE          CAPACITY   PRICE       CPU              MEMORY          TYPES   NEXT BEST                    PODS
+          default-0   c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   2900m of 3900m   3Gi of 8182Mi      60   c-4x-arm64-linux $0.0760/h   shop/web-2 shop/web-3 shop/web-4
+
+        Nodes that exist
+          NAME   PODS
+          old    shop/web-0 shop/web-1
+
+        No place
+          shop/giant
+            of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+
+        6 pods: 3 on 1 new machine for $0.0760/h, 2 on 1 node that exists, 1 without a place
+        No part in the plan: 2 ConfigMap
+    "#]].assert_eq(&ran.stdout);
+}
+
+#[test]
+fn a_plan_for_programs_has_exactly_these_fields() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    scratch.write("types.json", &small_catalogue());
+    let ran =
+        scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "--instance-types", "types.json", "-o", "json"]);
+    assert_eq!(ran.code, 3);
+    expect![[r#"
+        {
+          "schemaVersion": 1,
+          "nodeClaims": [
+            {
+              "name": "default-0",
+              "nodePool": "default",
+              "instanceTypes": [
+                "large"
+              ],
+              "launch": {
+                "instanceType": "large",
+                "zone": "z",
+                "capacityType": "spot",
+                "priceNanoUsdPerHour": 150000000
+              },
+              "requirements": [
+                {
+                  "key": "karpenter.kwok.sh/kwoknodeclass",
+                  "operator": "In",
+                  "values": [
+                    "default"
+                  ]
+                },
+                {
+                  "key": "karpenter.sh/capacity-type",
+                  "operator": "In",
+                  "values": [
+                    "on-demand",
+                    "spot"
+                  ]
+                },
+                {
+                  "key": "karpenter.sh/nodepool",
+                  "operator": "In",
+                  "values": [
+                    "default"
+                  ]
+                },
+                {
+                  "key": "kubernetes.io/os",
+                  "operator": "In",
+                  "values": [
+                    "linux"
+                  ]
+                },
+                {
+                  "key": "topology.kubernetes.io/zone",
+                  "operator": "In",
+                  "values": [
+                    "z"
+                  ]
+                }
+              ],
+              "requests": {
+                "cpu": "2900m",
+                "memory": "3Gi",
+                "pods": "4"
+              },
+              "pods": [
+                "shop/web-2",
+                "shop/web-3",
+                "shop/web-4"
+              ]
+            }
+          ],
+          "existingNodes": [
+            {
+              "name": "old",
+              "pods": [
+                "shop/web-0",
+                "shop/web-1"
+              ]
+            }
+          ],
+          "unschedulable": [
+            {
+              "pod": "shop/giant",
+              "reasons": [
+                {
+                  "code": "ExistingNodes",
+                  "message": "of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)",
+                  "object": null
+                },
+                {
+                  "code": "NoInstanceType",
+                  "message": "none of 2 instance types fits: 2 too small (cpu 1k wanted with daemons, the largest has 7700m)",
+                  "object": "nodepool/default"
+                }
+              ]
+            }
+          ],
+          "notUsed": {
+            "ConfigMap": 2
+          },
+          "cost": {
+            "priceNanoUsdPerHour": 150000000,
+            "lowerBoundNanoUsdPerHour": null
+          }
+        }
+    "#]].assert_eq(&ran.stdout);
+}
+
+#[test]
+fn yaml_says_the_same_as_json() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let json = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "-o", "json"]).json();
+    let yaml = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "-o", "yaml"]).stdout;
+    assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&yaml).unwrap(), json);
+}
+
+/// Two types in one zone, in Karpenter's kwok format.
+fn small_catalogue() -> String {
+    let offering = |price: f64, terms: &str| {
+        json!({"Price": price, "Available": true, "Requirements": [
+            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [terms]},
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]},
+        ]})
+    };
+    let machine = |name: &str, cpu: &str, price: f64| {
+        json!({"name": name, "architecture": "amd64", "operatingSystems": ["linux"],
+               "resources": {"cpu": cpu, "memory": "16Gi", "pods": "30"},
+               "offerings": [offering(price, "on-demand"), offering(price / 2.0, "spot")]})
+    };
+    json!([machine("small", "2", 0.1), machine("large", "8", 0.3)]).to_string()
+}
+
+#[test]
+fn exit_codes_tell_all_placed_from_some_not_placed_from_faults_and_misuse() {
+    let scratch = Scratch::new();
+    scratch.write("fits.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}");
+    scratch.write("giant.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: g}, spec: {containers: [{name: c, resources: {requests: {cpu: 1e4}}}]}}");
+    let code = |arguments: &[&str]| scratch.run(arguments).code;
+    assert_eq!(code(&["plan", "-f", "fits.yaml"]), 0);
+    assert_eq!(code(&["plan", "-f", "fits.yaml", "-f", "giant.yaml"]), 3);
+    assert_eq!(code(&["plan", "-f", "absent.yaml"]), 1);
+    assert_eq!(code(&["plan", "-f", "fits.yaml", "--instance-types", "giant.yaml"]), 1);
+    assert_eq!(code(&["plan"]), 2);
+    assert_eq!(code(&["plan", "-f", "fits.yaml", "-o", "poem"]), 2);
+    assert_eq!(code(&["plan", "-f", "fits.yaml", "--no-default-nodepool"]), 3);
+}
+
+#[test]
+fn standard_input_folders_and_json_are_read_alike() {
+    let scratch = Scratch::new();
+    let pod = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c"}]}});
+    scratch.write("all/a/one.json", &pod("one").to_string());
+    scratch.write("all/b/two.yml", &serde_saphyr::to_string(&pod("two")).unwrap());
+    scratch.write("all/b/readme.md", "not read");
+    scratch.write("all/.hidden/three.yaml", "not: [read");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("four"), pod("five")]});
+    let ran = scratch.run_with_input(&["plan", "-f", "all", "-f", "-", "-o", "json"], &list.to_string());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let pods = &ran.json()["nodeClaims"][0]["pods"];
+    assert_eq!(*pods, json!(["default/five", "default/four", "default/one", "default/two"]));
+}
+
+#[test]
+fn output_of_helm_template_is_planned() {
+    // The shape of `helm template`: comments, blank documents, a hook, a workload, what belongs to it.
+    let rendered = r"
+---
+# Source: shop/templates/serviceaccount.yaml
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: shop
+---
+# Source: shop/templates/service.yaml
+apiVersion: v1
+kind: Service
+metadata:
+  name: shop
+spec:
+  type: ClusterIP
+---
+# Source: shop/templates/deployment.yaml
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: shop
+spec:
+  replicas: 3
+  selector:
+    matchLabels:
+      app: shop
+  template:
+    metadata:
+      labels:
+        app: shop
+    spec:
+      containers:
+        - name: shop
+          image: nginx
+          resources:
+            limits:
+              cpu: 500m
+              memory: 512Mi
+---
+# Source: shop/templates/tests/test-connection.yaml
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop-test-connection
+  annotations:
+    helm.sh/hook: test
+spec:
+  containers:
+    - name: wget
+      image: busybox
+  restartPolicy: Never
+---
+# Source: shop/templates/empty.yaml
+";
+    let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "--expand-workloads", "-o", "json"], rendered);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let plan = ran.json();
+    let claim = &plan["nodeClaims"][0];
+    assert_eq!(
+        claim["pods"],
+        json!(["default/shop-0", "default/shop-1", "default/shop-2", "default/shop-test-connection"])
+    );
+    assert_eq!(claim["requests"], json!({"cpu": "1500m", "memory": "1536Mi", "pods": "4"}));
+    assert_eq!(claim["launch"]["instanceType"], "c-2x-amd64-linux");
+    assert_eq!(plan["notUsed"], json!({"Service": 1, "ServiceAccount": 1}));
+}
+
+#[test]
+fn the_built_in_node_pool_is_used_only_without_another_and_said() {
+    let scratch = Scratch::new();
+    scratch.write("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}");
+    scratch.write(
+        "pool.yaml",
+        "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: mine}, spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: d}, requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]}}}}",
+    );
+    let alone = scratch.run(&["plan", "-f", "pod.yaml"]);
+    assert_eq!(
+        alone.stderr,
+        "note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])\n"
+    );
+    let with = scratch.run(&["plan", "-f", "pod.yaml", "-f", "pool.yaml", "-o", "json"]);
+    assert_eq!(
+        with.stderr,
+        "note: NodePool mine launches through EC2NodeClass.karpenter.k8s.aws; planned with the instance types given here, not with those of that cloud\n"
+    );
+    let claim = &with.json()["nodeClaims"][0];
+    assert_eq!((&claim["name"], &claim["launch"]["capacityType"]), (&json!("mine-0"), &json!("on-demand")));
+    let without = scratch.run(&["plan", "-f", "pod.yaml", "--no-default-nodepool", "-o", "json"]);
+    assert_eq!(without.json()["unschedulable"][0]["reasons"][0]["code"], "NoNodePool");
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let run = || scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "-o", "json"]).stdout;
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_pod_is_explained_whether_it_has_a_place_or_not() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let explain =
+        |pod: &str| scratch.run(&["explain", "pod", pod, "-f", "shop.yaml", "--expand-workloads"]).transcript();
+    expect![[r#"
+        exit 0
+        Pod shop/web-0 fits on old, which exists; nothing is launched for it
+
+        exit 0
+        Pod shop/web-4 goes on a new machine, default-0:
+          c-4x-amd64-linux in test-zone-a, spot, $0.076012954/h
+          the cheapest of 480 offerings that hold its 3 pods; the next best type is c-4x-arm64-linux for $0.076012954/h
+          requests with daemons: cpu: 2900m, memory: 3Gi, pods: 4
+          shared with 2 other pods
+
+        exit 3
+        Pod shop/giant has no place:
+          of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)
+          nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+
+        error: there is no Pod default/web-0 in the input
+        exit 1
+    "#]].assert_eq(&[explain("shop/web-0"), explain("shop/web-4"), explain("shop/giant"), explain("web-0")].join("\n"));
+}
+
+#[test]
+fn completion_and_crds_are_printed() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let ran = scratch.run(&["completion", shell]);
+        assert!(ran.code == 0 && ran.stdout.contains("expand-workloads"), "{shell}");
+    }
+    let crds = scratch.run(&["crds"]);
+    assert_eq!(crds.code, 0);
+    assert_eq!(crds.stdout.matches("\nkind: CustomResourceDefinition\n").count(), 5);
+}

@@ -1,0 +1,69 @@
+//! Snapshot files on the command line. How they are written from a cluster is tested with a cluster.
+
+use serde_json::{Value, json};
+
+use crate::scratch::Scratch;
+
+/// A snapshot of a cluster with one pool of two types, a pod that waits and one that kube-scheduler has not tried.
+fn snapshot() -> String {
+    let pod = |name: &str, conditions: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns", "uid": name},
+               "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+               "status": {"conditions": conditions}})
+    };
+    let instance_type = |name: &str, price: i64, available: bool| {
+        json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotInstanceType", "nodePools": ["p"],
+               "instanceType": {"name": name, "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"},
+                   "requirements": {"node.kubernetes.io/instance-type": [name]},
+                   "offerings": [{"zone": "z", "capacityType": "spot", "price": price, "available": available}]}})
+    };
+    let lines = [
+        json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotHeader", "schemaVersion": 1,
+               "time": "2026-11-21T09:00:00Z", "dovetailVersion": "0.1.0", "serverVersion": "v1.36.3"}),
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
+               "spec": {"template": {"spec": {"nodeClassRef": {"group": "g.example", "kind": "K", "name": "n"}, "requirements": []}}},
+               "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}}),
+        pod("waits", json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}])),
+        pod("not-tried", json!([])),
+        instance_type("cheap", 1_000_000, false),
+        instance_type("dear", 3_000_000, true),
+    ];
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_snapshot_is_planned_with_its_own_machines_and_the_controllers_rule_for_pods() {
+    let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &snapshot());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let plan = ran.json();
+    let claim = &plan["nodeClaims"][0];
+    // The cheap type has run out; it stays on the list of what may be launched later.
+    assert_eq!(
+        claim["launch"],
+        json!({"instanceType": "dear", "zone": "z", "capacityType": "spot", "priceNanoUsdPerHour": 3_000_000})
+    );
+    assert_eq!(claim["pods"], json!(["ns/waits"]));
+    assert_eq!(plan["unschedulable"], json!([]));
+}
+
+#[test]
+fn pods_of_a_snapshot_are_explained_by_their_state() {
+    let scratch = Scratch::new();
+    scratch.write("snapshot.jsonl", &snapshot());
+    let explain = |pod: &str| scratch.run(&["explain", "pod", pod, "-f", "snapshot.jsonl"]);
+    assert_eq!(explain("ns/not-tried").stdout, "Pod ns/not-tried has not been tried by kube-scheduler yet\n");
+    assert!(
+        explain("ns/waits")
+            .stdout
+            .starts_with("Pod ns/waits goes on a new machine, p-0:\n  dear in z, spot, $0.003/h\n")
+    );
+    assert_eq!(explain("ns/absent").code, 1);
+}
+
+#[test]
+fn without_a_cluster_snapshot_says_what_is_missing() {
+    let ran = Scratch::new().run(&["snapshot"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    assert!(ran.stdout.is_empty());
+}
