@@ -3,13 +3,14 @@
 //! 1. `problem`: the snapshot is compiled. Pods of one shape become a class (`classes`); each usable NodePool gets a
 //!    table of its offerings with daemon overhead subtracted (`pools`, `daemons`, `fit_index`); label requirements become
 //!    bitsets of offerings and of nodes (`affinity`).
-//! 2. `fill`: classes are placed by priority and size, on existing nodes first; `state` journals what is taken, `limits`
+//! 2. `fill`: classes are placed by priority and size, on existing nodes first, then by price (`choose`); `state` journals what is taken, `limits`
 //!    counts it against the pools' limits, `repair` searches for room where it is contended.
 //! 3. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
 //!
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
 mod affinity;
+mod choose;
 mod classes;
 mod daemons;
 mod explain;

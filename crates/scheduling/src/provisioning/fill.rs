@@ -1,19 +1,19 @@
 //! Placing classes, in order of priority and size.
 //!
 //! Each class first goes where an earlier plan put its pods, then onto existing nodes (those furthest along first), then
-//! into machines opened for earlier classes, then into new machines of the most preferred pool that takes it. Copies go
-//! as many at a time as fit, so the work follows classes and machines, not pods. Copies that are left over although the
+//! into machines of this plan ([`super::choose`]). Copies go as many at a time as fit, so the work follows classes and
+//! machines, not pods. Copies that are left over although the
 //! class would fit somewhere by itself are given to the search in [`super::repair`] before the next class is placed, so
 //! that no class of lower priority can stand in their way.
 
-use model::{Budget, NodeClaimName, PriceNanoUsdPerHour, collections::NameMap};
+use model::{Budget, NodeClaimName, collections::NameMap};
 
 use super::{
+    choose,
     classes::ClassId,
-    pools::{Alternative, PoolRank},
     problem::Problem,
     repair,
-    state::{BinId, Charging, State},
+    state::{Charging, State},
 };
 use crate::{
     plan::Verdict,
@@ -99,73 +99,7 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
             left -= copies;
         }
     }
-    for bin in 0..state.bins.len() {
-        if left == 0 {
-            return 0;
-        }
-        left -= place_in_bin(problem, state, BinId(bin), class, left);
-    }
-    while left > 0 {
-        let Some((pool, alternative, copies)) = best_new_bin(problem, state, class, left) else { break };
-        state.open_bin(problem, pool, class, alternative, copies);
-        left -= copies;
-    }
-    left
-}
-
-/// Places copies in an open machine, by the term that takes most of them.
-fn place_in_bin(problem: &Problem<'_>, state: &mut State, bin: BinId, class: ClassId, wanted: u32) -> u32 {
-    let Some(pool) = state.bins.get(bin.0).map(|bin| bin.pool) else { return 0 };
-    let mut best: Option<(&Alternative, u32)> = None;
-    for alternative in &problem.pools[pool].by_class[class] {
-        let copies = state.copies_in_bin(problem, bin, class, alternative, wanted);
-        if copies > best.map_or(0, |(_, most)| most) {
-            best = Some((alternative, copies));
-        }
-    }
-    let Some((alternative, copies)) = best else { return 0 };
-    state.place_in_bin(problem, bin, class, alternative, copies);
-    copies
-}
-
-/// The first pool that takes the class, and of its terms the one with the cheapest offering for a single copy; the
-/// first of equals.
-fn best_new_bin<'p>(
-    problem: &'p Problem<'_>,
-    state: &mut State,
-    class: ClassId,
-    wanted: u32,
-) -> Option<(PoolRank, &'p Alternative, u32)> {
-    for (pool, table) in problem.pools.iter_enumerated() {
-        let mut best: Option<(PriceNanoUsdPerHour, &Alternative, u32)> = None;
-        for alternative in &table.by_class[class] {
-            let copies = state.copies_in_new_bin(problem, pool, class, alternative, wanted);
-            if copies == 0 {
-                continue;
-            }
-            let cheapest = cheapest(problem, pool, class, alternative);
-            if best.is_none_or(|(price, _, _)| cheapest < price) {
-                best = Some((cheapest, alternative, copies));
-            }
-        }
-        if let Some((_, alternative, copies)) = best {
-            return Some((pool, alternative, copies));
-        }
-    }
-    None
-}
-
-/// The lowest price of an offering that holds one copy.
-fn cheapest(problem: &Problem<'_>, pool: PoolRank, class: ClassId, alternative: &Alternative) -> PriceNanoUsdPerHour {
-    let table = &problem.pools[pool];
-    let requests = &problem.classes[class].shape.requests;
-    alternative
-        .offerings
-        .iter()
-        .filter(|&offering| requests.fits_in(&table.net[offering]))
-        .map(|offering| table.catalogue.offerings[offering].price)
-        .min()
-        .unwrap_or(PriceNanoUsdPerHour(i64::MAX))
+    choose::place(problem, state, class, left)
 }
 
 /// Whether one copy would have a place if nothing else were planned. If not, its refusal needs no search.

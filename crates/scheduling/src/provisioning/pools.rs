@@ -9,7 +9,8 @@
 use std::{borrow::Cow, cell::RefCell};
 
 use model::{
-    IdSet, IdVec, Interner, KeyId, Requirements, ResourceVec, ValueId, ValueSet, collections::FastMap, define_id,
+    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, ValueSet,
+    collections::FastMap, define_id,
 };
 
 use super::{
@@ -42,6 +43,8 @@ pub(crate) struct PoolTable<'s> {
     /// Requests of the daemons that would run there.
     pub(crate) daemons: IdVec<OfferingId, ResourceVec>,
     pub(crate) fit: FitIndex,
+    /// The members, cheapest first; equal prices by type, zone and capacity type.
+    pub(crate) by_price: Vec<OfferingId>,
     pub(crate) limits: Limits,
     pub(crate) min_values: Vec<MinValues>,
     /// By class: the terms that the pool can satisfy. Empty where taints or labels exclude the class.
@@ -104,6 +107,7 @@ impl<'s> PoolTable<'s> {
             net: IdVec::default(),
             daemons: IdVec::default(),
             fit: FitIndex::default(),
+            by_price: Vec::new(),
             limits: Limits::default(),
             min_values: Vec::new(),
             by_class: IdVec::default(),
@@ -132,10 +136,16 @@ impl<'s> PoolTable<'s> {
             table.members.remove(offering);
         }
         table.fit = FitIndex::new(&table.members, &table.net, names.resource_count());
+        table.by_price = table.members.iter().collect();
+        table.by_price.sort_by_key(|&offering| (catalogue.offerings[offering].price, offering));
         table.limits = Limits::new(pool.remaining.clone(), catalogue, &table.members);
         table.min_values = table.min_values(names);
         table.by_class = classes.iter().map(|class| table.alternatives(class, names)).collect();
         table
+    }
+
+    pub(crate) fn price(&self, offering: OfferingId) -> PriceNanoUsdPerHour {
+        self.catalogue.offerings[offering].price
     }
 
     /// Whether the offering agrees with the pool's own requirements.

@@ -4,7 +4,7 @@
 //! A trial ("how many more copies of this class does that machine hold") changes nothing and allocates nothing unless
 //! the class asks for an open label.
 
-use model::{IdSet, IdVec, Interner, Requirements, ResourceVec, ValueId};
+use model::{IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId};
 use smallvec::SmallVec;
 
 use super::{
@@ -34,8 +34,27 @@ pub(crate) struct Bin {
     pub(crate) open: Requirements,
     /// (class, term, copies).
     pub(crate) contents: SmallVec<[(ClassId, usize, u32); 4]>,
+    /// The lowest price of its offerings.
+    pub(crate) price: PriceNanoUsdPerHour,
+    /// The most of each resource that is free on an offering of that price.
+    pub(crate) slack: ResourceVec,
     /// What it takes of the pool's limits at least.
     charge: Amounts,
+}
+
+impl Bin {
+    /// Sets price and slack from what is left of the offerings.
+    fn measure(&mut self, table: &PoolTable<'_>) {
+        let mut open = table.by_price.iter().copied().filter(|&offering| self.offerings.contains(offering)).peekable();
+        let Some(price) = open.peek().map(|&offering| table.price(offering)) else { return };
+        let mut slack = ResourceVec::default();
+        for offering in open.take_while(|&offering| table.price(offering) == price) {
+            let mut free = table.net[offering].clone();
+            free.saturating_sub_assign(&self.requests);
+            slack.max_assign(&free);
+        }
+        (self.price, self.slack) = (price, slack);
+    }
 }
 
 /// Where copies of a class were put.
@@ -363,6 +382,8 @@ impl State {
             requests: ResourceVec::default(),
             open: alternative.open.clone(),
             contents: SmallVec::new(),
+            price: PriceNanoUsdPerHour(0),
+            slack: ResourceVec::default(),
             charge: Amounts::new(),
         };
         self.fill(problem, &mut bin, class, alternative.term, copies);
@@ -389,6 +410,7 @@ impl State {
             None => bin.contents.push((class, term, copies)),
         }
         bin.charge = self.charge(table, &bin.offerings);
+        bin.measure(table);
     }
 
     /// Moves what a bin takes of limits and reservations from its old to its new state.

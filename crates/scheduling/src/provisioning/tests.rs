@@ -26,7 +26,8 @@ fn pods_of_one_class_share_the_cheapest_machine_that_holds_them() {
     check(
         &f,
         expect![[r#"
-            machine default-0: large/a/on-demand $0.00000004/h types [large] pods [web-0, web-1, web-2]
+            machine default-0: small/a/on-demand $0.00000001/h types [small, large] pods [web-0, web-1]
+            machine default-1: small/a/on-demand $0.00000001/h types [small, large] pods [web-2]
         "#]],
     );
 }

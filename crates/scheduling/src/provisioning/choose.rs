@@ -1,0 +1,226 @@
+//! Which machine of the plan takes copies of a class, by what they add to the price.
+//!
+//! 1. Machines that stay at their price: room that is paid for already.
+//! 2. The least addition per copy, over a new machine of the most preferred pool that takes the class (by the size that
+//!    is cheapest per copy placed) and over a larger size for one of the machines opened last in that pool.
+//! 3. Whatever takes a copy at all, whichever the price: limits or minValues can leave no choice.
+//!
+//! A machine keeps every offering that holds its pods, whatever the size it was opened for; the price is that of its
+//! cheapest. Prices are compared as fractions in integers.
+
+use std::cmp::Ordering;
+
+use model::ResourceVec;
+
+use super::{
+    classes::ClassId,
+    pools::{Alternative, PoolRank, PoolTable},
+    problem::Problem,
+    state::{BinId, State},
+};
+
+/// How many of the machines opened last are considered for a larger size. Earlier ones have been passed over by enough
+/// classes; without a bound the work would grow with the square of the machines.
+const MAX_GROWN: usize = 64;
+
+/// Copies somewhere, for an addition to the price.
+#[derive(Debug, Clone, Copy)]
+struct Offer<'p> {
+    bin: Option<BinId>,
+    pool: PoolRank,
+    alternative: &'p Alternative,
+    copies: u32,
+    added: i128,
+}
+
+impl Offer<'_> {
+    /// Cheaper per copy first, then more copies.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (mine, theirs) = (self.added * i128::from(other.copies), other.added * i128::from(self.copies));
+        mine.cmp(&theirs).then(other.copies.cmp(&self.copies))
+    }
+}
+
+/// Places up to `wanted` copies in machines and returns how many are left.
+pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    let mut left = wanted;
+    for bin in (0..state.bins.len()).map(BinId) {
+        if left == 0 {
+            return 0;
+        }
+        left -= without_growth(problem, state, bin, class, left);
+    }
+    while left > 0 {
+        let Some(offer) = best_offer(problem, state, class, left) else { break };
+        let placed = take(problem, state, class, &offer);
+        if placed == 0 {
+            break;
+        }
+        left -= placed;
+    }
+    for bin in (0..state.bins.len()).map(BinId) {
+        if left == 0 {
+            return 0;
+        }
+        left -= at_any_price(problem, state, bin, class, left);
+    }
+    left
+}
+
+/// Places copies where the machine's cheapest offering still holds them.
+fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId, wanted: u32) -> u32 {
+    let requests = &problem.classes[class].shape.requests;
+    let Some(bin) = state.bins.get(id.0) else { return 0 };
+    if !requests.fits_in(&bin.slack) {
+        return 0;
+    }
+    let table = &problem.pools[bin.pool];
+    let mut best: Option<(&Alternative, u32)> = None;
+    for alternative in &table.by_class[class] {
+        let same_price = table
+            .by_price
+            .iter()
+            .skip_while(|&&offering| table.price(offering) < bin.price)
+            .take_while(|&&offering| table.price(offering) == bin.price)
+            .filter(|&&offering| bin.offerings.contains(offering) && alternative.offerings.contains(offering));
+        let copies = same_price
+            .map(|&offering| more_copies(requests, &bin.requests, &table.net[offering], wanted))
+            .max()
+            .unwrap_or(0);
+        if copies > best.map_or(0, |(_, most)| most) {
+            best = Some((alternative, copies));
+        }
+    }
+    let Some((alternative, copies)) = best else { return 0 };
+    let copies = state.copies_in_bin(problem, id, class, alternative, copies);
+    if copies > 0 {
+        state.place_in_bin(problem, id, class, alternative, copies);
+    }
+    copies
+}
+
+/// Copies that fit on top of what is held.
+fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, wanted: u32) -> u32 {
+    requests.iter().filter(|(_, amount)| *amount > 0).fold(wanted, |copies, (resource, amount)| {
+        let free = total.get(resource).saturating_sub(held.get(resource)).max(0);
+        copies.min(u32::try_from(free / amount).unwrap_or(u32::MAX))
+    })
+}
+
+/// The cheapest way to place some copies: in the first pool that can have a new machine for them, else `None`.
+fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> Option<Offer<'p>> {
+    for (pool, table) in problem.pools.iter_enumerated() {
+        let mut best: Option<Offer<'p>> = None;
+        for alternative in &table.by_class[class] {
+            let most = state.copies_in_new_bin(problem, pool, class, alternative, wanted);
+            if most == 0 {
+                continue;
+            }
+            let mut offer = new_machine(problem, pool, table, class, alternative, most);
+            // A large machine may be within limits where no smaller one has been asked for.
+            offer.copies = offer.copies.min(most);
+            keep_best(&mut best, offer);
+        }
+        if best.is_none() {
+            continue;
+        }
+        let last = state.bins.len();
+        for id in (last.saturating_sub(MAX_GROWN)..last).map(BinId) {
+            if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
+                for alternative in &table.by_class[class] {
+                    if let Some(offer) = larger_size(problem, state, id, table, class, alternative, wanted) {
+                        keep_best(&mut best, offer);
+                    }
+                }
+            }
+        }
+        return best;
+    }
+    None
+}
+
+fn keep_best<'p>(best: &mut Option<Offer<'p>>, offer: Offer<'p>) {
+    if best.as_ref().is_none_or(|best| offer.cmp(best) == Ordering::Less) {
+        *best = Some(offer);
+    }
+}
+
+/// The size that is cheapest per copy; the caller knows that `wanted` copies, at most, can be had at once.
+fn new_machine<'p>(
+    problem: &Problem<'_>,
+    pool: PoolRank,
+    table: &PoolTable<'_>,
+    class: ClassId,
+    alternative: &'p Alternative,
+    wanted: u32,
+) -> Offer<'p> {
+    let requests = &problem.classes[class].shape.requests;
+    let nothing = ResourceVec::default();
+    let mut best: Option<Offer<'p>> = None;
+    for offering in alternative.offerings.iter() {
+        let copies = more_copies(requests, &nothing, &table.net[offering], wanted);
+        if copies > 0 {
+            let added = i128::from(table.price(offering).0);
+            keep_best(&mut best, Offer { bin: None, pool, alternative, copies, added });
+        }
+    }
+    best.unwrap_or(Offer { bin: None, pool, alternative, copies: wanted, added: i128::from(i64::MAX) })
+}
+
+/// The larger size of an open machine that adds least per copy.
+fn larger_size<'p>(
+    problem: &Problem<'_>,
+    state: &mut State,
+    id: BinId,
+    table: &PoolTable<'_>,
+    class: ClassId,
+    alternative: &'p Alternative,
+    wanted: u32,
+) -> Option<Offer<'p>> {
+    let requests = &problem.classes[class].shape.requests;
+    let bin = state.bins.get(id.0)?;
+    let mut best: Option<Offer<'p>> = None;
+    for offering in bin.offerings.iter().filter(|&offering| alternative.offerings.contains(offering)) {
+        let copies = more_copies(requests, &bin.requests, &table.net[offering], wanted);
+        if copies > 0 {
+            let added = i128::from(table.price(offering).0) - i128::from(bin.price.0);
+            keep_best(&mut best, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added });
+        }
+    }
+    // Limits, minValues and open labels have their say too.
+    let best = best?;
+    let copies = state.copies_in_bin(problem, id, class, alternative, best.copies);
+    (copies == best.copies).then_some(best)
+}
+
+/// Carries an offer out, with fewer copies if limits, minValues or open labels ask for it.
+fn take(problem: &Problem<'_>, state: &mut State, class: ClassId, offer: &Offer<'_>) -> u32 {
+    let Offer { bin, pool, alternative, copies, .. } = *offer;
+    let Some(id) = bin else {
+        let copies = state.copies_in_new_bin(problem, pool, class, alternative, copies);
+        if copies > 0 {
+            state.open_bin(problem, pool, class, alternative, copies);
+        }
+        return copies;
+    };
+    let possible = state.copies_in_bin(problem, id, class, alternative, copies);
+    if possible > 0 {
+        state.place_in_bin(problem, id, class, alternative, possible);
+    }
+    possible
+}
+
+/// Places copies in an open machine, by the term that takes most of them.
+fn at_any_price(problem: &Problem<'_>, state: &mut State, bin: BinId, class: ClassId, wanted: u32) -> u32 {
+    let Some(pool) = state.bins.get(bin.0).map(|bin| bin.pool) else { return 0 };
+    let mut best: Option<(&Alternative, u32)> = None;
+    for alternative in &problem.pools[pool].by_class[class] {
+        let copies = state.copies_in_bin(problem, bin, class, alternative, wanted);
+        if copies > best.map_or(0, |(_, most)| most) {
+            best = Some((alternative, copies));
+        }
+    }
+    let Some((alternative, copies)) = best else { return 0 };
+    state.place_in_bin(problem, bin, class, alternative, copies);
+    copies
+}
