@@ -34,7 +34,7 @@ use crate::queue::as_controller;
 use crate::recorder::{self, Recorder};
 use crate::store::{Change, ClusterStore, Delta, Watches};
 use crate::termination::eviction;
-use crate::{client, lifecycle, namespace, nodepool, provider, termination};
+use crate::{client, handover, lifecycle, namespace, nodepool, provider, termination};
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -161,6 +161,7 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
     spawn(controllers, consistency::NAME, consistency::run(own()));
     spawn(controllers, termination::node::NAME, termination::node::run(own(), evictions.clone()));
     spawn(controllers, eviction::NAME, eviction::run(own(), evictions));
+    spawn(controllers, handover::NAME, handover::run(own()));
 }
 
 fn spawn(controllers: &mut JoinSet<()>, name: &'static str, controller: impl Future<Output = ()> + Send + 'static) {

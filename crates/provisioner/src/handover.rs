@@ -1,6 +1,19 @@
 //! Hand-over: kube-scheduler binds the pods, and this makes it likely that it binds them where they were planned.
+//!
+//! A new machine carries our taint `dovetail.sh/held` from its registration until its planned pods are nominated to it
+//! (`status.nominatedNodeName`). [`engine`] decides on the order of things and knows nothing but time; [`view`] reads from
+//! the store what the engine looks at; [`driver`] runs it. Why it is done this way is told in
+//! `docs/rfcs/0004-hand-over.md`.
+//!
+//! Invariants: no machine stays closed for lack of us, in that a starting controller takes up whatever is held, whoever
+//! held it; and nothing is ever nominated that somebody else has nominated, that is gated, or that another scheduler
+//! places.
 
+pub mod driver;
 pub mod engine;
+pub mod view;
 
-/// Whether anything opens held machines yet.
-pub(crate) const RUNS: bool = false;
+pub use driver::run;
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "hand-over";

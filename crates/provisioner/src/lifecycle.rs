@@ -26,7 +26,6 @@ use tracing::{error, info};
 use crate::conditions::ConditionSet;
 use crate::context::Context;
 use crate::failpoints;
-use crate::handover;
 use crate::metrics::{ByZone, DisruptedLabels};
 use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
 use crate::patch::{self, Lock};
@@ -277,12 +276,11 @@ impl Lifecycle {
             state.nodes_of_machine(provider_id).map(|node| Arc::clone(&node.object)).collect()
         };
         let name = claim::name(&draft.read);
-        let hold =
-            if handover::RUNS && context.options.hand_over.enabled && !context.assignments.pods_of(name).is_empty() {
-                Hold::UntilHandedOver
-            } else {
-                Hold::No
-            };
+        let hold = if context.options.hand_over.enabled && !context.assignments.pods_of(name).is_empty() {
+            Hold::UntilHandedOver
+        } else {
+            Hold::No
+        };
         let seen: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
         let decision = registration::decide(&draft.wanted, &seen, hold);
         if let Some((reason, message)) = decision.waiting_for() {

@@ -65,6 +65,8 @@ impl Provisioner {
         let batcher =
             Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
         trigger::subscribe(&context, &batcher);
+        // Before any other controller looks at a machine: registration and hand-over go by them.
+        trigger::keep_assignments(&context);
         Self { report: report::Report::new(&context), context, batcher, catalogues: Catalogues::default() }
     }
 
@@ -72,7 +74,6 @@ impl Provisioner {
     pub async fn run(self) {
         let stop = self.context.stop.clone();
         self.context.store.wait_until_synced().await;
-        trigger::keep_assignments(&self.context);
         self.batcher.trigger(Trigger::Cluster);
         let mut failures = 0_u32;
         let mut retry_at = None;

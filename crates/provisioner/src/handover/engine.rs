@@ -171,6 +171,17 @@ pub enum Opening {
     HeldTooLong,
 }
 
+impl Opening {
+    /// Label `outcome` of the metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HandedOver => "handed_over",
+            Self::EntryNeeded => "entry_needed",
+            Self::HeldTooLong => "held_too_long",
+        }
+    }
+}
+
 /// The state machine. See the [module](self).
 #[derive(Debug)]
 pub struct Engine {

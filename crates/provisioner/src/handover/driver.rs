@@ -1,0 +1,301 @@
+//! Runs the hand-over's engine: tells it what the store shows, carries its commands out, wakes it when it asks for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::taints;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams};
+use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::engine::{Command, Config, Engine, Event, Opening};
+use super::view::{self, Mode, is_held};
+use crate::context::Context;
+use crate::lifecycle::registration::{same_taint, taints_of};
+use crate::metrics::ByOutcome;
+use crate::patch::{self, Lock};
+use crate::queue::is_conflict;
+use crate::store::{Change, State};
+
+/// Calls under way at the same time.
+const PARALLEL_CALLS: usize = 64;
+/// Changes are collected for this long: one look serves all that come together.
+const COLLECT: Duration = Duration::from_millis(2);
+/// How often an opening is tried again at once because the Node has changed meanwhile.
+const OPENING_ATTEMPTS: usize = 5;
+
+/// What has happened since the engine last looked.
+#[derive(Debug, Default)]
+struct Inbox {
+    news: Mutex<News>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct News {
+    taint_changed: bool,
+    nomination_cleared: bool,
+    /// Ended calls; bounded by the calls under way.
+    ended: Vec<Event>,
+    /// Nodes that carry our taint.
+    held: BTreeSet<NodeName>,
+}
+
+impl Inbox {
+    fn note(&self, change: impl FnOnce(&mut News)) {
+        change(&mut self.news.lock());
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> (Vec<Event>, BTreeSet<NodeName>) {
+        let mut news = self.news.lock();
+        let mut events = std::mem::take(&mut news.ended);
+        if std::mem::take(&mut news.taint_changed) {
+            events.push(Event::TaintChanged);
+        }
+        if std::mem::take(&mut news.nomination_cleared) {
+            events.push(Event::NominationCleared);
+        }
+        (events, news.held.clone())
+    }
+}
+
+/// Hands machines over until the context is stopped. Machines that an earlier process held are taken up where they are.
+pub async fn run(context: Context) {
+    let inbox = Arc::new(Inbox::default());
+    subscribe(&context, &inbox);
+    context.store.wait_until_synced().await;
+    {
+        let state = context.store.read();
+        let held = state.nodes.iter().filter(|(_, node)| is_held(&node.object)).map(|(name, _)| name.clone());
+        let held: BTreeSet<NodeName> = held.collect();
+        inbox.note(|news| news.held.extend(held));
+    }
+    Driver::new(context, inbox).run().await;
+}
+
+fn subscribe(context: &Context, inbox: &Arc<Inbox>) {
+    let inbox = Arc::clone(inbox);
+    let assignments = Arc::clone(&context.assignments);
+    context.store.on_change(move |change, _| match change {
+        Change::Node(delta) => {
+            let held = delta.after.is_some_and(|node| is_held(&node.object));
+            let taint_changed = delta.changed(|node| node.model.taints.clone());
+            inbox.note(|news| {
+                news.taint_changed |= taint_changed;
+                if held {
+                    news.held.insert(delta.key.clone());
+                } else {
+                    news.held.remove(delta.key);
+                }
+            });
+        }
+        Change::Pod(delta) => {
+            let waits = |pod: &&Arc<model::Pod>| pod.node_name.is_none();
+            let was_nominated = delta.before.is_some_and(|pod| pod.nominated_node_name.is_some());
+            let cleared =
+                was_nominated && delta.after.filter(waits).is_some_and(|pod| pod.nominated_node_name.is_none());
+            let matters = cleared
+                || delta
+                    .latest()
+                    .is_some_and(|pod| pod.is_daemon || was_nominated || assignments.claim_of(&pod.uid).is_some());
+            if matters {
+                inbox.note(|news| news.nomination_cleared |= cleared);
+            }
+        }
+        Change::NodeClaim(_)
+        | Change::NodePool(_)
+        | Change::NodeClass(_)
+        | Change::DaemonSet(_)
+        | Change::PodDisruptionBudget(_)
+        | Change::Other(_) => {}
+    });
+}
+
+struct Driver {
+    context: Context,
+    inbox: Arc<Inbox>,
+    engine: Engine,
+    mode: Mode,
+    started: Instant,
+    calls: JoinSet<()>,
+    permits: Arc<Semaphore>,
+}
+
+impl Driver {
+    fn new(context: Context, inbox: Arc<Inbox>) -> Self {
+        let options = &context.options.hand_over;
+        let config = Config {
+            quiet: milliseconds(options.quiet),
+            max_hold: milliseconds(options.max_hold),
+            batch_machines: options.batch,
+            patches_per_pod: options.patches_per_pod,
+            ..Config::default()
+        };
+        Self {
+            engine: Engine::new(config, Timestamp::default()),
+            mode: if options.enabled { Mode::HandOver } else { Mode::OpenAll },
+            context,
+            inbox,
+            started: Instant::now(),
+            calls: JoinSet::new(),
+            permits: Arc::new(Semaphore::new(PARALLEL_CALLS)),
+        }
+    }
+
+    async fn run(mut self) {
+        let stop = self.context.stop.clone();
+        loop {
+            let next = self.step();
+            tokio::select! {
+                () = self.inbox.changed.notified() => tokio::time::sleep(COLLECT).await,
+                () = sleep_until(next), if next.is_some() => {}
+                Some(_) = self.calls.join_next(), if !self.calls.is_empty() => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        while self.calls.join_next().await.is_some() {}
+    }
+
+    /// One step of the engine. Says when it wants the next one.
+    fn step(&mut self) -> Option<Instant> {
+        let (events, mut nodes) = self.inbox.take();
+        nodes.extend(self.engine.followed().cloned());
+        // Time stands still between the looks of one step.
+        let now = Timestamp(i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX));
+        let commands = {
+            let state = self.context.store.read();
+            let view = view::build(&state, &self.context.assignments, &nodes, self.mode);
+            let commands = self.engine.step(now, &view, &events);
+            commands.into_iter().filter_map(|command| self.prepare(&state, command)).collect::<Vec<_>>()
+        };
+        for call in commands {
+            self.start(call);
+        }
+        let next = self.engine.next_step(now)?;
+        Some(self.started + Duration::from_millis(u64::try_from(next.0).unwrap_or_default()))
+    }
+
+    /// Adds to a command what it was decided from: the precondition of its call.
+    fn prepare(&self, state: &State, command: Command) -> Option<Call> {
+        match command {
+            Command::Nominate { uid, pod, node } => {
+                let revision = state.pods.revision(&pod).filter(|revision| revision.uid == uid)?;
+                Some(Call::Nominate { resource_version: revision.resource_version, uid, pod, node })
+            }
+            Command::Open { node, opening } => {
+                let object = state.nodes.get(&node).map(|record| record.object.clone())?;
+                Some(Call::Open { node, object, opening })
+            }
+        }
+    }
+
+    fn start(&mut self, call: Call) {
+        let (context, inbox, permits) = (self.context.clone(), Arc::clone(&self.inbox), Arc::clone(&self.permits));
+        self.calls.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = permits.acquire().await;
+            let ended = match call {
+                Call::Nominate { uid, resource_version, pod, node } => {
+                    let accepted = nominate(&context, &uid, resource_version, &pod, &node).await;
+                    Event::NominationEnded { pod: uid, accepted }
+                }
+                Call::Open { node, object, opening } => {
+                    let opened = open(&context, &node, &object, opening).await;
+                    Event::OpeningEnded { node, opened }
+                }
+            };
+            inbox.note(|news| news.ended.push(ended));
+        });
+    }
+}
+
+/// A command with its precondition.
+#[derive(Debug)]
+enum Call {
+    Nominate { uid: Uid, resource_version: u64, pod: NamespacedName, node: NodeName },
+    Open { node: NodeName, object: Arc<Node>, opening: Opening },
+}
+
+/// Writes the nomination, unless the pod has changed since it was looked at: somebody else may have nominated it.
+async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName, node: &NodeName) -> bool {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
+    let patch = json!({
+        "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
+        "status": {"nominatedNodeName": node},
+    });
+    let outcome = match pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => "accepted",
+        // Bound already, which is what we wanted.
+        Err(kube::Error::Api(status)) if status.code == 422 => "bound",
+        Err(kube::Error::Api(status)) if status.code == 409 => "conflict",
+        Err(kube::Error::Api(status)) if status.code == 404 => "gone",
+        Err(error) => {
+            warn!(%pod, %node, %error, "could not nominate a pod");
+            "failed"
+        }
+    };
+    debug!(%pod, %node, outcome, "nominated pod");
+    let labels = ByOutcome { outcome: outcome.to_owned() };
+    context.metrics.hand_over_nominations.get_or_create(&labels).inc();
+    outcome == "accepted"
+}
+
+/// Takes our taint off. Says whether it is gone.
+async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening) -> bool {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let mut node = node.clone();
+    for _ in 0..OPENING_ATTEMPTS {
+        let failure = match patch::object(&nodes, &node, &opened(&node), Lock::Revision).await {
+            Ok(_) => {
+                let outcome = opening.as_str();
+                info!(node = %name, outcome, "opened node");
+                let labels = ByOutcome { outcome: outcome.to_owned() };
+                context.metrics.hand_over_machines.get_or_create(&labels).inc();
+                return true;
+            }
+            Err(failure) if is_conflict(&failure) => nodes.get(name).await,
+            Err(failure) => {
+                warn!(node = %name, error = format!("{failure:#}"), "could not open node");
+                return false;
+            }
+        };
+        match failure {
+            Ok(fresh) => node = fresh,
+            // Gone: nothing is closed any more.
+            Err(kube::Error::Api(status)) if status.code == 404 => return true,
+            Err(error) => {
+                warn!(node = %name, %error, "could not open node");
+                return false;
+            }
+        }
+    }
+    false
+}
+
+/// The Node without our taint.
+fn opened(node: &Node) -> Node {
+    let held = taints::held();
+    let mut opened = node.clone();
+    let left = taints_of(node).iter().filter(|taint| !same_taint(taint, &held)).cloned().collect();
+    opened.spec.get_or_insert_default().taints = Some(left);
+    opened
+}
+
+fn milliseconds(duration: Duration) -> DurationMs {
+    DurationMs(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

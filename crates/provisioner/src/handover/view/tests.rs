@@ -1,0 +1,151 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::store::{ClusterStore, Revision};
+use crate::test_pods::pod;
+
+/// A store with one node that carries those taints, and the claim `c` that it belongs to.
+fn store(taints: Value, ready: bool) -> ClusterStore {
+    let store = ClusterStore::new();
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n", "uid": "n"},
+        "spec": {"providerID": "p://n", "taints": taints},
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+        },
+    }))
+    .unwrap();
+    store
+        .apply_with(revision("n"), |interner| {
+            let model = decode::node(&serde_json::to_value(&node).unwrap(), &mut decode::Context::new(interner))?;
+            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(node) })
+        })
+        .unwrap();
+    let claim: api::NodeClaim = serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c", "uid": "c"},
+        "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
+        "status": {"providerID": "p://n"},
+    }))
+    .unwrap();
+    store.apply(claim, revision("c"));
+    store
+}
+
+fn revision(uid: &str) -> Revision {
+    Revision::of(&ObjectMeta {
+        uid: Some(uid.to_owned()),
+        resource_version: Some("1".to_owned()),
+        ..ObjectMeta::default()
+    })
+}
+
+fn waiting(name: &str) -> Pod {
+    Pod { phase: model::pod::PodPhase::Pending, ..pod(name) }
+}
+
+fn seen(store: &ClusterStore, pods: Vec<Pod>, mode: Mode) -> Machine {
+    let assignments = Assignments::default();
+    assignments.assign(&"c".into(), pods.iter().filter(|pod| !pod.is_daemon).map(|pod| pod.uid.clone()));
+    for pod in pods {
+        let revision = revision(&pod.uid);
+        store.apply(pod, revision);
+    }
+    let state = store.read();
+    build(&state, &assignments, [&"n".into()], mode).remove("n").unwrap()
+}
+
+fn held() -> Value {
+    json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}])
+}
+
+#[test]
+fn a_machine_is_usable_when_its_pods_tolerate_all_that_is_not_ours() {
+    let startup = json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}, {"key": "x", "effect": "NoSchedule"}]);
+    let soft = json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}, {"key": "x", "effect": "PreferNoSchedule"}]);
+    let mut tolerant = waiting("tolerant");
+    tolerant.shape = Arc::new(PodShape { tolerations: vec![model::Toleration::EVERYTHING], ..PodShape::default() });
+    let cases = [
+        (held(), true, waiting("a"), true),
+        (held(), false, waiting("a"), false),
+        (startup.clone(), true, waiting("a"), false),
+        (startup, true, tolerant, true),
+        (soft, true, waiting("a"), true),
+    ];
+    for (taints, ready, pod, expected) in cases {
+        let machine = seen(&store(taints.clone(), ready), vec![pod], Mode::HandOver);
+        assert_eq!((machine.held, machine.usable), (true, expected), "{taints} {ready}");
+        assert!(!machine.needs_entry);
+    }
+}
+
+#[test]
+fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
+    let node = NodeName::from("n");
+    let mut gated = waiting("gated");
+    gated.scheduling = SchedulingState::Gated;
+    let mut foreign = waiting("foreign");
+    foreign.scheduler_name = "other".into();
+    let mut preemptor = waiting("preemptor");
+    preemptor.nominated_node_name = Some("elsewhere".into());
+    let mut nominated = waiting("nominated");
+    nominated.nominated_node_name = Some(node.clone());
+    let mut bound = waiting("bound");
+    bound.node_name = Some("elsewhere".into());
+    let mut leaving = waiting("leaving");
+    leaving.deletion_timestamp = Some(model::Timestamp::default());
+    let cases = [
+        (waiting("plain"), PodState::Waiting),
+        (gated, PodState::HandsOff),
+        (foreign, PodState::HandsOff),
+        (preemptor, PodState::HandsOff),
+        (nominated, PodState::Nominated),
+        (bound, PodState::Settled),
+        (leaving, PodState::Settled),
+    ];
+    for (pod, expected) in cases {
+        assert_eq!(pod_state(&pod, &node), expected, "{}", pod.name);
+    }
+}
+
+#[test]
+fn a_daemons_pod_that_only_our_taint_keeps_out_needs_entry() {
+    let taints = json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]);
+    for (tolerated, expected) in [(vec!["gpu"], true), (vec![], false), (vec!["gpu", "dovetail.sh/held"], false)] {
+        let store = store(taints.clone(), true);
+        let tolerations = {
+            let state = store.read();
+            let key =
+                |name: &&str| model::Toleration { key: state.interner.find_key(name), ..model::Toleration::EVERYTHING };
+            tolerated.iter().map(key).collect()
+        };
+        let mut daemon = waiting("daemon");
+        daemon.is_daemon = true;
+        daemon.shape = Arc::new(PodShape { tolerations, ..PodShape::default() });
+        let machine = seen(&store, vec![waiting("a"), daemon], Mode::HandOver);
+        assert_eq!(machine.needs_entry, expected, "{tolerated:?}");
+    }
+}
+
+#[test]
+fn switching_hand_over_off_opens_what_is_held() {
+    let machine = seen(&store(held(), false), vec![], Mode::OpenAll);
+    assert!(machine.held && machine.needs_entry);
+}
+
+#[test]
+fn pods_with_claims_are_nominated_only_where_cpu_is_tight() {
+    for (milli_cpu, expected) in [(2500, true), (1000, false)] {
+        let mut claimer = waiting("claimer");
+        let mut shape = PodShape::default();
+        shape.requests.set(ResourceId::CPU, milli_cpu);
+        shape.resource_claims.push(model::pod::PodResourceClaim {
+            name: "gpu".into(),
+            source: model::pod::PodResourceClaimSource::Claim(model::NamespacedName::new("default", "c")),
+        });
+        claimer.shape = Arc::new(shape);
+        let machine = seen(&store(held(), true), vec![claimer], Mode::HandOver);
+        assert_eq!(machine.nominate, expected, "{milli_cpu}m of 4 CPU");
+    }
+}
