@@ -188,7 +188,12 @@ async fn daemonset_pods_have_room_on_new_machines() -> Result<()> {
             "selector": { "matchLabels": { "app": "agent" } },
             "template": {
                 "metadata": { "labels": { "app": "agent" } },
-                "spec": objects::pod_spec(&corner.name, &json!({ "cpu": "1500m" })),
+                "spec": objects::with(
+                    objects::pod_spec(&corner.name, &json!({ "cpu": "1500m" })),
+                    // The machines open one after the other, and pods of the second may take the agent's room on the
+                    // first. Its priority takes it back, as for any agent that must run everywhere.
+                    json!({ "priorityClassName": "system-node-critical" }),
+                ),
             },
         },
     });

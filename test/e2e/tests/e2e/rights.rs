@@ -13,7 +13,8 @@ const NOT_OPTIONS: [&str; 1] = ["POD_NAMESPACE"];
 fn every_environment_variable_of_the_chart_is_an_option_of_the_binary() -> Result<()> {
     let output = Command::new(binary::with_failpoints()?).args(["run", "--help"]).output()?;
     let help = String::from_utf8(output.stdout)?;
-    let known: BTreeSet<&str> = help.split("[env: ").skip(1).filter_map(|rest| rest.split(['=', ']']).next()).collect();
+    let known: BTreeSet<&str> =
+        help.split("[env:").skip(1).filter_map(|rest| rest.trim_start().split(['=', ']']).next()).collect();
     ensure!(known.len() > 10, "only {known:?}");
     let objects = install::render("charts/dovetail", &[])?;
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;

@@ -11,11 +11,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use api::NodeClaim;
 use clap::Parser;
 use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
 use e2e::{apply, eventually, install};
-use kube::Client;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use fleet::Fleet;
@@ -147,6 +149,13 @@ async fn tear_down(client: &Client) -> Result<()> {
     apply::delete(client, &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))
         .await?;
     apply::delete(client, &pool).await?;
+    // Its NodeClaims would follow, but the garbage collector takes up to half a minute to learn of new kinds.
+    Api::<NodeClaim>::all(client.clone())
+        .delete_collection(
+            &DeleteParams::default(),
+            &ListParams::default().labels(&format!("{}={NODE_POOL}", api::labels::NODEPOOL)),
+        )
+        .await?;
     eventually("every machine is gone", BIND_TIMEOUT, async || {
         let fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
         let (claims, nodes, instances) = (fleet.claims(), fleet.nodes(), fleet.instances());
