@@ -32,6 +32,7 @@ use crate::options::Options;
 use crate::provisioning::{self, Provisioner};
 use crate::queue::as_controller;
 use crate::recorder::{self, Recorder};
+use crate::store::rebuild::{self, Feed};
 use crate::store::{Change, ClusterStore, Delta, Watches};
 use crate::termination::eviction;
 use crate::{client, handover, lifecycle, namespace, nodepool, provider, termination};
@@ -80,7 +81,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         options: Arc::clone(&options),
         stop: stop.clone(),
     };
-    let mut background = watch(&context);
+    let mut background = JoinSet::new();
+    background.spawn(watch(&context));
     background.spawn(keep_store_metrics(context.clone()));
     observe_bindings(&context);
 
@@ -132,16 +134,16 @@ fn identity() -> String {
     format!("{host}_{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
-fn watch(context: &Context) -> JoinSet<()> {
+fn watch(context: &Context) -> impl Future<Output = ()> + use<> {
     let watches = Watches {
         client: context.client.clone(),
-        store: Arc::clone(&context.store),
+        feed: Arc::new(Feed::new(Arc::clone(&context.store))),
         recorder: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
         labels: Arc::new(context.cloud.config().labels.clone()),
         stop: context.stop.clone(),
     };
-    watches.start(context.cloud.node_class_kinds())
+    rebuild::keep_watching(watches, Arc::clone(&context.store), context.cloud.node_class_kinds().to_vec())
 }
 
 /// Starts the controllers.

@@ -106,10 +106,15 @@ impl Provisioner {
             self.report.nothing_waits();
             return Outcome::Settled;
         }
+        let epoch = self.context.store.read().epoch;
         let node_pools = self.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
         // The cluster as it is now, after the provider was waited for.
         let state = self.context.store.snapshot();
+        if state.epoch != epoch {
+            // The catalogues speak of other names.
+            return Outcome::Stale;
+        }
         let context = self.context.clone();
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {

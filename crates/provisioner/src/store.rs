@@ -25,6 +25,7 @@ pub mod change;
 pub mod index;
 pub mod object;
 pub mod raw;
+pub mod rebuild;
 pub mod state;
 pub mod table;
 pub mod watch;
@@ -158,9 +159,10 @@ impl ClusterStore {
         Ok(self.apply_to(&mut state, object, revision))
     }
 
-    /// Adds names that are to mean the same in every later snapshot.
-    pub fn intern<R>(&self, add: impl FnOnce(&mut Interner) -> R) -> R {
-        add(Arc::make_mut(&mut self.state.write().interner))
+    /// Adds names that are to mean the same in every later snapshot of the same epoch, which is given back too.
+    pub fn intern<R>(&self, add: impl FnOnce(&mut Interner) -> R) -> (R, u64) {
+        let mut state = self.state.write();
+        (add(Arc::make_mut(&mut state.interner)), state.epoch)
     }
 
     /// Forgets an object. `uid` keeps a late event of an earlier object of that name from removing its successor.
@@ -208,12 +210,17 @@ impl ClusterStore {
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
+    /// Forgets which objects of a kind could not be decoded, but for those that still exist.
+    pub(crate) fn retain_undecodable(&self, kind: Kind, exists: impl Fn(&str) -> bool) {
+        self.state.write().undecodable.retain(|(other, key), _| *other != kind || exists(key));
+    }
+
     fn apply_to<T: Stored>(&self, state: &mut State, object: T, revision: Revision) -> bool {
         if state.is_buried(T::KIND, &revision.uid) {
             return false;
         }
         let key = object.key();
-        state.undecodable.remove(&(T::KIND, key.to_string()));
+        state.note_decodable(T::KIND, &key);
         let after = Arc::new(object);
         let Some(before) = T::table_mut(state).insert(key.clone(), Arc::clone(&after), revision) else {
             return false;
@@ -224,7 +231,7 @@ impl ClusterStore {
     }
 
     fn remove_from<T: Stored>(&self, state: &mut State, key: &T::Key, uid: Option<&model::Uid>) {
-        state.undecodable.remove(&(T::KIND, key.to_string()));
+        state.note_decodable(T::KIND, key);
         let Some(before) = T::table_mut(state).remove(key, uid) else { return };
         T::reindex(state, Some(&before), None);
         self.notify(&T::change(Delta { key, before: Some(&before), after: None }), state);

@@ -30,7 +30,10 @@ pub struct Catalogues {
 
 #[derive(Debug, Clone)]
 struct Compiled {
+    /// Of the provider's answer.
     generation: u64,
+    /// Of the store's names.
+    epoch: u64,
     catalogue: Arc<Catalogue>,
 }
 
@@ -71,22 +74,22 @@ impl Catalogues {
 
     fn compile(&self, pool: &NodePool, types: &cloudprovider::InstanceTypes, context: &Context) -> Arc<Catalogue> {
         let name = NodePoolName::from(pool.metadata.name.as_deref().unwrap_or_default());
-        if let Some(known) = self.compiled.lock().get(&name)
-            && known.generation == types.generation
-        {
+        let epoch = context.store.read().epoch;
+        let is_current = |known: &Compiled| known.generation == types.generation && known.epoch == epoch;
+        if let Some(known) = self.compiled.lock().get(&name).filter(|known| is_current(known)) {
             return Arc::clone(&known.catalogue);
         }
         // Pools that got the same answer share one catalogue.
-        let shared = self.compiled.lock().values().find(|known| known.generation == types.generation).cloned();
+        let shared = self.compiled.lock().values().find(|known| is_current(known)).cloned();
         let compiled = shared.unwrap_or_else(|| {
-            let (catalogue, errors) = context.store.intern(|interner| {
+            let ((catalogue, errors), epoch) = context.store.intern(|interner| {
                 let mut context = decode::Context::with_labels(interner, &context.cloud.config().labels);
                 decode::catalogue(types.types.iter().map(AsRef::as_ref), &mut context)
             });
             for error in errors {
                 warn!(nodepool = %name, %error, "leaving an instance type out");
             }
-            Compiled { generation: types.generation, catalogue: Arc::new(catalogue) }
+            Compiled { generation: types.generation, epoch, catalogue: Arc::new(catalogue) }
         });
         let catalogue = Arc::clone(&compiled.catalogue);
         self.compiled.lock().insert(name, compiled);

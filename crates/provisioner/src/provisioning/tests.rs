@@ -102,7 +102,7 @@ fn apply(store: &ClusterStore, pod: Value) {
 
 fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignments) -> Snapshot {
     let types = [instance_type(2, 100), instance_type(4, 200), instance_type(16, 800)];
-    let (catalogue, errors): (Catalogue, _) =
+    let ((catalogue, errors), _): ((Catalogue, _), _) =
         store.intern(|names| decode::catalogue(&types, &mut decode::Context::new(names)));
     assert_eq!(errors, []);
     let pools =

@@ -53,6 +53,10 @@ pub struct State {
     /// NodeClaim is among them is not an orphan.
     pub undecodable: BTreeMap<(Kind, String), String>,
 
+    /// How often the store was built anew. Interned ids of different epochs mean different names.
+    pub epoch: u64,
+    /// How many names there were when it was.
+    pub(super) names_when_built: usize,
     pub(super) synced: BTreeSet<Kind>,
     buried: Arc<Buried>,
 }
@@ -112,8 +116,21 @@ impl State {
         Kind::ALL.into_iter().filter(|kind| !self.synced.contains(kind))
     }
 
+    pub(super) fn note_decodable(&mut self, kind: Kind, key: &impl ToString) {
+        if !self.undecodable.is_empty() {
+            self.undecodable.remove(&(kind, key.to_string()));
+        }
+    }
+
     pub(super) fn bury(&mut self, kind: Kind, uid: &Uid) {
         Arc::make_mut(&mut self.buried).insert(kind, uid);
+    }
+
+    /// Remembers the deletions that `other` remembers.
+    pub(super) fn bury_all(&mut self, other: &Self) {
+        for (kind, uid) in &other.buried.order {
+            self.bury(*kind, uid);
+        }
     }
 
     pub(super) fn is_buried(&self, kind: Kind, uid: &Uid) -> bool {

@@ -205,3 +205,49 @@ async fn the_store_is_synced_once_every_kind_was_listed_launching_machines_or_no
     waiting.await.unwrap();
     assert!(store.is_synced());
 }
+
+#[test]
+fn a_store_built_anew_forgets_unused_names_and_tells_only_what_differs() {
+    let store = ClusterStore::new();
+    for index in 0..1000 {
+        let mut pod = pod("a", index + 1, None, None);
+        pod["metadata"]["labels"] = json!({"job": format!("job-{index}")});
+        apply(&store, pod);
+    }
+    apply(&store, pod("gone", 1001, None, None));
+    apply(&store, node("n1", 1002, None));
+    // Created by ourselves a moment ago; the new lists do not have it yet.
+    apply(&store, claim("default-1", 1003, ""));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    {
+        let told = Arc::clone(&told);
+        store.on_change(move |change, state| {
+            let key = match change {
+                Change::Pod(delta) => (delta.key.to_string(), delta.after.is_some()),
+                other => (other.kind().to_string(), true),
+            };
+            told.lock().push((key, state.epoch));
+        });
+    }
+    let beside = ClusterStore::new();
+    apply(&beside, pod("a", 1000, None, None));
+    apply(&beside, node("n1", 1002, None));
+    apply(&beside, pod("new", 1004, Some("n1"), None));
+    let names_before = store.read().interner.value_count();
+    store.replace(beside.snapshot());
+    assert!(names_before > 1000 && store.read().interner.value_count() < 100);
+    assert_eq!(*told.lock(), [(("default/new".to_owned(), true), 1), (("default/gone".to_owned(), false), 1)]);
+    assert!(store.read().node_claims.contains("default-1"), "what we wrote ourselves is carried over");
+    assert_eq!(store.read().node_claims_of_pool("default").count(), 1);
+    assert_eq!(pods_on(&store.read(), "n1"), ["new"]);
+}
+
+#[test]
+fn a_deletion_seen_by_either_store_holds_after_the_change() {
+    let store = ClusterStore::new();
+    apply(&store, claim("default-1", 5, ""));
+    store.delete::<api::NodeClaim>(&"default-1".into(), &"uid-default-1".into());
+    let beside = ClusterStore::new();
+    store.replace(beside.snapshot());
+    assert!(!apply(&store, claim("default-1", 6, "")));
+}

@@ -29,6 +29,7 @@ use tracing::{debug, warn};
 
 use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Stored, VolumeAttachment};
 use super::raw::RawObject;
+use super::rebuild::Feed;
 use super::{ClusterStore, Kind};
 use crate::metrics::{ByKind, Metrics};
 use crate::recorder::{Event, Recorder, Severity};
@@ -44,7 +45,7 @@ pub struct Watches {
     /// Where from.
     pub client: Client,
     /// Where to.
-    pub store: Arc<ClusterStore>,
+    pub feed: Arc<Feed>,
     /// Told about pods that cannot be read.
     pub recorder: Recorder,
     /// Counts objects that cannot be read.
@@ -65,6 +66,8 @@ struct Source<T: Stored> {
     owns: Box<dyn Fn(&T::Key) -> bool + Send>,
     /// How many lists the kind's table is filled by, of those not read yet.
     pending: Arc<AtomicUsize>,
+    /// Whether no other list fills the table.
+    is_alone: bool,
     /// Whether the API server may not serve the kind at all.
     optional: bool,
 }
@@ -82,6 +85,7 @@ impl<T: Stored> Source<T> {
             key: Box::new(key),
             owns: Box::new(|_| true),
             pending: Arc::new(AtomicUsize::new(1)),
+            is_alone: true,
             optional: false,
         }
     }
@@ -136,6 +140,7 @@ impl Watches {
             tasks.spawn(self.clone().watch(Source {
                 owns: Box::new(move |key: &NodeClassKey| key.0.group == group && key.0.kind == name),
                 pending: Arc::clone(&pending),
+                is_alone: kinds.len() == 1,
                 optional: true,
                 ..source
             }));
@@ -215,21 +220,19 @@ impl Watches {
 
     fn handle<T: Stored>(&self, event: watcher::Event<RawObject>, source: &Source<T>, listing: &mut Listing<T>) {
         match event {
-            watcher::Event::Init => listing.begin(&self.store, source),
+            watcher::Event::Init => self.feed.with(|store| listing.begin(store, source)),
             watcher::Event::InitApply(raw) => {
                 listing.seen.insert((source.key)(&raw));
                 self.apply(&raw, source);
             }
             watcher::Event::InitDone => {
-                for gone in listing.gone() {
-                    self.store.forget::<T>(&gone);
-                }
+                self.feed.with(|store| listing.end(store, source));
                 self.count_undecodable(T::KIND);
                 self.listed(source, listing);
             }
             watcher::Event::Apply(raw) => self.apply(&raw, source),
             watcher::Event::Delete(raw) => {
-                self.store.delete::<T>(&(source.key)(&raw), &raw.uid());
+                self.feed.with(|store| store.delete::<T>(&(source.key)(&raw), &raw.uid()));
                 self.count_undecodable(T::KIND);
             }
         }
@@ -254,13 +257,15 @@ impl Watches {
 
     fn listed<T: Stored>(&self, source: &Source<T>, listing: &mut Listing<T>) {
         if !std::mem::replace(&mut listing.listed, true) && source.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.store.mark_synced(T::KIND);
+            self.feed.with(|store| store.mark_synced(T::KIND));
         }
     }
 
     fn apply<T: Stored>(&self, raw: &RawObject, source: &Source<T>) {
-        let decoded = self.store.apply_with(raw.revision(), |interner| {
-            (source.decode)(raw, &mut decode::Context::with_labels(interner, &self.labels))
+        let decoded = self.feed.with(|store| {
+            store.apply_with(raw.revision(), |interner| {
+                (source.decode)(raw, &mut decode::Context::with_labels(interner, &self.labels))
+            })
         });
         if let Err(error) = decoded {
             self.reject::<T>(raw, &(source.key)(raw), error);
@@ -268,7 +273,8 @@ impl Watches {
     }
 
     fn reject<T: Stored>(&self, raw: &RawObject, key: &T::Key, error: String) {
-        let known = self.store.read().undecodable.get(&(T::KIND, key.to_string())).is_some_and(|known| *known == error);
+        let entry = (T::KIND, key.to_string());
+        let known = self.feed.with(|store| store.read().undecodable.get(&entry).is_some_and(|known| *known == error));
         if !known {
             warn!(kind = %T::KIND, object = %key, error, "cannot use this object");
             if T::KIND == Kind::Pod {
@@ -284,12 +290,13 @@ impl Watches {
                 self.recorder.publish(Event::new(regarding, Severity::Warning, events::FAILED_SCHEDULING, message));
             }
         }
-        self.store.reject::<T>(key, error);
+        self.feed.with(|store| store.reject::<T>(key, error));
         self.count_undecodable(T::KIND);
     }
 
     fn count_undecodable(&self, kind: Kind) {
-        let count = self.store.read().undecodable.keys().filter(|(other, _)| *other == kind).count();
+        let count = |store: &ClusterStore| store.read().undecodable.keys().filter(|(other, _)| *other == kind).count();
+        let count = self.feed.with(count);
         let gauge = self.metrics.undecodable_objects.get_or_create(&ByKind { kind: kind.as_str().to_owned() });
         gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         if kind == Kind::Pod {
@@ -354,9 +361,17 @@ impl<T: Stored> Listing<T> {
         self.before = T::table(&store.read()).keys().filter(|key| (source.owns)(key)).cloned().collect();
     }
 
-    fn gone(&mut self) -> Vec<T::Key> {
+    /// Removes what was there and is not in the list.
+    fn end(&mut self, store: &ClusterStore, source: &Source<T>) {
         let (before, seen) = (std::mem::take(&mut self.before), std::mem::take(&mut self.seen));
-        before.into_iter().filter(|key| !seen.contains(key)).collect()
+        for gone in before.iter().filter(|key| !seen.contains(key)) {
+            store.forget::<T>(gone);
+        }
+        // A kind that several lists fill keeps its bad objects until they are seen again.
+        if source.is_alone {
+            let seen: BTreeSet<String> = seen.iter().map(ToString::to_string).collect();
+            store.retain_undecodable(T::KIND, |key| seen.contains(key));
+        }
     }
 }
 
