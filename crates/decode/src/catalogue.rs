@@ -128,3 +128,6 @@ pub(crate) fn set(vec: &mut ResourceVec, name: &str, amount: &Quantity, interner
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::error::{ObjectRef, Problem};
 use crate::limits;
 
-/// Bytes of one document beyond which it is not even parsed.
-const MAX_DOCUMENT_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of one document beyond which it is not even parsed. A List of a whole cluster's pods is one document.
+const MAX_DOCUMENT_BYTES: usize = 256 * 1024 * 1024;
 
 /// Levels of nesting of a YAML document. Its parser recurses, and a thread's stack may have 2 MiB.
 const MAX_YAML_DEPTH: usize = 64;
@@ -248,8 +248,9 @@ fn value(document: &str) -> Result<Value, String> {
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_events: 2_000_000,
-            max_nodes: 1_000_000,
+            max_events: 40_000_000,
+            max_nodes: 20_000_000,
+            max_total_scalar_bytes: MAX_DOCUMENT_BYTES,
             max_depth: MAX_YAML_DEPTH,
             max_documents: 2,
         },

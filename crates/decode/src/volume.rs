@@ -162,3 +162,6 @@ fn topology_term(term: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Requ
 fn non_empty(field: &Field<'_, '_>) -> Result<Option<Arc<str>>, Problem> {
     Ok(field.str()?.filter(|text| !text.is_empty()).map(Arc::from))
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,8 @@ const HOST_NETWORK_TOLERATION: (&str, TaintEffect) =
     ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
 
 /// Reads a DaemonSet. Its pods tolerate what the DaemonSet controller adds.
+///
+/// Differs: Karpenter takes the template as it is, or a pod that runs already.
 pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet, ObjectError> {
     decode_object(object, "DaemonSet", |root| {
         let metadata = Metadata::decode(&root.field("metadata")?)?;
@@ -118,3 +120,6 @@ pub fn pod_group(object: &Value) -> Result<(PodGroup, Vec<Unsupported>), ObjectE
         Ok((PodGroup { name: metadata.name, min_count }, unsupported))
     })
 }
+
+#[cfg(test)]
+mod tests;

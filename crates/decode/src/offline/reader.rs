@@ -1,7 +1,7 @@
 //! Sorts objects by kind and reads each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use api::admission::{Admission, Operation};
 use api::{NodePool, conditions, groups};
@@ -21,6 +21,10 @@ use crate::snapshot::{Cluster, LaunchableNodePool, PendingRule, is_for_default_s
 use crate::snapshot_file::{self, Header};
 use crate::workloads::{WorkloadKind, workload};
 use crate::{node_claim_object, node_pool_object};
+
+/// Our CRDs, compiled when the first object of one of them comes along.
+static ADMISSION: LazyLock<Result<Admission, String>> =
+    LazyLock::new(|| Admission::new(&api::crd::crds()).map_err(|why| why.to_string()));
 
 /// What an object is to the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +107,6 @@ pub(super) struct Reader<'a> {
     instance_types: BTreeMap<String, Vec<InstanceType>>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
     defaults: Defaults,
-    admission: Option<Admission>,
     header: Option<Header>,
     pod_names: BTreeSet<NamespacedName>,
     not_expanded: usize,
@@ -123,7 +126,6 @@ impl<'a> Reader<'a> {
             instance_types: BTreeMap::new(),
             csi_nodes: BTreeMap::new(),
             defaults: Defaults::default(),
-            admission: None,
             header: None,
             pod_names: BTreeSet::new(),
             not_expanded: 0,
@@ -246,16 +248,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Applies the rules of the CRD, as the API server would.
-    fn admit(&mut self, manifest: &Manifest) -> Result<Value, ObjectError> {
+    fn admit(&self, manifest: &Manifest) -> Result<Value, ObjectError> {
         let error = |field, why| ObjectError {
             object: manifest.object_ref(),
             problem: Problem { field, reason: Reason::Invalid(why) },
         };
-        if self.admission.is_none() {
-            let compiled = Admission::new(&api::crd::crds()).map_err(|why| error(String::new(), why.to_string()))?;
-            self.admission = Some(compiled);
-        }
-        let Some(admission) = &self.admission else { return Ok(manifest.object.clone()) };
+        let admission = ADMISSION.as_ref().map_err(|why| error(String::new(), why.clone()))?;
         // A manifest may carry a status that no server would have written; creating the object drops it.
         let restored = admission.admit(&manifest.object, Operation::Restore);
         let admitted = restored.or_else(|_| admission.admit(&manifest.object, Operation::Create));

@@ -118,6 +118,7 @@ fn machine(name: &str, status: &Value, node: Option<&str>) -> String {
                 {"key": "own", "value": "x", "effect": "NoSchedule"},
                 {"key": "boot", "effect": "NoSchedule"},
                 {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+                {"key": "dovetail.sh/held", "effect": "NoSchedule"},
             ]},
             "status": {"capacity": {"cpu": "4", "pods": "110"}, "allocatable": {"cpu": "3", "pods": "100"},
                        "conditions": [{"type": "Ready", "status": "False"}]},
@@ -145,32 +146,32 @@ fn a_machine_is_one_entry_however_far_it_has_come() {
     check(
         &yaml.join("\n---\n"),
         expect![[r#"
-        node-of-booting Launched None
-          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
-          taints [own=x:NoSchedule] pods []
-          allocatable cpu: 3, example.com/gpu: 2, pods: 100
-        node-of-registered Registered None
-          has karpenter.sh/registered=true,topology.kubernetes.io/zone=a
-          taints [own=x:NoSchedule] pods []
-          allocatable cpu: 3, example.com/gpu: 2, pods: 100
-        node-of-initialized Initialized Some(NotReady)
-          has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
-          taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule] pods []
-          allocatable cpu: 3, pods: 100
-        launched Launched None
-          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
-          taints [own=x:NoSchedule] pods []
-          allocatable cpu: 3500m, example.com/gpu: 2, pods: 110
-        launching Launching None
-          will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
-          taints [own=x:NoSchedule] pods []
-          allocatable cpu: 1, pods: 3
-        pool p weight 7 Ok(())
-          karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
-          limit -7000 of 10000 left
-          limit 0 of 5 left
-        pending 
-    "#]],
+            node-of-booting Launched None
+              will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+              taints [own=x:NoSchedule] pods []
+              allocatable cpu: 3, example.com/gpu: 2, pods: 100
+            node-of-registered Registered None
+              has karpenter.sh/registered=true,topology.kubernetes.io/zone=a
+              taints [own=x:NoSchedule] pods []
+              allocatable cpu: 3, example.com/gpu: 2, pods: 100
+            node-of-initialized Initialized Some(NotReady)
+              has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
+              taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule dovetail.sh/held:NoSchedule] pods []
+              allocatable cpu: 3, pods: 100
+            launched Launched None
+              will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+              taints [own=x:NoSchedule] pods []
+              allocatable cpu: 3500m, example.com/gpu: 2, pods: 110
+            launching Launching None
+              will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
+              taints [own=x:NoSchedule] pods []
+              allocatable cpu: 1, pods: 3
+            pool p weight 7 Ok(())
+              karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
+              limit -7000 of 10000 left
+              limit 0 of 5 left
+            pending 
+        "#]],
     );
 }
 
@@ -181,16 +182,16 @@ fn machines_that_go_take_no_pods_and_count_against_no_limit() {
     check(
         &format!("{POOL}\n---\n{going}"),
         expect![[r#"
-        node-of-m Initialized Some(Deleting)
-          has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
-          taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule] pods []
-          allocatable cpu: 3, pods: 100
-        pool p weight 7 Ok(())
-          karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
-          limit 10000 of 10000 left
-          limit 5 of 5 left
-        pending 
-    "#]],
+            node-of-m Initialized Some(Deleting)
+              has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
+              taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule dovetail.sh/held:NoSchedule] pods []
+              allocatable cpu: 3, pods: 100
+            pool p weight 7 Ok(())
+              karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]
+              limit 10000 of 10000 left
+              limit 5 of 5 left
+            pending 
+        "#]],
     );
 }
 

@@ -1,4 +1,4 @@
-//! `dovetail explain`: why one pod goes where, or nowhere.
+//! `dovetail explain`: why one pod goes where, or nowhere; what is planned on a node, and why nothing is.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use decode::manifests::Manifest;
 use model::pod::SchedulingState;
 use model::{NamespacedName, Pod};
 use scheduling::plan::{Machine, Plan};
-use scheduling::snapshot::{PodId, Snapshot};
+use scheduling::snapshot::{Excluded, Node, NodeState, PodId, Snapshot};
 
 use super::input::{Documents, Input, InputArgs};
 use super::live::{self, LiveOptions};
@@ -17,12 +17,13 @@ use super::progress::Progress;
 use super::report::{claim_name, next_best};
 use super::{Outcome, output};
 
-/// Say why a pod is placed where it is, or nowhere
+/// Say why a pod is placed where it is, or nowhere; or what a node has room for
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail explain pod shop/checkout-7d9f
   dovetail explain pod shop/checkout-7d9f -f cluster.jsonl
-  dovetail explain pod web-0 -f manifests/ --expand-workloads")]
+  dovetail explain pod web-0 -f manifests/ --expand-workloads
+  dovetail explain node general-x7k2p")]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
@@ -35,33 +36,61 @@ enum What {
         /// NAMESPACE/NAME, or NAME in namespace default
         #[arg(value_name = "NAMESPACE/NAME")]
         name: String,
-        /// Snapshot, manifests or folder to read, - for standard input [default: the live cluster]
-        #[arg(short = 'f', long = "filename", value_name = "PATH")]
-        filenames: Vec<PathBuf>,
         #[command(flatten)]
-        input: InputArgs,
+        source: Source,
     },
+    /// A node, by its own name or its NodeClaim's
+    #[command(visible_alias = "nodeclaim")]
+    Node {
+        /// The name
+        name: String,
+        #[command(flatten)]
+        source: Source,
+    },
+}
+
+/// Where to look.
+#[derive(Debug, clap::Args)]
+struct Source {
+    /// Snapshot, manifests or folder to read, - for standard input [default: the live cluster]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+impl Source {
+    /// Reads and plans.
+    fn plan(&self) -> anyhow::Result<(Input, Plan)> {
+        let progress = Progress::new("reading");
+        let documents = if self.filenames.is_empty() {
+            of_cluster(&LiveOptions { instance_types: self.input.instance_types.clone(), ..LiveOptions::default() })?
+        } else {
+            Documents::read(&self.filenames)?
+        };
+        let input = Input::new(documents, &self.input)?;
+        progress.now("planning");
+        let plan = scheduling::provisioning::plan(&input.snapshot);
+        Ok((input, plan))
+    }
 }
 
 /// Runs the command.
 pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
-    let What::Pod { name, filenames, input: input_args } = args.what;
-    let name = match name.split_once('/') {
-        Some((namespace, name)) => NamespacedName::new(namespace, name),
-        None => NamespacedName::new("default", name),
+    let (text, outcome) = match args.what {
+        What::Pod { name, source } => {
+            let name = match name.split_once('/') {
+                Some((namespace, name)) => NamespacedName::new(namespace, name),
+                None => NamespacedName::new("default", name),
+            };
+            let (input, plan) = source.plan()?;
+            explain(&name, &input, &plan)?
+        }
+        What::Node { name, source } => {
+            let (input, plan) = source.plan()?;
+            (of_node(&name, &input.snapshot, &plan)?, Outcome::Done)
+        }
     };
-    let progress = Progress::new("reading");
-    let documents = if filenames.is_empty() {
-        of_cluster(&LiveOptions { instance_types: input_args.instance_types.clone(), ..LiveOptions::default() })?
-    } else {
-        Documents::read(&filenames)?
-    };
-    let input = Input::new(documents, &input_args)?;
-    progress.now("planning");
-    let plan = scheduling::provisioning::plan(&input.snapshot);
-    drop(progress);
-
-    let (text, outcome) = explain(&name, &input, &plan)?;
     output::stdout(text.as_bytes())?;
     Ok(outcome)
 }
@@ -152,4 +181,55 @@ fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> 
         let _ = writeln!(text, "  shared with {pending} other pods");
     }
     text
+}
+
+/// How far a node has come, what it has room for, and what is planned on it.
+fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<String> {
+    let names = &*snapshot.interner;
+    let is_meant = |node: &Node| node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name);
+    let Some((id, node)) = snapshot.nodes.iter_enumerated().find(|(_, node)| is_meant(node)) else {
+        bail!("there is no Node and no NodeClaim {name} in the input");
+    };
+    let mut text = String::new();
+    let _ = write!(text, "Node {}", node.display_name());
+    if let Some(claim) = &node.node_claim {
+        let _ = write!(text, " of NodeClaim {claim}");
+    }
+    if let Some(pool) = &node.node_pool {
+        let _ = write!(text, ", NodePool {pool}");
+    }
+    let state = match node.state {
+        NodeState::Initialized => "is in use",
+        NodeState::Registered => "is registered and not initialized yet",
+        NodeState::Launched => "is launched and not registered yet",
+        NodeState::Launching => "is not launched yet",
+    };
+    let _ = writeln!(text, "\n  {state}");
+    if let Some(excluded) = node.excluded {
+        let _ = writeln!(
+            text,
+            "  no pod is planned onto it: it {}",
+            match excluded {
+                Excluded::Deleting => "is being deleted",
+                Excluded::Cordoned => "is cordoned",
+                Excluded::NotReady => "is not ready",
+            }
+        );
+    }
+    for taint in &node.taints {
+        let _ = writeln!(text, "  taint {}", taint.display(names));
+    }
+    let mut free = node.allocatable.clone();
+    for pod in &node.pods {
+        free.saturating_sub_assign(&pod.shape.requests);
+    }
+    let _ = writeln!(text, "  can hold {}", node.allocatable.display(names));
+    let _ = writeln!(text, "  runs {} pods, free without daemons to come: {}", node.pods.len(), free.display(names));
+    let planned = plan.existing.iter().find(|placement| placement.node == id);
+    for pod in planned.map(|placement| placement.pods.as_slice()).unwrap_or_default() {
+        if let Some(pending) = snapshot.pods.get(*pod) {
+            let _ = writeln!(text, "  planned onto it: {}", pending.pod.name);
+        }
+    }
+    Ok(text)
 }

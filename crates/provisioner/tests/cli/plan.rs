@@ -384,6 +384,15 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
 }
 
 #[test]
+fn a_node_is_explained_by_its_room_and_what_is_planned_on_it() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let ran = scratch.run(&["explain", "node", "old", "-f", "shop.yaml", "--expand-workloads"]);
+    expect![[r#""#]].assert_eq(&ran.transcript());
+    assert_eq!(scratch.run(&["explain", "node", "absent", "-f", "shop.yaml"]).code, 1);
+}
+
+#[test]
 fn completion_and_crds_are_printed() {
     let scratch = Scratch::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -1,0 +1,48 @@
+//! NodePools and their kin as people commit them: accepted and refused as a real API server with Karpenter's CRDs does.
+//!
+//! They are not part of the repository; `DOVETAIL_CORPUS` says where they are, `../shared/corpus` beside the repository
+//! by default. Without them the test says so and passes.
+
+use std::path::{Path, PathBuf};
+
+use api::labels::ProviderLabels;
+use decode::offline::{self, Settings};
+
+#[test]
+fn kinds_of_ours_are_accepted_and_refused_as_by_the_api_server() {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let corpus = std::env::var_os("DOVETAIL_CORPUS").map_or_else(beside, PathBuf::from).join("nodepools");
+    let Ok(index) = std::fs::read_to_string(corpus.join("index.jsonl")) else {
+        println!("skipped: there is no {}", corpus.display());
+        return;
+    };
+    let labels = ProviderLabels::default();
+    let settings = Settings {
+        expand_workloads: false,
+        default_node_pool: None,
+        instance_types: &[],
+        labels: &labels,
+        node_classes: &[],
+    };
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for line in index.lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |field: &str| entry[field].as_str().unwrap_or_default();
+        let is_ours =
+            matches!(text("kind"), "NodePool" | "NodeClaim" | "NodeOverlay" | "CapacityBuffer" | "KWOKNodeClass");
+        if !is_ours || !matches!(text("verdict"), "accept" | "refuse") {
+            continue;
+        }
+        let parsed =
+            decode::manifests::parse(text("file"), &std::fs::read_to_string(corpus.join(text("file"))).unwrap());
+        let read = offline::read(parsed.manifests, parsed.errors, &settings);
+        let (_, errors) = decode::snapshot(read.cluster.clone(), read.interner.clone(), &labels);
+        if (read.problems.is_empty() && errors.is_empty()) != (text("verdict") == "accept") {
+            wrong.push(format!("{} should be {}: {:?} {errors:?}", text("file"), text("verdict"), read.problems));
+        }
+        checked += 1;
+    }
+    println!("{checked} objects checked");
+    assert!(checked > 100, "{checked} objects checked");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
