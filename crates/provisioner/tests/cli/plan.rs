@@ -388,7 +388,15 @@ fn a_node_is_explained_by_its_room_and_what_is_planned_on_it() {
     let scratch = Scratch::new();
     scratch.write("shop.yaml", SHOP);
     let ran = scratch.run(&["explain", "node", "old", "-f", "shop.yaml", "--expand-workloads"]);
-    expect![[r#""#]].assert_eq(&ran.transcript());
+    expect![[r#"
+        exit 0
+        Node old
+          is in use
+          can hold cpu: 2200m, memory: 8Gi, pods: 20
+          runs 0 pods, free without daemons to come: cpu: 2200m, memory: 8Gi, pods: 20
+          planned onto it: shop/web-0
+          planned onto it: shop/web-1
+    "#]].assert_eq(&ran.transcript());
     assert_eq!(scratch.run(&["explain", "node", "absent", "-f", "shop.yaml"]).code, 1);
 }
 
