@@ -212,3 +212,6 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,8 @@
 pub mod catalogue;
 pub mod choice;
 mod cluster;
+#[cfg(test)]
+mod fake_api;
 pub mod faults;
 pub mod node;
 pub mod provider;

@@ -84,6 +84,8 @@ fn dollars(price: PriceNanoUsdPerHour) -> String {
 
 /// What a kubelet registers with whose configuration the provider wrote: the NodeClaim's taints, its startup taints,
 /// and the one that keeps pods away until the NodeClaim has been found. The first of equal key and effect stays.
+///
+/// Differs: Karpenter's kwok provider registers with the last one only.
 fn node_taints(claim: &NodeClaim) -> Vec<Taint> {
     let mut all: Vec<Taint> = Vec::new();
     let unregistered = taints::unregistered();

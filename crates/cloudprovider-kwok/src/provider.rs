@@ -206,7 +206,7 @@ impl KwokCloudProvider {
     }
 
     /// Chooses an offering and writes the record.
-    async fn launch(&self, request: CreateRequest<'_>, node_name: &str, faults: &Faults) -> Result<Record, Error> {
+    async fn launch(&self, request: CreateRequest<'_>, faults: &Faults) -> Result<Record, Error> {
         let claim = request.claim;
         let node_pool = node_pool(claim);
         let claim_name = claim.metadata.name.as_deref().unwrap_or_default();
@@ -255,15 +255,7 @@ impl KwokCloudProvider {
                     reason: "InvalidToken".to_owned(),
                     message: error.to_string(),
                 })?;
-        match self.inner.cluster.create_record(&record).await {
-            Ok(record) => Ok(record),
-            // Another call with this token was faster.
-            Err(Failure { cause: Cause::AlreadyExists, .. }) => self
-                .launched(node_name, request.token)
-                .await?
-                .ok_or_else(|| Error::Transient(format!("{} came and went", record.config_map_name()))),
-            Err(failure) => Err(transient(failure)),
-        }
+        self.inner.cluster.create_record(&record).await.map_err(transient)
     }
 
     /// Writes into the record that the machine's end was asked for. `false`: there is no such record.
@@ -396,9 +388,11 @@ impl CloudProvider for KwokCloudProvider {
         let node_name = node_name(&claim_name, request.token)
             .map_err(|error| Error::CreateFailed { reason: "InvalidToken".to_owned(), message: error.to_string() })?;
         let faults = self.faults().await.map_err(transient)?;
-        let record = match self.launched(&node_name, request.token).await? {
-            Some(record) => record,
-            None => self.launch(request, &node_name, &faults).await?,
+        // Launching first saves a call where it succeeds. Whatever it fails for, the token may stand for a machine already.
+        // Differs: Karpenter's kwok provider makes a second Node if it is asked a second time.
+        let record = match self.launch(request, &faults).await {
+            Ok(record) => record,
+            Err(error) => self.launched(&node_name, request.token).await?.ok_or(error)?,
         };
         if Target::any(&faults.lost_answer, &record.machine()) {
             return Err(Error::Transient(format!("the answer for {} was lost", record.provider_id())));
@@ -406,6 +400,7 @@ impl CloudProvider for KwokCloudProvider {
         record.to_instance().map_err(transient)
     }
 
+    /// Differs: Karpenter's kwok provider deletes the NodeClaim object. That is not ours; the machine and its Node are.
     async fn delete(&self, provider_id: &ProviderId) -> Result<(), Error> {
         let gone = || Error::NotFound(format!("no instance {provider_id}"));
         let cluster = &self.inner.cluster;
@@ -434,7 +429,10 @@ impl CloudProvider for KwokCloudProvider {
         records.retain(|record| lag == DurationMs::ZERO || record.created_at <= newest);
         let mut instances = Vec::with_capacity(records.len());
         for record in &records {
-            instances.push(record.to_instance().map_err(transient)?);
+            match record.to_instance() {
+                Ok(instance) => instances.push(instance),
+                Err(error) => tracing::error!(%error, "an instance's record cannot be read; it is not listed"),
+            }
         }
         instances.sort_by(|a: &Instance, b| a.provider_id.cmp(&b.provider_id));
         Ok(instances)

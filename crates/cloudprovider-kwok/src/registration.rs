@@ -150,36 +150,47 @@ impl Registration {
         retry.map_or(record.register_at, |retry| retry.max(record.register_at))
     }
 
-    /// Does everything that is to be done now.
+    /// Does everything that is to be done now. Nothing that fails keeps the rest from being done.
     async fn pass(&mut self) {
         let now = self.provider.now();
-        if self.retry.is_some_and(|retry| now < retry.at) {
-            return;
-        }
-        match self.try_pass(now).await {
-            Ok(()) => self.retry = None,
+        let faults = match self.provider.faults().await {
+            Ok(faults) => faults,
             Err(failure) => {
-                tracing::warn!(error = %failure, "fake machines: trying again");
+                tracing::warn!(error = %failure, "faults cannot be read; trying again");
                 self.retry = Some(next_retry(self.retry, now));
+                return;
+            }
+        };
+        if self.retry.is_none_or(|retry| retry.at <= now) {
+            match self.tidy(&faults).await {
+                Ok(()) => self.retry = None,
+                Err(failure) => {
+                    tracing::warn!(error = %failure, "fake machines: trying again");
+                    self.retry = Some(next_retry(self.retry, now));
+                }
             }
         }
+        self.register_due(&faults, now).await;
     }
 
-    async fn try_pass(&mut self, now: Timestamp) -> Result<(), Failure> {
-        let faults = self.provider.faults().await?;
+    /// Everything but making Nodes.
+    async fn tidy(&mut self, faults: &Faults) -> Result<(), Failure> {
         if !self.has_looked_back {
             self.look_back().await?;
             self.has_looked_back = true;
         }
-        self.let_vanish(&faults).await?;
-        while let Some(name) = self.orphans.first() {
-            if !self.records.contains_key(name) {
-                self.strand(name).await?;
+        self.let_vanish(faults).await?;
+        let mut failed = None;
+        for name in std::mem::take(&mut self.orphans) {
+            if self.records.contains_key(&name) {
+                continue;
             }
-            self.orphans.pop_first();
+            if let Err(failure) = self.strand(&name).await {
+                failed = Some(failure);
+                self.orphans.insert(name);
+            }
         }
-        self.register_due(&faults, now).await;
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Makes the Nodes whose time has come.
@@ -404,3 +415,6 @@ fn adopted(provider: &KwokCloudProvider, node: &Node, claim: &NodeClaim) -> Opti
         resource_version: None,
     })
 }
+
+#[cfg(test)]
+mod tests;
