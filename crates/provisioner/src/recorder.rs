@@ -4,7 +4,7 @@
 //! one that finds the channel full (counted). By Karpenter's rules, events are the same if reason and dedupe values are,
 //! whatever the message, for two minutes unless the reason has its own span; `Nominated` is also limited to five a second.
 //!
-//! Differs: `FailedScheduling` counts its message as a dedupe value, so that a changed reason is told at once.
+//! Differs: the kind of reason is a dedupe value of `FailedScheduling`, so that a changed reason is told at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -228,10 +228,6 @@ fn key(event: &Event) -> Box<str> {
         key.push('\0');
         key.push_str(value);
     }
-    if event.reason == events::FAILED_SCHEDULING {
-        key.push('\0');
-        key.push_str(&event.message);
-    }
     key.into()
 }
 
@@ -326,11 +322,16 @@ mod tests {
     #[test]
     fn a_pod_that_fails_for_another_reason_is_told_so_at_once() {
         let mut setup = setup();
-        setup.publish("a", events::FAILED_SCHEDULING, "no pool");
-        setup.publish("a", events::FAILED_SCHEDULING, "limit");
+        let regarding = ObjectReference { uid: Some("a".into()), ..ObjectReference::default() };
+        let publish = |setup: &Setup, kind: &str, message: &str| {
+            let event = Event::new(regarding.clone(), Severity::Warning, events::FAILED_SCHEDULING, message);
+            setup.recorder.publish(event.with_dedupe(kind));
+        };
+        publish(&setup, "no room", "of 3 nodes none has room");
+        publish(&setup, "limit", "the limit is used up");
         setup.clock.advance(Duration::from_secs(299));
-        setup.publish("a", events::FAILED_SCHEDULING, "no pool");
-        assert_eq!(setup.written(), [pair("a", "no pool"), pair("a", "limit")]);
+        publish(&setup, "no room", "of 4 nodes none has room");
+        assert_eq!(setup.written(), [pair("a", "of 3 nodes none has room"), pair("a", "the limit is used up")]);
     }
 
     #[test]

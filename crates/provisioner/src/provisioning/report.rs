@@ -30,7 +30,7 @@ const REMEMBERED_NOTES: usize = 1_000;
 pub(super) struct Report {
     metrics: Arc<Metrics>,
     decided: Mutex<BTreeSet<Uid>>,
-    /// Pods of the last plan's refusals, and what was said about them.
+    /// Pods of the last plan's refusals, and the kind of reasons.
     refused: Mutex<BTreeMap<Uid, Arc<str>>>,
     noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
     unusable: Mutex<BTreeSet<String>>,
@@ -104,33 +104,30 @@ impl Report {
         first
     }
 
-    /// An event for each pod, and a log line for each reason that some pod did not have before.
+    /// An event for each pod, and a log line for each kind of reason that some pod did not have before. The numbers in a
+    /// reason change with every node that comes or goes; that alone is no news.
     fn refusals(&self, context: &Context, snapshot: &Snapshot, plan: &Plan) {
         let mut before = std::mem::take(&mut *self.refused.lock());
         let mut now = BTreeMap::new();
-        let mut news: BTreeMap<Arc<str>, Vec<PodId>> = BTreeMap::new();
-        // Pods of one class come with the same reasons, so their sentences are made once.
-        let mut sentences: BTreeMap<(*const Reason, &'static str), Arc<str>> = BTreeMap::new();
+        // Pods of one class share their reasons, so each is put into words once.
+        let mut told: BTreeMap<(*const Reason, &'static str), Refused> = BTreeMap::new();
         for refusal in &plan.refusals {
             let verdict = verdict(refusal.verdict);
-            let sentence = sentences
+            let refused = told
                 .entry((refusal.reasons.as_ptr(), verdict))
-                .or_insert_with(|| format!("it {verdict}: {}", reasons(snapshot, refusal)).into());
+                .or_insert_with(|| Refused::new(snapshot, refusal, verdict));
             let pod = &snapshot.pods[refusal.pod].pod;
-            let message = format!("Failed to schedule pod, {sentence}");
-            context.recorder.publish(Event::new(
-                pod_reference(pod),
-                Severity::Warning,
-                events::FAILED_SCHEDULING,
-                message,
-            ));
-            if before.remove(&pod.uid).as_ref() != Some(sentence) {
-                news.entry(Arc::clone(sentence)).or_default().push(refusal.pod);
+            let message = format!("Failed to schedule pod, {}", refused.sentence);
+            let event = Event::new(pod_reference(pod), Severity::Warning, events::FAILED_SCHEDULING, message);
+            context.recorder.publish(event.with_dedupe(&*refused.essence));
+            if before.remove(&pod.uid).as_ref() != Some(&refused.essence) {
+                refused.new.push(refusal.pod);
             }
-            now.insert(pod.uid.clone(), Arc::clone(sentence));
+            now.insert(pod.uid.clone(), Arc::clone(&refused.essence));
         }
-        for (reason, pods) in news {
-            error!(count = pods.len(), pods = names(snapshot, pods), %reason, "could not schedule pod");
+        for refused in told.into_values().filter(|refused| !refused.new.is_empty()) {
+            let pods = names(snapshot, refused.new.iter().copied());
+            error!(count = refused.new.len(), pods, reason = refused.sentence, "could not schedule pod");
         }
         *self.refused.lock() = now;
     }
@@ -238,12 +235,30 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-fn reasons(snapshot: &Snapshot, refusal: &Refusal) -> String {
-    let sentence = |reason: &Reason| {
-        let message = reason.message(&snapshot.interner);
-        reason.object().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
-    };
-    refusal.reasons.iter().map(sentence).collect::<Vec<_>>().join("; ")
+/// Pods that were refused alike.
+struct Refused {
+    /// The reasons in full.
+    sentence: String,
+    /// The reasons without numbers.
+    essence: Arc<str>,
+    /// Pods of which this is news.
+    new: Vec<PodId>,
+}
+
+impl Refused {
+    fn new(snapshot: &Snapshot, refusal: &Refusal, verdict: &str) -> Self {
+        let sentence = |reason: &Reason| {
+            let message = reason.message(&snapshot.interner);
+            reason.object().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
+        };
+        let essence = |reason: &Reason| format!("{} {}", reason.code(), reason.object().unwrap_or_default());
+        let join = |part: &dyn Fn(&Reason) -> String| refusal.reasons.iter().map(part).collect::<Vec<_>>().join("; ");
+        Self {
+            sentence: format!("it {verdict}: {}", join(&sentence)),
+            essence: format!("{verdict}: {}", join(&essence)).into(),
+            new: Vec::new(),
+        }
+    }
 }
 
 /// The first few pods by name.

@@ -287,7 +287,8 @@ impl Watches {
                     ..core::ObjectReference::default()
                 };
                 let message = format!("Failed to schedule pod, {error}");
-                self.recorder.publish(Event::new(regarding, Severity::Warning, events::FAILED_SCHEDULING, message));
+                let event = Event::new(regarding, Severity::Warning, events::FAILED_SCHEDULING, message);
+                self.recorder.publish(event.with_dedupe(&error));
             }
         }
         self.feed.with(|store| store.reject::<T>(key, error));
