@@ -150,7 +150,7 @@ impl Lifecycle {
         }
         self.register(&mut draft).await?;
         self.initialize(&mut draft).await?;
-        self.write_status(&draft).await?;
+        self.write_status(&mut draft).await?;
         if let Some(failure) = failure {
             // Counts as a failure of the queue: later and later, and the time-out has its say on the way.
             if self.live(&draft.wanted).await? == Action::Done {
@@ -223,14 +223,6 @@ impl Lifecycle {
         }
         launch::record(draft.wanted.status.get_or_insert_default(), instance);
         draft.conditions().set_true(LAUNCHED);
-        info!(
-            node_claim = claim::name(&draft.read),
-            provider_id = %instance.provider_id,
-            instance_type = %instance.instance_type,
-            zone = instance.zone,
-            capacity_type = %instance.capacity_type,
-            "launched nodeclaim"
-        );
         // Written before the Node is looked for: this is what a restart needs most.
         failpoints::hit("launch.before-status");
         self.write_status(draft).await?;
@@ -303,22 +295,11 @@ impl Lifecycle {
             failpoints::hit("registration.before-node");
             patch::object(&Api::<Node>::all(context.client.clone()), before, &node, Lock::Revision).await?;
             failpoints::hit("registration.after-node");
-            self.registered(draft, before);
+            draft.conditions().set_true(REGISTERED);
+            let name = before.metadata.name.clone().unwrap_or_default();
+            draft.wanted.status.get_or_insert_default().node_name = name;
         }
         Ok(())
-    }
-
-    fn registered(&self, draft: &mut Draft, node: &Node) {
-        let name = node.metadata.name.clone().unwrap_or_default();
-        draft.conditions().set_true(REGISTERED);
-        draft.wanted.status.get_or_insert_default().node_name.clone_from(&name);
-        info!(node_claim = claim::name(&draft.read), node = name, "registered nodeclaim");
-        let labels = ByZone {
-            nodepool: claim::node_pool(&draft.read).to_owned(),
-            zone: claim::label(&draft.read, labels::ZONE).to_owned(),
-        };
-        self.context.metrics.nodes_created.get_or_create(&labels).inc();
-        self.record_health(&draft.read, Outcome::Registered);
     }
 
     fn tell_taint_missing(&self, node_claim: &NodeClaim, node: &Node) {
@@ -356,7 +337,6 @@ impl Lifecycle {
                 }
                 failpoints::hit("initialization.after-node");
                 draft.conditions().set_true(INITIALIZED);
-                info!(node_claim = claim::name(&draft.read), "initialized nodeclaim");
             }
         }
         Ok(())
@@ -405,10 +385,44 @@ impl Lifecycle {
         delete(&self.context, node_claim, reason).await
     }
 
-    async fn write_status(&self, draft: &Draft) -> anyhow::Result<()> {
+    /// Writes the status as far as it has come, and tells what is new in it.
+    async fn write_status(&self, draft: &mut Draft) -> anyhow::Result<()> {
         let written = patch::status(&self.claims(), &draft.read, &draft.wanted, Lock::Revision).await?;
-        self.keep(written);
+        if let Some(written) = self.keep(written) {
+            self.tell_progress(&draft.read, &written);
+            *draft = Draft::new(written, draft.now);
+        }
         Ok(())
+    }
+
+    fn tell_progress(&self, before: &NodeClaim, after: &NodeClaim) {
+        let became = |condition| !claim::is(before, condition) && claim::is(after, condition);
+        let name = claim::name(after);
+        if became(LAUNCHED) {
+            let allocatable = after.status.as_ref().map(|status| &status.allocatable);
+            info!(
+                node_claim = name,
+                provider_id = claim::provider_id(after).unwrap_or_default(),
+                instance_type = claim::label(after, labels::INSTANCE_TYPE),
+                zone = claim::label(after, labels::ZONE),
+                capacity_type = claim::label(after, labels::CAPACITY_TYPE),
+                allocatable = serde_json::to_string(&allocatable).unwrap_or_default(),
+                "launched nodeclaim"
+            );
+        }
+        if became(REGISTERED) {
+            let node = after.status.as_ref().map_or("", |status| status.node_name.as_str());
+            info!(node_claim = name, node, "registered nodeclaim");
+            let labels = ByZone {
+                nodepool: claim::node_pool(after).to_owned(),
+                zone: claim::label(after, labels::ZONE).to_owned(),
+            };
+            self.context.metrics.nodes_created.get_or_create(&labels).inc();
+            self.record_health(after, Outcome::Registered);
+        }
+        if became(INITIALIZED) {
+            info!(node_claim = name, "initialized nodeclaim");
+        }
     }
 
     /// Puts an answer of the API server into the store, so that our next look sees it.

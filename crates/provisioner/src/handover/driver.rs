@@ -1,13 +1,13 @@
 //! Runs the hand-over's engine: tells it what the store shows, carries its commands out, wakes it when it asks for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::taints;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};
-use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
+use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, Timestamp, Uid};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::engine::{Command, Config, Engine, Event, Opening};
 use super::view::{self, Mode, is_held};
 use crate::context::Context;
+use crate::lifecycle::claim;
 use crate::lifecycle::registration::{same_taint, taints_of};
 use crate::metrics::ByOutcome;
 use crate::patch::{self, Lock};
@@ -28,6 +29,8 @@ use crate::store::{Change, State};
 const PARALLEL_CALLS: usize = 64;
 /// Changes are collected for this long: one look serves all that come together.
 const COLLECT: Duration = Duration::from_millis(2);
+/// How long after its NodeClaim a Node may register, for others to wait for it.
+const GATHER: Duration = Duration::from_secs(1);
 /// How often an opening is tried again at once because the Node has changed meanwhile.
 const OPENING_ATTEMPTS: usize = 5;
 
@@ -46,12 +49,21 @@ struct News {
     ended: Vec<Event>,
     /// Nodes that carry our taint.
     held: BTreeSet<NodeName>,
+    /// NodeClaims whose Nodes have not registered, and when they were first seen.
+    coming: BTreeMap<NodeClaimName, Instant>,
 }
 
 impl Inbox {
     fn note(&self, change: impl FnOnce(&mut News)) {
         change(&mut self.news.lock());
         self.changed.notify_one();
+    }
+
+    /// Until when machines that were launched lately are waited for.
+    fn expected_until(&self) -> Option<Instant> {
+        let news = self.news.lock();
+        let now = Instant::now();
+        news.coming.values().map(|since| *since + GATHER).filter(|until| *until > now).max()
     }
 
     fn take(&self) -> (Vec<Event>, BTreeSet<NodeName>) {
@@ -110,8 +122,17 @@ fn subscribe(context: &Context, inbox: &Arc<Inbox>) {
                 inbox.note(|news| news.nomination_cleared |= cleared);
             }
         }
-        Change::NodeClaim(_)
-        | Change::NodePool(_)
+        Change::NodeClaim(delta) => {
+            let comes = delta.after.is_some_and(|it| !claim::is_registered(it) && !claim::is_deleting(it));
+            inbox.note(|news| {
+                if comes {
+                    news.coming.entry(delta.key.clone()).or_insert_with(Instant::now);
+                } else {
+                    news.coming.remove(delta.key);
+                }
+            });
+        }
+        Change::NodePool(_)
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)
@@ -169,18 +190,28 @@ impl Driver {
         let (events, mut nodes) = self.inbox.take();
         nodes.extend(self.engine.followed().cloned());
         // Time stands still between the looks of one step.
-        let now = Timestamp(i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX));
+        let now = self.timestamp(Instant::now());
+        let expected_until = self.inbox.expected_until().map(|until| self.timestamp(until));
         let commands = {
             let state = self.context.store.read();
             let view = view::build(&state, &self.context.assignments, &nodes, self.mode);
-            let commands = self.engine.step(now, &view, &events);
+            let commands = self.engine.step(now, &view, expected_until, &events);
             commands.into_iter().filter_map(|command| self.prepare(&state, command)).collect::<Vec<_>>()
         };
+        if !events.is_empty() || !commands.is_empty() {
+            debug!(?events, calls = commands.len(), machines = nodes.len(), phase = self.engine.phase(), "step");
+        }
         for call in commands {
             self.start(call);
         }
         let next = self.engine.next_step(now)?;
         Some(self.started + Duration::from_millis(u64::try_from(next.0).unwrap_or_default()))
+    }
+
+    /// The engine's time begins with the driver.
+    fn timestamp(&self, instant: Instant) -> Timestamp {
+        let elapsed = instant.saturating_duration_since(self.started);
+        Timestamp(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
     }
 
     /// Adds to a command what it was decided from: the precondition of its call.

@@ -4,9 +4,10 @@
 //! batches, one batch at a time, and a batch goes through these phases:
 //!
 //! 1. quiet: no taint of any node has changed and no nomination was cleared for a while, because either makes
-//!    kube-scheduler try every waiting pod again, and an attempt that fails clears the pod's nomination;
+//!    kube-scheduler try every waiting pod again, and an attempt that fails clears the pod's nomination; and no machine of
+//!    the same plan is just about to appear, because that changes taints;
 //! 2. nominate: the planned pods that still wait, each with one patch, and wait until the watch shows them;
-//! 3. settle, then check: nominations that were lost are given once more;
+//! 3. settle, then check: if nominations were lost, wait for quiet and give them again;
 //! 4. open: our taint is taken off all machines of the batch;
 //! 5. bind: the next batch starts when these pods are bound, or after a while.
 //!
@@ -14,6 +15,9 @@
 //! after it was first held plus as long after it became usable; no pod gets more than [`Config::patches_per_pod`]
 //! nominations to one machine; a pod that somebody else nominated is left alone; at most one batch is under way; a
 //! nomination that was cleared is never answered before the settling time is over.
+//!
+//! The fewer machines in a batch, the better its nominations hold, because the first that opens wakes the pods of the
+//! others; the more, the sooner all are open. So a tenth of what is waiting makes a batch.
 //!
 //! A machine that had to be opened early (see [`Opening`]) gets one round of nominations when it becomes usable.
 //!
@@ -23,6 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
 
+/// Into how many batches the machines that wait are parted.
+const BATCHES: usize = 10;
+
 /// Times and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
@@ -30,6 +37,8 @@ pub struct Config {
     pub quiet: DurationMs,
     /// How long quiet is waited for: a busy cluster is never quiet.
     pub max_wait_for_quiet: DurationMs,
+    /// How long a machine may take from being held to being usable, for others to wait for it.
+    pub gather: DurationMs,
     /// How long the watch may take to show a nomination.
     pub max_wait_for_watch: DurationMs,
     /// Time between seeing the nominations and checking them.
@@ -40,7 +49,7 @@ pub struct Config {
     pub max_hold: DurationMs,
     /// How long a call may take before it counts as lost.
     pub call_timeout: DurationMs,
-    /// Most machines in a batch.
+    /// Most machines in a batch, however many wait.
     pub batch_machines: usize,
     /// Most pods in a batch that has more than one machine.
     pub batch_pods: usize,
@@ -52,7 +61,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             quiet: DurationMs(60),
-            max_wait_for_quiet: DurationMs(1_000),
+            max_wait_for_quiet: DurationMs(2_000),
+            gather: DurationMs(1_000),
             max_wait_for_watch: DurationMs(250),
             settle: DurationMs(25),
             max_wait_for_binding: DurationMs(500),
@@ -190,6 +200,8 @@ pub struct Engine {
     last_disturbance: Timestamp,
     /// When the last batch was over.
     idle_since: Timestamp,
+    /// Until when machines that were launched lately are waited for.
+    expected_until: Option<Timestamp>,
     machines: BTreeMap<NodeName, Progress>,
     phase: Phase,
 }
@@ -220,16 +232,43 @@ enum Stage {
 #[derive(Debug)]
 enum Phase {
     Idle,
-    Nominating { batch: Vec<NodeName>, unanswered: BTreeSet<Uid>, unseen: BTreeSet<Uid>, since: Timestamp, again: bool },
-    Settling { batch: Vec<NodeName>, until: Timestamp, again: bool },
-    Opening { batch: Vec<NodeName>, unanswered: BTreeSet<NodeName>, since: Timestamp },
-    Binding { batch: Vec<NodeName>, until: Timestamp },
+    Nominating {
+        batch: Vec<NodeName>,
+        unanswered: BTreeSet<Uid>,
+        unseen: BTreeSet<Uid>,
+        since: Timestamp,
+    },
+    Settling {
+        batch: Vec<NodeName>,
+        until: Timestamp,
+    },
+    /// Nominations were lost: quiet first.
+    Calming {
+        batch: Vec<NodeName>,
+        since: Timestamp,
+    },
+    Opening {
+        batch: Vec<NodeName>,
+        unanswered: BTreeSet<NodeName>,
+        since: Timestamp,
+    },
+    Binding {
+        batch: Vec<NodeName>,
+        until: Timestamp,
+    },
 }
 
 impl Engine {
     /// An engine that has seen nothing yet.
     pub fn new(config: Config, now: Timestamp) -> Self {
-        Self { config, last_disturbance: now, idle_since: now, machines: BTreeMap::new(), phase: Phase::Idle }
+        Self {
+            config,
+            last_disturbance: now,
+            idle_since: now,
+            expected_until: None,
+            machines: BTreeMap::new(),
+            phase: Phase::Idle,
+        }
     }
 
     /// Whether the engine still wants to see that node although it no longer carries our taint.
@@ -242,9 +281,29 @@ impl Engine {
         self.machines.iter().filter(|(_, machine)| !matches!(machine.stage, Stage::Done { .. })).map(|(node, _)| node)
     }
 
-    /// Takes in what happened and what is, and says what to do now.
-    pub fn step(&mut self, now: Timestamp, view: &View, events: &[Event]) -> Vec<Command> {
+    /// The phase, for logs.
+    pub fn phase(&self) -> &'static str {
+        match &self.phase {
+            Phase::Idle => "idle",
+            Phase::Nominating { .. } => "nominating",
+            Phase::Settling { .. } => "settling",
+            Phase::Calming { .. } => "calming",
+            Phase::Opening { .. } => "opening",
+            Phase::Binding { .. } => "binding",
+        }
+    }
+
+    /// Takes in what happened and what is, and says what to do now. `expected_until`: machines were launched lately, and
+    /// are worth waiting for until then.
+    pub fn step(
+        &mut self,
+        now: Timestamp,
+        view: &View,
+        expected_until: Option<Timestamp>,
+        events: &[Event],
+    ) -> Vec<Command> {
         let mut commands = Vec::new();
+        self.expected_until = expected_until;
         self.take_in(now, events);
         self.observe(now, view);
         self.open_early(now, view, &mut commands);
@@ -266,6 +325,7 @@ impl Engine {
                 Some(since.saturating_add(config.call_timeout))
             }
             Phase::Settling { until, .. } | Phase::Binding { until, .. } => Some(*until),
+            Phase::Calming { since, .. } => Some(self.calm_at(*since).max(now)),
         };
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
             Stage::Waiting => Some(self.hold_ends(machine)),
@@ -369,8 +429,22 @@ impl Engine {
     /// When a machine that waits for its turn may have it, if nothing happens until then.
     fn ready_at(&self, machine: &Progress, now: Timestamp) -> Option<Timestamp> {
         let since = machine.usable_since.filter(|_| matches!(machine.stage, Stage::Waiting | Stage::OpenEarly))?;
+        let gathered = self.machines.values().filter_map(|other| self.comes_until(other, now));
         let quiet = self.last_disturbance.saturating_add(self.config.quiet);
-        Some(quiet.min(self.patience_ends(since)).max(now))
+        let all = gathered.chain(self.expected_until).fold(quiet, Timestamp::max);
+        Some(all.min(self.patience_ends(since)).max(now))
+    }
+
+    /// Until when others wait for a machine that is held and not usable yet: its taints are about to change.
+    fn comes_until(&self, machine: &Progress, now: Timestamp) -> Option<Timestamp> {
+        let until = machine.held_since.saturating_add(self.config.gather);
+        (machine.stage == Stage::Waiting && machine.usable_since.is_none() && now < until).then_some(until)
+    }
+
+    /// When nominations that were lost may be given again.
+    fn calm_at(&self, since: Timestamp) -> Timestamp {
+        let quiet = self.last_disturbance.saturating_add(self.config.quiet);
+        quiet.min(since.saturating_add(self.config.max_wait_for_quiet))
     }
 
     /// When a machine that is usable since then no longer waits for quiet. The opening of the batch before it is a
@@ -383,23 +457,35 @@ impl Engine {
     fn advance(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) -> bool {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle => self.start_batch(now, view, commands),
-            Phase::Nominating { batch, unanswered, mut unseen, since, again } => {
+            Phase::Nominating { batch, unanswered, mut unseen, since } => {
                 unseen.retain(|pod| state_of(view, &batch, pod).is_some_and(|state| state == PodState::Waiting));
                 let lost = now >= since.saturating_add(self.config.call_timeout);
                 let late = unanswered.is_empty() && now >= since.saturating_add(self.config.max_wait_for_watch);
                 if (unanswered.is_empty() && unseen.is_empty()) || lost || late {
-                    self.phase = Phase::Settling { batch, until: now.saturating_add(self.config.settle), again };
+                    self.phase = Phase::Settling { batch, until: now.saturating_add(self.config.settle) };
                     return true;
                 }
-                self.phase = Phase::Nominating { batch, unanswered, unseen, since, again };
+                self.phase = Phase::Nominating { batch, unanswered, unseen, since };
                 false
             }
-            Phase::Settling { batch, until, again } => {
+            Phase::Settling { batch, until } => {
                 if now < until {
-                    self.phase = Phase::Settling { batch, until, again };
+                    self.phase = Phase::Settling { batch, until };
                     return false;
                 }
-                if again || !self.nominate(&batch, now, view, true, commands) {
+                if self.lost(&batch, view).next().is_some() {
+                    self.phase = Phase::Calming { batch, since: now };
+                } else {
+                    self.open(batch, now, view, commands);
+                }
+                true
+            }
+            Phase::Calming { batch, since } => {
+                if now < self.calm_at(since) {
+                    self.phase = Phase::Calming { batch, since };
+                    return false;
+                }
+                if !self.nominate(&batch, now, view, commands) {
                     self.open(batch, now, view, commands);
                 }
                 true
@@ -443,19 +529,18 @@ impl Engine {
             .filter_map(|(node, machine)| Some((machine.usable_since?, node, view.get(node)?)))
             .collect();
         ready.sort_by_key(|(since, node, _)| (*since, (*node).clone()));
-        let Some((since, _, first)) = ready.first() else { return false };
-        let quiet = now >= self.last_disturbance.saturating_add(self.config.quiet);
-        if !quiet && now < self.patience_ends(*since) {
+        let Some((_, first_node, first)) = ready.first() else { return false };
+        let ready_at = self.machines.get(*first_node).and_then(|machine| self.ready_at(machine, now));
+        if ready_at.is_none_or(|ready_at| now < ready_at) {
             return false;
         }
+        let most = ready.len().div_ceil(BATCHES).min(self.config.batch_machines.max(1));
         let mut batch: Vec<NodeName> = Vec::new();
         let mut pods = 0;
         if first.nominate {
             for (_, node, machine) in ready.iter().filter(|(_, _, machine)| machine.nominate) {
                 pods += machine.pods.len();
-                if batch.len() == self.config.batch_machines.max(1)
-                    || (!batch.is_empty() && pods > self.config.batch_pods)
-                {
+                if batch.len() == most || (!batch.is_empty() && pods > self.config.batch_pods) {
                     break;
                 }
                 batch.push((*node).clone());
@@ -466,45 +551,44 @@ impl Engine {
         for node in &batch {
             self.set_stage(node, Stage::InBatch);
         }
-        if !self.nominate(&batch, now, view, false, commands) {
+        if !self.nominate(&batch, now, view, commands) {
             self.open(batch, now, view, commands);
         }
         true
     }
 
+    /// The pods of a batch that wait without nomination, and may get one more.
+    fn lost<'a>(
+        &'a self,
+        batch: &'a [NodeName],
+        view: &'a View,
+    ) -> impl Iterator<Item = (&'a NodeName, &'a PlannedPod)> {
+        let seen = batch.iter().filter_map(|node| Some((node, view.get(node)?, self.machines.get(node)?)));
+        seen.filter(|(_, seen, _)| seen.nominate).flat_map(|(node, seen, machine)| {
+            let waiting = seen.pods.iter().filter(|pod| pod.state == PodState::Waiting);
+            let allowed = waiting.filter(|pod| {
+                machine.nominations.get(&pod.uid).copied().unwrap_or_default() < self.config.patches_per_pod
+            });
+            allowed.map(move |pod| (node, pod))
+        })
+    }
+
     /// Nominates what waits in the batch. Says whether anything does.
-    fn nominate(
-        &mut self,
-        batch: &[NodeName],
-        now: Timestamp,
-        view: &View,
-        again: bool,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    fn nominate(&mut self, batch: &[NodeName], now: Timestamp, view: &View, commands: &mut Vec<Command>) -> bool {
+        let due: Vec<(NodeName, Uid, NamespacedName)> =
+            self.lost(batch, view).map(|(node, pod)| (node.clone(), pod.uid.clone(), pod.name.clone())).collect();
         let mut asked = BTreeSet::new();
-        for node in batch {
-            let (Some(seen), Some(machine)) = (view.get(node), self.machines.get_mut(node)) else { continue };
-            if !seen.nominate {
-                continue;
+        for (node, uid, pod) in due {
+            if let Some(machine) = self.machines.get_mut(&node) {
+                *machine.nominations.entry(uid.clone()).or_default() += 1;
             }
-            for pod in seen.pods.iter().filter(|pod| pod.state == PodState::Waiting) {
-                let nominations = machine.nominations.entry(pod.uid.clone()).or_default();
-                if *nominations < self.config.patches_per_pod {
-                    *nominations += 1;
-                    asked.insert(pod.uid.clone());
-                    commands.push(Command::Nominate {
-                        uid: pod.uid.clone(),
-                        pod: pod.name.clone(),
-                        node: node.clone(),
-                    });
-                }
-            }
+            asked.insert(uid.clone());
+            commands.push(Command::Nominate { uid, pod, node });
         }
         if asked.is_empty() {
             return false;
         }
-        self.phase =
-            Phase::Nominating { batch: batch.to_vec(), unanswered: asked.clone(), unseen: asked, since: now, again };
+        self.phase = Phase::Nominating { batch: batch.to_vec(), unanswered: asked.clone(), unseen: asked, since: now };
         true
     }
 
