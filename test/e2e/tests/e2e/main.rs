@@ -13,5 +13,6 @@ mod leader_election;
 mod outages;
 mod rights;
 mod serving;
+mod snapshot;
 mod switching;
 mod termination;

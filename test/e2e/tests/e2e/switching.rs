@@ -166,17 +166,21 @@ async fn run_by_karpenter(client: &Client) -> Result<()> {
         nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
         apply::apply_one(client, running_pod(&name, &name)).await?;
     }
-    eventually("the nodes are ready", DEADLINE, async || {
-        let ready = nodes.list(&ListParams::default()).await?.into_iter().filter(is_ready).count();
-        ensure!(ready == MACHINES, "{ready} of {MACHINES}");
+    eventually("the controller manager is done with the nodes", DEADLINE, async || {
+        let settled = nodes.list(&ListParams::default()).await?.into_iter().filter(is_settled).count();
+        ensure!(settled == MACHINES, "{settled} of {MACHINES}");
         Ok(())
     })
     .await
 }
 
-fn is_ready(node: &Node) -> bool {
+/// Ready, without a taint, and with the old spellings of the labels that the controller manager adds.
+fn is_settled(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        && taints.is_empty()
+        && node.labels().contains_key("beta.kubernetes.io/arch")
 }
 
 fn resource(kind: &str) -> ApiResource {

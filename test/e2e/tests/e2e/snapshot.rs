@@ -1,0 +1,115 @@
+//! What the offline commands say of a live cluster is what the controller then does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use e2e::controller::{self, Controller};
+use e2e::{eventually, objects};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+
+const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+
+/// Runs the binary with an administrator's rights; gives its exit code and output.
+fn dovetail(binary: &Path, kubeconfig: &Path, arguments: &[&str]) -> Result<(i32, String)> {
+    let output = Command::new(binary)
+        .args(arguments)
+        .env("KUBECONFIG", kubeconfig)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("run {}", binary.display()))?;
+    let code = output.status.code().context("it was killed")?;
+    ensure!(code == 0 || code == 3, "{arguments:?} ended with {code}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok((code, String::from_utf8(output.stdout)?))
+}
+
+/// Machines as sets: which pods, and which instance types may be launched.
+type Machines = BTreeSet<(BTreeSet<String>, BTreeSet<String>)>;
+
+fn planned(plan: &Value) -> Machines {
+    let texts =
+        |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    plan["nodeClaims"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| (texts(&it["pods"]), texts(&it["instanceTypes"])))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_plan_of_a_snapshot_is_what_the_controller_does() -> Result<()> {
+    let cluster = Cluster::new("snapshot").await?;
+    let corner = Corner::new(cluster.client().await?, "snapshot").await?;
+    let small = json!([{"key": INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux", "s-4x-amd64-linux"]}]);
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": small } } } })).await?;
+    let options: controller::Options = cluster.controller()?;
+
+    // A first machine, with room for one more pod, so that the plan has both kinds of places.
+    let mut controller = Controller::start_ready(&options).await?;
+    corner.apply([objects::deployment(&corner.name, "first", 3, &json!({ "cpu": "900m" }))]).await?;
+    corner.bound(3).await?;
+    let first = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>();
+    controller.terminate().await?;
+
+    corner.apply([objects::deployment(&corner.name, "second", 11, &json!({ "cpu": "900m" }))]).await?;
+    let waiting = eventually("kube-scheduler has given up on the pods without room", DEADLINE, async || {
+        let pods = corner.pods().await?;
+        let is_waiting = |pod: &&k8s_openapi::api::core::v1::Pod| node_of(pod).is_none();
+        let given_up = pods.iter().filter(is_waiting).filter(|pod| {
+            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+            conditions.iter().any(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+        });
+        let (waiting, given_up) = (pods.iter().filter(is_waiting).count(), given_up.count());
+        ensure!(pods.len() == 14 && waiting == 10 && given_up == waiting, "{} pods, {waiting} wait", pods.len());
+        Ok(pods.iter().filter(is_waiting).map(ResourceExt::name_any).collect::<Vec<_>>())
+    })
+    .await?;
+
+    let run = |arguments: &[&str]| dovetail(&options.binary, cluster.control_plane.kubeconfig(), arguments);
+    let folder = cluster.control_plane.folder().to_owned();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (open, hidden) = (path("snapshot.jsonl"), path("hidden.jsonl"));
+    run(&["snapshot", "-o", &open])?;
+    run(&["snapshot", "--hash-names", "-o", &hidden])?;
+    let plan: Value = serde_json::from_str(&run(&["plan", "-f", &open, "-o", "json"])?.1)?;
+    let plan_of_hidden: Value = serde_json::from_str(&run(&["plan", "-f", &hidden, "-o", "json"])?.1)?;
+    let planned = planned(&plan);
+    ensure!(planned.len() >= 3, "{plan}");
+    assert_eq!(plan["cost"], plan_of_hidden["cost"]);
+    ensure!(!std::fs::read_to_string(&hidden)?.contains("second"), "names show");
+
+    let pod = format!("{}/{}", corner.name, waiting.first().context("a pod waits")?);
+    let of_cluster = run(&["explain", "pod", &pod])?;
+    let of_file = run(&["explain", "pod", &pod, "-f", &open])?;
+    assert_eq!(of_cluster, of_file);
+    ensure!(of_file.1.starts_with(&format!("Pod {pod} goes on a new machine, snapshot-")), "{}", of_file.1);
+
+    let _controller = Controller::start_ready(&options).await?;
+    corner.bound(14).await?;
+    let names: BTreeMap<String, String> = corner
+        .pods()
+        .await?
+        .iter()
+        .map(|pod| (pod.uid().unwrap_or_default(), format!("{}/{}", corner.name, pod.name_any())))
+        .collect();
+    let created: Machines = corner
+        .node_claims()
+        .await?
+        .iter()
+        .filter(|claim| !first.contains(&claim.name_any()))
+        .map(|claim| {
+            let uids = claim.annotations().get(PLANNED_PODS).cloned().unwrap_or_default();
+            let pods = uids.split(',').filter_map(|uid| names.get(uid).cloned()).collect();
+            let types = claim.spec.requirements.iter().filter(|it| it.key == INSTANCE_TYPE);
+            (pods, types.flat_map(|it| it.values.iter().cloned()).collect())
+        })
+        .collect();
+    assert_eq!(created, planned);
+    Ok(())
+}
