@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use api::{NodeClaim, annotations, labels};
 use cloudprovider::{CapacityType, CloudProvider};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::runtime::{WatchStreamExt, watcher};
 use model::{DurationMs, NodeName, PriceNanoUsdPerHour, ProviderId, Timestamp, Uid};
@@ -54,11 +54,18 @@ impl KwokCloudProvider {
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                event = events.next() => match event {
-                    Some(Ok(event)) => registration.observe(event),
-                    Some(Err(error)) => tracing::warn!(%error, "watch of instances failed; trying again"),
-                    None => return,
-                },
+                event = events.next() => {
+                    let mut next = Some(event);
+                    // All that is there already, so that its Nodes are made at once.
+                    while let Some(event) = next {
+                        match event {
+                            Some(Ok(event)) => registration.observe(event),
+                            Some(Err(error)) => tracing::warn!(%error, "watch of instances failed; trying again"),
+                            None => return,
+                        }
+                        next = events.next().now_or_never();
+                    }
+                }
                 () = tokio::time::sleep(wait) => {}
             }
             if registration.is_synced {

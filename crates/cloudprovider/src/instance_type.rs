@@ -110,7 +110,7 @@ impl InstanceType {
         &'a self,
         requirements: &'a LabelRequirements,
     ) -> impl Iterator<Item = &'a Offering> {
-        self.offerings.iter().filter(move |offering| offering.launchable() && requirements.allow(self, offering))
+        requirements.allowed_offerings(self).filter(|offering| offering.launchable())
     }
 }
 

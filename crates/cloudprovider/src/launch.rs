@@ -26,7 +26,14 @@ pub struct LaunchOption<'a> {
     pub offering: &'a Offering,
 }
 
-impl LaunchOption<'_> {
+impl<'a> LaunchOption<'a> {
+    /// What options are ordered by: price, then the fields of [`OfferingKey`].
+    fn order(&self) -> impl Ord + use<'a> {
+        let offering = self.offering;
+        let reservation = offering.reservation.as_ref().map(|reservation| reservation.id.as_str());
+        (offering.price, self.instance_type.name.as_str(), offering.zone.as_str(), offering.capacity_type, reservation)
+    }
+
     /// What tells the offering from every other one of the catalogue.
     pub fn key(&self) -> OfferingKey {
         self.offering.key(&self.instance_type.name)
@@ -68,15 +75,21 @@ pub fn launch_options<'a>(
 ) -> Vec<LaunchOption<'a>> {
     let mut options = Vec::new();
     for instance_type in instance_types {
-        options.extend(
-            instance_type
-                .launchable_offerings(requirements)
-                .filter(|offering| fits(requests, &offering.allocatable(instance_type)))
-                .map(|offering| LaunchOption { instance_type, offering })
-                .filter(|option| !is_unavailable(&option.key())),
-        );
+        let mut type_fits = None;
+        for offering in instance_type.launchable_offerings(requirements) {
+            let is_like_its_type = offering.capacity_override.is_none() && offering.overhead_override.is_none();
+            let fits = if is_like_its_type {
+                *type_fits.get_or_insert_with(|| fits(requests, &instance_type.allocatable()))
+            } else {
+                fits(requests, &offering.allocatable(instance_type))
+            };
+            let option = LaunchOption { instance_type, offering };
+            if fits && !is_unavailable(&option.key()) {
+                options.push(option);
+            }
+        }
     }
-    options.sort_by_cached_key(|option| (option.offering.price, option.key()));
+    options.sort_by(|a, b| a.order().cmp(&b.order()));
     options
 }
 

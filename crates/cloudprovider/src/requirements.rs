@@ -192,16 +192,37 @@ impl LabelRequirements {
 
     /// Whether a machine of that type from that offering can meet everything that is asked of labels the provider sets.
     pub fn allow(&self, instance_type: &InstanceType, offering: &Offering) -> bool {
-        self.by_key.keys().all(|key| {
-            if let Some(value) = offering.label(key) {
-                return self.allow_value(key, Some(value));
-            }
-            match instance_type.requirements.get(key) {
-                None => true,
-                Some(values) if values.is_empty() => self.allow_value(key, None),
-                Some(values) => values.iter().any(|value| self.allow_value(key, Some(value))),
-            }
+        self.allow_offering(offering)
+            && self.by_key.keys().all(|key| offering.label(key).is_some() || self.allow_type_label(instance_type, key))
+    }
+
+    /// [`Self::allow`] for all offerings of a type, with what they share decided once.
+    pub fn allowed_offerings<'a>(&'a self, instance_type: &'a InstanceType) -> impl Iterator<Item = &'a Offering> {
+        let (of_offerings, of_type): (Vec<_>, Vec<_>) = self
+            .by_key
+            .keys()
+            .partition(|key| instance_type.offerings.iter().any(|offering| offering.label(key).is_some()));
+        let is_possible = of_type.iter().all(|key| self.allow_type_label(instance_type, key));
+        let offerings = if is_possible { instance_type.offerings.as_slice() } else { &[] };
+        offerings.iter().filter(move |offering| {
+            of_offerings.iter().all(|key| match offering.label(key) {
+                Some(value) => self.allow_value(key, Some(value)),
+                None => self.allow_type_label(instance_type, key),
+            })
         })
+    }
+
+    fn allow_offering(&self, offering: &Offering) -> bool {
+        offering.all_labels().all(|(key, value)| self.allow_value(key, Some(value)))
+    }
+
+    /// Whether some value that the type leaves possible for a label meets what is asked of it.
+    fn allow_type_label(&self, instance_type: &InstanceType, key: &str) -> bool {
+        match instance_type.requirements.get(key) {
+            None => true,
+            Some(values) if values.is_empty() => self.allow_value(key, None),
+            Some(values) => values.iter().any(|value| self.allow_value(key, Some(value))),
+        }
     }
 
     /// The labels of a machine of that type launched from that offering. Where the type leaves a label open and the

@@ -76,8 +76,11 @@ fn an_offering_is_allowed_by_what_it_and_its_type_say_of_each_label() {
         (&[requirement("failure-domain.beta.kubernetes.io/zone", In, &["b"])], "a", false),
     ];
     for (requirements, zone, expected) in cases {
-        let allowed = parse(requirements).allow(&instance_type(), &offering(zone));
+        let (asked, instance_type) = (parse(requirements), instance_type());
+        let allowed = asked.allow(&instance_type, &offering(zone));
         assert_eq!(allowed, *expected, "{requirements:?} in {zone}");
+        let among = asked.allowed_offerings(&instance_type).any(|offering| offering.zone == *zone);
+        assert_eq!(among, *expected, "{requirements:?} among those in {zone}");
     }
 }
 
