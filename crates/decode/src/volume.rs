@@ -98,9 +98,8 @@ pub fn persistent_volume(object: &Value, context: &mut Context<'_>) -> Result<Pe
 fn zones(labels_of_volume: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Requirements, Problem> {
     let mut zones = Requirements::new();
     for (key, value) in labels_of_volume.string_map()? {
-        let key = context.normalize(key);
-        if key == labels::ZONE || key == labels::REGION {
-            let key = context.interner.key(&key.to_owned());
+        if [labels::ZONE, labels::REGION].contains(&context.normalize(key)) {
+            let key = context.key(key);
             let values: Vec<_> = value.split(ZONE_SEPARATOR).map(|zone| context.interner.value(zone)).collect();
             zones.insert_intersect(Requirement::new(key, ValueSet::among(values)), context.interner);
         }

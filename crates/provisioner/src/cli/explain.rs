@@ -14,7 +14,7 @@ use scheduling::snapshot::{Excluded, Node, NodeState, PodId, Snapshot};
 use super::input::{Documents, Input, InputArgs};
 use super::live::{self, LiveOptions};
 use super::progress::Progress;
-use super::report::{claim_name, next_best};
+use super::report::{claim_name, next_best, plural};
 use super::{Outcome, output};
 
 /// Say why a pod is placed where it is, or nowhere; or what a node has room for
@@ -169,16 +169,16 @@ fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> 
     );
     let _ = write!(
         text,
-        "  the cheapest of {} offerings that hold its {} pods",
-        machine.choice.offerings,
-        machine.pods.len()
+        "  the cheapest of {} that hold its {}",
+        plural(machine.choice.offerings, "offering", "offerings"),
+        plural(machine.pods.len(), "pod", "pods")
     );
     if let Some((other, price)) = next_best(machine, &pool.catalogue) {
         let _ = write!(text, "; the next best type is {other} for {price}");
     }
     let _ = writeln!(text, "\n  requests with daemons: {}", machine.requests.display(names));
-    if let Some(pending) = machine.pods.len().checked_sub(1).filter(|&others| others > 0) {
-        let _ = writeln!(text, "  shared with {pending} other pods");
+    if let Some(others) = machine.pods.len().checked_sub(1).filter(|&others| others > 0) {
+        let _ = writeln!(text, "  shared with {}", plural(others, "other pod", "other pods"));
     }
     text
 }
@@ -224,7 +224,12 @@ fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<Strin
         free.saturating_sub_assign(&pod.shape.requests);
     }
     let _ = writeln!(text, "  can hold {}", node.allocatable.display(names));
-    let _ = writeln!(text, "  runs {} pods, free without daemons to come: {}", node.pods.len(), free.display(names));
+    let _ = writeln!(
+        text,
+        "  runs {}, free without daemons to come: {}",
+        plural(node.pods.len(), "pod", "pods"),
+        free.display(names)
+    );
     let planned = plan.existing.iter().find(|placement| placement.node == id);
     for pod in planned.map(|placement| placement.pods.as_slice()).unwrap_or_default() {
         if let Some(pending) = snapshot.pods.get(*pod) {

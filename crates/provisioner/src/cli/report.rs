@@ -174,6 +174,11 @@ fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeClaim> {
     })
 }
 
+/// A number of things in words.
+pub(super) fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// `<pool>-<index>`.
 pub(super) fn claim_name(pool: &NodePool, machine: &Machine) -> String {
     format!("{}-{}", pool.name, machine.index_in_pool)

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use model::PriceNanoUsdPerHour;
 
-use crate::cli::report::{NodeClaim, Reason, Report};
+use crate::cli::report::{NodeClaim, Reason, Report, plural};
 
 /// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,10 +185,6 @@ fn summary(report: &Report) -> String {
         let _ = writeln!(text, "No part in the plan: {}", kinds.join(", "));
     }
     text
-}
-
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// A price to four places; one that would then look like nothing in full.
