@@ -161,8 +161,18 @@ mod tests {
     }
 
     #[test]
-    fn faults_that_are_misspelt_or_endless_are_refused() {
+    fn faults_are_read_and_misspelt_or_endless_ones_refused() {
         assert_eq!(Faults::parse("{}").unwrap(), Faults::default());
+        // Every key that the user guide has.
+        let guide = include_str!("../../../docs/fake-machines.md");
+        let keys = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(": "));
+        let mut count = 0;
+        for (key, kind) in keys {
+            let value = if kind.starts_with('[') { "[]" } else { "1" };
+            Faults::parse(&format!("{{\"{key}\": {value}}}")).unwrap();
+            count += 1;
+        }
+        assert_eq!(count, 8);
         assert!(Faults::parse(r#"{"neverReadyy": []}"#).unwrap_err().contains("unknown field `neverReadyy`"));
         assert!(Faults::parse(r#"{"noCapacity": [{"az": "a"}]}"#).unwrap_err().contains("unknown field `az`"));
         assert_eq!(Faults::parse(r#"{"listLagMs": 600001}"#).unwrap_err(), "listLagMs: 600001 is more than 600000");

@@ -164,3 +164,13 @@ fn a_type_without_a_pod_limit_gets_the_kubelets_and_what_cannot_be_had_stays_lis
     let available: Vec<_> = types[0].offerings.iter().map(|offering| offering.available).collect();
     assert_eq!(available, [false, true]);
 }
+
+#[test]
+fn the_user_guides_example_is_a_catalogue() {
+    let guide = include_str!("../../../../docs/fake-machines.md");
+    let (_, rest) = guide.split_once("```json\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let types = parse(example).unwrap();
+    assert_eq!(types[0].capacity["nvidia.com/gpu"].to_string(), "1");
+    assert_eq!(types[0].offerings[0].price, PriceNanoUsdPerHour(1_624_000_000));
+}
