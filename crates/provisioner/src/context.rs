@@ -39,6 +39,9 @@ pub struct Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("cloud", &self.cloud.name()).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("cloud", &self.cloud.name())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }

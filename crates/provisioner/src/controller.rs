@@ -103,7 +103,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 /// What came of the wait for leadership.
 enum Leading {
     /// We lead; without leader election there is no Lease to keep.
-    Yes(Option<Leadership>),
+    Yes(Option<Box<Leadership>>),
     /// We were stopped before.
     No,
 }
@@ -122,7 +122,7 @@ async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
         leader_election::refuse_other_leader(client.clone(), &candidate, context.clock.as_ref()).await?;
     }
     let leadership = Leadership::acquire(client, candidate, Arc::clone(&context.clock), &context.stop).await;
-    Ok(leadership.map_or(Leading::No, |leadership| Leading::Yes(Some(leadership))))
+    Ok(leadership.map_or(Leading::No, |leadership| Leading::Yes(Some(Box::new(leadership)))))
 }
 
 /// Different for each process: two on one host must not take each other's Lease for theirs.
@@ -173,7 +173,7 @@ fn spawn(controllers: &mut JoinSet<()>, name: &'static str, controller: impl Fut
 /// Runs the controllers from the moment that the store is full until the end: an order to stop, a lost Lease, or a
 /// controller that ended though it should not.
 async fn supervise(
-    leadership: Option<Leadership>,
+    leadership: Option<Box<Leadership>>,
     context: &Context,
     provider: &Arc<provider::Provider>,
 ) -> anyhow::Result<()> {
@@ -201,7 +201,7 @@ async fn supervise(
 }
 
 /// Keeps the Lease, if there is one, until `release` is cancelled.
-async fn keep(leadership: Option<Leadership>, release: CancellationToken) -> Result<(), leader_election::Error> {
+async fn keep(leadership: Option<Box<Leadership>>, release: CancellationToken) -> Result<(), leader_election::Error> {
     match leadership {
         Some(leadership) => leadership.keep(release).await,
         None => {

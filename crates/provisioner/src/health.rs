@@ -51,7 +51,8 @@ pub async fn serve(
 }
 
 async fn listen(flag: &str, port: u16, router: Router, stop: CancellationToken) -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind(("0.0.0.0", port)).await.with_context(|| format!("--{flag}: cannot listen on {port}"))?;
+    let listener =
+        TcpListener::bind(("0.0.0.0", port)).await.with_context(|| format!("--{flag}: cannot listen on {port}"))?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         // Accept errors are retried inside; there is nothing else that can end it.

@@ -20,14 +20,26 @@ const DURATION_BUCKETS: [f64; 19] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
 ];
 /// Doubling from one second to a bit more than half an hour.
-const TERMINATION_BUCKETS: [f64; 12] =
-    [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
+const TERMINATION_BUCKETS: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
 const DAY: f64 = 24.0 * HOUR;
 const LIFETIME_BUCKETS: [f64; 15] = [
-    15.0 * MINUTE, 30.0 * MINUTE, 45.0 * MINUTE, HOUR, 2.0 * HOUR, 4.0 * HOUR, 6.0 * HOUR, 8.0 * HOUR, 12.0 * HOUR, DAY,
-    2.0 * DAY, 3.0 * DAY, 5.0 * DAY, 15.0 * DAY, 30.0 * DAY,
+    15.0 * MINUTE,
+    30.0 * MINUTE,
+    45.0 * MINUTE,
+    HOUR,
+    2.0 * HOUR,
+    4.0 * HOUR,
+    6.0 * HOUR,
+    8.0 * HOUR,
+    12.0 * HOUR,
+    DAY,
+    2.0 * DAY,
+    3.0 * DAY,
+    5.0 * DAY,
+    15.0 * DAY,
+    30.0 * DAY,
 ];
 
 type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;

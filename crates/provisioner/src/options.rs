@@ -54,7 +54,12 @@ pub struct RawOptions {
           help_heading = "Leader election")]
     pub disable_leader_election: bool,
     /// Name of the Lease
-    #[arg(long, env = "LEADER_ELECTION_NAME", default_value = "karpenter-leader-election", help_heading = "Leader election")]
+    #[arg(
+        long,
+        env = "LEADER_ELECTION_NAME",
+        default_value = "karpenter-leader-election",
+        help_heading = "Leader election"
+    )]
     pub leader_election_name: String,
     /// Namespace of the Lease [default: the pod's own, else kube-system]
     #[arg(long, env = "LEADER_ELECTION_NAMESPACE", help_heading = "Leader election")]

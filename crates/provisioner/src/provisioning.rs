@@ -62,8 +62,7 @@ enum Outcome {
 impl Provisioner {
     /// A loop that is triggered by the store's changes from now on.
     pub fn new(context: Context) -> Self {
-        let batcher =
-            Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
+        let batcher = Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
         trigger::subscribe(&context, &batcher);
         // Before any other controller looks at a machine: registration and hand-over go by them.
         trigger::keep_assignments(&context);

@@ -286,13 +286,7 @@ pub async fn run<K, R, F>(
     }
 }
 
-fn finish<K: Key>(
-    name: &'static str,
-    queue: &WorkQueue<K>,
-    key: K,
-    result: anyhow::Result<Action>,
-    config: &Config,
-) {
+fn finish<K: Key>(name: &'static str, queue: &WorkQueue<K>, key: K, result: anyhow::Result<Action>, config: &Config) {
     match result {
         Ok(Action::Done) => {
             queue.finish(key, Outcome::Done, config);

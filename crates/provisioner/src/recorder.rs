@@ -67,7 +67,12 @@ pub struct Event {
 
 impl Event {
     /// An event of which each object gets one per reason and dedupe span.
-    pub fn new(regarding: ObjectReference, severity: Severity, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(
+        regarding: ObjectReference,
+        severity: Severity,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         let identity = regarding.uid.clone().filter(|uid| !uid.is_empty()).unwrap_or_else(|| {
             format!(
                 "{}/{}/{}",
@@ -205,8 +210,7 @@ impl Filter {
         if self.until.get(&key).is_some_and(|until| now < *until) {
             return false;
         }
-        if event.reason == events::NOMINATED
-            && !self.nominated.get_or_insert_with(|| TokenBucket::full(now)).take(now)
+        if event.reason == events::NOMINATED && !self.nominated.get_or_insert_with(|| TokenBucket::full(now)).take(now)
         {
             return false;
         }

@@ -31,10 +31,10 @@ pub mod table;
 pub mod watch;
 
 pub use change::{Change, Delta};
-pub use object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Revision, Stored, VolumeAttachment};
-pub use state::State;
 pub use index::Index;
+pub use object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Revision, Stored, VolumeAttachment};
 pub use raw::RawObject;
+pub use state::State;
 pub use table::Table;
 pub use watch::Watches;
 

@@ -37,7 +37,11 @@ impl Collector for Process {
             {
                 gauge("process_resident_memory_bytes", "Memory in use", usage.resident_bytes as f64)?;
                 // The name that Karpenter's performance suite samples; there is no collector here, so all of it is live.
-                gauge("go_gc_heap_live_bytes", "Memory in use, as the runtime of Go names it", usage.resident_bytes as f64)?;
+                gauge(
+                    "go_gc_heap_live_bytes",
+                    "Memory in use, as the runtime of Go names it",
+                    usage.resident_bytes as f64,
+                )?;
                 gauge("process_virtual_memory_bytes", "Address space in use", usage.virtual_bytes as f64)?;
                 gauge("process_open_fds", "Open files", usage.open_files as f64)?;
                 gauge("process_threads", "Threads", usage.threads as f64)?;

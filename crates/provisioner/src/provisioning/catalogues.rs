@@ -56,7 +56,9 @@ impl Catalogues {
             Err(_) => Err(format!("the provider did not tell the instance types within {TIMEOUT:?}")),
         };
         let (catalogue, resolved) = match answer {
-            Ok(catalogue) if catalogue.types.is_empty() => (catalogue, Err("the provider has no instance types".into())),
+            Ok(catalogue) if catalogue.types.is_empty() => {
+                (catalogue, Err("the provider has no instance types".into()))
+            }
             Ok(catalogue) => (catalogue, Ok(())),
             Err(why) => {
                 warn!(nodepool = pool.metadata.name, why, "skipping nodepool");

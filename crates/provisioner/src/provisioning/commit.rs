@@ -264,4 +264,3 @@ fn remember(context: &Context, claim: NodeClaim, pods: &[Uid]) -> NodeClaimName 
     context.store.apply(claim, revision);
     name
 }
-

@@ -56,9 +56,11 @@ pub fn node_claim(
         requirements: requirements(snapshot, machine),
         resources: ResourceRequirements { requests: requests(snapshot, machine) },
         node_class_ref: template.spec.node_class_ref.clone(),
-        termination_grace_period: template.spec.termination_grace_period.clone().or_else(|| {
-            default_termination_grace_period.map(|span| api::DurationString(span.to_string()))
-        }),
+        termination_grace_period: template
+            .spec
+            .termination_grace_period
+            .clone()
+            .or_else(|| default_termination_grace_period.map(|span| api::DurationString(span.to_string()))),
         expire_after: template.spec.expire_after.clone(),
     };
     let mut claim = NodeClaim::new("", spec);
@@ -66,11 +68,8 @@ pub fn node_claim(
     claim.metadata.generate_name = Some(format!("{pool_name}-"));
     claim.metadata.labels = Some(claim_labels(snapshot, machine, node_pool));
     claim.metadata.annotations = Some(claim_annotations(snapshot, machine, node_pool, hash));
-    claim.metadata.owner_references = Some(vec![OwnerReference {
-        block_owner_deletion: Some(true),
-        controller: None,
-        ..owner(node_pool)
-    }]);
+    claim.metadata.owner_references =
+        Some(vec![OwnerReference { block_owner_deletion: Some(true), controller: None, ..owner(node_pool) }]);
     Ok(claim)
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Report {
     refused: Mutex<BTreeMap<Uid, Arc<str>>>,
     noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
     unusable: Mutex<BTreeSet<String>>,
+    /// What the last plan of a dry run would have created.
+    dry_run: Mutex<Vec<String>>,
 }
 
 impl Report {
@@ -44,6 +46,7 @@ impl Report {
             refused: Mutex::default(),
             noted: Mutex::default(),
             unusable: Mutex::default(),
+            dry_run: Mutex::default(),
         }
     }
 
@@ -144,22 +147,19 @@ impl Report {
         }
     }
 
-    /// What would have been created.
+    /// What would have been created; once, as long as it stays the same.
     pub(super) fn dry_run(&self, snapshot: &Snapshot, plan: &Plan) {
-        for machine in plan.machines.iter() {
-            let pool = &snapshot.node_pools[machine.node_pool];
-            let launch = &pool.catalogue.types[machine.launch.instance_type].name;
-            info!(
-                nodepool = %pool.name,
-                instance_type = %launch,
-                zone = snapshot.interner.value_name(machine.launch.zone),
-                capacity_type = %machine.launch.capacity_type,
-                price = %machine.launch.price,
-                pods = names(snapshot, machine.pods.iter().copied()),
-                "would create nodeclaim (dry run)"
-            );
+        let machines: Vec<String> = plan.machines.iter().map(|machine| describe(snapshot, machine)).collect();
+        let mut before = self.dry_run.lock();
+        if *before == machines {
+            return;
         }
-        info!(nodeclaims = plan.machines.len(), price = %plan.price, unschedulable = plan.refusals.len(), "dry run: nothing was written");
+        for machine in &machines {
+            info!("would create nodeclaim {machine}");
+        }
+        let unschedulable = plan.refusals.len();
+        info!(nodeclaims = machines.len(), price = %plan.price, unschedulable, "dry run: nothing was written");
+        *before = machines;
     }
 
     /// A plan was committed.
@@ -259,6 +259,21 @@ impl Refused {
             new: Vec::new(),
         }
     }
+}
+
+/// A planned machine in one line.
+fn describe(snapshot: &Snapshot, machine: &Machine) -> String {
+    let pool = &snapshot.node_pools[machine.node_pool];
+    let launch = &machine.launch;
+    format!(
+        "of nodepool {}: {} in {}, {}, {}, for {}",
+        pool.name,
+        pool.catalogue.types[launch.instance_type].name,
+        snapshot.interner.value_name(launch.zone),
+        launch.capacity_type,
+        launch.price,
+        names(snapshot, machine.pods.iter().copied()),
+    )
 }
 
 /// The first few pods by name.

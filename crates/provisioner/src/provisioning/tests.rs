@@ -28,19 +28,23 @@ fn instance_type(cpu: u32, price: i64) -> InstanceType {
             (labels::INSTANCE_TYPE.to_owned(), one(&format!("t-{cpu}"))),
             (labels::ARCH.to_owned(), one("amd64")),
         ]),
-        offerings: [("a", CapacityType::Spot, price / 2), ("a", CapacityType::OnDemand, price), ("b", CapacityType::OnDemand, price)]
-            .into_iter()
-            .map(|(zone, capacity_type, price)| Offering {
-                zone: zone.to_owned(),
-                capacity_type,
-                labels: BTreeMap::new(),
-                reservation: None,
-                price: PriceNanoUsdPerHour(price),
-                available: true,
-                capacity_override: None,
-                overhead_override: None,
-            })
-            .collect(),
+        offerings: [
+            ("a", CapacityType::Spot, price / 2),
+            ("a", CapacityType::OnDemand, price),
+            ("b", CapacityType::OnDemand, price),
+        ]
+        .into_iter()
+        .map(|(zone, capacity_type, price)| Offering {
+            zone: zone.to_owned(),
+            capacity_type,
+            labels: BTreeMap::new(),
+            reservation: None,
+            price: PriceNanoUsdPerHour(price),
+            available: true,
+            capacity_override: None,
+            overhead_override: None,
+        })
+        .collect(),
         capacity: BTreeMap::from([
             ("cpu".to_owned(), amount(cpu.to_string())),
             ("memory".to_owned(), amount(format!("{}Gi", cpu * 4))),
@@ -95,9 +99,7 @@ fn store(pods: impl IntoIterator<Item = Value>) -> ClusterStore {
 
 fn apply(store: &ClusterStore, pod: Value) {
     let raw = RawObject::deserialize(pod).unwrap();
-    store
-        .apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names)))
-        .unwrap();
+    store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
 }
 
 fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignments) -> Snapshot {
@@ -105,17 +107,10 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
     let ((catalogue, errors), _): ((Catalogue, _), _) =
         store.intern(|names| decode::catalogue(&types, &mut decode::Context::new(names)));
     assert_eq!(errors, []);
-    let pools =
-        vec![LaunchableNodePool { object: Arc::clone(pool), usable: Ok(()), catalogue: Arc::new(catalogue) }];
+    let pools = vec![LaunchableNodePool { object: Arc::clone(pool), usable: Ok(()), catalogue: Arc::new(catalogue) }];
     let now = Timestamp::parse("2026-01-01T00:01:00Z").unwrap();
-    let (snapshot, errors) = snapshot::build(
-        &store.snapshot(),
-        pools,
-        assignments,
-        PlanOptions::default(),
-        now,
-        &ProviderLabels::default(),
-    );
+    let (snapshot, errors) =
+        snapshot::build(&store.snapshot(), pools, assignments, PlanOptions::default(), now, &ProviderLabels::default());
     assert_eq!(errors, []);
     snapshot
 }
@@ -164,11 +159,8 @@ fn a_planned_machine_becomes_a_claim_with_all_that_karpenter_writes() {
     let machine = plan.machines.iter().next().unwrap();
     let claim = node_claim(&snapshot, machine, &pool, None).unwrap();
     assert_eq!(claim.metadata.generate_name.as_deref(), Some("general-"));
-    let expected_labels = [
-        ("karpenter.kwok.sh/kwoknodeclass", "default"),
-        ("karpenter.sh/nodepool", "general"),
-        ("team", "web"),
-    ];
+    let expected_labels =
+        [("karpenter.kwok.sh/kwoknodeclass", "default"), ("karpenter.sh/nodepool", "general"), ("team", "web")];
     let labels = claim.metadata.labels.as_ref().unwrap();
     assert_eq!(labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>(), expected_labels);
     let written = claim.metadata.annotations.as_ref().unwrap();
@@ -177,7 +169,10 @@ fn a_planned_machine_becomes_a_claim_with_all_that_karpenter_writes() {
     assert_eq!(written[annotations::NODEPOOL_HASH], crate::nodepool::hash::hash(&pool).unwrap());
     assert_eq!(planned_pods::decode(Some(written)), ["uid-a", "uid-b"].map(model::Uid::from));
     let owner = &claim.metadata.owner_references.as_ref().unwrap()[0];
-    assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.block_owner_deletion), ("NodePool", "pool-uid", Some(true)));
+    assert_eq!(
+        (owner.kind.as_str(), owner.uid.as_str(), owner.block_owner_deletion),
+        ("NodePool", "pool-uid", Some(true))
+    );
     assert_eq!(claim.spec.expire_after.0, "Never");
     assert_eq!(claim.spec.startup_taints[0].key, "cni");
     assert_eq!(claim.spec.resources.requests["cpu"].0, "3");
@@ -195,7 +190,13 @@ fn a_planned_machine_becomes_a_claim_with_all_that_karpenter_writes() {
 fn a_name_is_the_pool_and_five_letters_and_never_the_same() {
     let claim = NodeClaim {
         metadata: kube::api::ObjectMeta { generate_name: Some(format!("{}-", "p".repeat(80))), ..Default::default() },
-        ..NodeClaim::new("", serde_json::from_value(json!({"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}})).unwrap())
+        ..NodeClaim::new(
+            "",
+            serde_json::from_value(
+                json!({"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}}),
+            )
+            .unwrap(),
+        )
     };
     let names: BTreeSet<String> = (0..100).map(|_| random_name(&claim)).collect();
     assert!(names.iter().all(|name| name.len() == 63 && name.starts_with("pppp")), "{names:?}");
@@ -211,7 +212,11 @@ fn a_pool_that_changed_since_the_plan_is_stale() {
         check_pool(&planned, &pool_object(json))
     };
     assert_eq!(live(&|_| {}), Ok(()));
-    assert_eq!(live(&|pool| pool["metadata"]["resourceVersion"] = json!("9")), Ok(()), "a status update changes nothing");
+    assert_eq!(
+        live(&|pool| pool["metadata"]["resourceVersion"] = json!("9")),
+        Ok(()),
+        "a status update changes nothing"
+    );
     assert_eq!(live(&|pool| pool["metadata"]["uid"] = json!("other")), Err(Stale::NodePoolReplaced));
     assert_eq!(live(&|pool| pool["metadata"]["generation"] = json!(4)), Err(Stale::NodePoolChanged));
     assert_eq!(
@@ -229,10 +234,13 @@ fn a_machine_is_wanted_while_one_of_its_pods_waits() {
     let store = store([pod("a", |_| {}), pod("b", |_| {})]);
     let (snapshot, plan, _) = planned(&store);
     let machine = plan.machines.iter().next().unwrap();
-    apply(&store, pod("a", |pod| {
-        pod["metadata"]["resourceVersion"] = json!("2");
-        pod["spec"]["nodeName"] = json!("n1");
-    }));
+    apply(
+        &store,
+        pod("a", |pod| {
+            pod["metadata"]["resourceVersion"] = json!("2");
+            pod["spec"]["nodeName"] = json!("n1");
+        }),
+    );
     assert_eq!(check_machine(&store.read(), &snapshot, machine), Ok(()));
     store.forget::<model::Pod>(&model::NamespacedName::new("default", "b"));
     assert_eq!(check_machine(&store.read(), &snapshot, machine), Err(Stale::NoPodWaits));

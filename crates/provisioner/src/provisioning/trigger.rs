@@ -28,9 +28,9 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
     let cluster = |asks: bool| asks.then_some(Trigger::Cluster);
     match change {
         Change::Pod(delta) => pod(delta, state, assignments),
-        Change::Node(delta) => cluster(
-            delta.changed(|node| (node.model.deletion_timestamp.is_some(), node.model.unschedulable)),
-        ),
+        Change::Node(delta) => {
+            cluster(delta.changed(|node| (node.model.deletion_timestamp.is_some(), node.model.unschedulable)))
+        }
         // A machine that goes leaves its planned pods behind.
         Change::NodeClaim(delta) => cluster(
             delta.before.is_some()
@@ -147,15 +147,17 @@ mod tests {
             let raw = RawObject::deserialize(pod).unwrap();
             store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
         }
-        let seen = seen.lock().clone();
-        seen
+        std::mem::take(&mut *seen.lock())
     }
 
     #[test]
     fn a_pod_triggers_when_the_scheduler_gives_up_on_it_and_not_again() {
         let pod = Trigger::Pod("uid".into());
         assert_eq!(triggers(&[("", None)]), []);
-        assert_eq!(triggers(&[("", None), ("Unschedulable", None), ("Unschedulable", None)]), [pod.clone()]);
+        assert_eq!(
+            triggers(&[("", None), ("Unschedulable", None), ("Unschedulable", None)]),
+            std::slice::from_ref(&pod)
+        );
         assert_eq!(triggers(&[("SchedulingGated", None), ("Unschedulable", None)]), [pod]);
     }
 

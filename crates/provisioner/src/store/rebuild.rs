@@ -18,9 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::object::{
-    CsiNode, Namespace, NodeClass, NodeRecord, Stored, VolumeAttachment,
-};
+use super::object::{CsiNode, Namespace, NodeClass, NodeRecord, Stored, VolumeAttachment};
 use super::{ClusterStore, Delta, State, Watches};
 use model::Pod;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};

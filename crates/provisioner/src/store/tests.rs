@@ -92,7 +92,10 @@ fn nodes_and_claims_are_found_by_the_machine_they_are() {
     apply(&store, node("n1", 4, Some("kwok://m")));
     apply(&store, node("n2", 5, Some("kwok://m")));
     let state = store.read();
-    assert_eq!(state.nodes_of_machine("kwok://m").map(|node| node.model.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
+    assert_eq!(
+        state.nodes_of_machine("kwok://m").map(|node| node.model.name.as_str()).collect::<Vec<_>>(),
+        ["n1", "n2"]
+    );
     assert_eq!(state.node_claims_of_machine("kwok://m").count(), 1);
     assert_eq!(state.node_claims_of_pool("default").count(), 1);
     assert_eq!(state.node_claims_of_pool("other").count(), 0);
@@ -105,7 +108,8 @@ fn the_newest_pod_of_a_daemon_set_is_the_one_created_last() {
     apply(&store, pod("d-2", 9, None, Some("agent")));
     apply(&store, pod("d-3", 7, None, Some("agent")));
     apply(&store, pod("e-1", 10, None, Some("other")));
-    let newest = |store: &ClusterStore| store.read().newest_pod_of_daemon_set(&name("agent")).map(|pod| pod.name.clone());
+    let newest =
+        |store: &ClusterStore| store.read().newest_pod_of_daemon_set(&name("agent")).map(|pod| pod.name.clone());
     assert_eq!(newest(&store), Some(name("d-2")));
     store.delete::<model::Pod>(&name("d-2"), &"uid-d-2".into());
     assert_eq!(newest(&store), Some(name("d-3")));
@@ -174,7 +178,8 @@ fn a_change_is_told_with_what_was_before_and_what_is_after() {
         store.on_change(move |change, state| {
             calls.fetch_add(1, Ordering::Relaxed);
             if let Change::Pod(delta) = change {
-                let node = |pod: Option<&Arc<model::Pod>>| pod.map(|pod| pod.node_name.as_ref().map(ToString::to_string));
+                let node =
+                    |pod: Option<&Arc<model::Pod>>| pod.map(|pod| pod.node_name.as_ref().map(ToString::to_string));
                 told.lock().push((node(delta.before), node(delta.after), state.pods.len()));
             }
         });

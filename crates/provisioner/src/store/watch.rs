@@ -56,14 +56,18 @@ pub struct Watches {
     pub stop: CancellationToken,
 }
 
+type Decode<T> = Box<dyn Fn(&RawObject, &mut decode::Context<'_>) -> Result<T, String> + Send>;
+type KeyOf<T> = Box<dyn Fn(&RawObject) -> <T as Stored>::Key + Send>;
+type Owns<T> = Box<dyn Fn(&<T as Stored>::Key) -> bool + Send>;
+
 /// Where a kind is found, and how one of its objects is read.
 struct Source<T: Stored> {
     resource: ApiResource,
     fields: Option<&'static str>,
-    decode: Box<dyn Fn(&RawObject, &mut decode::Context<'_>) -> Result<T, String> + Send>,
-    key: Box<dyn Fn(&RawObject) -> T::Key + Send>,
+    decode: Decode<T>,
+    key: KeyOf<T>,
     /// Which rows of the kind's table come from here.
-    owns: Box<dyn Fn(&T::Key) -> bool + Send>,
+    owns: Owns<T>,
     /// How many lists the kind's table is filled by, of those not read yet.
     pending: Arc<AtomicUsize>,
     /// Whether no other list fills the table.
@@ -412,7 +416,8 @@ fn namespace(raw: &RawObject, context: &mut decode::Context<'_>) -> Result<Names
 fn volume_attachment(raw: &RawObject) -> Result<VolumeAttachment, String> {
     let text = |pointer: &str| raw.json.pointer(pointer).and_then(Value::as_str);
     let name = raw.name().name;
-    let node_name = text("/spec/nodeName").ok_or_else(|| format!("VolumeAttachment {name}: spec.nodeName: is missing"))?;
+    let node_name =
+        text("/spec/nodeName").ok_or_else(|| format!("VolumeAttachment {name}: spec.nodeName: is missing"))?;
     Ok(VolumeAttachment {
         node_name: node_name.into(),
         persistent_volume: text("/spec/source/persistentVolumeName").map(Arc::from),
