@@ -14,6 +14,7 @@
     )
 )]
 
+pub mod cel;
 pub mod compat;
 pub mod types;
 

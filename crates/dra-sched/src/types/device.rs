@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{NodeName, Quantity};
+use serde_json::Value;
 
-use super::json::{ApiVersion, FieldError, Reader, Reason};
+use super::json::{ApiVersion, FieldError, Reader, Reason, Unknown};
 use super::names::{CounterName, CounterSetName, DeviceName, QualifiedName};
 use super::node_selector::NodeSelector;
 use super::slice::NodeScope;
@@ -160,6 +161,19 @@ const DEVICE_FIELDS: &[&str] = &[
 ];
 
 impl Device {
+    /// Reads a device by itself, in the shape of v1: of a slice template, or of a test.
+    ///
+    /// # Errors
+    /// A value of the wrong type or an unknown field; the error names the field.
+    pub fn from_json(object: &Value) -> Result<Self, FieldError> {
+        let unknown = Unknown::default();
+        let device = Self::read(&Reader::root(object, &unknown), ApiVersion::V1)?;
+        match unknown.into_paths().into_iter().next() {
+            Some(field) => Err(FieldError { field, reason: Reason::Unknown }),
+            None => Ok(device),
+        }
+    }
+
     pub(crate) fn read(reader: &Reader<'_>, version: ApiVersion) -> Result<Self, FieldError> {
         if version == ApiVersion::V1Beta1 {
             reader.object(&["basic", "name"])?;

@@ -42,6 +42,9 @@ pub enum Reason {
         /// What it is.
         found: &'static str,
     },
+    /// No such field is known.
+    #[error("is not a known field")]
+    Unknown,
     /// A value is needed.
     #[error("is required")]
     Required,

@@ -1,0 +1,35 @@
+//! Device selectors: CEL as the Kubernetes API server and scheduler compile and evaluate it.
+//!
+//! A [`Selector`] is compiled once per text and asked about [`DeviceView`]s. The steps are those of upstream, because
+//! their verdicts must be: text → tokens → tree with macros expanded ([`parser`]) → types and overloads ([`checker`]) →
+//! worst-case cost ([`cost`]) → plan ([`plan`]) → evaluation with its actual cost ([`eval`]).
+//!
+//! What holds:
+//! * A text that upstream refuses to compile is refused, with line and column.
+//! * A failed evaluation is an [`EvalError`], never "no match".
+//! * Nothing takes unbounded time, memory or stack: text, nesting, nodes, patterns and evaluation units are limited.
+//!
+//! The parser and evaluator are our own: the `cel` crate has no type checker, no positions where it is fast, counts no
+//! cost, and its public parser overflows the stack on nested parentheses, which here are user input.
+//!
+//! Not here: messages of protobuf types, names of the time zone database, lengths of validation messages.
+
+mod ast;
+mod checker;
+mod cost;
+mod device;
+mod error;
+mod eval;
+mod functions;
+mod lexer;
+mod library;
+mod macros;
+mod parser;
+mod plan;
+mod selector;
+mod types;
+mod value;
+
+pub use device::DeviceView;
+pub use error::{CompileError, CompileErrorKind, EvalError};
+pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector};

@@ -1,0 +1,509 @@
+//! Tokens to a tree.
+//!
+//! Recursive descent over CEL's grammar, macros expanded on the way (see [`super::macros`]). Nesting is limited as
+//! cel-go limits it: at most 250 open instances of one grammar rule, where each further operator of a left-recursive
+//! chain (`1 + 1 + …`, `a.b.c…`) opens one more. So the same texts are refused, and no later pass needs more than a
+//! bounded stack. Chains of `&&` and `||` become balanced trees.
+
+use std::sync::Arc;
+
+use super::ast::{Expr, ExprKind, Literal, NodeId, op};
+use super::error::{CompileErrorKind, ErrorAt};
+use super::lexer::{Lexer, Token};
+use super::macros;
+
+/// Open instances of one grammar rule.
+const MAX_DEPTH: u32 = 250;
+
+/// Nodes of a tree. The longest text has fewer; only copies made by macros get here.
+///
+/// Differs: upstream has no limit of its own, and takes exponential time and memory for chains of `optMap`.
+const MAX_NODES: usize = 100_000;
+
+/// A tree and the byte offset of each of its nodes.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) expr: Expr,
+    pub(crate) offsets: Vec<u32>,
+}
+
+const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Grammar rules whose nesting is counted.
+#[derive(Clone, Copy)]
+enum Rule {
+    Expr,
+    Relation,
+    Calc,
+    Member,
+}
+
+pub(crate) struct Parser {
+    tokens: Vec<(Token, u32)>,
+    next: usize,
+    offsets: Vec<u32>,
+    depths: [u32; 4],
+}
+
+type Parse<T> = Result<T, ErrorAt>;
+
+/// Parses a text.
+pub(crate) fn parse(text: &str) -> Parse<Parsed> {
+    let tokens = Lexer::new(text).tokens()?;
+    let mut parser = Parser { tokens, next: 0, offsets: Vec::new(), depths: [0; 4] };
+    let expr = parser.expr()?;
+    if parser.is_too_large() {
+        return Err(ErrorAt::new(0, CompileErrorKind::TooLarge(MAX_NODES)));
+    }
+    match parser.peek() {
+        Token::End => Ok(Parsed { expr, offsets: parser.offsets }),
+        _ => Err(parser.unexpected("<EOF>")),
+    }
+}
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        self.tokens.get(self.next).map_or(&Token::End, |(token, _)| token)
+    }
+
+    fn offset(&self) -> u32 {
+        self.tokens.get(self.next).or(self.tokens.last()).map_or(0, |(_, offset)| *offset)
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.next += 1;
+        token
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(found) if *found == symbol)
+    }
+
+    fn accept(&mut self, symbol: &str) -> bool {
+        let found = self.is(symbol);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, symbol: &'static str) -> Parse<()> {
+        if self.accept(symbol) { Ok(()) } else { Err(self.unexpected(symbol)) }
+    }
+
+    fn unexpected(&self, expected: &str) -> ErrorAt {
+        let found = match self.peek() {
+            Token::Ident(name) => format!("'{name}'"),
+            Token::Int(_) | Token::Uint(_) | Token::Float(_) => "a number".to_owned(),
+            Token::String(_) | Token::Bytes(_) => "a string".to_owned(),
+            Token::Symbol(symbol) => format!("'{symbol}'"),
+            Token::End => "'<EOF>'".to_owned(),
+        };
+        self.error(self.offset(), CompileErrorKind::Syntax(format!("unexpected {found}, expecting {expected}")))
+    }
+
+    pub(crate) fn error(&self, offset: u32, kind: CompileErrorKind) -> ErrorAt {
+        ErrorAt::new(offset as usize, kind)
+    }
+
+    /// An error about a node.
+    pub(crate) fn error_at(&self, node: &Expr, reason: &str) -> ErrorAt {
+        let offset = self.offsets.get(node.id as usize).copied().unwrap_or_default();
+        self.error(offset, CompileErrorKind::Syntax(reason.to_owned()))
+    }
+
+    pub(crate) fn offset_of(&self, node: &Expr) -> u32 {
+        self.offsets.get(node.id as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.offsets.len() > MAX_NODES
+    }
+
+    /// A new node at a byte offset.
+    pub(crate) fn node(&mut self, offset: u32, kind: ExprKind) -> Expr {
+        let id = NodeId::try_from(self.offsets.len()).unwrap_or(NodeId::MAX);
+        self.offsets.push(offset);
+        Expr { id, kind }
+    }
+
+    pub(crate) fn call(&mut self, offset: u32, function: &str, args: Vec<Expr>) -> Expr {
+        self.node(offset, ExprKind::Call { function: function.into(), target: None, args })
+    }
+
+    fn enter(&mut self, rule: Rule) -> Parse<()> {
+        let offset = self.offset();
+        let Some(depth) = self.depths.get_mut(rule as usize) else { return Ok(()) };
+        *depth += 1;
+        if *depth > MAX_DEPTH {
+            return Err(ErrorAt::new(offset as usize, CompileErrorKind::TooDeep(MAX_DEPTH)));
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, rule: Rule, times: u32) {
+        if let Some(depth) = self.depths.get_mut(rule as usize) {
+            *depth -= times;
+        }
+    }
+
+    fn expr(&mut self) -> Parse<Expr> {
+        self.enter(Rule::Expr)?;
+        let condition = self.logical(op::OR, "||")?;
+        let offset = self.offset();
+        let expr = if self.accept("?") {
+            let then = self.logical(op::OR, "||")?;
+            self.expect(":")?;
+            let otherwise = self.expr()?;
+            self.call(offset, op::CONDITIONAL, vec![condition, then, otherwise])
+        } else {
+            condition
+        };
+        self.leave(Rule::Expr, 1);
+        Ok(expr)
+    }
+
+    fn logical(&mut self, function: &'static str, symbol: &str) -> Parse<Expr> {
+        let term = |parser: &mut Self| {
+            if function == op::OR { parser.logical(op::AND, "&&") } else { parser.relation() }
+        };
+        let first = term(self)?;
+        if !self.is(symbol) {
+            return Ok(first);
+        }
+        let mut terms = vec![first];
+        let mut offsets = Vec::new();
+        while self.is(symbol) {
+            offsets.push(self.offset());
+            self.next += 1;
+            terms.push(term(self)?);
+        }
+        Ok(self.balance(function, terms, &offsets))
+    }
+
+    /// A tree of logarithmic depth, evaluated from left to right all the same.
+    fn balance(&mut self, function: &str, mut terms: Vec<Expr>, offsets: &[u32]) -> Expr {
+        if terms.len() < 2 {
+            // At least one term is always there.
+            return terms.pop().unwrap_or(Expr { id: 0, kind: ExprKind::Literal(Literal::Null) });
+        }
+        let right = terms.split_off(terms.len().div_ceil(2));
+        let middle = terms.len() - 1;
+        let offset = offsets.get(middle).copied().unwrap_or_default();
+        let left = self.balance(function, terms, offsets.get(..middle).unwrap_or_default());
+        let right = self.balance(function, right, offsets.get(middle + 1..).unwrap_or_default());
+        self.call(offset, function, vec![left, right])
+    }
+
+    fn relation(&mut self) -> Parse<Expr> {
+        let operator = |token: &Token| match token {
+            Token::Symbol("<") => Some(op::LESS),
+            Token::Symbol("<=") => Some(op::LESS_EQUALS),
+            Token::Symbol(">=") => Some(op::GREATER_EQUALS),
+            Token::Symbol(">") => Some(op::GREATER),
+            Token::Symbol("==") => Some(op::EQUALS),
+            Token::Symbol("!=") => Some(op::NOT_EQUALS),
+            Token::Symbol("in") => Some(op::IN),
+            _ => None,
+        };
+        self.enter(Rule::Relation)?;
+        let mut opened = 1;
+        let mut left = self.calc(0)?;
+        while let Some(function) = operator(self.peek()) {
+            let offset = self.offset();
+            self.next += 1;
+            // The chain opens the rule again, and so does its right side.
+            self.enter(Rule::Relation)?;
+            opened += 1;
+            self.enter(Rule::Relation)?;
+            let right = self.calc(0)?;
+            self.leave(Rule::Relation, 1);
+            left = self.call(offset, function, vec![left, right]);
+        }
+        self.leave(Rule::Relation, opened);
+        Ok(left)
+    }
+
+    /// Arithmetic: sums at level 0, products at level 1.
+    fn calc(&mut self, level: u8) -> Parse<Expr> {
+        let operator = |token: &Token| match token {
+            Token::Symbol("*") => Some((op::MULTIPLY, 1)),
+            Token::Symbol("/") => Some((op::DIVIDE, 1)),
+            Token::Symbol("%") => Some((op::MODULO, 1)),
+            Token::Symbol("+") => Some((op::ADD, 0)),
+            Token::Symbol("-") => Some((op::SUBTRACT, 0)),
+            _ => None,
+        };
+        self.enter(Rule::Calc)?;
+        let mut opened = 1;
+        let mut left = self.unary()?;
+        while let Some((function, found)) = operator(self.peek()) {
+            if found < level {
+                break;
+            }
+            let offset = self.offset();
+            self.next += 1;
+            self.enter(Rule::Calc)?;
+            opened += 1;
+            let right = self.calc(found + 1)?;
+            left = self.call(offset, function, vec![left, right]);
+        }
+        self.leave(Rule::Calc, opened);
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Parse<Expr> {
+        let offset = self.offset();
+        for (symbol, function) in [("!", op::NOT), ("-", op::NEGATE)] {
+            if !self.is(symbol) || (symbol == "-" && self.is_signed_number()) {
+                continue;
+            }
+            let mut count = 0u32;
+            while self.accept(symbol) {
+                count += 1;
+            }
+            let operand = self.member()?;
+            return Ok(if count.is_multiple_of(2) { operand } else { self.call(offset, function, vec![operand]) });
+        }
+        self.member()
+    }
+
+    /// Whether a `-` stands directly before a number, and so is its sign.
+    fn is_signed_number(&self) -> bool {
+        let following = self.tokens.get(self.next + 1).map(|(token, _)| token);
+        self.is("-") && matches!(following, Some(Token::Int(_) | Token::Float(_)))
+    }
+
+    fn member(&mut self) -> Parse<Expr> {
+        self.enter(Rule::Member)?;
+        let mut opened = 1;
+        let mut operand = self.primary()?;
+        loop {
+            let offset = self.offset();
+            if self.accept(".") {
+                self.enter(Rule::Member)?;
+                operand = self.select_or_call(operand, offset)?;
+            } else if self.accept("[") {
+                self.enter(Rule::Member)?;
+                let function = if self.accept("?") { op::OPTIONAL_INDEX } else { op::INDEX };
+                let index = self.expr()?;
+                self.expect("]")?;
+                operand = self.call(offset, function, vec![operand, index]);
+            } else {
+                break;
+            }
+            opened += 1;
+        }
+        self.leave(Rule::Member, opened);
+        Ok(operand)
+    }
+
+    fn select_or_call(&mut self, operand: Expr, dot: u32) -> Parse<Expr> {
+        let optional = self.accept("?");
+        let name_offset = self.offset();
+        let Token::Ident(name) = self.peek().clone() else { return Err(self.unexpected("a field name")) };
+        self.next += 1;
+        let paren = self.offset();
+        if !optional && self.accept("(") {
+            let args = self.arguments(")")?;
+            return macros::receiver_call(self, paren, operand, name, args);
+        }
+        Ok(if optional {
+            let field = self.node(name_offset, ExprKind::Literal(Literal::String(name)));
+            self.call(dot, op::OPTIONAL_SELECT, vec![operand, field])
+        } else {
+            self.node(dot, ExprKind::Select { operand: Box::new(operand), field: name, test: false })
+        })
+    }
+
+    /// Arguments up to a closing bracket, which is consumed.
+    fn arguments(&mut self, close: &'static str) -> Parse<Vec<Expr>> {
+        let mut args = Vec::new();
+        if self.accept(close) {
+            return Ok(args);
+        }
+        loop {
+            args.push(self.expr()?);
+            if !self.accept(",") {
+                self.expect(close)?;
+                return Ok(args);
+            }
+        }
+    }
+
+    fn primary(&mut self) -> Parse<Expr> {
+        let offset = self.offset();
+        if self.is_signed_number() {
+            self.next += 1;
+            return self.number(offset, true);
+        }
+        match self.peek().clone() {
+            Token::Int(_) | Token::Uint(_) | Token::Float(_) => self.number(offset, false),
+            Token::String(text) => {
+                self.next += 1;
+                Ok(self.node(offset, ExprKind::Literal(Literal::String(text))))
+            }
+            Token::Bytes(bytes) => {
+                self.next += 1;
+                Ok(self.node(offset, ExprKind::Literal(Literal::Bytes(bytes))))
+            }
+            Token::Symbol("true") => Ok(self.literal(Literal::Bool(true))),
+            Token::Symbol("false") => Ok(self.literal(Literal::Bool(false))),
+            Token::Symbol("null") => Ok(self.literal(Literal::Null)),
+            Token::Symbol("(") => {
+                self.next += 1;
+                let inner = self.expr()?;
+                self.expect(")")?;
+                Ok(inner)
+            }
+            Token::Symbol("[") => self.list(),
+            Token::Symbol("{") => self.map(),
+            Token::Symbol(".") => {
+                self.next += 1;
+                match self.advance() {
+                    Token::Ident(name) => self.name(offset, name),
+                    _ => {
+                        self.next -= 1;
+                        Err(self.unexpected("a name"))
+                    }
+                }
+            }
+            Token::Ident(name) => {
+                self.next += 1;
+                self.name(offset, name)
+            }
+            Token::Symbol(_) | Token::End => Err(self.unexpected("an expression")),
+        }
+    }
+
+    fn literal(&mut self, literal: Literal) -> Expr {
+        let offset = self.offset();
+        self.next += 1;
+        self.node(offset, ExprKind::Literal(literal))
+    }
+
+    fn number(&mut self, offset: u32, negative: bool) -> Parse<Expr> {
+        let bad =
+            |what: &str| ErrorAt::new(offset as usize, CompileErrorKind::Syntax(format!("invalid {what} literal")));
+        let digits = |digits: &str| match digits.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => digits.parse().ok(),
+        };
+        let literal = match self.advance() {
+            Token::Int(text) => {
+                let value = digits(&text).map(i128::from).ok_or_else(|| bad("int"))?;
+                let signed = if negative { -value } else { value };
+                Literal::Int(i64::try_from(signed).map_err(|_| bad("int"))?)
+            }
+            Token::Uint(text) => Literal::Uint(digits(&text).ok_or_else(|| bad("uint"))?),
+            Token::Float(value) => Literal::Double(if negative { -value } else { value }),
+            _ => return Err(bad("number")),
+        };
+        Ok(self.node(offset, ExprKind::Literal(literal)))
+    }
+
+    fn name(&mut self, offset: u32, name: Arc<str>) -> Parse<Expr> {
+        if let Some(message) = self.message_name(&name) {
+            return self.message(offset, message);
+        }
+        if RESERVED.contains(&&*name) {
+            return Err(self.error(offset, CompileErrorKind::Syntax(format!("reserved identifier: {name}"))));
+        }
+        let paren = self.offset();
+        if self.accept("(") {
+            let args = self.arguments(")")?;
+            return macros::global_call(self, paren, name, args);
+        }
+        Ok(self.node(offset, ExprKind::Ident(name)))
+    }
+
+    /// The name of a message type, if `.b.c{` follows; consumes up to the brace.
+    fn message_name(&mut self, first: &str) -> Option<Arc<str>> {
+        let mut name = first.to_owned();
+        let mut ahead = self.next;
+        let at = |index: usize| self.tokens.get(index).map(|(token, _)| token);
+        while let (Some(Token::Symbol(".")), Some(Token::Ident(part))) = (at(ahead), at(ahead + 1)) {
+            name.push('.');
+            name.push_str(part);
+            ahead += 2;
+        }
+        if at(ahead) != Some(&Token::Symbol("{")) {
+            return None;
+        }
+        self.next = ahead + 1;
+        Some(name.into())
+    }
+
+    /// The fields of a message are read and forgotten: no message type can be built, see the checker.
+    fn message(&mut self, offset: u32, name: Arc<str>) -> Parse<Expr> {
+        while !self.accept("}") {
+            self.accept("?");
+            let Token::Ident(_) = self.advance() else {
+                self.next -= 1;
+                return Err(self.unexpected("a field name"));
+            };
+            self.expect(":")?;
+            self.expr()?;
+            if !self.accept(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(self.node(offset, ExprKind::Struct(name)))
+    }
+
+    fn list(&mut self) -> Parse<Expr> {
+        let offset = self.offset();
+        self.next += 1;
+        let mut elements = Vec::new();
+        loop {
+            if self.accept("]") {
+                break;
+            }
+            let optional = self.accept("?");
+            elements.push((self.expr()?, optional));
+            if !self.accept(",") {
+                self.expect("]")?;
+                break;
+            }
+        }
+        Ok(self.node(offset, ExprKind::List(elements)))
+    }
+
+    fn map(&mut self) -> Parse<Expr> {
+        let offset = self.offset();
+        self.next += 1;
+        let mut entries = Vec::new();
+        loop {
+            if self.accept("}") {
+                break;
+            }
+            let optional = self.accept("?");
+            let key = self.expr()?;
+            self.expect(":")?;
+            entries.push((key, self.expr()?, optional));
+            if !self.accept(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(self.node(offset, ExprKind::Map(entries)))
+    }
+}

@@ -1,0 +1,96 @@
+//! A device selector, compiled.
+
+use std::sync::Arc;
+
+use super::checker::{Environment, check};
+use super::cost::estimate;
+use super::device::DeviceView;
+use super::error::{CompileError, CompileErrorKind, ErrorAt, EvalError};
+use super::eval::evaluate;
+use super::parser::parse;
+use super::plan::{Plan, plan};
+use super::value::Value;
+use crate::compat::{Compat, Gate};
+
+/// Bytes of an expression.
+pub const MAX_LENGTH: usize = 10 * 1024;
+
+/// Units that an evaluation may cost, and its estimate at admission.
+pub const MAX_COST: u64 = 1_000_000;
+
+/// A selector that can be asked about devices. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Selector {
+    text: Arc<str>,
+    plan: Arc<Plan>,
+    max_cost: u64,
+}
+
+/// A verdict on a device, or an error, with what it cost upstream to get there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Whether the device matches.
+    pub outcome: Result<bool, EvalError>,
+    /// Units, as upstream counts them.
+    pub cost: u64,
+}
+
+impl Selector {
+    /// Compiles a text for a release and its gates.
+    ///
+    /// # Errors
+    /// The text is refused wherever upstream refuses it, with its place and the reason. An estimate beyond
+    /// [`MAX_COST`] is no error here: admission refuses it ([`Self::max_cost`]), but an object that is stored may
+    /// have one.
+    pub fn compile(text: &str, compat: &Compat) -> Result<Self, CompileError> {
+        if text.len() > MAX_LENGTH {
+            let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
+            return Err(CompileError { line: 1, column: 1, kind });
+        }
+        let environment = Environment {
+            consumable_capacity: compat.is_on(Gate::ConsumableCapacity),
+            list_attributes: compat.is_on(Gate::ListTypeAttributes),
+        };
+        Self::compile_in(text, environment).map_err(|error| error.in_text(text))
+    }
+
+    fn compile_in(text: &str, environment: Environment) -> Result<Self, ErrorAt> {
+        let checked = check(parse(text)?, environment)?;
+        let max_cost = estimate(&checked);
+        let plan = plan(&checked)?;
+        Ok(Self { text: text.into(), plan: Arc::new(plan), max_cost })
+    }
+
+    /// The text it was compiled from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The greatest cost that an evaluation can have, as the API server estimates it at admission; `u64::MAX` if it
+    /// has no bound.
+    pub fn max_cost(&self) -> u64 {
+        self.max_cost
+    }
+
+    /// Whether a device matches.
+    ///
+    /// # Errors
+    /// The evaluation failed; that is not "no match", upstream ends the pod's scheduling with it.
+    pub fn matches(&self, device: &DeviceView) -> Result<bool, EvalError> {
+        self.evaluate(device).outcome
+    }
+
+    /// Whether a device matches, with the cost, by the general evaluator.
+    pub fn evaluate(&self, device: &DeviceView) -> Evaluation {
+        let value = match &device.device {
+            Ok(value) => value,
+            Err(error) => return Evaluation { outcome: Err(error.clone()), cost: 0 },
+        };
+        let (outcome, cost) = evaluate(&self.plan, value, MAX_COST);
+        let outcome = outcome.and_then(|value| match value {
+            Value::Bool(matches) => Ok(matches),
+            other => Err(EvalError::NotBool(other.type_name())),
+        });
+        Evaluation { outcome, cost }
+    }
+}
