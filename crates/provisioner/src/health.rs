@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -51,8 +51,12 @@ pub async fn serve(
 }
 
 async fn listen(flag: &str, port: u16, router: Router, stop: CancellationToken) -> anyhow::Result<SocketAddr> {
-    let listener =
-        TcpListener::bind(("0.0.0.0", port)).await.with_context(|| format!("--{flag}: cannot listen on {port}"))?;
+    // On Linux the first takes IPv4 as well; without IPv6 there is the second.
+    let listener = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await,
+    };
+    let listener = listener.with_context(|| format!("--{flag}: cannot listen on {port}"))?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         // Accept errors are retried inside; there is nothing else that can end it.
