@@ -251,7 +251,7 @@ impl Lifecycle {
                 }
             }
         }
-        self.delete(node_claim, metric).await
+        disrupt(&self.context, node_claim, metric).await
     }
 
     /// Makes the machine's Node the NodeClaim's, once there is one.
@@ -366,7 +366,7 @@ impl Lifecycle {
                         }
                     }
                 };
-                self.delete(node_claim, timeout.as_str()).await?;
+                disrupt(&self.context, node_claim, timeout.as_str()).await?;
                 self.record_health(node_claim, outcome);
                 Ok(Action::Done)
             }
@@ -379,10 +379,6 @@ impl Lifecycle {
         if let Some(uid) = pool.and_then(|pool| pool.metadata.uid.as_deref()) {
             self.health.record(&uid.into(), outcome);
         }
-    }
-
-    async fn delete(&self, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
-        delete(&self.context, node_claim, reason).await
     }
 
     /// Writes the status as far as it has come, and tells what is new in it.
@@ -437,19 +433,12 @@ impl Lifecycle {
     }
 }
 
-/// Deletes this NodeClaim and no other of its name. One that is gone already is fine.
+/// Deletes this NodeClaim because of what became of it, and counts it as disrupted.
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn delete(context: &Context, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
-    let preconditions = Preconditions { uid: node_claim.metadata.uid.clone(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    match claims.delete(claim::name(node_claim), &params).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-        Err(error) => return Err(error.into()),
-    }
+pub async fn disrupt(context: &Context, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
+    delete(context, node_claim).await?;
     let labels = DisruptedLabels {
         reason: reason.to_owned(),
         nodepool: claim::node_pool(node_claim).to_owned(),
@@ -459,4 +448,18 @@ pub async fn delete(context: &Context, node_claim: &NodeClaim, reason: &'static 
     };
     context.metrics.nodeclaims_disrupted.get_or_create(&labels).inc();
     Ok(())
+}
+
+/// Deletes this NodeClaim and no other of its name. One that is gone already is fine.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn delete(context: &Context, node_claim: &NodeClaim) -> anyhow::Result<()> {
+    let preconditions = Preconditions { uid: node_claim.metadata.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let claims: Api<NodeClaim> = Api::all(context.client.clone());
+    match claims.delete(claim::name(node_claim), &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => Ok(result.map(drop)?),
+    }
 }

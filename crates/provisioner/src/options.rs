@@ -111,7 +111,7 @@ pub struct RawOptions {
     #[arg(long, env = "HAND_OVER_QUIET", default_value = "60ms", value_parser = go_duration, help_heading = "Hand-over")]
     pub hand_over_quiet: DurationMs,
     /// Most machines opened together
-    #[arg(long, env = "HAND_OVER_BATCH", default_value_t = 10, help_heading = "Hand-over")]
+    #[arg(long, env = "HAND_OVER_BATCH", default_value_t = 50, help_heading = "Hand-over")]
     pub hand_over_batch: u32,
     /// Most nominations of one pod
     #[arg(long, env = "HAND_OVER_PATCHES_PER_POD", default_value_t = 3, help_heading = "Hand-over")]

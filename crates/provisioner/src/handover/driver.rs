@@ -15,9 +15,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::engine::{Command, Config, Engine, Event, Opening};
+use super::engine::{Command, Config, Engine, Event, Opening, Surroundings};
 use super::view::{self, Mode, is_held};
 use crate::context::Context;
+use crate::failpoints;
 use crate::lifecycle::claim;
 use crate::lifecycle::registration::{same_taint, taints_of};
 use crate::metrics::ByOutcome;
@@ -30,7 +31,7 @@ const PARALLEL_CALLS: usize = 64;
 /// Changes are collected for this long: one look serves all that come together.
 const COLLECT: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
-const GATHER: Duration = Duration::from_secs(1);
+const GATHER: Duration = Duration::from_secs(2);
 /// How often an opening is tried again at once because the Node has changed meanwhile.
 const OPENING_ATTEMPTS: usize = 5;
 
@@ -195,7 +196,8 @@ impl Driver {
         let commands = {
             let state = self.context.store.read();
             let view = view::build(&state, &self.context.assignments, &nodes, self.mode);
-            let commands = self.engine.step(now, &view, expected_until, &events);
+            let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods().count() };
+            let commands = self.engine.step(now, &view, surroundings, &events);
             commands.into_iter().filter_map(|command| self.prepare(&state, command)).collect::<Vec<_>>()
         };
         if !events.is_empty() || !commands.is_empty() {
@@ -258,6 +260,7 @@ enum Call {
 /// Writes the nomination, unless the pod has changed since it was looked at: somebody else may have nominated it.
 async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName, node: &NodeName) -> bool {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
+    failpoints::hit("hand-over.before-nomination");
     let patch = json!({
         "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
         "status": {"nominatedNodeName": node},
@@ -283,6 +286,7 @@ async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &Nam
 async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening) -> bool {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let mut node = node.clone();
+    failpoints::hit("hand-over.before-opening");
     for _ in 0..OPENING_ATTEMPTS {
         let failure = match patch::object(&nodes, &node, &opened(&node), Lock::Revision).await {
             Ok(_) => {

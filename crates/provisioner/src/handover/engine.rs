@@ -16,8 +16,10 @@
 //! nominations to one machine; a pod that somebody else nominated is left alone; at most one batch is under way; a
 //! nomination that was cleared is never answered before the settling time is over.
 //!
-//! The fewer machines in a batch, the better its nominations hold, because the first that opens wakes the pods of the
-//! others; the more, the sooner all are open. So a tenth of what is waiting makes a batch.
+//! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other. The fewer
+//! machines in a batch, the better its nominations hold, because the first that opens wakes the pods of the others; the
+//! more, the sooner all are open. So machines are opened one by one as long as all can be open within
+//! [`Config::opening_budget`], and in as many batches as fit into it otherwise.
 //!
 //! A machine that had to be opened early (see [`Opening`]) gets one round of nominations when it becomes usable.
 //!
@@ -27,14 +29,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
 
-/// Into how many batches the machines that wait are parted.
-const BATCHES: usize = 10;
+/// What a batch takes beside the quiet before it: calls, settling, binding.
+const BATCH_TAKES: DurationMs = DurationMs(150);
 
 /// Times and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// How long nothing may have disturbed the scheduler before pods are nominated.
+    /// How long nothing may have disturbed the scheduler before pods are nominated, at least.
     pub quiet: DurationMs,
+    /// How much longer for each pod that waits: the time the scheduler takes to find no place for it.
+    pub quiet_per_pod: DurationMs,
+    /// How long opening all machines that are there together should take.
+    pub opening_budget: DurationMs,
     /// How long quiet is waited for: a busy cluster is never quiet.
     pub max_wait_for_quiet: DurationMs,
     /// How long a machine may take from being held to being usable, for others to wait for it.
@@ -61,15 +67,17 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             quiet: DurationMs(60),
-            max_wait_for_quiet: DurationMs(2_000),
-            gather: DurationMs(1_000),
+            quiet_per_pod: DurationMs(3),
+            opening_budget: DurationMs(5_000),
+            max_wait_for_quiet: DurationMs(3_000),
+            gather: DurationMs(2_000),
             max_wait_for_watch: DurationMs(250),
             settle: DurationMs(25),
             max_wait_for_binding: DurationMs(500),
             max_hold: DurationMs::from_seconds(60),
             call_timeout: DurationMs::from_seconds(5),
-            batch_machines: 10,
-            batch_pods: 300,
+            batch_machines: 50,
+            batch_pods: 1_000,
             patches_per_pod: 3,
         }
     }
@@ -124,6 +132,15 @@ pub enum PodState {
     HandsOff,
     /// Bound or gone: nothing more to do.
     Settled,
+}
+
+/// What else the engine needs to know of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Surroundings {
+    /// Machines were launched lately, and are worth waiting for until then.
+    pub expected_until: Option<Timestamp>,
+    /// How many pods wait for a node, planned or not.
+    pub waiting_pods: usize,
 }
 
 /// What happened since the last step.
@@ -200,8 +217,7 @@ pub struct Engine {
     last_disturbance: Timestamp,
     /// When the last batch was over.
     idle_since: Timestamp,
-    /// Until when machines that were launched lately are waited for.
-    expected_until: Option<Timestamp>,
+    surroundings: Surroundings,
     machines: BTreeMap<NodeName, Progress>,
     phase: Phase,
 }
@@ -265,7 +281,7 @@ impl Engine {
             config,
             last_disturbance: now,
             idle_since: now,
-            expected_until: None,
+            surroundings: Surroundings::default(),
             machines: BTreeMap::new(),
             phase: Phase::Idle,
         }
@@ -293,17 +309,10 @@ impl Engine {
         }
     }
 
-    /// Takes in what happened and what is, and says what to do now. `expected_until`: machines were launched lately, and
-    /// are worth waiting for until then.
-    pub fn step(
-        &mut self,
-        now: Timestamp,
-        view: &View,
-        expected_until: Option<Timestamp>,
-        events: &[Event],
-    ) -> Vec<Command> {
+    /// Takes in what happened and what is, and says what to do now.
+    pub fn step(&mut self, now: Timestamp, view: &View, surroundings: Surroundings, events: &[Event]) -> Vec<Command> {
         let mut commands = Vec::new();
-        self.expected_until = expected_until;
+        self.surroundings = surroundings;
         self.take_in(now, events);
         self.observe(now, view);
         self.open_early(now, view, &mut commands);
@@ -430,8 +439,7 @@ impl Engine {
     fn ready_at(&self, machine: &Progress, now: Timestamp) -> Option<Timestamp> {
         let since = machine.usable_since.filter(|_| matches!(machine.stage, Stage::Waiting | Stage::OpenEarly))?;
         let gathered = self.machines.values().filter_map(|other| self.comes_until(other, now));
-        let quiet = self.last_disturbance.saturating_add(self.config.quiet);
-        let all = gathered.chain(self.expected_until).fold(quiet, Timestamp::max);
+        let all = gathered.chain(self.surroundings.expected_until).fold(self.quiet_at(), Timestamp::max);
         Some(all.min(self.patience_ends(since)).max(now))
     }
 
@@ -441,10 +449,27 @@ impl Engine {
         (machine.stage == Stage::Waiting && machine.usable_since.is_none() && now < until).then_some(until)
     }
 
+    /// How long the scheduler is busy after a disturbance.
+    fn quiet(&self) -> DurationMs {
+        let waiting = i64::try_from(self.surroundings.waiting_pods).unwrap_or(i64::MAX);
+        DurationMs(self.config.quiet.0.saturating_add(self.config.quiet_per_pod.0.saturating_mul(waiting)))
+    }
+
+    /// When it is quiet, if nothing happens until then.
+    fn quiet_at(&self) -> Timestamp {
+        self.last_disturbance.saturating_add(self.quiet())
+    }
+
+    /// How many machines make a batch, if so many are there.
+    fn batch_size(&self, machines: usize) -> usize {
+        let batch_takes = self.quiet().0.min(self.config.max_wait_for_quiet.0).saturating_add(BATCH_TAKES.0);
+        let batches = usize::try_from(self.config.opening_budget.0 / batch_takes.max(1)).unwrap_or(1);
+        machines.div_ceil(batches.max(1)).min(self.config.batch_machines.max(1))
+    }
+
     /// When nominations that were lost may be given again.
     fn calm_at(&self, since: Timestamp) -> Timestamp {
-        let quiet = self.last_disturbance.saturating_add(self.config.quiet);
-        quiet.min(since.saturating_add(self.config.max_wait_for_quiet))
+        self.quiet_at().min(since.saturating_add(self.config.max_wait_for_quiet))
     }
 
     /// When a machine that is usable since then no longer waits for quiet. The opening of the batch before it is a
@@ -534,7 +559,7 @@ impl Engine {
         if ready_at.is_none_or(|ready_at| now < ready_at) {
             return false;
         }
-        let most = ready.len().div_ceil(BATCHES).min(self.config.batch_machines.max(1));
+        let most = self.batch_size(ready.len());
         let mut batch: Vec<NodeName> = Vec::new();
         let mut pods = 0;
         if first.nominate {

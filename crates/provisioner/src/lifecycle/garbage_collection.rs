@@ -179,7 +179,7 @@ async fn collect_claim(context: &Context, name: &str) -> anyhow::Result<()> {
     let Some(id) = claim::provider_id(&node_claim).map(ProviderId::from) else { return Ok(()) };
     if is_gone(context, &id).await? {
         info!(node_claim = name, provider_id = %id, "garbage collecting nodeclaim with no cloudprovider representation");
-        super::delete(context, &node_claim, "garbage_collected").await?;
+        super::disrupt(context, &node_claim, "garbage_collected").await?;
     }
     Ok(())
 }

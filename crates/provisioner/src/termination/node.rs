@@ -181,7 +181,7 @@ fn sole_claim(context: &Context, node: &Node) -> Option<Arc<NodeClaim>> {
 impl Leaving<'_> {
     async fn proceed(&self, evictions: &Evictions) -> anyhow::Result<Action> {
         if let Some(node_claim) = self.claim.as_deref().filter(|node_claim| !claim::is_deleting(node_claim)) {
-            lifecycle::delete(self.context, node_claim, "node_deleted").await?;
+            lifecycle::delete(self.context, node_claim).await?;
         }
         if self.machine_is_gone().await? {
             return self.remove_finalizer().await;

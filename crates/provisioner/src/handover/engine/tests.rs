@@ -20,6 +20,8 @@ struct Cluster {
     fail: BTreeMap<NodeName, u32>,
     patches: BTreeMap<Uid, u32>,
     expected_until: Option<Timestamp>,
+    /// Whether waiting pods make quiet longer, as they do; off where a test is about other times.
+    count_waiting: bool,
     /// Machines whose pods the scheduler does not bind.
     never_bind: BTreeSet<NodeName>,
 }
@@ -45,6 +47,7 @@ impl Cluster {
             fail: BTreeMap::new(),
             patches: BTreeMap::new(),
             expected_until: None,
+            count_waiting: false,
             never_bind: BTreeSet::new(),
         }
     }
@@ -57,6 +60,12 @@ impl Cluster {
         });
         let machine = Machine { held: true, usable: false, needs_entry: false, nominate: true, pods: pods.collect() };
         self.view.entry(node.into()).or_insert(machine)
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        let pods = self.view.values().flat_map(|machine| &machine.pods);
+        let waiting_pods = if self.count_waiting { pods.filter(|pod| pod.is_waiting()).count() } else { 0 };
+        Surroundings { expected_until: self.expected_until, waiting_pods }
     }
 
     fn at(&mut self, ms: i64, effect: Effect) {
@@ -82,7 +91,7 @@ impl Cluster {
         let end = START.saturating_add(DurationMs(limit_ms));
         let mut events = Vec::new();
         for _ in 0..100_000 {
-            for command in self.engine.step(self.now, &self.view, self.expected_until, &std::mem::take(&mut events)) {
+            for command in self.engine.step(self.now, &self.view, self.surroundings(), &std::mem::take(&mut events)) {
                 self.carry_out(command);
             }
             let wakes = self.pending.front().map(|(due, _)| *due).into_iter().chain(self.engine.next_step(self.now));
@@ -186,7 +195,7 @@ fn a_taint_that_changes_anywhere_starts_the_quiet_time_again() {
 }
 
 #[test]
-fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_two_seconds() {
+fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_three_seconds() {
     let mut cluster = Cluster::new(Config::default());
     cluster.machine("a", &["1"]);
     cluster.usable_at(1000, "a");
@@ -194,8 +203,8 @@ fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_two_seconds() {
         cluster.at(ms, Effect::Event(Event::TaintChanged));
     }
     cluster.run(60_000);
-    assert_eq!(cluster.times("nominate"), [3000]);
-    assert_eq!(cluster.times("open"), [3028]);
+    assert_eq!(cluster.times("nominate"), [4000]);
+    assert_eq!(cluster.times("open"), [4028]);
 }
 
 #[test]
@@ -212,24 +221,39 @@ fn a_lost_nomination_is_given_again_after_a_quiet_time_but_not_for_ever() {
     }
 }
 
-#[test]
-fn forty_machines_at_once_are_open_within_three_seconds_with_one_patch_per_pod() {
+/// So many machines with so many pods each, all usable at once.
+fn fleet(machines: usize, pods_each: usize) -> Cluster {
     let mut cluster = Cluster::new(Config::default());
-    let names: Vec<String> = (0..1000).map(|pod| format!("p{pod}")).collect();
-    for (index, pods) in names.chunks(25).enumerate() {
+    cluster.count_waiting = true;
+    let names: Vec<String> = (0..machines * pods_each).map(|pod| format!("p{pod}")).collect();
+    for (index, pods) in names.chunks(pods_each).enumerate() {
         let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
         let node = format!("n{index:02}");
         cluster.machine(&node, &pods);
         cluster.usable_at(0, &node);
     }
+    cluster
+}
+
+#[test]
+fn forty_machines_at_once_are_open_within_seven_seconds_with_one_patch_per_pod() {
+    let mut cluster = fleet(40, 25);
     cluster.run(60_000);
     let opened = cluster.times("open");
     assert_eq!(opened.len(), 40);
-    assert!(*opened.last().unwrap() < 3000, "{opened:?}");
+    assert!(*opened.last().unwrap() < 7000, "{opened:?}");
     assert_eq!(cluster.patches.len(), 1000);
     assert!(cluster.patches.values().all(|patches| *patches == 1));
-    // At first four a batch, then fewer.
-    assert_eq!(opened.iter().filter(|moment| **moment == opened[0]).count(), 4);
+}
+
+#[test]
+fn few_machines_open_one_by_one() {
+    let mut cluster = fleet(8, 5);
+    cluster.run(60_000);
+    let mut opened = cluster.times("open");
+    assert!(*opened.last().unwrap() < 3000, "{opened:?}");
+    opened.dedup();
+    assert_eq!(opened.len(), 8);
 }
 
 #[test]
@@ -251,10 +275,10 @@ fn a_machine_waits_for_those_that_come_together_with_it() {
             cluster.machine("slow", &["2"]);
             cluster.usable_at(30_000, "slow");
         } else {
-            cluster.expected_until = Some(START.saturating_add(DurationMs(1000)));
+            cluster.expected_until = Some(START.saturating_add(DurationMs(2000)));
         }
         cluster.run(60_000);
-        assert_eq!(cluster.times("open a"), [1028]);
+        assert_eq!(cluster.times("open a"), [2028]);
     }
 }
 
@@ -337,17 +361,17 @@ fn a_call_whose_answer_is_lost_does_not_stop_the_others() {
     let mut cluster = Cluster::new(Config::default());
     cluster.machine("a", &["1"]);
     cluster.usable_at(0, "a");
-    let start = cluster.engine.step(START, &cluster.view, None, &[]);
+    let start = cluster.engine.step(START, &cluster.view, Surroundings::default(), &[]);
     assert!(start.is_empty());
     cluster.view.get_mut("a").unwrap().usable = true;
     let quiet = START.saturating_add(DurationMs(60));
-    assert_eq!(cluster.engine.step(quiet, &cluster.view, None, &[]).len(), 1);
+    assert_eq!(cluster.engine.step(quiet, &cluster.view, Surroundings::default(), &[]).len(), 1);
     // No answer and nothing on the watch.
     let lost = quiet.saturating_add(Config::default().call_timeout);
     assert_eq!(cluster.engine.next_step(quiet), Some(lost));
-    cluster.engine.step(lost, &cluster.view, None, &[]);
+    cluster.engine.step(lost, &cluster.view, Surroundings::default(), &[]);
     let settled = cluster.engine.next_step(lost).unwrap();
-    let again = cluster.engine.step(settled, &cluster.view, None, &[]);
+    let again = cluster.engine.step(settled, &cluster.view, Surroundings::default(), &[]);
     assert!(matches!(again[..], [Command::Nominate { .. }]));
 }
 
@@ -366,6 +390,7 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let mut cluster = Cluster::new(Config::default());
+        cluster.count_waiting = random.below(2) == 0;
         let machines = 1 + random.below(30);
         for index in 0..machines {
             let node = format!("n{index:02}");
