@@ -19,8 +19,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Plan { arguments } => {
             eprintln!("building the planner's benchmark in release mode");
-            let mut benchmark =
-                cargo(["run", "--release", "--package", "provisioner", "--example", "bench-plan", "--"]);
+            let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "plan", "--"]);
             run_command(benchmark.args(arguments))
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{cargo, output};
+use crate::process::{build, command, output};
 
 const CRDS: &str = "crds";
 const CRD_CHART: &str = "charts/dovetail-crd/templates";
@@ -59,7 +59,8 @@ fn write_stale() -> Result<()> {
 }
 
 fn generate() -> Result<Files> {
-    let crds = output(&mut cargo(["run", "--quiet", "-p", "provisioner", "--bin", "dovetail", "--", "crds"]))?;
+    let dovetail = build(&["--workspace", "--features", crate::test::FEATURES, "--bin=dovetail"], "dovetail")?;
+    let crds = output(command(&dovetail.to_string_lossy()).arg("crds"))?;
     let mut files = Files::new();
     for document in documents(&crds) {
         let name = metadata_name(document).context("a CRD without a name")?;

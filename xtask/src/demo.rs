@@ -2,12 +2,11 @@
 //!
 //! The demonstration itself talks to the cluster and so lives with the end-to-end tests' harness.
 
-use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::process::{cargo, command, output, run as run_command};
+use crate::process::{build, command, run as run_command};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
@@ -26,29 +25,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .and_then(|_| go_programs::HELM_RENDER.build(&|text| progress.say(text)))
     });
     eprintln!("building dovetail and the demonstration");
-    let built = build();
+    // Side by side in one folder: the demonstration runs the controller that lies beside it.
+    let built = build(&["--package=provisioner", "--package=e2e", "--bins"], "demo");
     control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
     let mut demo = command(&built?.to_string_lossy());
     if options.keep {
         demo.arg("--keep");
     }
     run_command(&mut demo)
-}
-
-/// Builds the controller and the demonstration into one folder, and gives the path of the latter.
-fn build() -> Result<PathBuf> {
-    #[derive(serde::Deserialize)]
-    struct Message {
-        executable: Option<PathBuf>,
-    }
-    let messages = output(&mut cargo([
-        "build",
-        "--package=provisioner",
-        "--package=e2e",
-        "--bins",
-        "--message-format=json-render-diagnostics",
-    ]))?;
-    let executables = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
-    let demo = |path: &PathBuf| path.file_stem().is_some_and(|name| name == "demo");
-    executables.into_iter().find(demo).context("cargo built no demonstration")
 }

@@ -1,6 +1,7 @@
 //! Runs the tools that do the work, from the top of the repository.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -44,4 +45,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 pub(crate) fn describe(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program()).file_name().unwrap_or_default();
     std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// Builds with Cargo and gives the path of the executable of that name. `arguments` select what is built.
+pub(crate) fn build(arguments: &[&str], executable: &str) -> Result<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+    }
+    let mut command = cargo(["build", "--message-format=json-render-diagnostics"]);
+    let messages = output(command.args(arguments))?;
+    let built = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
+    let wanted = |path: &PathBuf| path.file_stem().is_some_and(|name| name == executable);
+    built.into_iter().find(wanted).with_context(|| format!("{} built no {executable}", describe(&command)))
 }

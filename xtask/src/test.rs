@@ -12,6 +12,10 @@ use clap::ValueEnum;
 
 use stages::Stage;
 
+/// Features of the product that only tests turn on. With the whole workspace it is what every stage selects, so that
+/// nothing is compiled twice.
+pub(crate) const FEATURES: &str = "provisioner/failpoints";
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run only this stage; repeat for several. They run in the order of --list.

@@ -6,12 +6,9 @@ use std::thread::{self, JoinHandle};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::{cargo_deny, go, purity};
+use super::{FEATURES, cargo_deny, go, purity};
 use crate::process::{cargo, run};
 use crate::progress::Progress;
-
-/// Features of the product that only tests turn on. One list for all stages, so that nothing is compiled twice.
-const TEST_FEATURES: &str = "provisioner/failpoints";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Stage {
@@ -64,7 +61,7 @@ impl Stage {
                 "--workspace",
                 "--all-targets",
                 "--features",
-                TEST_FEATURES,
+                FEATURES,
                 "--",
                 "--deny",
                 "warnings",
@@ -80,8 +77,10 @@ impl Stage {
             Self::Helm => test(&["--workspace", "--test", "charts"]),
             Self::E2e => {
                 background.wait();
-                // Tests of other crates that need a control plane boot one when they are told to.
-                run(tests(&["--workspace", "--test", "e2e"]).env("DOVETAIL_E2E", "1"))
+                // They wait more than they compute, so more of them than there are processors run at a time. Tests of
+                // other crates that need a control plane boot one when they are told to.
+                let selection = ["--workspace", "--test", "e2e", "--", "--test-threads=4"];
+                run(tests(&selection).env("DOVETAIL_E2E", "1"))
             }
         }
     }
@@ -98,7 +97,7 @@ fn test(selection: &[&str]) -> Result<()> {
 }
 
 fn tests(selection: &[&str]) -> Command {
-    let mut arguments = vec!["test", "--no-fail-fast", "--features", TEST_FEATURES];
+    let mut arguments = vec!["test", "--no-fail-fast", "--features", FEATURES];
     arguments.extend(selection);
     cargo(arguments)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use api::NodeClaim;
 use e2e::{Controller, objects};
+use futures::future::try_join_all;
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -19,15 +20,23 @@ use crate::outages::nothing_is_leaked;
 
 const SIGABRT: i32 = 6;
 const PODS: usize = 4;
+const CLUSTERS: usize = 3;
 
 #[tokio::test]
 async fn a_crash_at_any_step_leaks_no_machine_and_loses_no_pod() -> Result<()> {
     let failpoints = failpoints()?;
     ensure!(failpoints.len() >= 6, "only {failpoints:?}");
-    let cluster = Cluster::new("crashes").await?;
-    for failpoint in &failpoints {
-        survives(&cluster, failpoint).await.with_context(|| failpoint.clone())?;
-    }
+    // Most of it is waiting, so some clusters side by side.
+    let failpoints: Vec<_> = failpoints.into_iter().collect();
+    let chunks = failpoints.chunks(failpoints.len().div_ceil(CLUSTERS));
+    try_join_all(chunks.enumerate().map(|(index, failpoints)| async move {
+        let cluster = Cluster::new(&format!("crashes-{index}")).await?;
+        for failpoint in failpoints {
+            survives(&cluster, failpoint).await.with_context(|| failpoint.clone())?;
+        }
+        anyhow::Ok(())
+    }))
+    .await?;
     println!("survived a crash at each of {} steps: {failpoints:?}", failpoints.len());
     Ok(())
 }
