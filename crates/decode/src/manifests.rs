@@ -259,7 +259,25 @@ fn value(document: &str) -> Result<Value, String> {
         legacy_octal_numbers: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(body, options).map_err(|error| error.to_string())
+    let mut value = serde_saphyr::from_str_with_options(body, options).map_err(|error| error.to_string())?;
+    write_whole_numbers_as_integers(&mut value);
+    Ok(value)
+}
+
+/// `1e3` is a float to a YAML parser and 1000 to Go, which writes whole floats without a fraction.
+fn write_whole_numbers_as_integers(value: &mut Value) {
+    /// Below it every whole float is exact.
+    const EXACT: f64 = 9e15;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_as_integers),
+        Value::Object(fields) => fields.values_mut().for_each(write_whole_numbers_as_integers),
+        Value::Number(number) => {
+            if let Some(whole) = number.as_f64().filter(|it| number.is_f64() && it.fract() == 0.0 && it.abs() < EXACT) {
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 #[cfg(test)]

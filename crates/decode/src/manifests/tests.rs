@@ -104,6 +104,6 @@ fn yaml_eleven_scalars_read_as_kubernetes_tools_read_them() {
         "kind: Pod\napiVersion: v1\na: yes\nb: 0644\nc: '0644'\nd: 1.5\ne: 12e6\nf: 2026-01-01\ng: ~\n<<: {h: 1}\n",
     );
     let object = &parsed.manifests[0].object;
-    let expected = serde_json::json!({"kind": "Pod", "apiVersion": "v1", "a": true, "b": 420, "c": "0644", "d": 1.5, "e": 12e6, "f": "2026-01-01", "g": null, "h": 1});
+    let expected = serde_json::json!({"kind": "Pod", "apiVersion": "v1", "a": true, "b": 420, "c": "0644", "d": 1.5, "e": 12_000_000, "f": "2026-01-01", "g": null, "h": 1});
     assert_eq!(object, &expected);
 }
