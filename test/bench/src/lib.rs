@@ -1,0 +1,1 @@
+//! Measurements; each is a binary of its own, run by `cargo xtask bench`.
