@@ -31,7 +31,7 @@ const PARALLEL_CALLS: usize = 64;
 /// Changes are collected for this long: one look serves all that come together.
 const COLLECT: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
-const GATHER: Duration = Duration::from_secs(2);
+const GATHER: Duration = Duration::from_secs(5);
 /// How often an opening is tried again at once because the Node has changed meanwhile.
 const OPENING_ATTEMPTS: usize = 5;
 

@@ -32,12 +32,18 @@ use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
 /// What a batch takes beside the quiet before it: calls, settling, binding.
 const BATCH_TAKES: DurationMs = DurationMs(150);
 
+/// Between these, a scheduler's time for one pod is believed.
+const FASTEST_ATTEMPT_US: i64 = 1_000;
+const SLOWEST_ATTEMPT_US: i64 = 20_000;
+/// With fewer pods, other delays outweigh the scheduler's.
+const FEWEST_TO_LEARN_FROM: i64 = 20;
+
 /// Times and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// How long nothing may have disturbed the scheduler before pods are nominated, at least.
     pub quiet: DurationMs,
-    /// How much longer for each pod that waits: the time the scheduler takes to find no place for it.
+    /// How much longer for each pod that waits, before it is known how long the scheduler takes to find no place for one.
     pub quiet_per_pod: DurationMs,
     /// How long opening all machines that are there together should take.
     pub opening_budget: DurationMs,
@@ -218,6 +224,8 @@ pub struct Engine {
     /// When the last batch was over.
     idle_since: Timestamp,
     surroundings: Surroundings,
+    /// How long the scheduler takes for a pod, as far as it could be seen, in microseconds.
+    attempt_us: i64,
     machines: BTreeMap<NodeName, Progress>,
     phase: Phase,
 }
@@ -252,6 +260,7 @@ enum Phase {
         batch: Vec<NodeName>,
         unanswered: BTreeSet<Uid>,
         unseen: BTreeSet<Uid>,
+        /// When the calls were started, or the last of them ended.
         since: Timestamp,
     },
     Settling {
@@ -270,7 +279,8 @@ enum Phase {
     },
     Binding {
         batch: Vec<NodeName>,
-        until: Timestamp,
+        since: Timestamp,
+        waiting_pods: usize,
     },
 }
 
@@ -278,6 +288,7 @@ impl Engine {
     /// An engine that has seen nothing yet.
     pub fn new(config: Config, now: Timestamp) -> Self {
         Self {
+            attempt_us: config.quiet_per_pod.0.saturating_mul(1000),
             config,
             last_disturbance: now,
             idle_since: now,
@@ -333,7 +344,8 @@ impl Engine {
             Phase::Nominating { since, .. } | Phase::Opening { since, .. } => {
                 Some(since.saturating_add(config.call_timeout))
             }
-            Phase::Settling { until, .. } | Phase::Binding { until, .. } => Some(*until),
+            Phase::Settling { until, .. } => Some(*until),
+            Phase::Binding { since, .. } => Some(since.saturating_add(config.max_wait_for_binding)),
             Phase::Calming { since, .. } => Some(self.calm_at(*since).max(now)),
         };
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
@@ -349,8 +361,10 @@ impl Engine {
             match event {
                 Event::TaintChanged | Event::NominationCleared => self.last_disturbance = now,
                 Event::NominationEnded { pod, accepted } => {
-                    if let Phase::Nominating { unanswered, unseen, .. } = &mut self.phase {
-                        unanswered.remove(pod);
+                    if let Phase::Nominating { unanswered, unseen, since, .. } = &mut self.phase {
+                        if unanswered.remove(pod) && unanswered.is_empty() {
+                            *since = now;
+                        }
                         if !accepted {
                             unseen.remove(pod);
                         }
@@ -452,7 +466,17 @@ impl Engine {
     /// How long the scheduler is busy after a disturbance.
     fn quiet(&self) -> DurationMs {
         let waiting = i64::try_from(self.surroundings.waiting_pods).unwrap_or(i64::MAX);
-        DurationMs(self.config.quiet.0.saturating_add(self.config.quiet_per_pod.0.saturating_mul(waiting)))
+        DurationMs(self.config.quiet.0.saturating_add(self.attempt_us.saturating_mul(waiting) / 1000))
+    }
+
+    /// The opening woke all pods that waited; the batch's were bound, or not yet, after that time. The scheduler may have
+    /// been done sooner, so this errs on the slow side.
+    fn learn(&mut self, took: DurationMs, waiting_pods: usize) {
+        let Some(waiting) = i64::try_from(waiting_pods).ok().filter(|waiting| *waiting >= FEWEST_TO_LEARN_FROM) else {
+            return;
+        };
+        let seen = took.0.saturating_mul(1000) / waiting;
+        self.attempt_us = ((3 * self.attempt_us + seen) / 4).clamp(FASTEST_ATTEMPT_US, SLOWEST_ATTEMPT_US);
     }
 
     /// When it is quiet, if nothing happens until then.
@@ -524,14 +548,14 @@ impl Engine {
                 for node in &unanswered {
                     self.set_stage(node, Stage::Waiting);
                 }
-                self.phase = Phase::Binding { batch, until: now.saturating_add(self.config.max_wait_for_binding) };
+                self.phase = Phase::Binding { batch, since: now, waiting_pods: self.surroundings.waiting_pods };
                 true
             }
-            Phase::Binding { batch, until } => {
+            Phase::Binding { batch, since, waiting_pods } => {
                 let machines = batch.iter().filter_map(|node| view.get(node));
                 let waiting = machines.flat_map(|machine| &machine.pods).any(PlannedPod::is_waiting);
-                if waiting && now < until {
-                    self.phase = Phase::Binding { batch, until };
+                if waiting && now < since.saturating_add(self.config.max_wait_for_binding) {
+                    self.phase = Phase::Binding { batch, since, waiting_pods };
                     return false;
                 }
                 for node in &batch {
@@ -539,6 +563,7 @@ impl Engine {
                         self.set_stage(node, Stage::Done { since: now });
                     }
                 }
+                self.learn(now.since(since), waiting_pods);
                 self.idle_since = now;
                 true
             }

@@ -247,6 +247,19 @@ fn forty_machines_at_once_are_open_within_seven_seconds_with_one_patch_per_pod()
 }
 
 #[test]
+fn a_slow_scheduler_is_given_more_time() {
+    let mut cluster = fleet(3, 20);
+    cluster.run(60_000);
+    let brisk = cluster.times("open");
+    let mut cluster = fleet(3, 20);
+    cluster.never_bind.extend(["n00".into(), "n01".into(), "n02".into()]);
+    cluster.run(60_000);
+    let slow = cluster.times("open");
+    assert_eq!(slow[0], brisk[0], "nothing is known yet");
+    assert!(slow[2] - slow[1] > brisk[2] - brisk[1] + 100, "{slow:?} {brisk:?}");
+}
+
+#[test]
 fn few_machines_open_one_by_one() {
     let mut cluster = fleet(8, 5);
     cluster.run(60_000);
