@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{NodePool, conditions, events};
+use cloudprovider::NodeClassReadiness;
 use decode::snapshot::LaunchableNodePool;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use model::NodePoolName;
 use parking_lot::Mutex;
 use scheduling::catalogue::Catalogue;
@@ -71,7 +73,8 @@ impl Catalogues {
                 (Arc::default(), Err(Arc::from(why)))
             }
         };
-        LaunchableNodePool { usable: readiness(&pool).and(resolved), object: pool, catalogue }
+        let ready = if context.options.dry_run { dry_readiness(&pool, context).await } else { readiness(&pool) };
+        LaunchableNodePool { usable: ready.and(resolved), object: pool, catalogue }
     }
 
     fn compile(&self, pool: &NodePool, types: &cloudprovider::InstanceTypes, context: &Context) -> Arc<Catalogue> {
@@ -105,10 +108,28 @@ fn is_managed(pool: &NodePool, context: &Context) -> bool {
     context.cloud.node_class_kinds().iter().any(|kind| kind.group == class.group && kind.kind == class.kind)
 }
 
+/// What condition `Ready` would say, where nobody has written one yet: a dry run writes nothing itself.
+async fn dry_readiness(pool: &NodePool, context: &Context) -> Result<(), Arc<str>> {
+    let is_decided = ready_condition(pool).is_some_and(|ready| ready.status != conditions::UNKNOWN);
+    if is_decided {
+        return readiness(pool);
+    }
+    match context.cloud.node_class_readiness(&pool.spec.template.spec.node_class_ref).await {
+        Ok(NodeClassReadiness::Ready) => Ok(()),
+        Ok(NodeClassReadiness::NotReady { reason, message }) => Err(format!("is not ready: {reason} {message}").into()),
+        Ok(NodeClassReadiness::Terminating) => Err("is not ready: its node class is being deleted".into()),
+        Ok(NodeClassReadiness::NotFound) => Err("is not ready: its node class does not exist".into()),
+        Err(error) => Err(format!("is not ready: its node class cannot be read: {error}").into()),
+    }
+}
+
+fn ready_condition(pool: &NodePool) -> Option<&Condition> {
+    pool.status.iter().flat_map(|status| &status.conditions).find(|it| it.type_ == conditions::READY)
+}
+
 /// Whether the NodePool's condition `Ready` is true; if not, what it says.
 pub fn readiness(pool: &NodePool) -> Result<(), Arc<str>> {
-    let ready = pool.status.iter().flat_map(|status| &status.conditions).find(|it| it.type_ == conditions::READY);
-    match ready {
+    match ready_condition(pool) {
         Some(ready) if ready.status == conditions::TRUE => Ok(()),
         Some(ready) => Err(format!("is not ready: {} {}", ready.reason, ready.message).trim_end().into()),
         None => Err("is not ready: it has not been looked into yet".into()),

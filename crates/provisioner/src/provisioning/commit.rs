@@ -165,7 +165,7 @@ pub(super) fn check_pool(planned: &NodePool, live: &NodePool) -> Result<(), Stal
 }
 
 /// What NodeClaims of a pool that the plan did not know ask for.
-fn used_since(state: &State, snapshot: &Snapshot, pool: &NodePoolName) -> (ResourceVec, i64) {
+pub(super) fn used_since(state: &State, snapshot: &Snapshot, pool: &NodePoolName) -> (ResourceVec, i64) {
     let known: BTreeSet<&str> = snapshot.nodes.iter().filter_map(|node| node.node_claim.as_deref()).collect();
     let (mut used, mut count) = (ResourceVec::new(), 0);
     for claim in state.node_claims_of_pool(pool) {
@@ -187,7 +187,7 @@ fn used_since(state: &State, snapshot: &Snapshot, pool: &NodePoolName) -> (Resou
 }
 
 /// Whether anything is left of a pool's limits after what was created meanwhile.
-fn check_limits(snapshot: &Snapshot, pool: PoolId, used: &(ResourceVec, i64)) -> Result<(), Stale> {
+pub(super) fn check_limits(snapshot: &Snapshot, pool: PoolId, used: &(ResourceVec, i64)) -> Result<(), Stale> {
     let exceeded = snapshot.node_pools[pool].remaining.iter().any(|limit| {
         let since = match limit.limit {
             Limit::Nodes => used.1,

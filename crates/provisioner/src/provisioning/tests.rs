@@ -12,7 +12,7 @@ use scheduling::catalogue::Catalogue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::commit::{Stale, check_machine, check_pool};
+use super::commit::{Stale, check_limits, check_machine, check_pool, used_since};
 use super::node_claim::{node_claim, random_name};
 use super::*;
 use crate::assignments::Assignments;
@@ -267,4 +267,33 @@ fn pods_of_an_earlier_plan_keep_their_machine() {
     assert_eq!(kept, ["a", "b"]);
     assert_eq!(plan.machines.len(), 1, "only the new pod needs a machine");
     assert_eq!(plan.machines.iter().next().unwrap().pods.len(), 1);
+}
+
+#[test]
+fn a_limit_that_others_used_up_since_the_plan_makes_it_stale() {
+    let store = store([pod("a", |_| {})]);
+    let mut limited = node_pool();
+    limited["spec"]["limits"] = json!({"cpu": "16", "nodes": "3"});
+    let pool = pool_object(limited);
+    let snapshot = snapshot_of(&store, &pool, &Assignments::default());
+    let plan = scheduling::provisioning::plan(&snapshot);
+    let machine = plan.machines.iter().next().unwrap();
+    let check = || {
+        let used = used_since(&store.read(), &snapshot, &"general".into());
+        check_limits(&snapshot, machine.node_pool, &used)
+    };
+    let create = |name: &str, cpu: &str| {
+        let mut claim = node_claim(&snapshot, machine, &pool, None).unwrap();
+        claim.metadata.name = Some(name.to_owned());
+        claim.metadata.uid = Some(name.to_owned());
+        claim.metadata.resource_version = Some("5".to_owned());
+        claim.spec.resources.requests.insert("cpu".to_owned(), cpu.into());
+        let revision = crate::store::Revision::of(&claim.metadata);
+        assert!(store.apply(claim, revision));
+    };
+    assert_eq!(check(), Ok(()));
+    create("general-1", "2");
+    assert_eq!(check(), Ok(()), "two of sixteen");
+    create("general-2", "15");
+    assert_eq!(check(), Err(Stale::LimitsUsedUp));
 }
