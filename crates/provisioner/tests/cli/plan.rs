@@ -396,7 +396,8 @@ fn a_node_is_explained_by_its_room_and_what_is_planned_on_it() {
           runs 0 pods, free without daemons to come: cpu: 2200m, memory: 8Gi, pods: 20
           planned onto it: shop/web-0
           planned onto it: shop/web-1
-    "#]].assert_eq(&ran.transcript());
+    "#]]
+    .assert_eq(&ran.transcript());
     assert_eq!(scratch.run(&["explain", "node", "absent", "-f", "shop.yaml"]).code, 1);
 }
 
