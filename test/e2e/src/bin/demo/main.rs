@@ -27,7 +27,7 @@ const EXAMPLE: &str = "examples/web";
 const NAMESPACE: &str = "shop";
 const NODE_POOL: &str = "general";
 /// The Deployment that grows, and to how many replicas.
-const GROWS: (&str, u32) = ("web", 32);
+const GROWS: (&str, u32) = ("web", 30);
 const BIND_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Parser)]
