@@ -186,6 +186,17 @@ impl fmt::Debug for Gates {
     }
 }
 
+/// Which state of a minor release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Edition {
+    /// As it was released.
+    Release,
+    /// Before it was released, when upstream's test suite was recorded for our conformance vectors.
+    Alpha,
+    /// Without its defects.
+    Fixed,
+}
+
 /// Whose behaviour is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Compat {
@@ -193,17 +204,32 @@ pub struct Compat {
     pub kubernetes: KubernetesMinor,
     /// The gates that are on in it.
     pub gates: Gates,
+    edition: Edition,
 }
 
 impl Compat {
     /// A release with its default gates.
     pub fn new(kubernetes: KubernetesMinor) -> Self {
-        Self { kubernetes, gates: Gates::defaults(kubernetes) }
+        Self { kubernetes, gates: Gates::defaults(kubernetes), edition: Edition::Release }
     }
 
     /// A release with the given gates; those that it does not know stay off.
     pub fn with_gates(kubernetes: KubernetesMinor, gates: Gates) -> Self {
-        Self { kubernetes, gates: Gates(gates.0 & Gates::all(kubernetes).0) }
+        Self { kubernetes, gates: Gates(gates.0 & Gates::all(kubernetes).0), edition: Edition::Release }
+    }
+
+    /// The newest release with its default gates and without its defects.
+    pub fn fixed() -> Self {
+        Self { edition: Edition::Fixed, ..Self::new(KubernetesMinor::NEWEST) }
+    }
+
+    /// 1.37 while it was an alpha release, with the given gates. The conformance vectors were recorded then.
+    pub fn alpha_1_37(gates: Gates) -> Self {
+        Self { edition: Edition::Alpha, ..Self::with_gates(KubernetesMinor::V1_37, gates) }
+    }
+
+    pub(crate) const fn edition(&self) -> Edition {
+        self.edition
     }
 
     /// Whether a gate is on.

@@ -1,0 +1,98 @@
+//! Upstream's answer for one view: the first complete assignment in its order, found without walking what cannot hold
+//! one.
+//!
+//! *Problem.* Claims, requests and their alternatives in order; each wants a number of devices, or all that match;
+//! devices in order. Find the lexicographically first assignment under use, capacity, counters, taints and constraints.
+//!
+//! *Algorithm.* Upstream's depth-first walk ([`search`]), which skips a subtree only if that provably holds neither a
+//! solution nor an error: equal devices ([`symmetry`]), counting ([`counting`]), failures seen before.
+//!
+//! *Complexity.* Without contention: the devices before the chosen ones. In the worst case exponential in the number of
+//! distinct devices; the step budget bounds it, and running out is an answer of its own.
+//!
+//! *Limits.* Derived attributes are refused by name.
+
+mod constraints;
+mod counting;
+mod report;
+mod result;
+mod search;
+mod symmetry;
+
+#[cfg(test)]
+mod tests;
+
+use model::Budget;
+
+use crate::inventory::{ClaimClassId, Inventory};
+use crate::ledger::{ClusterLedger, Taken, Usage};
+use crate::node::NodeFacts;
+use crate::types::{Allocation, RequestKind};
+use crate::verdict::{Fault, Progress, Refusal, Verdict};
+use crate::view::View;
+
+/// What a search found, before it is written as upstream writes it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Found(Found),
+    Refused(Refusal),
+    OutOfBudget,
+}
+
+/// An assignment.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) allocations: Vec<Allocation>,
+    pub(crate) score: u32,
+    /// What it takes, devices of the machine itself and of the cluster.
+    pub(crate) usage: Usage,
+    /// Whether a claim, by position, can only be used on this machine.
+    pub(crate) pinned: Vec<bool>,
+}
+
+impl Inventory {
+    /// Allocates claims for one pod on an existing node, as kube-scheduler would, without taking anything.
+    ///
+    /// The budget is in steps: tentative choices of a device, counting tests, propagations of a constraint's value.
+    pub fn allocate(
+        &self,
+        node: &NodeFacts,
+        claims: &[ClaimClassId],
+        ledger: &ClusterLedger,
+        budget: &mut Budget,
+    ) -> Verdict {
+        let view = match self.view_of_node(node) {
+            Ok(view) => view,
+            Err(fault) => return Verdict::Refused(Refusal::Fault(fault)),
+        };
+        let before = budget.remaining();
+        match self.search(&view, claims, Taken { cluster: ledger, own: None }, budget) {
+            Outcome::Found(found) => Verdict::Allocated { allocations: found.allocations, score: found.score },
+            Outcome::Refused(refusal) => Verdict::Refused(refusal),
+            Outcome::OutOfBudget => Verdict::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) }),
+        }
+    }
+
+    pub(crate) fn search(
+        &self,
+        view: &View,
+        claims: &[ClaimClassId],
+        taken: Taken<'_>,
+        budget: &mut Budget,
+    ) -> Outcome {
+        let classes: Vec<_> = claims.iter().map(|claim| &self.claim_classes[*claim]).collect();
+        for class in &classes {
+            if let Some(fault) = &class.fault {
+                let fault = Fault::Claim { claim: class.name.clone(), error: fault.clone() };
+                return Outcome::Refused(Refusal::Fault(fault));
+            }
+        }
+        search::run(self, view, &classes, taken, budget)
+    }
+
+    /// Whether a claim class has firstAvailable requests, so that the packer can ask for better alternatives.
+    pub fn has_alternatives(&self, class: ClaimClassId) -> bool {
+        let requests = &self.claim_classes[class].spec.requests;
+        requests.iter().any(|request| matches!(request.kind, RequestKind::FirstAvailable(_)))
+    }
+}

@@ -1,0 +1,418 @@
+//! Proofs that nothing fits, by counting.
+//!
+//! Every test relaxes the problem: requests are demands, classes of equal devices are supplies, and what they may not
+//! mix (constraints among several requests, counters among several devices) is left out but for one rule at a time. If
+//! even the relaxed problem has no solution, there is none. Hall's condition over requests is a maximum flow; a
+//! matchAttribute constraint is tested once per value; counters by the least that each request must draw.
+//!
+//! Cost: demands × classes for one flow, times the values of one attribute.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Id, OutOfBudget};
+
+use super::constraints::ConstraintState;
+use super::search::{BranchIndex, ClaimPosition, Search};
+use super::symmetry::ClassIndex;
+use crate::attributes::{Held, ValueId};
+use crate::inventory::CounterIndex;
+use crate::selectors::Judgement;
+use crate::types::RequestName;
+use crate::verdict::Proof;
+use crate::view::{PoolPosition, Position};
+
+/// Devices that a request still needs, and how many it could take of each supply.
+struct Demand {
+    claim: ClaimPosition,
+    name: RequestName,
+    wanted: usize,
+    /// Constraints that cover it whatever alternative is chosen.
+    constraints: Vec<usize>,
+    admin: bool,
+    supplies: Vec<Offer>,
+}
+
+/// What a supply offers to a demand.
+struct Offer {
+    supply: usize,
+    /// A device to ask about.
+    example: Position,
+    devices: usize,
+}
+
+/// Devices that are equal now.
+struct Supply {
+    example: Position,
+    class: ClassIndex,
+    touched: bool,
+    /// How many demands it can serve together; None for devices that are shared.
+    devices: Option<usize>,
+}
+
+/// Whether a problem is refuted of which nothing is picked yet and whose classes are known.
+pub(super) fn refute_all(search: &mut Search<'_>) -> Result<Option<Proof>, OutOfBudget> {
+    refute(search, ClaimPosition::from_index(0), 0, None)
+}
+
+/// Whether the rest of a walk is refuted: a request, of which the devices of one branch after the `done`-th, from
+/// `start` on, are left if that is given, and all requests after it.
+pub(super) fn refute(
+    search: &mut Search<'_>,
+    claim: ClaimPosition,
+    request: usize,
+    current: Option<(BranchIndex, usize, usize)>,
+) -> Result<Option<Proof>, OutOfBudget> {
+    search.budget.spend(1)?;
+    let Some(classes) = search.classes.take() else { return Ok(None) };
+    let proof = Tests { search, classes: &classes }.run(claim, request, current);
+    search.classes = Some(classes);
+    proof
+}
+
+struct Tests<'t, 'a> {
+    search: &'t mut Search<'a>,
+    classes: &'t super::symmetry::Classes,
+}
+
+impl Tests<'_, '_> {
+    fn run(
+        &mut self,
+        claim: ClaimPosition,
+        request: usize,
+        current: Option<(BranchIndex, usize, usize)>,
+    ) -> Result<Option<Proof>, OutOfBudget> {
+        let supplies = self.supplies();
+        let demands = self.demands(&supplies, claim, request, current);
+        if let Some(proof) = demands.iter().find_map(too_few) {
+            return Ok(Some(proof));
+        }
+        if let Some(proof) = together(&demands, &supplies, |_, _| true) {
+            return Ok(Some(proof));
+        }
+        if let Some(proof) = self.too_little_left(&demands) {
+            return Ok(Some(proof));
+        }
+        for claim in self.search.claims.ids() {
+            for constraint in 0..self.search.claims[claim].constraints.len() {
+                let covers = |demand: &Demand| demand.claim == claim && demand.constraints.contains(&constraint);
+                if !demands.iter().any(covers) {
+                    continue;
+                }
+                let proof = match self.search.constraints[claim].get(constraint) {
+                    Some(ConstraintState::Match { .. }) => {
+                        self.no_common_value(&demands, &supplies, claim, constraint)?
+                    }
+                    Some(ConstraintState::Distinct { forgets: false, .. }) => {
+                        self.too_few_values(&demands, claim, constraint)
+                    }
+                    Some(ConstraintState::Distinct { forgets: true, .. }) | None => None,
+                };
+                if proof.is_some() {
+                    return Ok(proof);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn supplies(&self) -> Vec<Supply> {
+        let mut supplies = Vec::new();
+        for (class, members) in self.classes.members.iter_enumerated() {
+            let example = members.iter().find(|position| !self.search.touched.contains_key(position));
+            let Some(&example) = example else { continue };
+            let devices = self.classes.untouched(self.search, class, 0);
+            let shared = self.search.is_shareable(example);
+            supplies.push(Supply { example, class, touched: false, devices: (!shared).then_some(devices) });
+        }
+        let mut touched: Vec<Position> = self.search.touched.keys().copied().collect();
+        touched.sort_unstable();
+        for example in touched {
+            supplies.push(Supply { example, class: self.classes.of[example], touched: true, devices: None });
+        }
+        supplies
+    }
+
+    fn demands(
+        &mut self,
+        supplies: &[Supply],
+        claim: ClaimPosition,
+        request: usize,
+        current: Option<(BranchIndex, usize, usize)>,
+    ) -> Vec<Demand> {
+        let mut demands = Vec::new();
+        if let Some((branch, done, start)) = current {
+            let wanted = self.search.branches[branch].wanted.saturating_sub(done);
+            demands.push(self.demand(supplies, claim, &[branch], wanted, start));
+        }
+        for later in self.search.claims.ids().filter(|later| *later >= claim) {
+            let first = if later == claim { request + usize::from(current.is_some()) } else { 0 };
+            for request in first..self.search.layout[later].len() {
+                let branches = self.search.layout[later].get(request).cloned().unwrap_or_default();
+                let wanted = branches.iter().map(|branch| self.search.branches[*branch].wanted).min().unwrap_or(0);
+                demands.push(self.demand(supplies, later, &branches, wanted, 0));
+            }
+        }
+        demands
+    }
+
+    fn demand(
+        &mut self,
+        supplies: &[Supply],
+        claim: ClaimPosition,
+        branches: &[BranchIndex],
+        wanted: usize,
+        start: usize,
+    ) -> Demand {
+        let covers = |constraint: &usize| {
+            branches.iter().all(|branch| self.search.branches[*branch].alternative.constraints.contains(constraint))
+        };
+        let constraints = (0..self.search.claims[claim].constraints.len()).filter(covers).collect();
+        let admin = branches.iter().any(|branch| self.search.branches[*branch].alternative.admin_access);
+        let name = match branches {
+            [branch] => self.search.branches[*branch].alternative.name.clone(),
+            _ => branches.first().map_or(RequestName::from(""), |branch| {
+                self.search.branches[*branch].alternative.name.split().0.into()
+            }),
+        };
+        let mut offers = Vec::new();
+        for (index, supply) in supplies.iter().enumerate() {
+            let devices = match (supply.touched, start) {
+                (true, _) => usize::from(supply.example.index() >= start),
+                (false, 0) => match supply.devices {
+                    Some(devices) => devices,
+                    None => self.classes.untouched(self.search, supply.class, 0),
+                },
+                (false, start) => self.classes.untouched(self.search, supply.class, start),
+            };
+            if devices > 0 && branches.iter().any(|branch| self.usable(*branch, supply.example)) {
+                offers.push(Offer { supply: index, example: supply.example, devices });
+            }
+        }
+        Demand { claim, name, wanted, constraints, admin, supplies: offers }
+    }
+
+    /// Whether a branch could pick a device now, as far as the device alone decides.
+    fn usable(&mut self, branch: BranchIndex, position: Position) -> bool {
+        let search = &mut *self.search;
+        let alternative = search.branches[branch].alternative;
+        let claim = search.branches[branch].claim;
+        if !alternative.admin_access && search.is_taken(position) || search.judge(branch, position) != Judgement::Yes {
+            return false;
+        }
+        let picked = search.touched.get(&position).map_or(&[][..], |touch| touch.claims.as_slice());
+        if alternative.admin_access && picked.contains(&claim) || !alternative.admin_access && !picked.is_empty() {
+            return false;
+        }
+        if search.lacks_node_operations(position)
+            || search.counters_are_off(position)
+            || search.untolerated(branch, position).is_some()
+            || search.has_capacity(branch, position, false) == Ok(false)
+        {
+            return false;
+        }
+        let draws = !alternative.admin_access && !search.is_shareable(position);
+        if draws && (search.short_counter(position).is_some() || !search.groups_admit(position)) {
+            return false;
+        }
+        alternative.constraints.iter().all(|constraint| {
+            let held = search.held(claim, *constraint, position);
+            let lists = search.lists;
+            search.constraints[claim].get(*constraint).is_some_and(|state| state.admits(&held, lists))
+        })
+    }
+
+    fn no_common_value(
+        &mut self,
+        demands: &[Demand],
+        supplies: &[Supply],
+        claim: ClaimPosition,
+        constraint: usize,
+    ) -> Result<Option<Proof>, OutOfBudget> {
+        let covers = |demand: &Demand| demand.claim == claim && demand.constraints.contains(&constraint);
+        let covered = demands.iter().filter(|demand| covers(demand) && demand.wanted > 0);
+        let wanted: usize = covered.clone().map(|demand| demand.wanted).sum();
+        let Some(first) = covered.clone().next() else { return Ok(None) };
+        let mut values: BTreeSet<ValueId> = BTreeSet::new();
+        match self.search.constraints[claim].get(constraint).and_then(ConstraintState::common) {
+            Some(common) => values.extend(common),
+            None => {
+                // The first device may have any value; a value of no kind matches nothing but is enough for one device.
+                for offer in &first.supplies {
+                    match self.search.held(claim, constraint, offer.example) {
+                        Held::Values(held) => values.extend(held),
+                        Held::Opaque if wanted <= 1 => return Ok(None),
+                        Held::Opaque | Held::Missing => {}
+                    }
+                }
+            }
+        }
+        for value in values {
+            self.search.budget.spend(1)?;
+            let search = &*self.search;
+            let has = |demand: &Demand, offer: &Offer| {
+                !covers(demand)
+                    || matches!(search.held(claim, constraint, offer.example), Held::Values(held) if held.contains(&value))
+            };
+            let enough = demands.iter().filter(|demand| covers(demand)).all(|demand| {
+                let offers = demand.supplies.iter().filter(|offer| has(demand, offer));
+                offers.map(|offer| offer.devices).sum::<usize>() >= demand.wanted
+            });
+            if enough && together(demands, supplies, has).is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Proof::NoCommonValue { claim: claim.index(), constraint }))
+    }
+
+    fn too_few_values(&mut self, demands: &[Demand], claim: ClaimPosition, constraint: usize) -> Option<Proof> {
+        let covers = |demand: &&Demand| demand.claim == claim && demand.constraints.contains(&constraint);
+        let wanted: usize = demands.iter().filter(covers).map(|demand| demand.wanted).sum();
+        let mut values: BTreeSet<ValueId> = BTreeSet::new();
+        let mut unknown = 0;
+        for offer in demands.iter().filter(covers).flat_map(|demand| &demand.supplies) {
+            match self.search.held(claim, constraint, offer.example) {
+                Held::Values(held) => values.extend(held),
+                Held::Opaque => unknown += offer.devices,
+                Held::Missing => {}
+            }
+        }
+        (values.len() + unknown < wanted).then_some(Proof::TooFewValues { claim: claim.index(), constraint })
+    }
+
+    /// Counters of which requests must draw more than there is, however they choose.
+    fn too_little_left(&mut self, demands: &[Demand]) -> Option<Proof> {
+        let mut must: BTreeMap<(PoolPosition, CounterIndex), (i128, i128)> = BTreeMap::new();
+        for demand in demands.iter().filter(|demand| !demand.admin && demand.wanted > 0) {
+            let mut least: Option<BTreeMap<(PoolPosition, CounterIndex), (i128, i128)>> = None;
+            for offer in &demand.supplies {
+                // A further share draws nothing.
+                let draws = if self.search.is_shareable(offer.example) {
+                    BTreeMap::new()
+                } else {
+                    let mut draws: BTreeMap<_, (i128, i128)> = BTreeMap::new();
+                    for (counter, amount, left) in self.search.draws_with_left(offer.example) {
+                        if amount < 0 {
+                            return None;
+                        }
+                        let (total, _) = draws.entry(counter).or_insert((0, left));
+                        *total += amount;
+                    }
+                    draws
+                };
+                least = Some(match least {
+                    None => draws,
+                    Some(least) => least
+                        .into_iter()
+                        .filter_map(|(counter, (amount, left))| {
+                            let (other, _) = draws.get(&counter)?;
+                            Some((counter, (amount.min(*other), left)))
+                        })
+                        .collect(),
+                });
+            }
+            for (counter, (amount, left)) in least.unwrap_or_default() {
+                let (total, _) = must.entry(counter).or_insert((0, left));
+                *total += amount * demand.wanted as i128;
+            }
+        }
+        let short = must.values().any(|(total, left)| total > left);
+        let wanted: usize = demands.iter().map(|demand| demand.wanted).sum();
+        short.then_some(Proof::Together { wanted: wanted as u64, usable: 0 })
+    }
+}
+
+fn too_few(demand: &Demand) -> Option<Proof> {
+    let usable: usize = demand.supplies.iter().map(|offer| offer.devices).sum();
+    (usable < demand.wanted).then(|| Proof::TooFew {
+        claim: demand.claim.index(),
+        request: demand.name.clone(),
+        wanted: demand.wanted as u64,
+        usable: usable as u64,
+    })
+}
+
+/// Hall's condition: a flow from demands through supplies that serves them all. Demands with adminAccess take nothing
+/// from others and are left out.
+fn together(demands: &[Demand], supplies: &[Supply], allowed: impl Fn(&Demand, &Offer) -> bool) -> Option<Proof> {
+    let mut free: Vec<Option<usize>> = supplies.iter().map(|supply| supply.devices).collect();
+    // What each demand gets of each of its offers.
+    let mut given: Vec<Vec<usize>> = demands.iter().map(|demand| vec![0; demand.supplies.len()]).collect();
+    let competing = |demand: &&Demand| !demand.admin;
+    for (index, demand) in demands.iter().enumerate().filter(|(_, demand)| competing(demand)) {
+        for _ in 0..demand.wanted {
+            let mut visited = vec![false; supplies.len()];
+            if !augment(demands, index, &mut free, &mut given, &mut visited, &allowed) {
+                let wanted: usize = demands.iter().filter(competing).map(|demand| demand.wanted).sum();
+                let reachable = supplies.iter().filter_map(|supply| supply.devices).sum::<usize>();
+                return Some(Proof::Together { wanted: wanted as u64, usable: reachable as u64 });
+            }
+        }
+    }
+    None
+}
+
+/// Gives one more device to a demand, moving others if need be.
+fn augment(
+    demands: &[Demand],
+    index: usize,
+    free: &mut [Option<usize>],
+    given: &mut [Vec<usize>],
+    visited: &mut [bool],
+    allowed: &impl Fn(&Demand, &Offer) -> bool,
+) -> bool {
+    let Some(demand) = demands.get(index) else { return false };
+    for (position, offer) in demand.supplies.iter().enumerate() {
+        let used = given.get(index).and_then(|given| given.get(position)).copied().unwrap_or(usize::MAX);
+        let seen = visited.get_mut(offer.supply);
+        if used >= offer.devices || seen.as_deref().copied().unwrap_or(true) || !allowed(demand, offer) {
+            continue;
+        }
+        if let Some(seen) = seen {
+            *seen = true;
+        }
+        let has_room = match free.get_mut(offer.supply) {
+            Some(None) => true,
+            Some(Some(0)) | None => false,
+            Some(Some(left)) => {
+                *left -= 1;
+                true
+            }
+        };
+        let moved = has_room || move_one(demands, index, offer.supply, free, given, visited, allowed);
+        if moved {
+            if let Some(slot) = given.get_mut(index).and_then(|given| given.get_mut(position)) {
+                *slot += 1;
+            }
+            return true;
+        }
+    }
+    false
+}
+
+/// Takes one device of a supply from another demand that can do with something else.
+fn move_one(
+    demands: &[Demand],
+    index: usize,
+    supply: usize,
+    free: &mut [Option<usize>],
+    given: &mut [Vec<usize>],
+    visited: &mut [bool],
+    allowed: &impl Fn(&Demand, &Offer) -> bool,
+) -> bool {
+    for (other, demand) in demands.iter().enumerate() {
+        if other == index {
+            continue;
+        }
+        let Some(position) = demand.supplies.iter().position(|offer| offer.supply == supply) else { continue };
+        if given.get(other).and_then(|given| given.get(position)).copied().unwrap_or(0) == 0 {
+            continue;
+        }
+        if augment(demands, other, free, given, visited, allowed) {
+            if let Some(slot) = given.get_mut(other).and_then(|given| given.get_mut(position)) {
+                *slot -= 1;
+            }
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,238 @@
+//! Writes an assignment as upstream writes it: results, configurations, node selector.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{NodeName, Quantity};
+
+use super::search::{BranchIndex, ClaimPosition, Pick, Search};
+use super::{Found, Outcome};
+use crate::compat::Gate;
+use crate::ledger::{Amounts, Usage};
+use crate::types::{
+    Allocation, AllocationResult, Config, ConfigSource, NodeScope, NodeSelector, NodeSelectorOperator,
+    NodeSelectorRequirement, NodeSelectorTerm, RequestName, ResultConfig,
+};
+use crate::verdict::{Fault, Refusal};
+use crate::view::Position;
+
+/// kube-scheduler gives every share a random name; only whether there is one matters here.
+const SHARE_ID: &str = "share";
+
+/// Upstream's score of the first alternative.
+const BEST_SCORE: usize = 8;
+
+/// The outcome of a walk that ended with all claims served.
+pub(super) fn found(search: &Search<'_>) -> Outcome {
+    let mut allocations = Vec::with_capacity(search.claims.len());
+    let mut pinned = Vec::with_capacity(search.claims.len());
+    let mut score = 0;
+    for claim in search.claims.ids() {
+        match node_selector(search, claim) {
+            Ok((node_selector, pins)) => {
+                allocations.push(Allocation {
+                    results: search.picks[claim].iter().map(|pick| result(search, pick)).collect(),
+                    config: config(search, claim),
+                    node_selector,
+                    timestamp: None,
+                });
+                pinned.push(pins);
+            }
+            Err(fault) => return Outcome::Refused(Refusal::Fault(fault)),
+        }
+        for (request, of) in search.claims[claim].requests.iter().enumerate() {
+            if of.first_available {
+                let chosen = chosen(search, claim, request).map_or(0, |branch| search.branches[branch].index);
+                score += BEST_SCORE.saturating_sub(chosen);
+            }
+        }
+    }
+    let score = u32::try_from(score).unwrap_or(u32::MAX);
+    Outcome::Found(Found { allocations, score, usage: usage(search), pinned })
+}
+
+/// The branch that a request was served by.
+fn chosen(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<BranchIndex> {
+    let of_request = |pick: &&Pick| search.branches[pick.branch].request == request;
+    search.picks[claim].iter().find(of_request).map(|pick| pick.branch)
+}
+
+fn result(search: &Search<'_>, pick: &Pick) -> AllocationResult {
+    let entry = search.entry(pick.position);
+    let device = search.device(pick.position);
+    let alternative = search.branches[pick.branch].alternative;
+    let compat = &search.inventory.compat;
+    let waits = compat.is_on(Gate::DeviceBindingConditions);
+    let slice = &search.inventory.slices[entry.slice].slice;
+    let consumed = pick.share.iter().flatten().zip(&device.capacity).filter_map(|(amount, (name, capacity))| {
+        Some((name.clone(), Quantity::from_nano(*amount, capacity.value.format()).ok()?))
+    });
+    AllocationResult {
+        request: alternative.name.clone(),
+        device: search.inventory.keys[entry.key].clone(),
+        admin_access: alternative.admin_access,
+        tolerations: alternative.tolerations.clone(),
+        binding_conditions: if waits { device.binding_conditions.clone() } else { Vec::new() },
+        binding_failure_conditions: if waits { device.binding_failure_conditions.clone() } else { Vec::new() },
+        share_id: pick.share.as_ref().map(|_| SHARE_ID.into()),
+        consumed_capacity: consumed.collect(),
+        skip_node_operations: if compat.is_on(Gate::OptionalNodeOperations) {
+            slice.skip_node_operations.clone()
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+/// Configurations of classes once each, in the order of requests, then those of the claim that concern what was chosen.
+fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
+    let class = search.claims[claim];
+    let mut configs: Vec<ResultConfig> = Vec::new();
+    let mut of_class: Vec<(&str, usize, usize)> = Vec::new();
+    let names: Vec<RequestName> =
+        (0..class.requests.len()).filter_map(|request| name(search, claim, request)).collect();
+    for request in 0..class.requests.len() {
+        let Some(branch) = chosen_or_first(search, claim, request) else { continue };
+        let alternative = search.branches[branch].alternative;
+        let class_name = &*alternative.class.meta.name.name;
+        if let Some((_, start, end)) = of_class.iter().find(|(known, ..)| *known == class_name) {
+            for config in configs.iter_mut().take(*end).skip(*start) {
+                config.config.requests.push(alternative.name.clone());
+            }
+            continue;
+        }
+        let start = configs.len();
+        configs.extend(alternative.class.config.iter().map(|config| ResultConfig {
+            source: ConfigSource::Class,
+            config: Config { requests: vec![alternative.name.clone()], opaque: config.opaque.clone() },
+        }));
+        of_class.push((class_name, start, configs.len()));
+    }
+    let repeats = search.inventory.quirks.config_is_repeated;
+    for config in &class.spec.config {
+        let copy = || ResultConfig { source: ConfigSource::Claim, config: config.clone() };
+        if config.requests.is_empty() {
+            configs.push(copy());
+            continue;
+        }
+        for name in &names {
+            let whole = config.requests.iter().any(|named| named == name.split().0);
+            let part = !whole && name.split().1.is_some() && config.requests.contains(name);
+            if whole || part {
+                configs.push(copy());
+            }
+            // Old releases go on after an alternative's own configuration.
+            if whole || part && !repeats {
+                break;
+            }
+        }
+    }
+    if !repeats {
+        for config in configs.iter_mut().filter(|config| !config.config.requests.is_empty()) {
+            let covered = |name: &RequestName| {
+                config.config.requests.iter().any(|named| named == name || named == name.split().0)
+            };
+            if names.iter().all(covered) {
+                config.config.requests.clear();
+            }
+        }
+    }
+    configs
+}
+
+/// Upstream takes the first alternative of a request that got no device.
+fn chosen_or_first(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<BranchIndex> {
+    chosen(search, claim, request).or_else(|| search.layout[claim].get(request)?.first().copied())
+}
+
+/// `request`, or `request/subrequest` of what was chosen.
+fn name(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<RequestName> {
+    Some(search.branches[chosen_or_first(search, claim, request)?].alternative.name.clone())
+}
+
+/// The node selector of a claim's result, and whether it pins the claim to this node.
+fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<NodeSelector>, bool), Fault> {
+    let mut term = NodeSelectorTerm::default();
+    for pick in &search.picks[claim] {
+        let device = search.device(pick.position);
+        let slice = &search.inventory.slices[search.entry(pick.position).slice].slice;
+        let scope = match &slice.node_scope {
+            Some(NodeScope::PerDevice) => device.node_scope.as_ref(),
+            scope => scope.as_ref(),
+        };
+        if device.binds_to_node || matches!(scope, Some(NodeScope::Node(_))) {
+            return Ok((Some(only(search.view.facts.name.as_ref())), true));
+        }
+        let Some(NodeScope::Selector(selector)) = scope else { continue };
+        match selector.terms.as_slice() {
+            [] => {}
+            [only] => {
+                add(&mut term.match_fields, &only.match_fields);
+                add(&mut term.match_expressions, &only.match_expressions);
+            }
+            terms => {
+                return Err(Fault::SelectorTerms {
+                    claim: Arc::clone(&search.claims[claim].name),
+                    device: search.inventory.keys[search.entry(pick.position).key].clone(),
+                    terms: terms.len(),
+                });
+            }
+        }
+    }
+    let empty = term.match_fields.is_empty() && term.match_expressions.is_empty();
+    Ok(((!empty).then(|| NodeSelector { terms: vec![term] }), false))
+}
+
+fn only(name: Option<&NodeName>) -> NodeSelector {
+    let requirement = NodeSelectorRequirement {
+        key: "metadata.name".into(),
+        operator: NodeSelectorOperator::In,
+        values: vec![name.map_or_else(|| "".into(), |name| Arc::from(name.as_str()))],
+    };
+    NodeSelector { terms: vec![NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![requirement] }] }
+}
+
+fn add(to: &mut Vec<NodeSelectorRequirement>, from: &[NodeSelectorRequirement]) {
+    for requirement in from {
+        let values: BTreeSet<&str> = requirement.values.iter().map(|value| &**value).collect();
+        let same = |other: &NodeSelectorRequirement| {
+            other.key == requirement.key
+                && other.operator == requirement.operator
+                && other.values.iter().map(|value| &**value).collect::<BTreeSet<&str>>() == values
+        };
+        if !to.iter().any(same) {
+            to.push(requirement.clone());
+        }
+    }
+}
+
+/// What an assignment takes. Picks with adminAccess take nothing that outlasts the search.
+fn usage(search: &Search<'_>) -> Usage {
+    let mut usage = Usage::default();
+    let mut shared: BTreeSet<Position> = BTreeSet::new();
+    for pick in search.picks.iter().flatten() {
+        if search.branches[pick.branch].alternative.admin_access {
+            continue;
+        }
+        let entry = search.entry(pick.position);
+        let first_share = match &pick.share {
+            Some(amounts) => {
+                let names = search.device(pick.position).capacity.keys().cloned();
+                let amounts: Amounts = names.zip(amounts.iter().copied()).collect();
+                usage.add_share(entry.key, 1, &amounts);
+                shared.insert(pick.position) && search.taken.shares(entry.key).is_none()
+            }
+            None => {
+                usage.dedicated.insert(entry.key);
+                true
+            }
+        };
+        if first_share {
+            let pool = search.inventory.slices[entry.slice].pool;
+            for (counter, amount) in entry.draws.iter().flat_map(|draw| &draw.counters) {
+                *usage.counters.entry((pool, *counter)).or_default() += amount;
+            }
+        }
+    }
+    usage
+}

@@ -1,0 +1,947 @@
+//! The walk: claims, requests, alternatives, devices, in upstream's order, every choice undone exactly.
+
+use std::sync::Arc;
+
+use model::collections::{FastMap, FastSet};
+use model::{Budget, Id, IdVec, define_id};
+use smallvec::SmallVec;
+
+use super::constraints::ConstraintState;
+use super::symmetry::{ClassIndex, Classes};
+use super::{Outcome, counting, report, result, symmetry};
+use crate::attributes::{self, Held};
+use crate::capacity::{self, BadCapacity, Demand};
+use crate::claims::{Alternative, ClaimClass, MAX_RESULTS};
+use crate::compat::Gate;
+use crate::inventory::{CounterIndex, CounterSetIndex, DeviceEntry, DeviceShape, Draw, Inventory};
+use crate::ledger::Taken;
+use crate::selectors::{Judgement, SelectorId};
+use crate::types::{Device, TaintEffect};
+use crate::verdict::{ClaimFault, Fault, Infeasible, Proof, Refusal};
+use crate::view::{PoolPosition, Position, View, ViewDevice};
+
+define_id! {
+    /// A claim of the search.
+    pub(crate) struct ClaimPosition;
+}
+define_id! {
+    /// One way to satisfy one request of one claim.
+    pub(crate) struct BranchIndex;
+}
+
+/// One way to satisfy one request.
+#[derive(Debug)]
+pub(crate) struct Branch<'a> {
+    pub(crate) claim: ClaimPosition,
+    pub(crate) request: usize,
+    pub(crate) index: usize,
+    pub(crate) alternative: &'a Alternative,
+    pub(crate) wanted: usize,
+    /// The devices of a request for all.
+    pub(crate) all: Option<Vec<Position>>,
+    judgements: IdVec<Position, Option<Judgement>>,
+}
+
+/// A device given to a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Pick {
+    pub(crate) position: Position,
+    pub(crate) branch: BranchIndex,
+    /// What a share takes, in the order of the device's capacities; None for a device given whole.
+    pub(crate) share: Option<Box<[i128]>>,
+    drew: bool,
+    groups: Vec<((PoolPosition, CounterSetIndex), Option<GroupState>)>,
+}
+
+/// What tentative picks have done to a device.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Touch {
+    /// Claims that have it whole.
+    pub(crate) claims: SmallVec<[ClaimPosition; 1]>,
+    /// How many shares, and what they take.
+    pub(crate) shares: u32,
+    pub(crate) taken: SmallVec<[i128; 2]>,
+}
+
+/// What is left of a pool's counters.
+#[derive(Debug)]
+struct CountersLeft {
+    left: IdVec<CounterIndex, Option<i128>>,
+    /// Some counter was short before anything was picked: nothing that draws counters can be picked.
+    overdrawn: bool,
+}
+
+/// A counter, what a device draws from it, what is left of it.
+pub(crate) type DrawWithLeft = ((PoolPosition, CounterIndex), i128, i128);
+
+/// The compatibility groups that all devices drawing from a counter set have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum GroupState {
+    /// All have none.
+    NoGroups,
+    Common(Vec<Arc<str>>),
+}
+
+/// How a walk ended.
+#[derive(Debug)]
+pub(crate) enum Walk {
+    Found,
+    /// Nothing below.
+    Exhausted,
+    /// More devices than a claim's status holds.
+    TooMany,
+    Fault(Box<Fault>),
+    /// Counting shows that there is nothing anywhere.
+    Refuted(Proof),
+    OutOfBudget,
+}
+
+/// A walk in progress.
+#[derive(Debug)]
+pub(crate) struct Search<'a> {
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) view: &'a View,
+    pub(crate) claims: IdVec<ClaimPosition, &'a ClaimClass>,
+    pub(crate) taken: Taken<'a>,
+    pub(crate) budget: &'a mut Budget,
+    pub(crate) branches: IdVec<BranchIndex, Branch<'a>>,
+    /// By claim and request: its branches.
+    pub(crate) layout: IdVec<ClaimPosition, Vec<SmallVec<[BranchIndex; 1]>>>,
+    pub(crate) picks: IdVec<ClaimPosition, Vec<Pick>>,
+    pub(crate) constraints: IdVec<ClaimPosition, Vec<ConstraintState>>,
+    pub(crate) touched: FastMap<Position, Touch>,
+    pub(crate) lists: bool,
+    consumable: bool,
+    demands: FastMap<(BranchIndex, DeviceShape), Arc<Result<Demand, BadCapacity>>>,
+    counters: IdVec<PoolPosition, Option<CountersLeft>>,
+    /// The pool whose counters are looked at for each pool: its own, but for a defect of old releases.
+    homes: IdVec<PoolPosition, Option<PoolPosition>>,
+    groups: FastMap<(PoolPosition, CounterSetIndex), GroupState>,
+    /// Known once the first branch has failed.
+    pub(crate) classes: Option<Classes>,
+    failed: FastSet<symmetry::State>,
+}
+
+/// Searches; see the module.
+pub(super) fn run(
+    inventory: &Inventory,
+    view: &View,
+    claims: &[&ClaimClass],
+    taken: Taken<'_>,
+    budget: &mut Budget,
+) -> Outcome {
+    let mut search = Search::new(inventory, view, claims, taken, budget);
+    if let Err(fault) = search.prepare() {
+        return Outcome::Refused(Refusal::Fault(fault));
+    }
+    let proof = match search.request(ClaimPosition::from_index(0), 0) {
+        Walk::Found => return result::found(&search),
+        Walk::OutOfBudget => return Outcome::OutOfBudget,
+        Walk::Fault(fault) => return Outcome::Refused(Refusal::Fault(*fault)),
+        Walk::TooMany => {
+            let claim = claims.first().map_or_else(|| "".into(), |claim| Arc::clone(&claim.name));
+            return Outcome::Refused(Refusal::Fault(Fault::TooManyDevices { claim }));
+        }
+        Walk::Refuted(proof) => proof,
+        Walk::Exhausted => Proof::Exhausted,
+    };
+    let troubled = view.pools.iter().filter_map(|pool| Some((pool, pool.trouble.clone()?)));
+    let pools: Vec<_> = troubled.map(|(pool, trouble)| (inventory.pools[pool.pool].id.clone(), trouble)).collect();
+    if let Some((pool, trouble)) = pools.iter().find(|(_, trouble)| trouble.is_invalid()) {
+        let (pool, trouble) = (pool.clone(), trouble.clone());
+        return Outcome::Refused(Refusal::Fault(Fault::InvalidPools { pool, trouble }));
+    }
+    let requests = report::requests(&mut search);
+    Outcome::Refused(Refusal::Infeasible(Box::new(Infeasible { proof, requests, pools })))
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        inventory: &'a Inventory,
+        view: &'a View,
+        claims: &[&'a ClaimClass],
+        taken: Taken<'a>,
+        budget: &'a mut Budget,
+    ) -> Self {
+        let claims: IdVec<ClaimPosition, &ClaimClass> = claims.iter().copied().collect();
+        let mut branches = IdVec::new();
+        let mut layout = IdVec::new();
+        for (claim, class) in claims.iter_enumerated() {
+            let mut requests = Vec::with_capacity(class.requests.len());
+            for (request, of) in class.requests.iter().enumerate() {
+                let add = |(index, alternative): (usize, &'a Alternative)| {
+                    branches.push(Branch {
+                        claim,
+                        request,
+                        index,
+                        alternative,
+                        wanted: alternative.count.unwrap_or(0),
+                        all: None,
+                        judgements: IdVec::filled(None, view.devices.len()),
+                    })
+                };
+                requests.push(of.alternatives.iter().enumerate().map(add).collect());
+            }
+            layout.push(requests);
+        }
+        let forgets = inventory.quirks.distinct_forgets_devices_of_its_request;
+        let constraints = claims.map(|class| {
+            class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, forgets)).collect()
+        });
+        Self {
+            inventory,
+            view,
+            picks: claims.map(|_| Vec::new()),
+            constraints,
+            claims,
+            taken,
+            budget,
+            branches,
+            layout,
+            touched: FastMap::default(),
+            lists: inventory.compat.is_on(Gate::ListTypeAttributes),
+            consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
+            demands: FastMap::default(),
+            counters: view.pools.map(|_| None),
+            homes: view.pools.map(|_| None),
+            groups: FastMap::default(),
+            classes: None,
+            failed: FastSet::default(),
+        }
+    }
+
+    /// Finds the devices of requests for all, and claims that want too many whatever is chosen.
+    fn prepare(&mut self) -> Result<(), Fault> {
+        for branch in self.branches.ids() {
+            if self.branches[branch].alternative.count.is_none() {
+                let all = self.all_devices(branch)?;
+                self.branches[branch].wanted = all.len();
+                self.branches[branch].all = Some(all);
+            }
+        }
+        for (claim, requests) in self.layout.iter_enumerated() {
+            let least = |branches: &SmallVec<[BranchIndex; 1]>| {
+                branches.iter().map(|branch| self.branches[*branch].wanted).min().unwrap_or(0)
+            };
+            let devices = requests.iter().map(least).fold(0usize, usize::saturating_add);
+            if devices > MAX_RESULTS {
+                let error = ClaimFault::TooManyDevices { devices: devices as u64 };
+                return Err(Fault::Claim { claim: Arc::clone(&self.claims[claim].name), error });
+            }
+        }
+        Ok(())
+    }
+
+    fn all_devices(&mut self, branch: BranchIndex) -> Result<Vec<Position>, Fault> {
+        for pool in &self.view.pools {
+            if let Some(trouble) = &pool.trouble {
+                return Err(Fault::AllNeedsPool {
+                    claim: self.claim_name(branch),
+                    request: self.branches[branch].alternative.name.clone(),
+                    pool: self.inventory.pools[pool.pool].id.clone(),
+                    trouble: trouble.clone(),
+                });
+            }
+        }
+        let mut all = Vec::new();
+        for position in self.view.devices.ids() {
+            match self.judge(branch, position) {
+                Judgement::No => continue,
+                Judgement::Error => return Err(self.selector_fault(branch, position)),
+                Judgement::Yes => {}
+            }
+            if self.consumable {
+                let statically = !self.inventory.quirks.all_leaves_out_full_devices;
+                match self.has_capacity(branch, position, statically) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => match self.capacity_fault(branch, position, error) {
+                        Some(fault) => return Err(fault),
+                        None => continue,
+                    },
+                }
+            }
+            all.push(position);
+        }
+        Ok(all)
+    }
+
+    // ---- The walk.
+
+    fn request(&mut self, claim: ClaimPosition, request: usize) -> Walk {
+        let Some(requests) = self.layout.get(claim) else { return Walk::Found };
+        let Some(branches) = requests.get(request) else {
+            let next = ClaimPosition::from_index(claim.index() + 1);
+            return match self.request(next, 0) {
+                // An earlier claim that chose otherwise would not make this one smaller.
+                Walk::TooMany => Walk::Exhausted,
+                other => other,
+            };
+        };
+        let branches = branches.clone();
+        if !self.claims[claim].requests.get(request).is_some_and(|request| request.first_available) {
+            return branches.first().map_or(Walk::Exhausted, |branch| self.devices(*branch, 0, 0));
+        }
+        let mut all_too_many = true;
+        for branch in branches {
+            match self.devices(branch, 0, 0) {
+                Walk::TooMany => {}
+                Walk::Exhausted => all_too_many = false,
+                other => return other,
+            }
+        }
+        if all_too_many { Walk::TooMany } else { Walk::Exhausted }
+    }
+
+    /// Picks the devices of a branch from the `done`-th on, the next one at `start` or later.
+    fn devices(&mut self, branch: BranchIndex, done: usize, start: usize) -> Walk {
+        let Branch { claim, request, wanted, .. } = self.branches[branch];
+        let all = self.branches[branch].all.as_ref().map(|all| all.get(done).copied());
+        if all.is_some() && wanted == 0 {
+            return Walk::Exhausted;
+        }
+        if done >= wanted {
+            return self.request(claim, request + 1);
+        }
+        if wanted - done > MAX_RESULTS - self.picks[claim].len().min(MAX_RESULTS) {
+            return Walk::TooMany;
+        }
+        let state = match self.known_to_fail(branch, done, start) {
+            Ok(state) => state,
+            Err(walk) => return walk,
+        };
+        let walk = match all {
+            Some(position) => position.map_or(Walk::Exhausted, |position| self.next_of_all(branch, done, position)),
+            None => self.next_of_some(branch, done, start),
+        };
+        if let (Walk::Exhausted, Some(state)) = (&walk, state) {
+            self.failed.insert(state);
+        }
+        walk
+    }
+
+    /// Once something has failed: whether counting or an earlier failure excludes this part of the tree; if not, what
+    /// it will be remembered by.
+    fn known_to_fail(
+        &mut self,
+        branch: BranchIndex,
+        done: usize,
+        start: usize,
+    ) -> Result<Option<symmetry::State>, Walk> {
+        let Some(classes) = &self.classes else { return Ok(None) };
+        let state = (done == 0 && classes.remembers).then(|| symmetry::state(self, classes, branch));
+        if state.as_ref().is_some_and(|state| self.failed.contains(state)) {
+            return Err(Walk::Exhausted);
+        }
+        if classes.may_err {
+            return Ok(state);
+        }
+        let (claim, request) = (self.branches[branch].claim, self.branches[branch].request);
+        match counting::refute(self, claim, request, Some((branch, done, start))) {
+            Ok(None) => Ok(state),
+            Ok(Some(_)) => Err(Walk::Exhausted),
+            Err(_) => Err(Walk::OutOfBudget),
+        }
+    }
+
+    fn next_of_all(&mut self, branch: BranchIndex, done: usize, position: Position) -> Walk {
+        match self.pick(branch, position, true) {
+            Err(walk) => walk,
+            Ok(false) => self.failure(),
+            Ok(true) => match self.devices(branch, done + 1, 0) {
+                Walk::Found => Walk::Found,
+                other => {
+                    self.unpick(branch);
+                    other
+                }
+            },
+        }
+    }
+
+    fn next_of_some(&mut self, branch: BranchIndex, done: usize, start: usize) -> Walk {
+        let admin = self.branches[branch].alternative.admin_access;
+        let claim = self.branches[branch].claim;
+        let mut failed: SmallVec<[ClassIndex; 4]> = SmallVec::new();
+        for index in start..self.view.devices.len() {
+            let position = Position::from_index(index);
+            let taken = if admin { self.is_picked_by(position, claim) } else { self.in_use(position) };
+            if taken {
+                continue;
+            }
+            match self.judge(branch, position) {
+                Judgement::No => continue,
+                Judgement::Error => return Walk::Fault(Box::new(self.selector_fault(branch, position))),
+                Judgement::Yes => {}
+            }
+            if self.consumable {
+                match self.has_capacity(branch, position, false) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => match self.capacity_fault(branch, position, error) {
+                        Some(fault) => return Walk::Fault(Box::new(fault)),
+                        None => continue,
+                    },
+                }
+            }
+            if self.class_of(position).is_some_and(|class| failed.contains(&class)) {
+                continue;
+            }
+            match self.pick(branch, position, false) {
+                Err(walk) => return walk,
+                Ok(false) => continue,
+                Ok(true) => {}
+            }
+            let walk = self.devices(branch, done + 1, index + 1);
+            if matches!(walk, Walk::Found) {
+                return walk;
+            }
+            self.unpick(branch);
+            if !matches!(walk, Walk::Exhausted) {
+                return walk;
+            }
+            failed.extend(self.class_of(position));
+        }
+        self.failure()
+    }
+
+    /// The class of a device that nothing was done to yet, once classes are known.
+    fn class_of(&self, position: Position) -> Option<ClassIndex> {
+        let classes = self.classes.as_ref()?;
+        if self.touched.contains_key(&position) { None } else { Some(classes.of[position]) }
+    }
+
+    /// Something failed. The first time the whole problem is looked at, as it was before anything was picked.
+    fn failure(&mut self) -> Walk {
+        if self.classes.is_some() {
+            return Walk::Exhausted;
+        }
+        let claims: Vec<&ClaimClass> = self.claims.iter().copied().collect();
+        let mut fresh = Search::new(self.inventory, self.view, &claims, self.taken, &mut *self.budget);
+        if let Err(fault) = fresh.prepare() {
+            return Walk::Fault(Box::new(fault));
+        }
+        let classes = symmetry::classes(&mut fresh);
+        let may_err = classes.may_err;
+        fresh.classes = Some(classes);
+        let proof = if may_err { Ok(None) } else { counting::refute_all(&mut fresh) };
+        self.classes = fresh.classes.take();
+        match proof {
+            Ok(None) => Walk::Exhausted,
+            Ok(Some(proof)) => Walk::Refuted(proof),
+            Err(_) => Walk::OutOfBudget,
+        }
+    }
+
+    // ---- One device.
+
+    pub(crate) fn view_device(&self, position: Position) -> ViewDevice {
+        self.view.devices[position]
+    }
+
+    pub(crate) fn entry(&self, position: Position) -> &'a DeviceEntry {
+        &self.inventory.devices[self.view.devices[position].device]
+    }
+
+    pub(crate) fn device(&self, position: Position) -> &'a Device {
+        self.inventory.device(self.view.devices[position].device)
+    }
+
+    fn claim_name(&self, branch: BranchIndex) -> Arc<str> {
+        Arc::clone(&self.claims[self.branches[branch].claim].name)
+    }
+
+    pub(crate) fn is_shareable(&self, position: Position) -> bool {
+        self.consumable && self.device(position).allow_multiple_allocations
+    }
+
+    /// Whether a device is given out whole, by the ledger or tentatively.
+    fn in_use(&self, position: Position) -> bool {
+        self.is_taken(position) || self.touched.get(&position).is_some_and(|touch| !touch.claims.is_empty())
+    }
+
+    /// Whether the ledger has given a device out whole.
+    pub(crate) fn is_taken(&self, position: Position) -> bool {
+        let key = self.entry(position).key;
+        self.taken.is_dedicated(key)
+            || (!self.inventory.quirks.shared_device_can_become_dedicated
+                && !self.is_shareable(position)
+                && self.taken.shares(key).is_some())
+    }
+
+    fn is_picked_by(&self, position: Position, claim: ClaimPosition) -> bool {
+        self.touched.get(&position).is_some_and(|touch| touch.claims.contains(&claim))
+    }
+
+    /// Whether shares of a device are given out, by the ledger or tentatively.
+    fn has_shares(&self, position: Position) -> bool {
+        self.touched.get(&position).is_some_and(|touch| touch.shares > 0)
+            || self.taken.shares(self.entry(position).key).is_some()
+    }
+
+    /// What the selectors say about a device; remembered.
+    pub(crate) fn judge(&mut self, branch: BranchIndex, position: Position) -> Judgement {
+        if let Some(known) = self.branches[branch].judgements[position] {
+            return known;
+        }
+        let judgement = self.judge_anew(branch, position);
+        self.branches[branch].judgements[position] = Some(judgement);
+        judgement
+    }
+
+    fn judge_anew(&self, branch: BranchIndex, position: Position) -> Judgement {
+        if !self.inventory.compat.is_on(Gate::DeviceBindingConditions)
+            && !self.device(position).binding_conditions.is_empty()
+        {
+            return Judgement::No;
+        }
+        match self.first_selector_that_fails(branch, position) {
+            Some((_, _, judgement)) => judgement,
+            None if self.view_device(position).here => Judgement::Yes,
+            None => Judgement::No,
+        }
+    }
+
+    /// The first selector that does not say yes: its position, whether it is the class's, and what it says.
+    pub(crate) fn first_selector_that_fails(
+        &self,
+        branch: BranchIndex,
+        position: Position,
+    ) -> Option<(SelectorId, (bool, usize), Judgement)> {
+        let shape = self.entry(position).shape;
+        let content = &self.inventory.shapes[shape];
+        let alternative = self.branches[branch].alternative;
+        let of_class =
+            alternative.class_selectors.iter().enumerate().map(|(index, selector)| (*selector, (true, index)));
+        let own = alternative.selectors.iter().enumerate().map(|(index, selector)| (*selector, (false, index)));
+        of_class.chain(own).find_map(|(selector, origin)| {
+            match self.inventory.selectors.judge(selector, shape, content) {
+                Judgement::Yes => None,
+                judgement @ (Judgement::No | Judgement::Error) => Some((selector, origin, judgement)),
+            }
+        })
+    }
+
+    fn selector_fault(&self, branch: BranchIndex, position: Position) -> Fault {
+        let entry = self.entry(position);
+        let device = self.inventory.keys[entry.key].clone();
+        let Some((selector, (of_class, index), _)) = self.first_selector_that_fails(branch, position) else {
+            return Fault::Selector { origin: self.claim_name(branch), index: 0, device, error: "".into() };
+        };
+        let origin = if of_class {
+            format!("class {}", self.branches[branch].alternative.class.meta.name.name)
+        } else {
+            format!("claim {}", self.claim_name(branch))
+        };
+        let error = self.inventory.selectors.error(selector, &self.inventory.shapes[entry.shape]);
+        Fault::Selector { origin: origin.into(), index, device, error }
+    }
+
+    /// What a request takes of a device's capacities.
+    pub(crate) fn demand(&mut self, branch: BranchIndex, position: Position) -> Arc<Result<Demand, BadCapacity>> {
+        let shape = self.entry(position).shape;
+        let fractional = self.inventory.compat.is_on(Gate::FractionalCapacityRange);
+        let (requests, device) = (&self.branches[branch].alternative.capacity, self.device(position));
+        let compute = || Arc::new(capacity::demand(requests, &device.capacity, fractional));
+        Arc::clone(self.demands.entry((branch, shape)).or_insert_with(compute))
+    }
+
+    /// Whether a device has the capacity for one more share, or as a whole.
+    pub(crate) fn has_capacity(
+        &mut self,
+        branch: BranchIndex,
+        position: Position,
+        statically: bool,
+    ) -> Result<bool, BadCapacity> {
+        if self.device(position).capacity.is_empty() && self.branches[branch].alternative.capacity.is_empty() {
+            return Ok(true);
+        }
+        let demand = self.demand(branch, position);
+        let amounts = match &*demand {
+            Ok(Demand::Amounts(amounts)) => amounts,
+            Ok(Demand::Unusable) => return Ok(false),
+            Err(error) => return Err(*error),
+        };
+        let taken = if statically { None } else { self.taken.shares(self.entry(position).key) };
+        let picked = if statically { None } else { self.touched.get(&position) };
+        let fits = |(index, ((name, capacity), amount)): (usize, ((&_, &crate::types::DeviceCapacity), &i128))| {
+            let taken = taken.as_ref().and_then(|taken| taken.get(name)).copied().unwrap_or(0);
+            let picked = picked.and_then(|touch| touch.taken.get(index)).copied().unwrap_or(0);
+            taken + picked + amount <= capacity.value.to_nano()
+        };
+        Ok(self.device(position).capacity.iter().zip(amounts.iter()).enumerate().all(fits))
+    }
+
+    /// What a capacity that cannot be computed means: None skips the device.
+    fn capacity_fault(&self, branch: BranchIndex, position: Position, error: BadCapacity) -> Option<Fault> {
+        if self.inventory.quirks.bad_capacity_skips_device {
+            return None;
+        }
+        Some(Fault::Capacity {
+            claim: self.claim_name(branch),
+            request: self.branches[branch].alternative.name.clone(),
+            device: self.inventory.keys[self.entry(position).key].clone(),
+            error,
+        })
+    }
+
+    /// The first taint that the request does not tolerate.
+    pub(crate) fn untolerated(&self, branch: BranchIndex, position: Position) -> Option<&'a crate::types::DeviceTaint> {
+        if !self.inventory.compat.is_on(Gate::DeviceTaints) {
+            return None;
+        }
+        let tolerations = &self.branches[branch].alternative.tolerations;
+        let counts = |taint: &&crate::types::DeviceTaint| {
+            matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
+                && !tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        };
+        self.entry(position).taints.iter().find(counts)
+    }
+
+    /// Whether the slice asks the node to skip steps that the node cannot skip.
+    pub(crate) fn lacks_node_operations(&self, position: Position) -> bool {
+        let slice = &self.inventory.slices[self.entry(position).slice].slice;
+        if slice.skip_node_operations.is_empty() {
+            return false;
+        }
+        let declares = self.view.facts.declared_features.contains(Gate::OptionalNodeOperations.name());
+        self.knows_node_operations() && !(self.inventory.compat.is_on(Gate::OptionalNodeOperations) && declares)
+    }
+
+    /// Releases before 1.37 do not know the field.
+    fn knows_node_operations(&self) -> bool {
+        self.inventory.compat.kubernetes >= crate::compat::KubernetesMinor::V1_37
+    }
+
+    pub(crate) fn counters_are_off(&self, position: Position) -> bool {
+        !self.inventory.compat.is_on(Gate::PartitionableDevices) && !self.device(position).consumes_counters.is_empty()
+    }
+
+    /// What a device has under the attribute of a constraint.
+    pub(crate) fn held(&self, claim: ClaimPosition, constraint: usize, position: Position) -> Held {
+        match self.claims[claim].constraints.get(constraint) {
+            Some(constraint) => {
+                attributes::held(&self.inventory.attributes, constraint.attribute, self.entry(position))
+            }
+            None => Held::Missing,
+        }
+    }
+
+    /// Takes a device tentatively. False if it cannot be had; an error only where upstream has one.
+    fn pick(&mut self, branch: BranchIndex, position: Position, must: bool) -> Result<bool, Walk> {
+        self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
+        let Branch { claim, request, alternative, .. } = self.branches[branch];
+        let admin = alternative.admin_access;
+        let shareable = self.is_shareable(position);
+        if admin && !shareable && self.is_picked_by(position, claim) || !admin && self.in_use(position) {
+            return Ok(false);
+        }
+        if self.lacks_node_operations(position) || self.counters_are_off(position) {
+            return Ok(false);
+        }
+        let draws = !self.entry(position).draws.is_empty()
+            && self.inventory.compat.is_on(Gate::PartitionableDevices)
+            && !(shareable && self.has_shares(position))
+            && (!admin || self.inventory.quirks.admin_access_draws_counters);
+        let mut pick = Pick { position, branch, share: None, drew: false, groups: Vec::new() };
+        if draws {
+            if !self.join_groups(&mut pick) || !self.draw(position) {
+                self.leave_groups(&mut pick);
+                return Ok(false);
+            }
+            pick.drew = true;
+        }
+        if self.untolerated(branch, position).is_some() {
+            self.put_back(&mut pick);
+            return Ok(false);
+        }
+        let mut added: SmallVec<[usize; 4]> = SmallVec::new();
+        for &constraint in &alternative.constraints {
+            self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
+            let value = self.held(claim, constraint, position);
+            let lists = self.lists;
+            let state = self.constraints[claim].get_mut(constraint);
+            if let Some(state) = state.filter(|state| state.admits(&value, lists)) {
+                state.add(request, value);
+                added.push(constraint);
+                continue;
+            }
+            self.remove_from(claim, request, &added);
+            self.put_back(&mut pick);
+            return if must { Err(Walk::Fault(Box::new(self.all_fault(branch, position)))) } else { Ok(false) };
+        }
+        if self.consumable {
+            let fits = match self.has_capacity(branch, position, false) {
+                Ok(fits) => fits,
+                Err(error) => match self.capacity_fault(branch, position, error) {
+                    Some(fault) => return Err(Walk::Fault(Box::new(fault))),
+                    None => false,
+                },
+            };
+            if !fits {
+                self.remove_from(claim, request, &added);
+                self.put_back(&mut pick);
+                return Ok(false);
+            }
+        }
+        if shareable {
+            let demand = self.demand(branch, position);
+            let amounts: Box<[i128]> = match &*demand {
+                Ok(Demand::Amounts(amounts)) => amounts.clone(),
+                Ok(Demand::Unusable) | Err(_) => Box::default(),
+            };
+            let touch = self.touched.entry(position).or_default();
+            touch.shares += 1;
+            touch.taken.resize(amounts.len(), 0);
+            for (taken, amount) in touch.taken.iter_mut().zip(&amounts) {
+                *taken += amount;
+            }
+            pick.share = Some(amounts);
+        } else {
+            self.touched.entry(position).or_default().claims.push(claim);
+        }
+        self.picks[claim].push(pick);
+        Ok(true)
+    }
+
+    fn all_fault(&self, branch: BranchIndex, position: Position) -> Fault {
+        Fault::AllUnderConstraint {
+            claim: self.claim_name(branch),
+            request: self.branches[branch].alternative.name.clone(),
+            device: self.inventory.keys[self.entry(position).key].clone(),
+        }
+    }
+
+    /// Takes back the last device of a branch's claim.
+    fn unpick(&mut self, branch: BranchIndex) {
+        let Branch { claim, request, alternative, .. } = self.branches[branch];
+        let Some(mut pick) = self.picks[claim].pop() else { return };
+        if let Some(touch) = self.touched.get_mut(&pick.position) {
+            match &pick.share {
+                Some(amounts) => {
+                    touch.shares -= 1;
+                    for (taken, amount) in touch.taken.iter_mut().zip(amounts) {
+                        *taken -= amount;
+                    }
+                }
+                None => {
+                    touch.claims.pop();
+                }
+            }
+            if touch.shares == 0 && touch.claims.is_empty() {
+                self.touched.remove(&pick.position);
+            }
+        }
+        self.remove_from(claim, request, &alternative.constraints);
+        self.put_back(&mut pick);
+    }
+
+    fn remove_from(&mut self, claim: ClaimPosition, request: usize, constraints: &[usize]) {
+        for &constraint in constraints.iter().rev() {
+            if let Some(state) = self.constraints[claim].get_mut(constraint) {
+                state.remove(request);
+            }
+        }
+    }
+
+    fn put_back(&mut self, pick: &mut Pick) {
+        if pick.drew {
+            self.change_counters(pick.position, 1);
+        }
+        self.leave_groups(pick);
+    }
+
+    // ---- Counters.
+
+    /// The pool whose counters a pool's devices draw from.
+    fn home(&mut self, pool: PoolPosition) -> PoolPosition {
+        if let Some(home) = self.homes[pool] {
+            return home;
+        }
+        let name = |pool: PoolPosition| &self.inventory.pools[self.view.pools[pool].pool].id.pool;
+        let earlier = self.inventory.quirks.counters_are_keyed_by_pool_name;
+        let of_same_name =
+            |other: &PoolPosition| earlier && self.homes[*other] == Some(*other) && name(*other) == name(pool);
+        let home = self.homes.ids().find(of_same_name).unwrap_or(pool);
+        self.homes[pool] = Some(home);
+        home
+    }
+
+    fn counters_left(&mut self, pool: PoolPosition) -> &mut CountersLeft {
+        let (inventory, view, taken) = (self.inventory, self.view, self.taken);
+        self.counters[pool].get_or_insert_with(|| {
+            let of = &view.pools[pool];
+            let left =
+                of.totals.iter().enumerate().map(|(index, total)| {
+                    total.map(|total| total - taken.drawn(of.pool, CounterIndex::from_index(index)))
+                });
+            let mut left: IdVec<CounterIndex, Option<i128>> = left.collect();
+            for &device in &of.drawing {
+                let entry = &inventory.devices[device];
+                if !taken.in_base(entry.key) {
+                    continue;
+                }
+                for (counter, amount) in entry.draws.iter().flat_map(|draw| &draw.counters) {
+                    if let Some(left) = &mut left[*counter] {
+                        *left -= amount;
+                    }
+                }
+            }
+            let overdrawn = left.iter().flatten().any(|left| *left < 0);
+            CountersLeft { left, overdrawn }
+        })
+    }
+
+    /// Draws what a device draws; false, and nothing drawn, if some counter is short.
+    fn draw(&mut self, position: Position) -> bool {
+        let pool = self.view_device(position).pool;
+        let home = self.home(pool);
+        if self.counters_left(home).overdrawn {
+            return false;
+        }
+        if self.change_counters(position, -1) {
+            return true;
+        }
+        self.change_counters(position, 1);
+        false
+    }
+
+    /// Changes counters by what a device draws, `sign` times; whether none is short then.
+    fn change_counters(&mut self, position: Position, sign: i128) -> bool {
+        let pool = self.view_device(position).pool;
+        let home = self.home(pool);
+        let draws = &self.entry(position).draws;
+        let mut enough = true;
+        for (counter, amount) in draws.iter().flat_map(|draw| &draw.counters) {
+            let Some(counter) = self.counter_at(pool, home, *counter) else { continue };
+            if let Some(left) = &mut self.counters_left(home).left[counter] {
+                *left += sign * amount;
+                enough &= *left >= 0;
+            }
+        }
+        enough
+    }
+
+    fn counter_at(&self, pool: PoolPosition, home: PoolPosition, counter: CounterIndex) -> Option<CounterIndex> {
+        if pool == home {
+            return Some(counter);
+        }
+        let (of, at) =
+            (&self.inventory.pools[self.view.pools[pool].pool], &self.inventory.pools[self.view.pools[home].pool]);
+        let (set, name) = &of.counters[counter];
+        let same = |(_, (other, other_name)): &(CounterIndex, &(CounterSetIndex, _))| {
+            at.sets[*other] == of.sets[*set] && other_name == name
+        };
+        at.counters.iter_enumerated().find(same).map(|(index, _)| index)
+    }
+
+    /// The first counter that is too short for a device now.
+    pub(crate) fn short_counter(&mut self, position: Position) -> Option<CounterIndex> {
+        let pool = self.view_device(position).pool;
+        let home = self.home(pool);
+        let draws: SmallVec<[(CounterIndex, i128); 4]> =
+            self.entry(position).draws.iter().flat_map(|draw| draw.counters.iter().copied()).collect();
+        if draws.is_empty() {
+            return None;
+        }
+        if self.counters_left(home).overdrawn {
+            return draws.first().map(|(counter, _)| *counter);
+        }
+        draws.into_iter().find_map(|(counter, amount)| {
+            let at = self.counter_at(pool, home, counter)?;
+            let left = self.counters_left(home).left[at]?;
+            (left < amount).then_some(counter)
+        })
+    }
+
+    /// What is left of the counters that a device draws from, with what it draws; only for pools with counters of their
+    /// own.
+    pub(crate) fn draws_with_left(&mut self, position: Position) -> SmallVec<[DrawWithLeft; 4]> {
+        let pool = self.view_device(position).pool;
+        let home = self.home(pool);
+        let draws: SmallVec<[(CounterIndex, i128); 4]> =
+            self.entry(position).draws.iter().flat_map(|draw| draw.counters.iter().copied()).collect();
+        let with_left = draws.into_iter().filter_map(|(counter, amount)| {
+            let at = self.counter_at(pool, home, counter)?;
+            let left = self.counters_left(home).left[at]?;
+            Some(((home, at), amount, left))
+        });
+        with_left.collect()
+    }
+
+    // ---- Compatibility groups.
+
+    fn join_groups(&mut self, pick: &mut Pick) -> bool {
+        if !self.inventory.compat.is_on(Gate::DeviceCompatibilityGroups) {
+            return true;
+        }
+        let pool = self.view_device(pick.position).pool;
+        for draw in &self.entry(pick.position).draws {
+            let key = (pool, draw.set);
+            let current = match self.groups.get(&key) {
+                Some(state) => Some(state.clone()),
+                None => self.groups_in_use(pool, draw.set),
+            };
+            let Some(next) = joined(current.as_ref(), draw) else { return false };
+            pick.groups.push((key, self.groups.insert(key, next)));
+        }
+        true
+    }
+
+    fn leave_groups(&mut self, pick: &mut Pick) {
+        while let Some((key, before)) = pick.groups.pop() {
+            match before {
+                Some(state) => self.groups.insert(key, state),
+                None => self.groups.remove(&key),
+            };
+        }
+    }
+
+    /// What devices that are allocated have in common.
+    fn groups_in_use(&self, pool: PoolPosition, set: CounterSetIndex) -> Option<GroupState> {
+        let mut state: Option<GroupState> = None;
+        for &device in &self.view.pools[pool].drawing {
+            let entry = &self.inventory.devices[device];
+            if !self.taken.is_dedicated(entry.key) && self.taken.shares(entry.key).is_none() {
+                continue;
+            }
+            for draw in entry.draws.iter().filter(|draw| draw.set == set) {
+                state = Some(folded(state, draw));
+            }
+        }
+        state
+    }
+
+    /// Whether compatibility groups let a device in now.
+    pub(crate) fn groups_admit(&mut self, position: Position) -> bool {
+        let branch = BranchIndex::from_index(0);
+        let mut trial = Pick { position, branch, share: None, drew: false, groups: Vec::new() };
+        let admitted = self.join_groups(&mut trial);
+        self.leave_groups(&mut trial);
+        admitted
+    }
+}
+
+/// The state of a counter set after a device joined; None if it may not.
+fn joined(current: Option<&GroupState>, draw: &Draw) -> Option<GroupState> {
+    match current {
+        None if draw.groups.is_empty() => Some(GroupState::NoGroups),
+        None => Some(GroupState::Common(draw.groups.to_vec())),
+        Some(GroupState::NoGroups) => draw.groups.is_empty().then_some(GroupState::NoGroups),
+        Some(GroupState::Common(common)) => {
+            let left: Vec<Arc<str>> = common.iter().filter(|group| draw.groups.contains(group)).cloned().collect();
+            (!left.is_empty()).then_some(GroupState::Common(left))
+        }
+    }
+}
+
+/// The state of a counter set that holds a device already, compatible or not.
+fn folded(current: Option<GroupState>, draw: &Draw) -> GroupState {
+    match current {
+        Some(GroupState::Common(common)) if !draw.groups.is_empty() => {
+            GroupState::Common(common.into_iter().filter(|group| draw.groups.contains(group)).collect())
+        }
+        Some(state) => state,
+        None if draw.groups.is_empty() => GroupState::NoGroups,
+        None => GroupState::Common(draw.groups.to_vec()),
+    }
+}

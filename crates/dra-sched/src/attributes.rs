@@ -1,0 +1,164 @@
+//! Values of attributes as constraints compare them: small numbers, equal where the values are equal.
+//!
+//! A template's attribute may be bound to a *group*: unknown until launch, but equal within the group on one machine.
+//! A group is a value like any other, only that nothing is known about how it compares with others: for matchAttribute
+//! it equals nothing but itself, and for distinctAttribute it differs only from groups that were declared distinct.
+
+use std::sync::Arc;
+
+use model::IdVec;
+use model::collections::NameMap;
+use smallvec::{SmallVec, smallvec};
+
+use crate::inventory::{AttributeIndex, DeviceEntry, DeviceShape, Shape};
+use crate::types::{AttributeValue, QualifiedName};
+
+/// A value; equal values of equal kind have equal ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ValueId(u32);
+
+const GROUP: u32 = 1 << 31;
+const DISTINCT: u32 = 1 << 30;
+
+impl ValueId {
+    /// The value that all devices of a group share.
+    pub(crate) fn group(group: u32) -> Self {
+        Self(GROUP | group)
+    }
+
+    fn is_group(self) -> bool {
+        self.0 & GROUP != 0
+    }
+
+    /// Whether two values certainly differ.
+    pub(crate) fn surely_differs(self, other: Self) -> bool {
+        match (self.is_group(), other.is_group()) {
+            (false, false) => self != other,
+            (true, true) => self != other && self.0 & other.0 & DISTINCT != 0,
+            (true, false) | (false, true) => false,
+        }
+    }
+}
+
+/// The number of a group; groups that were declared distinct differ from each other.
+pub(crate) fn group_number(index: u32, distinct: bool) -> u32 {
+    (index & (DISTINCT - 1)) | if distinct { DISTINCT } else { 0 }
+}
+
+/// What a device has under an attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Held {
+    /// Nothing.
+    Missing,
+    /// A value of no known kind, or a list without the gate for lists: it can be the first of a matching set but
+    /// matches nothing.
+    Opaque,
+    /// One value, or the set of a list's. Sorted.
+    Values(SmallVec<[ValueId; 1]>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Int(i64),
+    Bool(bool),
+    Text(Arc<str>),
+    Version(Arc<str>),
+}
+
+/// Gives numbers to values.
+#[derive(Debug)]
+pub(crate) struct ValueTable {
+    lists: bool,
+    ids: NameMap<Key, ValueId>,
+}
+
+impl ValueTable {
+    pub(crate) fn new(lists: bool) -> Self {
+        Self { lists, ids: NameMap::default() }
+    }
+
+    fn id(&mut self, key: Key) -> ValueId {
+        let next = ValueId(u32::try_from(self.ids.len()).unwrap_or(u32::MAX) & (DISTINCT - 1));
+        *self.ids.entry(key).or_insert(next)
+    }
+
+    fn read(&mut self, value: &AttributeValue) -> Held {
+        let list = |ids: SmallVec<[ValueId; 1]>| {
+            let mut ids = ids;
+            ids.sort_unstable();
+            ids.dedup();
+            if ids.is_empty() { Held::Opaque } else { Held::Values(ids) }
+        };
+        match value {
+            AttributeValue::Int(value) => Held::Values(smallvec![self.id(Key::Int(*value))]),
+            AttributeValue::Bool(value) => Held::Values(smallvec![self.id(Key::Bool(*value))]),
+            AttributeValue::String(value) => Held::Values(smallvec![self.id(Key::Text(Arc::clone(value)))]),
+            AttributeValue::Version(value) => Held::Values(smallvec![self.id(Key::Version(Arc::clone(value)))]),
+            AttributeValue::Ints(_)
+            | AttributeValue::Bools(_)
+            | AttributeValue::Strings(_)
+            | AttributeValue::Versions(_)
+                if !self.lists =>
+            {
+                Held::Opaque
+            }
+            AttributeValue::Ints(values) => list(values.iter().map(|value| self.id(Key::Int(*value))).collect()),
+            AttributeValue::Bools(values) => list(values.iter().map(|value| self.id(Key::Bool(*value))).collect()),
+            AttributeValue::Strings(values) => {
+                list(values.iter().map(|value| self.id(Key::Text(Arc::clone(value)))).collect())
+            }
+            AttributeValue::Versions(values) => {
+                list(values.iter().map(|value| self.id(Key::Version(Arc::clone(value)))).collect())
+            }
+            AttributeValue::Unset => Held::Opaque,
+        }
+    }
+}
+
+/// What every device shape has under one attribute.
+#[derive(Debug)]
+pub(crate) struct AttributeColumn {
+    pub(crate) name: QualifiedName,
+    held: IdVec<DeviceShape, Held>,
+}
+
+impl AttributeColumn {
+    pub(crate) fn new(name: QualifiedName, shapes: &IdVec<DeviceShape, Shape>, values: &mut ValueTable) -> Self {
+        let held = shapes.map(|shape| match lookup(&name, shape) {
+            Some(value) => values.read(value),
+            None => Held::Missing,
+        });
+        Self { name, held }
+    }
+}
+
+/// What a device has under an attribute.
+pub(crate) fn held(
+    columns: &IdVec<AttributeIndex, AttributeColumn>,
+    attribute: AttributeIndex,
+    device: &DeviceEntry,
+) -> Held {
+    match device.bound.iter().find(|(bound, _)| *bound == attribute) {
+        Some((_, group)) => Held::Values(smallvec![ValueId::group(*group)]),
+        None => columns[attribute].held[device.shape].clone(),
+    }
+}
+
+/// The exact key first, then the bare id if the domain is the driver's.
+fn lookup<'s>(name: &QualifiedName, shape: &'s Shape) -> Option<&'s AttributeValue> {
+    let attributes = &shape.device().attributes;
+    if let Some(value) = attributes.get(name) {
+        return Some(value);
+    }
+    let domain = name.domain()?;
+    if shape.driver != *domain {
+        return None;
+    }
+    attributes.get(name.id())
+}
+
+/// Finds or adds an attribute that a constraint compares.
+pub(crate) fn intern(names: &mut IdVec<AttributeIndex, QualifiedName>, name: &QualifiedName) -> AttributeIndex {
+    let known = names.iter_enumerated().find(|(_, known)| *known == name).map(|(index, _)| index);
+    known.unwrap_or_else(|| names.push(name.clone()))
+}

@@ -1,0 +1,225 @@
+//! Claims, compiled: classes looked up, selectors numbered, errors that no node can help found.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{IdVec, Quantity};
+
+use crate::attributes;
+use crate::compat::{Compat, Gate, KubernetesMinor};
+use crate::inventory::{AttributeIndex, ClaimClassId};
+use crate::selectors::{SelectorId, SelectorTable};
+use crate::types::{
+    AllocationMode, Constraint, ConstraintKind, DeviceClass, DeviceClassName, DeviceSelector, DeviceToleration,
+    ExactRequest, QualifiedName, RequestKind, RequestName, ResourceClaim, ResourceClaimSpec,
+};
+use crate::verdict::ClaimFault;
+
+/// Most devices that a claim's status can hold.
+pub const MAX_RESULTS: usize = 32;
+
+/// A claim that exists.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) class: ClaimClassId,
+    pub(crate) object: Arc<ResourceClaim>,
+}
+
+/// A claim spec, compiled.
+#[derive(Debug)]
+pub(crate) struct ClaimClass {
+    /// What reasons call it.
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: Arc<ResourceClaimSpec>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) constraints: Vec<CompiledConstraint>,
+    /// Why it can be allocated nowhere.
+    pub(crate) fault: Option<ClaimFault>,
+}
+
+/// A request: one alternative for `exactly`, several for firstAvailable.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) first_available: bool,
+    pub(crate) alternatives: Vec<Alternative>,
+}
+
+/// One way to satisfy a request.
+#[derive(Debug)]
+pub(crate) struct Alternative {
+    /// `request`, or `request/subrequest`.
+    pub(crate) name: RequestName,
+    pub(crate) class: Arc<DeviceClass>,
+    pub(crate) class_selectors: Vec<SelectorId>,
+    pub(crate) selectors: Vec<SelectorId>,
+    /// None for all.
+    pub(crate) count: Option<usize>,
+    pub(crate) admin_access: bool,
+    pub(crate) tolerations: Vec<DeviceToleration>,
+    pub(crate) capacity: BTreeMap<QualifiedName, Quantity>,
+    /// Constraints that cover it.
+    pub(crate) constraints: Vec<usize>,
+}
+
+/// A constraint of a claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CompiledConstraint {
+    pub(crate) attribute: AttributeIndex,
+    pub(crate) distinct: bool,
+}
+
+impl ClaimClass {
+    pub(crate) fn compile(
+        name: &Arc<str>,
+        spec: &Arc<ResourceClaimSpec>,
+        unsupported: Option<&Arc<str>>,
+        compat: &Compat,
+        classes: &BTreeMap<DeviceClassName, Arc<DeviceClass>>,
+        selectors: &mut SelectorTable,
+        names: &mut IdVec<AttributeIndex, QualifiedName>,
+    ) -> Self {
+        let mut compiler = Compiler { compat, classes, selectors };
+        let compiled = match unsupported {
+            Some(field) => Err(ClaimFault::Unsupported(Arc::clone(field))),
+            None => compiler.requests(spec),
+        };
+        let constraints = compiled.as_ref().map_or(Ok(Vec::new()), |_| constraints(spec, names));
+        let (requests, constraints, fault) = match (compiled, constraints) {
+            (Ok(requests), Ok(constraints)) => {
+                let fault = too_many(&requests);
+                (requests, constraints, fault)
+            }
+            (Err(fault), _) | (Ok(_), Err(fault)) => (Vec::new(), Vec::new(), Some(fault)),
+        };
+        Self { name: Arc::clone(name), spec: Arc::clone(spec), requests, constraints, fault }
+    }
+}
+
+/// More devices than fit are asked for whatever is chosen. Requests for all devices count when their devices are known.
+fn too_many(requests: &[Request]) -> Option<ClaimFault> {
+    let least = |request: &Request| {
+        request.alternatives.iter().map(|alternative| alternative.count.unwrap_or(0)).min().unwrap_or(0) as u64
+    };
+    let devices = requests.iter().map(least).fold(0u64, u64::saturating_add);
+    (devices > MAX_RESULTS as u64).then_some(ClaimFault::TooManyDevices { devices })
+}
+
+fn constraints(
+    spec: &ResourceClaimSpec,
+    names: &mut IdVec<AttributeIndex, QualifiedName>,
+) -> Result<Vec<CompiledConstraint>, ClaimFault> {
+    let compile = |(index, constraint): (usize, &Constraint)| match &constraint.kind {
+        ConstraintKind::MatchAttribute(name) => {
+            Ok(CompiledConstraint { attribute: attributes::intern(names, name), distinct: false })
+        }
+        ConstraintKind::DistinctAttribute(name) => {
+            Ok(CompiledConstraint { attribute: attributes::intern(names, name), distinct: true })
+        }
+        ConstraintKind::Other => Err(ClaimFault::UnknownConstraint { index }),
+    };
+    spec.constraints.iter().enumerate().map(compile).collect()
+}
+
+struct Compiler<'a> {
+    compat: &'a Compat,
+    classes: &'a BTreeMap<DeviceClassName, Arc<DeviceClass>>,
+    selectors: &'a mut SelectorTable,
+}
+
+impl Compiler<'_> {
+    fn requests(&mut self, spec: &ResourceClaimSpec) -> Result<Vec<Request>, ClaimFault> {
+        let mut requests = Vec::with_capacity(spec.requests.len());
+        for request in &spec.requests {
+            let request = match &request.kind {
+                RequestKind::Exactly(exact) => Request {
+                    first_available: false,
+                    alternatives: vec![self.alternative(spec, request.name.clone(), exact)?],
+                },
+                RequestKind::FirstAvailable(alternatives) => {
+                    self.needs(Gate::PrioritizedList, &request.name, "has subrequests")?;
+                    let compile = |(name, exact): &(RequestName, ExactRequest)| {
+                        let full_name = RequestName::from(&*format!("{}/{name}", request.name));
+                        self.alternative(spec, full_name, exact)
+                    };
+                    let alternatives = alternatives.iter().map(compile).collect::<Result<_, _>>()?;
+                    Request { first_available: true, alternatives }
+                }
+                RequestKind::Neither => return Err(ClaimFault::NoClass { request: request.name.clone() }),
+            };
+            requests.push(request);
+        }
+        Ok(requests)
+    }
+
+    fn needs(&self, gate: Gate, request: &RequestName, what: &'static str) -> Result<(), ClaimFault> {
+        if self.compat.is_on(gate) {
+            Ok(())
+        } else {
+            Err(ClaimFault::FeatureOff { request: request.clone(), what, gate: gate.name() })
+        }
+    }
+
+    fn alternative(
+        &mut self,
+        spec: &ResourceClaimSpec,
+        name: RequestName,
+        exact: &ExactRequest,
+    ) -> Result<Alternative, ClaimFault> {
+        if !exact.capacity.is_empty() {
+            self.needs(Gate::ConsumableCapacity, &name, "has capacity requests")?;
+        }
+        // Releases before 1.37 do not know the field and drop it.
+        if !exact.derived_attributes.is_empty() && self.compat.kubernetes >= KubernetesMinor::V1_37 {
+            self.needs(Gate::DerivedAttributes, &name, "has derived attributes")?;
+            return Err(ClaimFault::Unsupported(format!("request {name}: derivedAttributes").into()));
+        }
+        if exact.admin_access {
+            self.needs(Gate::AdminAccess, &name, "admin access is requested")?;
+        }
+        if exact.device_class_name.as_str().is_empty() {
+            return Err(ClaimFault::NoClass { request: name });
+        }
+        let unknown = || ClaimFault::UnknownClass { request: name.clone(), class: exact.device_class_name.clone() };
+        let class = self.classes.get(&exact.device_class_name).ok_or_else(unknown)?;
+        if let Some(unsupported) = class.unsupported.first() {
+            let field = format!("class {}: {}", exact.device_class_name, unsupported.construct);
+            return Err(ClaimFault::Unsupported(field.into()));
+        }
+        let count = match &exact.allocation_mode {
+            AllocationMode::ExactCount(count) => Some(usize::try_from(*count).unwrap_or(0)),
+            AllocationMode::All => None,
+            AllocationMode::Other(mode) => {
+                return Err(ClaimFault::UnknownMode { request: name, mode: Arc::clone(mode) });
+            }
+        };
+        Ok(Alternative {
+            class_selectors: self.selectors(&name, &class.selectors)?,
+            selectors: self.selectors(&name, &exact.selectors)?,
+            class: Arc::clone(class),
+            count,
+            admin_access: exact.admin_access,
+            tolerations: exact.tolerations.clone(),
+            capacity: exact.capacity.clone(),
+            constraints: covering(spec, &name),
+            name,
+        })
+    }
+
+    fn selectors(&mut self, name: &RequestName, texts: &[DeviceSelector]) -> Result<Vec<SelectorId>, ClaimFault> {
+        let number = |(index, selector): (usize, &DeviceSelector)| match selector {
+            DeviceSelector::Cel(text) => Ok(self.selectors.intern(text)),
+            DeviceSelector::Other => Err(ClaimFault::UnknownSelector { request: name.clone(), index }),
+        };
+        texts.iter().enumerate().map(number).collect()
+    }
+}
+
+/// The constraints that name a request, all its alternatives, or nothing in particular.
+fn covering(spec: &ResourceClaimSpec, name: &RequestName) -> Vec<usize> {
+    let covers = |constraint: &Constraint| {
+        constraint.requests.is_empty()
+            || constraint.requests.iter().any(|named| *named == *name || named == name.split().0)
+    };
+    let covering = spec.constraints.iter().enumerate().filter(|(_, constraint)| covers(constraint));
+    covering.map(|(index, _)| index).collect()
+}

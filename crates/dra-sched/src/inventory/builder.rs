@@ -1,0 +1,400 @@
+//! Puts an [`Inventory`] together from objects, in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+use std::sync::{Arc, OnceLock};
+
+use model::collections::{FastMap, NameMap};
+use model::{Id, IdVec, NodeName};
+use smallvec::SmallVec;
+
+use super::{
+    AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceEntry, DeviceIndex, DeviceKey,
+    DeviceShape, Draw, Inventory, Pool, PoolIndex, Shape, ShapeId, Slice, SliceIndex,
+};
+use crate::attributes::{AttributeColumn, ValueTable};
+use crate::claims::{Claim, ClaimClass};
+use crate::compat::{Compat, Gate};
+use crate::machine::{MachineShape, MachineTemplate};
+use crate::packing::{keys_of, selector_keys};
+use crate::quirks::Quirks;
+use crate::selectors::SelectorTable;
+use crate::types::{
+    CounterConsumption, CounterName, CounterSetName, Device, DeviceClass, DeviceClassName, DeviceId, DeviceTaint,
+    DeviceTaintRule, NodeScope, PoolId, QualifiedName, ResourceClaim, ResourceClaimSpec, ResourceSlice,
+};
+
+/// A claim spec: what reasons call it, itself, a field of it that is not understood.
+type Spec = (Arc<str>, Arc<ResourceClaimSpec>, Option<Arc<str>>);
+
+/// Collects objects for an [`Inventory`].
+#[derive(Debug)]
+pub struct InventoryBuilder {
+    compat: Compat,
+    classes: BTreeMap<DeviceClassName, Arc<DeviceClass>>,
+    slices: Vec<(Arc<ResourceSlice>, Option<Arc<MachineTemplate>>)>,
+    rules: Vec<Arc<DeviceTaintRule>>,
+    specs: IdVec<ClaimClassId, Spec>,
+    claims: IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,
+    machines: IdVec<ShapeId, MachineShape>,
+}
+
+impl InventoryBuilder {
+    /// Nothing yet.
+    pub fn new(compat: Compat) -> Self {
+        Self {
+            compat,
+            classes: BTreeMap::new(),
+            slices: Vec::new(),
+            rules: Vec::new(),
+            specs: IdVec::new(),
+            claims: IdVec::new(),
+            machines: IdVec::new(),
+        }
+    }
+
+    /// Adds a class; the last of a name counts.
+    pub fn class(&mut self, class: Arc<DeviceClass>) {
+        self.classes.insert(DeviceClassName::from(&*class.meta.name.name), class);
+    }
+
+    /// Adds a published slice.
+    pub fn slice(&mut self, slice: Arc<ResourceSlice>) {
+        self.slices.push((slice, None));
+    }
+
+    /// Adds a rule. Without the gate it taints nothing.
+    pub fn taint_rule(&mut self, rule: Arc<DeviceTaintRule>) {
+        self.rules.push(rule);
+    }
+
+    /// Adds a claim spec under the name that reasons call it by. Equal specs are one class, under the first name.
+    pub fn claim_class(
+        &mut self,
+        name: &str,
+        spec: &Arc<ResourceClaimSpec>,
+        unsupported: Option<Arc<str>>,
+    ) -> ClaimClassId {
+        let known = self.specs.iter_enumerated().find(|(_, known)| known.1 == *spec && known.2 == unsupported);
+        match known {
+            Some((id, _)) => id,
+            None => self.specs.push((name.into(), Arc::clone(spec), unsupported)),
+        }
+    }
+
+    /// Adds a claim that exists, allocated or not.
+    pub fn claim(&mut self, claim: Arc<ResourceClaim>) -> ClaimId {
+        let name = claim.meta.name.to_string();
+        let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
+        let class = self.claim_class(&name, &Arc::new(claim.spec.clone()), unsupported);
+        self.claims.push((class, claim))
+    }
+
+    /// Adds what machines of some instance types will publish, with the labels that they will have. Equal input gives
+    /// the same id.
+    pub fn machine_shape(&mut self, shape: MachineShape) -> ShapeId {
+        let known = self.machines.iter_enumerated().find(|(_, known)| **known == shape).map(|(id, _)| id);
+        if let Some(id) = known {
+            return id;
+        }
+        for template in &shape.templates {
+            if !self.slices.iter().any(|(_, known)| known.as_ref() == Some(template)) {
+                for slice in template.to_slices() {
+                    self.slices.push((Arc::new(slice), Some(Arc::clone(template))));
+                }
+            }
+        }
+        self.machines.push(shape)
+    }
+
+    /// Compiles everything.
+    pub fn build(self) -> Inventory {
+        let mut tables = Tables::new(self.compat, &self.rules);
+        for (slice, template) in &self.slices {
+            tables.add(slice, template.as_deref());
+        }
+        let mut selectors = SelectorTable::new(self.compat);
+        let mut attributes = IdVec::new();
+        let claim_classes: IdVec<ClaimClassId, ClaimClass> = self
+            .specs
+            .iter()
+            .map(|(name, spec, unsupported)| {
+                ClaimClass::compile(
+                    name,
+                    spec,
+                    unsupported.as_ref(),
+                    &self.compat,
+                    &self.classes,
+                    &mut selectors,
+                    &mut attributes,
+                )
+            })
+            .collect();
+        selectors.set_shapes(tables.shapes.len());
+        let attributes = tables.columns(&attributes);
+        let mut machines = self.machines;
+        for machine in machines.iter_mut() {
+            let of_machine = |(index, (_, template)): (usize, &(_, Option<Arc<MachineTemplate>>))| {
+                let template = template.as_ref()?;
+                machine.templates.contains(template).then(|| SliceIndex::from_index(index))
+            };
+            machine.slices = self.slices.iter().enumerate().filter_map(of_machine).collect();
+        }
+        let mut inventory = Inventory {
+            compat: self.compat,
+            quirks: Quirks::of(&self.compat),
+            slices: tables.slices,
+            pools: tables.pools,
+            devices: tables.devices,
+            shapes: tables.shapes,
+            keys: tables.keys,
+            key_of: tables.key_of,
+            local: tables.local,
+            shared: tables.shared,
+            selectors,
+            attributes,
+            claim_classes,
+            claims: IdVec::new(),
+            machines,
+            planned_keys: tables.planned_keys.into_iter().collect(),
+            mentioned_keys: BTreeSet::new(),
+        };
+        inventory.mentioned_keys = mentioned_keys(&inventory.slices, &self.claims);
+        for (class, claim) in &self.claims {
+            for result in claim.allocation.iter().flat_map(|allocation| &allocation.results) {
+                if !inventory.key_of.contains_key(&result.device) {
+                    let key = inventory.keys.push(result.device.clone());
+                    inventory.key_of.insert(result.device.clone(), key);
+                }
+            }
+            inventory.claims.push(Claim { class: *class, object: Arc::clone(claim) });
+        }
+        inventory
+    }
+}
+
+/// The label keys that decide who reaches a device or an allocated claim.
+fn mentioned_keys(
+    slices: &IdVec<SliceIndex, Slice>,
+    claims: &IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,
+) -> BTreeSet<Arc<str>> {
+    let mut keys = BTreeSet::new();
+    for slice in slices.iter().map(|slice| &slice.slice) {
+        let scopes =
+            slice.node_scope.iter().chain(slice.devices.iter().filter_map(|device| device.node_scope.as_ref()));
+        keys.extend(scopes.flat_map(keys_of).cloned());
+    }
+    let allocations = claims.iter().filter_map(|(_, claim)| claim.allocation.as_ref());
+    let selectors = allocations.filter_map(|allocation| allocation.node_selector.as_ref());
+    keys.extend(selectors.flat_map(selector_keys).cloned());
+    keys
+}
+
+struct Tables<'a> {
+    compat: Compat,
+    rules: Vec<&'a DeviceTaintRule>,
+    slices: IdVec<SliceIndex, Slice>,
+    pools: IdVec<PoolIndex, Pool>,
+    /// By name and, for templates, by template: two templates never share a pool.
+    pool_of: NameMap<(PoolId, Option<usize>), PoolIndex>,
+    devices: IdVec<DeviceIndex, DeviceEntry>,
+    shapes: IdVec<DeviceShape, Shape>,
+    /// By hash of driver and attributes.
+    shape_of: FastMap<u64, SmallVec<[DeviceShape; 1]>>,
+    keys: IdVec<DeviceKey, DeviceId>,
+    key_of: NameMap<DeviceId, DeviceKey>,
+    local: NameMap<NodeName, Vec<SliceIndex>>,
+    shared: Vec<SliceIndex>,
+    bindings: Vec<(DeviceIndex, QualifiedName, u32)>,
+    planned_keys: Vec<DeviceKey>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(compat: Compat, rules: &'a [Arc<DeviceTaintRule>]) -> Self {
+        let active = compat.is_on(Gate::DeviceTaints) && compat.is_on(Gate::DeviceTaintRules);
+        let mut rules: Vec<&DeviceTaintRule> =
+            rules.iter().filter(|rule| active && rule.unsupported.is_empty()).map(|rule| &**rule).collect();
+        rules.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        Self {
+            compat,
+            rules,
+            slices: IdVec::new(),
+            pools: IdVec::new(),
+            pool_of: NameMap::default(),
+            devices: IdVec::new(),
+            shapes: IdVec::new(),
+            shape_of: FastMap::default(),
+            keys: IdVec::new(),
+            key_of: NameMap::default(),
+            local: NameMap::default(),
+            shared: Vec::new(),
+            bindings: Vec::new(),
+            planned_keys: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, slice: &Arc<ResourceSlice>, template: Option<&MachineTemplate>) {
+        let id = slice.pool_id();
+        let index = self.slices.next_id();
+        // Templates never share a pool with what is published.
+        let pool = *self
+            .pool_of
+            .entry((id.clone(), template.map(|template| std::ptr::from_ref(template) as usize)))
+            .or_insert_with(|| {
+                self.pools.push(Pool { id, slices: Vec::new(), sets: IdVec::new(), counters: IdVec::new() })
+            });
+        self.pools[pool].slices.push(index);
+        for set in &slice.shared_counters {
+            let set_index = self.set(pool, &set.name);
+            for counter in set.counters.keys() {
+                self.counter(pool, set_index, counter);
+            }
+        }
+        let uses_groups = slice
+            .devices
+            .iter()
+            .flat_map(|device| &device.consumes_counters)
+            .any(|draw| !draw.compatibility_groups.is_empty());
+        self.slices.push(Slice {
+            slice: Arc::clone(slice),
+            pool,
+            first_device: self.devices.next_id(),
+            uses_compatibility_groups: uses_groups,
+            template: template.is_some(),
+        });
+        for position in 0..slice.devices.len() {
+            self.add_device(slice, index, position, pool, template);
+        }
+        if template.is_some() {
+            return;
+        }
+        // Up to 1.36 slices with counters are looked at for every node.
+        let everywhere = Quirks::of(&self.compat).counter_slices_reach_all_nodes && !slice.shared_counters.is_empty();
+        match &slice.node_scope {
+            Some(NodeScope::Node(node)) if !everywhere => self.local.entry(node.clone()).or_default().push(index),
+            Some(NodeScope::Node(_) | NodeScope::Selector(_) | NodeScope::AllNodes | NodeScope::PerDevice) | None => {
+                self.shared.push(index);
+            }
+        }
+    }
+
+    fn add_device(
+        &mut self,
+        slice: &Arc<ResourceSlice>,
+        index: SliceIndex,
+        position: usize,
+        pool: PoolIndex,
+        template: Option<&MachineTemplate>,
+    ) {
+        let Some(device) = slice.devices.get(position) else { return };
+        let id = DeviceId { driver: slice.driver.clone(), pool: slice.pool.name.clone(), device: device.name.clone() };
+        let taints = device
+            .taints
+            .iter()
+            .chain(
+                self.rules
+                    .iter()
+                    .filter(|rule| {
+                        rule.selector
+                            .as_ref()
+                            .is_some_and(|selector| selector.matches(&id.driver, &id.pool, &id.device))
+                    })
+                    .map(|rule| &rule.taint),
+            )
+            .cloned()
+            .collect::<Vec<DeviceTaint>>();
+        let key = match self.key_of.get(&id) {
+            // Devices of templates are nobody else's, whatever their names.
+            Some(key) if template.is_none() => *key,
+            _ => {
+                let key = self.keys.push(id.clone());
+                if template.is_none() {
+                    self.key_of.insert(id, key);
+                } else {
+                    self.planned_keys.push(key);
+                }
+                key
+            }
+        };
+        let shape = self.shape(slice, device, position);
+        let draws = device.consumes_counters.iter().map(|draw| self.draw(pool, draw)).collect();
+        let entry = self.devices.push(DeviceEntry {
+            slice: index,
+            position,
+            key,
+            shape,
+            taints: taints.into(),
+            draws,
+            bound: SmallVec::new(),
+        });
+        for (group, binding) in template.iter().flat_map(|template| template.bindings.iter()) {
+            if binding.device == device.name {
+                self.bindings.push((entry, binding.attribute.clone(), *group));
+            }
+        }
+    }
+
+    /// The shape of a device. Candidates with one hash are compared in full.
+    fn shape(&mut self, slice: &Arc<ResourceSlice>, device: &Device, position: usize) -> DeviceShape {
+        let hash = self.shape_of.hasher().hash_one((&slice.driver, &device.attributes));
+        let candidates = self.shape_of.entry(hash).or_default();
+        let same = |candidate: &&DeviceShape| {
+            let known = &self.shapes[**candidate];
+            let other = known.device();
+            known.driver == slice.driver
+                && other.allow_multiple_allocations == device.allow_multiple_allocations
+                && other.attributes == device.attributes
+                && other.capacity == device.capacity
+        };
+        if let Some(known) = candidates.iter().find(same) {
+            return *known;
+        }
+        let shape = self.shapes.push(Shape {
+            driver: slice.driver.clone(),
+            slice: Arc::clone(slice),
+            position,
+            view: OnceLock::new(),
+        });
+        candidates.push(shape);
+        shape
+    }
+
+    fn set(&mut self, pool: PoolIndex, name: &CounterSetName) -> CounterSetIndex {
+        let sets = &mut self.pools[pool].sets;
+        let known = sets.iter_enumerated().find(|(_, known)| *known == name).map(|(index, _)| index);
+        known.unwrap_or_else(|| sets.push(name.clone()))
+    }
+
+    fn counter(&mut self, pool: PoolIndex, set: CounterSetIndex, name: &CounterName) -> CounterIndex {
+        let counters = &mut self.pools[pool].counters;
+        let same = |(_, (known_set, known)): &(CounterIndex, &(CounterSetIndex, CounterName))| {
+            *known_set == set && known == name
+        };
+        let known = counters.iter_enumerated().find(same).map(|(index, _)| index);
+        known.unwrap_or_else(|| counters.push((set, name.clone())))
+    }
+
+    fn draw(&mut self, pool: PoolIndex, draw: &CounterConsumption) -> Draw {
+        let set = self.set(pool, &draw.counter_set);
+        let counters =
+            draw.counters.iter().map(|(name, amount)| (self.counter(pool, set, name), amount.to_nano())).collect();
+        let mut groups = draw.compatibility_groups.clone();
+        groups.sort_unstable();
+        groups.dedup();
+        Draw { set, counters, groups: groups.into() }
+    }
+
+    /// Looks up every attribute that a constraint compares on every shape.
+    fn columns(&mut self, names: &IdVec<AttributeIndex, QualifiedName>) -> IdVec<AttributeIndex, AttributeColumn> {
+        for (device, attribute, group) in std::mem::take(&mut self.bindings) {
+            for (index, name) in names.iter_enumerated() {
+                let driver = self.shapes[self.devices[device].shape].driver.clone();
+                if *name == attribute || name.resolve(&driver) == attribute.resolve(&driver) {
+                    self.devices[device].bound.push((index, group));
+                }
+            }
+        }
+        let mut values = ValueTable::new(self.compat.is_on(Gate::ListTypeAttributes));
+        names.map(|name| AttributeColumn::new(name.clone(), &self.shapes, &mut values))
+    }
+}

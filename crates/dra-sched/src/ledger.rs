@@ -1,0 +1,342 @@
+//! Which devices, shares and counters are taken, by claims that are allocated and by what a plan has put where.
+//!
+//! Two kinds of taking. *Base*: certain, by allocated claims and by placements on existing nodes. *Withheld*: by a
+//! planned machine that is still one of several shapes; what any of its shapes would need is kept from all others, a
+//! device whole, capacity and counters by the most that one shape needs.
+//!
+//! All changes go through a journal, so that a packer can go back to a mark; nothing is undone by hand.
+
+mod bin;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::collections::{FastMap, FastSet};
+use model::define_id;
+use smallvec::SmallVec;
+
+use crate::inventory::{ClaimId, CounterIndex, DeviceKey, Inventory, PoolIndex};
+use crate::types::{Allocation, DeviceId, QualifiedName};
+
+pub use bin::{BinLedger, Domain};
+pub(crate) use bin::{Hypothesis, Kind, Place, withhold};
+
+define_id! {
+    /// A planned machine, as the cluster's ledger knows it.
+    pub struct BinId;
+}
+
+/// Nano-units taken of each capacity of a device.
+pub(crate) type Amounts = BTreeMap<QualifiedName, i128>;
+
+/// What somebody takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Devices given out whole.
+    pub(crate) dedicated: FastSet<DeviceKey>,
+    /// Devices given out in shares: how many, and what they take together.
+    pub(crate) shares: FastMap<DeviceKey, (u32, Amounts)>,
+    /// What is drawn of pools' counters.
+    pub(crate) counters: FastMap<(PoolIndex, CounterIndex), i128>,
+}
+
+impl Usage {
+    pub(crate) fn add_share(&mut self, key: DeviceKey, count: u32, amounts: &Amounts) {
+        let (shares, taken) = self.shares.entry(key).or_default();
+        *shares += count;
+        for (name, amount) in amounts {
+            *taken.entry(name.clone()).or_default() += amount;
+        }
+    }
+
+    fn remove_share(&mut self, key: DeviceKey, count: u32, amounts: &Amounts) {
+        let Some((shares, taken)) = self.shares.get_mut(&key) else { return };
+        *shares = shares.saturating_sub(count);
+        for (name, amount) in amounts {
+            if let Some(taken) = taken.get_mut(name) {
+                *taken -= amount;
+            }
+        }
+        if *shares == 0 {
+            self.shares.remove(&key);
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.dedicated.extend(&other.dedicated);
+        for (&key, (count, amounts)) in &other.shares {
+            self.add_share(key, *count, amounts);
+        }
+        for (&counter, amount) in &other.counters {
+            *self.counters.entry(counter).or_default() += amount;
+        }
+    }
+
+    fn remove(&mut self, other: &Self) {
+        for key in &other.dedicated {
+            self.dedicated.remove(key);
+        }
+        for (&key, (count, amounts)) in &other.shares {
+            self.remove_share(key, *count, amounts);
+        }
+        for (&counter, amount) in &other.counters {
+            *self.counters.entry(counter).or_default() -= amount;
+        }
+    }
+
+    /// The most that either takes.
+    pub(crate) fn max(&mut self, other: &Self) {
+        self.dedicated.extend(&other.dedicated);
+        for (&key, (count, amounts)) in &other.shares {
+            let (shares, taken) = self.shares.entry(key).or_default();
+            *shares = (*shares).max(*count);
+            for (name, amount) in amounts {
+                let taken = taken.entry(name.clone()).or_default();
+                *taken = (*taken).max(*amount);
+            }
+        }
+        for (&counter, amount) in &other.counters {
+            let taken = self.counters.entry(counter).or_default();
+            *taken = (*taken).max(*amount);
+        }
+    }
+}
+
+/// A claim that the plan has allocated.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedClaim {
+    /// Where it can be used.
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+enum Undo {
+    /// Base gained this.
+    Charged(Arc<Usage>),
+    /// A bin's withholding was this before.
+    Withheld(BinId, Arc<Usage>),
+    /// A bin was opened.
+    Opened,
+    /// A claim was this before.
+    Claim(ClaimId, Option<PlannedClaim>),
+}
+
+/// A state of a [`ClusterLedger`] to go back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Mark(usize);
+
+/// What all nodes and planned machines share.
+#[derive(Debug, Default)]
+pub struct ClusterLedger {
+    pub(crate) base: Usage,
+    bins: Vec<Arc<Usage>>,
+    /// Who withholds a device; one bin at most.
+    whole: FastMap<DeviceKey, BinId>,
+    /// Which bins withhold shares of a device.
+    shared: FastMap<DeviceKey, SmallVec<[BinId; 2]>>,
+    /// What bins withhold of counters, together.
+    counters: FastMap<(PoolIndex, CounterIndex), i128>,
+    claims: FastMap<ClaimId, PlannedClaim>,
+    journal: Vec<Undo>,
+    marks: usize,
+}
+
+impl ClusterLedger {
+    /// A ledger that holds what the inventory's allocated claims hold. Results with adminAccess hold nothing.
+    pub fn new(inventory: &Inventory) -> Self {
+        let mut ledger = Self::default();
+        for allocation in inventory.claims.iter().filter_map(|claim| claim.object.allocation.as_ref()) {
+            ledger.hold(inventory, allocation);
+        }
+        ledger
+    }
+
+    /// Counts an allocation that is not among the inventory's claims.
+    pub fn hold(&mut self, inventory: &Inventory, allocation: &Allocation) {
+        for result in allocation.results.iter().filter(|result| !result.admin_access) {
+            let Some(key) = inventory.device_key(&result.device) else { continue };
+            match &result.share_id {
+                Some(_) => {
+                    let taken = result.consumed_capacity.iter();
+                    let amounts = taken.map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
+                    self.base.add_share(key, 1, &amounts);
+                }
+                None => {
+                    self.base.dedicated.insert(key);
+                }
+            }
+        }
+    }
+
+    /// Counts a device that is given out whole.
+    pub fn hold_device(&mut self, inventory: &Inventory, device: &DeviceId) {
+        if let Some(key) = inventory.device_key(device) {
+            self.base.dedicated.insert(key);
+        }
+    }
+
+    /// Counts shares of a device, with what they take together.
+    pub fn hold_shares(
+        &mut self,
+        inventory: &Inventory,
+        device: &DeviceId,
+        shares: u32,
+        taken: &BTreeMap<QualifiedName, model::Quantity>,
+    ) {
+        if let Some(key) = inventory.device_key(device) {
+            let amounts = taken.iter().map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
+            self.base.add_share(key, shares, &amounts);
+        }
+    }
+
+    /// Begins a part that may be undone.
+    pub fn mark(&mut self) -> Mark {
+        self.marks += 1;
+        Mark(self.journal.len())
+    }
+
+    /// Keeps everything since the mark.
+    pub fn keep(&mut self, _mark: Mark) {
+        self.marks = self.marks.saturating_sub(1);
+        if self.marks == 0 {
+            self.journal.clear();
+        }
+    }
+
+    /// Undoes everything since the mark. Bins opened since then must not be used again, and bins changed since then
+    /// have to be put back to what they were by whoever keeps them.
+    pub fn rollback(&mut self, mark: Mark) {
+        self.marks = self.marks.saturating_sub(1);
+        while self.journal.len() > mark.0 {
+            match self.journal.pop() {
+                Some(Undo::Charged(usage)) => self.base.remove(&usage),
+                Some(Undo::Withheld(bin, before)) => {
+                    self.replace(bin, before);
+                }
+                Some(Undo::Opened) => {
+                    self.bins.pop();
+                }
+                Some(Undo::Claim(claim, before)) => {
+                    match before {
+                        Some(planned) => self.claims.insert(claim, planned),
+                        None => self.claims.remove(&claim),
+                    };
+                }
+                None => break,
+            }
+        }
+    }
+
+    fn record(&mut self, undo: impl FnOnce() -> Undo) {
+        if self.marks > 0 {
+            self.journal.push(undo());
+        }
+    }
+
+    pub(crate) fn open(&mut self) -> BinId {
+        let bin = model::Id::from_index(self.bins.len());
+        self.bins.push(Arc::default());
+        self.record(|| Undo::Opened);
+        bin
+    }
+
+    pub(crate) fn charge(&mut self, usage: Usage) {
+        self.base.add(&usage);
+        self.record(|| Undo::Charged(Arc::new(usage)));
+    }
+
+    pub(crate) fn withhold(&mut self, bin: BinId, usage: Usage) {
+        let before = self.replace(bin, Arc::new(usage));
+        self.record(|| Undo::Withheld(bin, before));
+    }
+
+    pub(crate) fn set_claim(&mut self, claim: ClaimId, planned: PlannedClaim) {
+        let before = self.claims.insert(claim, planned);
+        self.record(|| Undo::Claim(claim, before));
+    }
+
+    pub(crate) fn claim(&self, claim: ClaimId) -> Option<&PlannedClaim> {
+        self.claims.get(&claim)
+    }
+
+    fn replace(&mut self, bin: BinId, usage: Arc<Usage>) -> Arc<Usage> {
+        let Some(slot) = self.bins.get_mut(model::Id::index(bin)) else { return usage };
+        let before = std::mem::replace(slot, Arc::clone(&usage));
+        for key in &before.dedicated {
+            self.whole.remove(key);
+        }
+        for key in before.shares.keys() {
+            if let Some(bins) = self.shared.get_mut(key) {
+                bins.retain(|other| *other != bin);
+            }
+        }
+        for (counter, amount) in &before.counters {
+            *self.counters.entry(*counter).or_default() -= amount;
+        }
+        for key in &usage.dedicated {
+            self.whole.insert(*key, bin);
+        }
+        for key in usage.shares.keys() {
+            self.shared.entry(*key).or_default().push(bin);
+        }
+        for (counter, amount) in &usage.counters {
+            *self.counters.entry(*counter).or_default() += amount;
+        }
+        before
+    }
+}
+
+/// What is taken as one hypothesis of one bin sees it: base, what other bins withhold, and what the hypothesis itself
+/// takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    pub(crate) cluster: &'a ClusterLedger,
+    pub(crate) own: Option<(BinId, &'a Usage)>,
+}
+
+impl Taken<'_> {
+    /// Whether a device is given out whole.
+    pub(crate) fn is_dedicated(&self, key: DeviceKey) -> bool {
+        self.cluster.base.dedicated.contains(&key)
+            || self.own.is_some_and(|(_, own)| own.dedicated.contains(&key))
+            || self.cluster.whole.get(&key).is_some_and(|bin| self.own.is_none_or(|(own, _)| own != *bin))
+    }
+
+    /// What the shares of a device take; None if there are none.
+    pub(crate) fn shares(&self, key: DeviceKey) -> Option<Amounts> {
+        let mut total: Option<Amounts> = None;
+        let mut add = |usage: &Usage| {
+            if let Some((_, amounts)) = usage.shares.get(&key) {
+                let total = total.get_or_insert_default();
+                for (name, amount) in amounts {
+                    *total.entry(name.clone()).or_default() += amount;
+                }
+            }
+        };
+        add(&self.cluster.base);
+        for bin in self.cluster.shared.get(&key).into_iter().flatten() {
+            let others = self.own.is_none_or(|(own, _)| own != *bin);
+            if let Some(usage) = self.cluster.bins.get(model::Id::index(*bin)).filter(|_| others) {
+                add(usage);
+            }
+        }
+        if let Some((_, own)) = self.own {
+            add(own);
+        }
+        total
+    }
+
+    /// Whether a device is given out, whole or in shares, by base: then its draws count.
+    pub(crate) fn in_base(&self, key: DeviceKey) -> bool {
+        self.cluster.base.dedicated.contains(&key) || self.cluster.base.shares.contains_key(&key)
+    }
+
+    /// What bins and the hypothesis draw of a counter, over what devices in base draw.
+    pub(crate) fn drawn(&self, pool: PoolIndex, counter: CounterIndex) -> i128 {
+        let of = |counters: &FastMap<_, i128>| counters.get(&(pool, counter)).copied().unwrap_or(0);
+        let withheld_by_own = self.own.and_then(|(bin, _)| self.cluster.bins.get(model::Id::index(bin)));
+        of(&self.cluster.counters) - withheld_by_own.map_or(0, |usage| of(&usage.counters))
+            + self.own.map_or(0, |(_, usage)| of(&usage.counters))
+    }
+}

@@ -1,0 +1,110 @@
+//! What one machine holds: an existing node, or a machine to be that is still one of several shapes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use model::IdSet;
+use model::NodeName;
+
+use super::{BinId, ClusterLedger, Usage};
+use crate::inventory::{Inventory, ShapeId};
+use crate::node::NodeFacts;
+use crate::types::NodeSelector;
+
+/// Values of labels that are decided by the choice of an offering: the zone that a machine will be in. Empty if no
+/// device depends on one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Domain(pub BTreeMap<Arc<str>, Arc<str>>);
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            write!(f, "{}{key}={value}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a claim can be used once it is allocated.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Place {
+    /// On one planned machine.
+    Bin(BinId),
+    /// On one node.
+    Node(Option<NodeName>),
+    /// On nodes that match; None for all.
+    Nodes(Option<NodeSelector>),
+}
+
+/// What a machine would hold if it were of one shape.
+#[derive(Debug, Clone)]
+pub(crate) struct Hypothesis {
+    pub(crate) shape: ShapeId,
+    /// Devices of the machine itself and of the cluster.
+    pub(crate) usage: Usage,
+}
+
+/// The devices of one machine. Cheap to clone; a packer keeps it beside its own record of the machine.
+#[derive(Debug, Clone)]
+pub struct BinLedger {
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    /// It exists; all that is taken is in the cluster's ledger.
+    Node(Arc<NodeFacts>),
+    /// It is planned.
+    Machine { id: BinId, domain: Domain, hypotheses: Vec<Hypothesis> },
+}
+
+impl BinLedger {
+    /// A node that exists.
+    pub fn node(facts: NodeFacts) -> Self {
+        Self { kind: Kind::Node(Arc::new(facts)) }
+    }
+
+    /// A machine to be, of any of the given shapes.
+    pub fn machine(shapes: &IdSet<ShapeId>, cluster: &mut ClusterLedger) -> Self {
+        let hypotheses = shapes.iter().map(|shape| Hypothesis { shape, usage: Usage::default() }).collect();
+        Self { kind: Kind::Machine { id: cluster.open(), domain: Domain::default(), hypotheses } }
+    }
+
+    /// The domain that the machine is pinned to so far.
+    pub fn domain(&self) -> Option<&Domain> {
+        match &self.kind {
+            Kind::Node(_) => None,
+            Kind::Machine { domain, .. } => Some(domain),
+        }
+    }
+
+    /// The shapes that the machine may still have; None for a node that exists.
+    pub fn shapes(&self) -> Option<impl Iterator<Item = ShapeId> + '_> {
+        match &self.kind {
+            Kind::Node(_) => None,
+            Kind::Machine { hypotheses, .. } => Some(hypotheses.iter().map(|hypothesis| hypothesis.shape)),
+        }
+    }
+
+    /// Drops the shapes that other filters excluded, and gives back what only they needed.
+    pub fn release(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, keep: &IdSet<ShapeId>) {
+        if let Kind::Machine { id, hypotheses, .. } = &mut self.kind {
+            hypotheses.retain(|hypothesis| keep.contains(hypothesis.shape));
+            withhold(inventory, cluster, *id, hypotheses);
+        }
+    }
+}
+
+/// Withholds from others what any hypothesis needs of the cluster.
+pub(crate) fn withhold(inventory: &Inventory, cluster: &mut ClusterLedger, bin: BinId, hypotheses: &[Hypothesis]) {
+    let mut most = Usage::default();
+    for hypothesis in hypotheses {
+        most.max(&hypothesis.usage);
+    }
+    // Devices of the machine itself are nobody else's.
+    most.dedicated.retain(|key| !inventory.is_planned(*key));
+    most.shares.retain(|key, _| !inventory.is_planned(*key));
+    most.counters.retain(|(pool, _), _| !inventory.is_planned_pool(*pool));
+    cluster.withhold(bin, most);
+}

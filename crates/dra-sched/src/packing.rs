@@ -1,0 +1,500 @@
+//! What a packer asks: how many copies of a pod's claims does that machine hold, and at which price in freedom.
+//!
+//! *Problem.* A planned machine is one of several shapes, in one of several domains. For each combination that matters
+//! find the largest number of copies, allocated one after the other as the scheduler will, and report combinations that
+//! agree together.
+//!
+//! *Cost.* One search for each copy and each distinct view of the shapes asked for. *Bounds.* The budget is divided
+//! equally among the views; a machine has at most [`MAX_DOMAINS`] combinations of domain values.
+
+mod demand;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{Budget, Id, IdSet};
+
+use crate::allocator::Outcome;
+use crate::inventory::{ClaimClassId, ClaimId, DeviceKey, Inventory, PoolIndex, ShapeId};
+use crate::ledger::{
+    BinId, BinLedger, ClusterLedger, Domain, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage, withhold,
+};
+use crate::machine::LabelKnowledge;
+use crate::node::NodeFacts;
+use crate::types::{Allocation, NodeScope, NodeSelector};
+use crate::verdict::{Progress, Refusal};
+use crate::view::View;
+
+pub use demand::NodeDemand;
+
+#[cfg(test)]
+mod tests;
+
+/// Most combinations of domain values that are looked at for one machine shape.
+pub const MAX_DOMAINS: usize = 256;
+
+/// One claim of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimUse {
+    /// Made from a template: a new claim for each copy of the pod.
+    Fresh {
+        /// Its class.
+        class: ClaimClassId,
+        /// Containers of the pod, init containers included, that refer to it.
+        containers: u32,
+    },
+    /// A claim that exists, shared by all pods that name it.
+    Named {
+        /// The claim.
+        claim: ClaimId,
+        /// Containers of the pod, init containers included, that refer to it.
+        containers: u32,
+    },
+}
+
+/// What a machine could take, and why not more.
+#[derive(Debug, Clone, Default)]
+pub struct Offer {
+    /// Ways to take copies: most copies first, then by domain.
+    pub alternatives: Vec<Alternative>,
+    /// Shapes that take no (further) copy, with the domain looked at and the reason.
+    pub refused: Vec<Refused>,
+    /// Shapes whose search was given up: neither yes nor no.
+    pub undecided: Vec<Undecided>,
+}
+
+/// Shapes that do not take all copies.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// The shape; None for a node that exists.
+    pub shape: Option<ShapeId>,
+    /// The domain.
+    pub domain: Domain,
+    /// How many copies it takes.
+    pub copies: u32,
+    /// Why not one more.
+    pub refusal: Refusal,
+}
+
+/// Shapes whose search was given up.
+#[derive(Debug, Clone)]
+pub struct Undecided {
+    /// The shape; None for a node that exists.
+    pub shape: Option<ShapeId>,
+    /// The domain.
+    pub domain: Domain,
+    /// How many copies it takes at least.
+    pub copies: u32,
+    /// How far the search came.
+    pub progress: Progress,
+}
+
+/// One way to take copies.
+#[derive(Debug, Clone)]
+pub struct Alternative {
+    /// What it pins of the machine.
+    pub domain: Domain,
+    /// How many copies.
+    pub copies: u32,
+    /// The shapes that hold them; empty for a node that exists.
+    pub shapes: IdSet<ShapeId>,
+    trials: Vec<Arc<Trial>>,
+}
+
+impl Alternative {
+    /// What one copy costs of the node's own resources, by shape (None for a node that exists): the most that any of
+    /// the copies costs.
+    pub fn demand(&self, shape: Option<ShapeId>) -> NodeDemand {
+        let mut most = NodeDemand::default();
+        for trial in self.trials.iter().filter(|trial| trial.shape == shape) {
+            for copy in trial.copies.iter().take(self.copies as usize) {
+                most.max(&copy.demand);
+            }
+        }
+        most
+    }
+
+    /// The allocations of one copy on a machine of a shape, in the order of its claims that had none.
+    pub fn allocations(&self, shape: Option<ShapeId>, copy: usize) -> &[Allocation] {
+        let trial = self.trials.iter().find(|trial| trial.shape == shape);
+        trial.and_then(|trial| trial.copies.get(copy)).map_or(&[], |copy| copy.allocations.as_slice())
+    }
+}
+
+/// What was found for one shape in one domain.
+#[derive(Debug)]
+struct Trial {
+    shape: Option<ShapeId>,
+    domain: Domain,
+    copies: Vec<Copied>,
+    end: End,
+}
+
+/// One copy.
+#[derive(Debug)]
+struct Copied {
+    usage: Usage,
+    demand: NodeDemand,
+    allocations: Vec<Allocation>,
+    /// Claims that were allocated with it.
+    named: Vec<(ClaimId, bool, Option<NodeSelector>)>,
+}
+
+/// Why there are no more copies.
+#[derive(Debug, Clone)]
+enum End {
+    Enough,
+    Refused(Refusal),
+    OutOfBudget(Progress),
+}
+
+impl Inventory {
+    /// Whether a device belongs to machines that do not exist.
+    pub(crate) fn is_planned(&self, key: DeviceKey) -> bool {
+        self.planned_keys.contains(key)
+    }
+
+    /// Whether a pool belongs to machines that do not exist.
+    pub(crate) fn is_planned_pool(&self, pool: PoolIndex) -> bool {
+        self.pools[pool].slices.first().is_some_and(|slice| self.slices[*slice].template)
+    }
+
+    /// How many copies of a pod's claims a machine takes, at most `copies`, on the shapes given; nothing is taken.
+    ///
+    /// Copies are allocated one after the other, as kube-scheduler does with as many pods. `shapes` is not looked at
+    /// for a node that exists.
+    pub fn try_add(
+        &self,
+        bin: &BinLedger,
+        claims: &[ClaimUse],
+        copies: u32,
+        shapes: &IdSet<ShapeId>,
+        cluster: &ClusterLedger,
+        budget: &mut Budget,
+    ) -> Offer {
+        let trials = match &bin.kind {
+            Kind::Node(facts) => {
+                let attempt = Attempt { inventory: self, cluster, claims, wanted: copies };
+                vec![Arc::new(attempt.on_node(facts, budget))]
+            }
+            Kind::Machine { id, domain, hypotheses } => {
+                let attempt = Attempt { inventory: self, cluster, claims, wanted: copies };
+                let wanted = hypotheses.iter().filter(|hypothesis| shapes.contains(hypothesis.shape));
+                attempt.on_machine(*id, domain, wanted, budget)
+            }
+        };
+        offer(trials)
+    }
+
+    /// Takes an alternative that [`Self::try_add`] offered for the same bin and ledger.
+    pub fn commit(&self, bin: &mut BinLedger, cluster: &mut ClusterLedger, alternative: &Alternative) {
+        let place = match &bin.kind {
+            Kind::Node(facts) => Place::Node(facts.name.clone()),
+            Kind::Machine { id, .. } => Place::Bin(*id),
+        };
+        let taken = alternative.copies as usize;
+        for (claim, pinned, selector) in
+            alternative.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)).flat_map(|copy| &copy.named)
+        {
+            let place = if *pinned { place.clone() } else { Place::Nodes(selector.clone()) };
+            // If shapes disagree the claim stays where it can be used in any case.
+            let known =
+                cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
+            if !known {
+                cluster.set_claim(*claim, PlannedClaim { place });
+            }
+        }
+        match &mut bin.kind {
+            Kind::Node(_) => {
+                for copy in alternative.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
+                    let mut usage = copy.usage.clone();
+                    // What devices in base draw is counted from the devices.
+                    usage.counters.clear();
+                    cluster.charge(usage);
+                }
+            }
+            Kind::Machine { id, domain, hypotheses } => {
+                domain.0.extend(alternative.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+                hypotheses.retain(|hypothesis| alternative.shapes.contains(hypothesis.shape));
+                for hypothesis in hypotheses.iter_mut() {
+                    let trial = alternative.trials.iter().find(|trial| trial.shape == Some(hypothesis.shape));
+                    for copy in trial.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
+                        hypothesis.usage.add(&copy.usage);
+                    }
+                }
+                withhold(self, cluster, *id, hypotheses);
+            }
+        }
+    }
+}
+
+/// Puts trials together that agree.
+fn offer(trials: Vec<Arc<Trial>>) -> Offer {
+    let mut offer = Offer::default();
+    let mut levels: BTreeMap<(std::cmp::Reverse<usize>, Domain), Vec<Arc<Trial>>> = BTreeMap::new();
+    let domains: BTreeSet<&Domain> = trials.iter().map(|trial| &trial.domain).collect();
+    for domain in domains {
+        let here = || trials.iter().filter(|trial| trial.domain == *domain);
+        let counts: BTreeSet<usize> = here().map(|trial| trial.copies.len()).filter(|copies| *copies > 0).collect();
+        for count in counts {
+            let holding = here().filter(|trial| trial.copies.len() >= count).cloned().collect();
+            levels.insert((std::cmp::Reverse(count), domain.clone()), holding);
+        }
+    }
+    for ((copies, domain), trials) in levels {
+        let shapes = trials.iter().filter_map(|trial| trial.shape).collect();
+        let copies = u32::try_from(copies.0).unwrap_or(u32::MAX);
+        offer.alternatives.push(Alternative { domain, copies, shapes, trials });
+    }
+    for trial in &trials {
+        let copies = u32::try_from(trial.copies.len()).unwrap_or(u32::MAX);
+        let (shape, domain) = (trial.shape, trial.domain.clone());
+        match &trial.end {
+            End::Enough => {}
+            End::Refused(refusal) => {
+                offer.refused.push(Refused { shape, domain, copies, refusal: refusal.clone() });
+            }
+            End::OutOfBudget(progress) => {
+                offer.undecided.push(Undecided { shape, domain, copies, progress: *progress });
+            }
+        }
+    }
+    offer
+}
+
+struct Attempt<'a> {
+    inventory: &'a Inventory,
+    cluster: &'a ClusterLedger,
+    claims: &'a [ClaimUse],
+    wanted: u32,
+}
+
+impl Attempt<'_> {
+    fn on_node(&self, facts: &NodeFacts, budget: &mut Budget) -> Trial {
+        match self.inventory.view_of_node(facts) {
+            Ok(view) => self.copies(&view, None, &Usage::default(), None, Domain::default(), budget),
+            Err(fault) => Trial {
+                shape: None,
+                domain: Domain::default(),
+                copies: Vec::new(),
+                end: End::Refused(Refusal::Fault(fault)),
+            },
+        }
+    }
+
+    fn on_machine<'h>(
+        &self,
+        bin: BinId,
+        pinned: &Domain,
+        hypotheses: impl Iterator<Item = &'h Hypothesis>,
+        budget: &mut Budget,
+    ) -> Vec<Arc<Trial>> {
+        let mut work: Vec<(&Hypothesis, Vec<(Domain, View)>)> = Vec::new();
+        let mut trials = Vec::new();
+        for hypothesis in hypotheses {
+            let mut views: Vec<(Domain, View)> = Vec::new();
+            for domain in self.inventory.domains(hypothesis.shape, pinned) {
+                let facts = self.inventory.facts(hypothesis.shape, pinned, &domain);
+                match self.inventory.view_of_machine(&facts, hypothesis.shape) {
+                    Ok(view) => views.push((domain, view)),
+                    Err(fault) => trials.push(Arc::new(Trial {
+                        shape: Some(hypothesis.shape),
+                        domain,
+                        copies: Vec::new(),
+                        end: End::Refused(Refusal::Fault(fault)),
+                    })),
+                }
+            }
+            // Where the domain changes nothing, it is not pinned.
+            if let [(_, first), rest @ ..] = views.as_slice() {
+                let indifferent =
+                    rest.iter().all(|(_, view)| first.sees_the_same(view)) && !self.names_allocated_claims();
+                if indifferent {
+                    views.truncate(1);
+                    for (domain, _) in &mut views {
+                        *domain = Domain::default();
+                    }
+                }
+            }
+            work.push((hypothesis, views));
+        }
+        let mut left = work.iter().map(|(_, views)| views.len() as u64).sum::<u64>();
+        for (hypothesis, views) in work {
+            for (domain, view) in views {
+                let part = budget.remaining() / left.max(1);
+                left = left.saturating_sub(1);
+                let mut own = Budget::new(part);
+                let shape = Some(hypothesis.shape);
+                let trial = self.copies(&view, shape, &hypothesis.usage, Some(bin), domain, &mut own);
+                // Never more than there is: the part was taken from it.
+                let spent = budget.spend(part - own.remaining());
+                debug_assert!(spent.is_ok(), "a part is not larger than the whole");
+                trials.push(Arc::new(trial));
+            }
+        }
+        trials
+    }
+
+    /// Claims that have a node selector of their own make domains matter.
+    fn names_allocated_claims(&self) -> bool {
+        self.claims.iter().any(|claim| matches!(claim, ClaimUse::Named { .. }))
+    }
+
+    fn copies(
+        &self,
+        view: &View,
+        shape: Option<ShapeId>,
+        held: &Usage,
+        bin: Option<BinId>,
+        domain: Domain,
+        budget: &mut Budget,
+    ) -> Trial {
+        let before = budget.remaining();
+        let mut held = held.clone();
+        let mut trial = Trial { shape, domain, copies: Vec::new(), end: End::Enough };
+        let mut done: BTreeSet<ClaimId> = BTreeSet::new();
+        while trial.copies.len() < self.wanted as usize {
+            let wanted = match self.unallocated(view, bin, &done) {
+                Ok(wanted) => wanted,
+                Err(refusal) => {
+                    trial.end = End::Refused(refusal);
+                    break;
+                }
+            };
+            if wanted.is_empty() {
+                // Nothing is taken, so there is no end to it.
+                let copy = || Copied {
+                    usage: Usage::default(),
+                    demand: NodeDemand::default(),
+                    allocations: Vec::new(),
+                    named: Vec::new(),
+                };
+                trial.copies.resize_with(self.wanted as usize, copy);
+                break;
+            }
+            let classes: Vec<ClaimClassId> = wanted.iter().map(|(class, ..)| *class).collect();
+            // What a copy takes on a node that exists is kept beside the ledger like a hypothesis.
+            let own = bin.unwrap_or(BinId::from_index(u32::MAX as usize));
+            let taken = Taken { cluster: self.cluster, own: Some((own, &held)) };
+            match self.inventory.search(view, &classes, taken, budget) {
+                Outcome::Found(found) => {
+                    let mut named = Vec::new();
+                    for (index, (_, claim, _)) in wanted.iter().enumerate() {
+                        let Some(claim) = claim else { continue };
+                        done.insert(*claim);
+                        let selector = found.allocations.get(index).and_then(|found| found.node_selector.clone());
+                        named.push((*claim, found.pinned.get(index).copied().unwrap_or(true), selector));
+                    }
+                    let containers = wanted.iter().map(|(_, _, containers)| *containers);
+                    let demand = demand::of(self.inventory, view, found.allocations.iter().zip(containers));
+                    held.add(&found.usage);
+                    trial.copies.push(Copied { usage: found.usage, demand, allocations: found.allocations, named });
+                }
+                Outcome::Refused(refusal) => {
+                    trial.end = End::Refused(refusal);
+                    break;
+                }
+                Outcome::OutOfBudget => {
+                    trial.end = End::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) });
+                    break;
+                }
+            }
+        }
+        trial
+    }
+
+    /// The claims that have to be allocated, in order; refused if one that is allocated cannot be used here.
+    fn unallocated(
+        &self,
+        view: &View,
+        bin: Option<BinId>,
+        done: &BTreeSet<ClaimId>,
+    ) -> Result<Vec<(ClaimClassId, Option<ClaimId>, u32)>, Refusal> {
+        let mut wanted = Vec::new();
+        for claim in self.claims {
+            match *claim {
+                ClaimUse::Fresh { class, containers } => wanted.push((class, None, containers)),
+                ClaimUse::Named { claim, containers } => {
+                    let entry = &self.inventory.claims[claim];
+                    let usable = match (&entry.object.allocation, self.cluster.claim(claim)) {
+                        (Some(allocation), _) => Some(self.reaches(view, allocation.node_selector.as_ref())),
+                        (None, Some(planned)) => Some(match &planned.place {
+                            Place::Bin(place) => bin == Some(*place),
+                            Place::Node(name) => bin.is_none() && view.facts.name == *name,
+                            Place::Nodes(selector) => self.reaches(view, selector.as_ref()),
+                        }),
+                        (None, None) => None,
+                    };
+                    match usable {
+                        None if !done.contains(&claim) => wanted.push((entry.class, Some(claim), containers)),
+                        None | Some(true) => {}
+                        Some(false) => {
+                            let name = Arc::from(entry.object.meta.name.to_string());
+                            return Err(Refusal::Elsewhere { claim: name });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn reaches(&self, view: &View, selector: Option<&NodeSelector>) -> bool {
+        selector.is_none_or(|selector| view.facts.matches(selector).unwrap_or(false))
+    }
+}
+
+impl Inventory {
+    /// Label keys that node selectors of slices, devices and allocated claims mention.
+    pub fn mentioned_keys(&self) -> &BTreeSet<Arc<str>> {
+        &self.mentioned_keys
+    }
+
+    /// The domains that a machine of a shape could land in, as far as devices can tell.
+    fn domains(&self, shape: ShapeId, pinned: &Domain) -> Vec<Domain> {
+        let mut domains = vec![Domain::default()];
+        for (key, knowledge) in &self.machines[shape].labels {
+            let LabelKnowledge::OneOf(values) = knowledge else { continue };
+            if pinned.0.contains_key(key) || !self.mentioned_keys.contains(key) {
+                continue;
+            }
+            let with = |domain: &Domain, value: &Arc<str>| {
+                let mut domain = domain.clone();
+                domain.0.insert(Arc::clone(key), Arc::clone(value));
+                domain
+            };
+            domains = domains.iter().flat_map(|domain| values.iter().map(|value| with(domain, value))).collect();
+            domains.truncate(MAX_DOMAINS);
+        }
+        domains
+    }
+
+    fn facts(&self, shape: ShapeId, pinned: &Domain, domain: &Domain) -> NodeFacts {
+        let machine = &self.machines[shape];
+        let mut facts =
+            NodeFacts { name: None, labels: BTreeMap::new(), declared_features: machine.declared_features.clone() };
+        for (key, knowledge) in &machine.labels {
+            if let LabelKnowledge::Known(value) = knowledge {
+                facts.labels.insert(Arc::clone(key), Arc::clone(value));
+            }
+        }
+        for (key, value) in pinned.0.iter().chain(&domain.0) {
+            facts.labels.insert(Arc::clone(key), Arc::clone(value));
+        }
+        facts
+    }
+}
+
+/// The label keys that a scope mentions.
+pub(crate) fn keys_of(scope: &NodeScope) -> impl Iterator<Item = &Arc<str>> {
+    let selector = match scope {
+        NodeScope::Selector(selector) => Some(selector),
+        NodeScope::Node(_) | NodeScope::AllNodes | NodeScope::PerDevice => None,
+    };
+    selector.into_iter().flat_map(selector_keys)
+}
+
+/// The label keys that a node selector mentions.
+pub(crate) fn selector_keys(selector: &NodeSelector) -> impl Iterator<Item = &Arc<str>> {
+    selector.terms.iter().flat_map(|term| &term.match_expressions).map(|requirement| &requirement.key)
+}

@@ -1,0 +1,163 @@
+//! What a packer relies on: superposition, refunds, domains, shared claims, unknown values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{Budget, Id, IdSet};
+use serde_json::json;
+
+use super::{ClaimUse, Offer};
+use crate::fixture::{STEPS, builder, claim, devices, exactly, slice};
+use crate::inventory::{Inventory, ShapeId};
+use crate::ledger::{BinLedger, ClusterLedger};
+use crate::machine::{BoundAttribute, LabelKnowledge, MachineShape, MachineTemplate, binding_group};
+use crate::types::ResourceSlice;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn template(driver: &str, count: usize) -> MachineTemplate {
+    let devices = devices(count, |_| json!({}));
+    let spec = json!({"driver": driver, "allNodes": true, "devices": devices,
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+    let slice: Arc<ResourceSlice> = slice("template", &spec);
+    MachineTemplate {
+        driver: driver.into(),
+        pool_suffix: "".into(),
+        devices: slice.devices.clone(),
+        shared_counters: Vec::new(),
+        bindings: Vec::new(),
+    }
+}
+
+fn shape(templates: Vec<MachineTemplate>, zones: &[&str]) -> MachineShape {
+    let zones: BTreeSet<Arc<str>> = zones.iter().map(|zone| Arc::from(*zone)).collect();
+    let labels = if zones.is_empty() { BTreeMap::new() } else { [(ZONE.into(), LabelKnowledge::OneOf(zones))].into() };
+    MachineShape::new(templates.into_iter().map(Arc::new).collect(), labels, BTreeSet::new())
+}
+
+/// One network device that nodes of a zone reach.
+fn network(zone: &str) -> Arc<ResourceSlice> {
+    let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]});
+    let spec = json!({"driver": "net", "nodeSelector": {"nodeSelectorTerms": [term]}, "devices": [{"name": "vip"}],
+        "pool": {"name": zone, "generation": 1, "resourceSliceCount": 1}});
+    slice(zone, &spec)
+}
+
+fn try_add(inventory: &Inventory, bin: &BinLedger, cluster: &ClusterLedger, claim: ClaimUse, copies: u32) -> Offer {
+    let all: IdSet<ShapeId> = inventory.machines.ids().collect();
+    inventory.try_add(bin, &[claim], copies, &all, cluster, &mut Budget::new(STEPS))
+}
+
+/// (copies, domain, shapes) of each alternative.
+fn shown(offer: &Offer) -> Vec<(u32, String, Vec<usize>)> {
+    let show = |alternative: &super::Alternative| {
+        let shapes = alternative.shapes.iter().map(Id::index).collect();
+        (alternative.copies, alternative.domain.to_string(), shapes)
+    };
+    offer.alternatives.iter().map(show).collect()
+}
+
+#[test]
+fn each_shape_takes_as_many_copies_as_it_has_devices() {
+    let mut builder = builder(&["gpu"]);
+    let small = builder.machine_shape(shape(vec![template("gpu", 2)], &[]));
+    let large = builder.machine_shape(shape(vec![template("gpu", 4)], &[]));
+    let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "gpu", 1)]}));
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let mut bin = BinLedger::machine(&[small, large].into_iter().collect(), &mut cluster);
+    let fresh = ClaimUse::Fresh { class, containers: 1 };
+    let offer = try_add(&inventory, &bin, &cluster, fresh, 8);
+    assert_eq!(shown(&offer), [(4, String::new(), vec![1]), (2, String::new(), vec![0, 1])]);
+    inventory.commit(&mut bin, &mut cluster, &offer.alternatives[1]);
+    let offer = try_add(&inventory, &bin, &cluster, fresh, 8);
+    assert_eq!(shown(&offer), [(2, String::new(), vec![1])]);
+    assert_eq!(offer.refused.iter().map(|refused| refused.shape).collect::<Vec<_>>(), [Some(small), Some(large)]);
+}
+
+#[test]
+fn network_devices_of_a_zone_make_alternatives_and_pin_it() {
+    let mut builder = builder(&["net"]);
+    builder.slice(network("a"));
+    builder.slice(network("b"));
+    builder.machine_shape(shape(vec![], &["a", "b", "c"]));
+    let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "net", 1)]}));
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let all: IdSet<ShapeId> = inventory.machines.ids().collect();
+    let (mut one, two) = (BinLedger::machine(&all, &mut cluster), BinLedger::machine(&all, &mut cluster));
+    let fresh = ClaimUse::Fresh { class, containers: 1 };
+    let offer = try_add(&inventory, &one, &cluster, fresh, 1);
+    assert_eq!(shown(&offer), [(1, format!("{ZONE}=a"), vec![0]), (1, format!("{ZONE}=b"), vec![0])]);
+
+    let mark = cluster.mark();
+    inventory.commit(&mut one, &mut cluster, &offer.alternatives[0]);
+    assert_eq!(one.domain().unwrap().to_string(), format!("{ZONE}=a"));
+    // The zone's only device is withheld from others, until it is given back.
+    assert_eq!(shown(&try_add(&inventory, &two, &cluster, fresh, 1)), [(1, format!("{ZONE}=b"), vec![0])]);
+    one.release(&inventory, &mut cluster, &IdSet::default());
+    assert_eq!(try_add(&inventory, &two, &cluster, fresh, 1).alternatives.len(), 2);
+    cluster.rollback(mark);
+    assert_eq!(try_add(&inventory, &two, &cluster, fresh, 1).alternatives.len(), 2);
+}
+
+#[test]
+fn a_domain_that_no_device_depends_on_is_not_pinned() {
+    let mut builder = builder(&["gpu"]);
+    builder.slice(network("z"));
+    builder.machine_shape(shape(vec![template("gpu", 1)], &["a", "b"]));
+    let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "gpu", 1)]}));
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let bin = BinLedger::machine(&inventory.machines.ids().collect(), &mut cluster);
+    let offer = try_add(&inventory, &bin, &cluster, ClaimUse::Fresh { class, containers: 1 }, 1);
+    assert_eq!(shown(&offer), [(1, String::new(), vec![0])]);
+}
+
+#[test]
+fn a_shared_claim_is_allocated_once_and_ties_its_pods_to_one_machine() {
+    let mut builder = builder(&["gpu"]);
+    builder.machine_shape(shape(vec![template("gpu", 1)], &[]));
+    let spec = json!({"devices": {"requests": [exactly("r", "gpu", 1)]}});
+    let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "shared", "namespace": "ns"}, "spec": spec});
+    let claim = builder.claim(Arc::new(crate::types::ResourceClaim::from_json(&object).unwrap()));
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let all: IdSet<ShapeId> = inventory.machines.ids().collect();
+    let (mut here, elsewhere) = (BinLedger::machine(&all, &mut cluster), BinLedger::machine(&all, &mut cluster));
+    let named = ClaimUse::Named { claim, containers: 1 };
+    let offer = try_add(&inventory, &here, &cluster, named, 3);
+    assert_eq!(shown(&offer), [(3, String::new(), vec![0])], "one device serves all copies");
+    inventory.commit(&mut here, &mut cluster, &offer.alternatives[0]);
+    assert_eq!(shown(&try_add(&inventory, &here, &cluster, named, 2)), [(2, String::new(), vec![0])]);
+    let offer = try_add(&inventory, &elsewhere, &cluster, named, 1);
+    assert!(offer.alternatives.is_empty());
+    assert_eq!(offer.refused[0].refusal.to_string(), "claim ns/shared is allocated for other nodes");
+}
+
+#[test]
+fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
+    let bound = |driver: &str| {
+        let mut template = template(driver, 2);
+        for (group, device) in [(0, "d00"), (1, "d01")] {
+            let attribute = BoundAttribute { device: device.into(), attribute: "example.com/root".into() };
+            template.bindings.push((binding_group(group, true), attribute));
+        }
+        template
+    };
+    let mut builder = builder(&["gpu", "nic"]);
+    builder.machine_shape(shape(vec![bound("gpu"), bound("nic")], &[]));
+    let aligned = |gpus: usize| {
+        json!({"requests": [exactly("g", "gpu", gpus), exactly("n", "nic", 1)],
+            "constraints": [{"matchAttribute": "example.com/root"}]})
+    };
+    let (pair, triple) = (claim(&mut builder, "pair", &aligned(1)), claim(&mut builder, "triple", &aligned(2)));
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let bin = BinLedger::machine(&inventory.machines.ids().collect(), &mut cluster);
+    let offer = try_add(&inventory, &bin, &cluster, ClaimUse::Fresh { class: pair, containers: 1 }, 3);
+    assert_eq!(shown(&offer), [(2, String::new(), vec![0])]);
+    let offer = try_add(&inventory, &bin, &cluster, ClaimUse::Fresh { class: triple, containers: 1 }, 1);
+    assert!(offer.alternatives.is_empty() && offer.undecided.is_empty());
+}

@@ -1,0 +1,58 @@
+//! What released allocators do that they should not, one switch each.
+//!
+//! A plan is right if kube-scheduler then does the same, so a defect of the cluster's release is reproduced.
+//! [`Compat::fixed`] has none of them. Every switch is a `Differs:` of `Compat::fixed()`, listed in
+//! `docs/compatibility.md`.
+//!
+//! Sources: `k8s.io/dynamic-resource-allocation/structured` v0.36.3 and v0.37.2, compared by running them
+//! (`test/oracle/allocator`).
+
+use crate::compat::{Compat, Edition, KubernetesMinor};
+
+/// Switches for behaviours that releases differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Quirks {
+    /// distinctAttribute remembers one value per request: the devices of one request are compared only with the one
+    /// picked just before. Up to 1.36 (kubernetes#140438).
+    pub(crate) distinct_forgets_devices_of_its_request: bool,
+    /// Free and drawn counters are kept by pool name, so that two drivers whose pools have one name share them. Up to
+    /// 1.36 (kubernetes#140434).
+    pub(crate) counters_are_keyed_by_pool_name: bool,
+    /// "All" leaves out devices whose capacity is used up at the moment; later releases keep them, so that the request
+    /// fails. Up to 1.36.
+    pub(crate) all_leaves_out_full_devices: bool,
+    /// A capacity that cannot be computed (negative, beyond 64 bits) skips the device instead of failing the pod. Up to
+    /// 1.36.
+    pub(crate) bad_capacity_skips_device: bool,
+    /// A configuration of the claim is copied once for each subrequest that it names, and is never widened to "all
+    /// requests". Up to 1.36.
+    pub(crate) config_is_repeated: bool,
+    /// Slices with shared counters belong to every node, whatever their node selection says. Up to 1.36.
+    pub(crate) counter_slices_reach_all_nodes: bool,
+    /// A device that allows several allocations and has shares may still be given out whole once its driver withdrew
+    /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
+    pub(crate) shared_device_can_become_dedicated: bool,
+    /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
+    pub(crate) admin_access_draws_counters: bool,
+}
+
+impl Quirks {
+    pub(crate) fn of(compat: &Compat) -> Self {
+        let up_to_1_36 = compat.kubernetes <= KubernetesMinor::V1_36;
+        let before_1_37 = match compat.edition() {
+            Edition::Fixed => return Self::default(),
+            Edition::Release => up_to_1_36,
+            Edition::Alpha => true,
+        };
+        Self {
+            distinct_forgets_devices_of_its_request: up_to_1_36,
+            counters_are_keyed_by_pool_name: up_to_1_36,
+            all_leaves_out_full_devices: before_1_37,
+            bad_capacity_skips_device: up_to_1_36,
+            config_is_repeated: up_to_1_36,
+            counter_slices_reach_all_nodes: up_to_1_36,
+            shared_device_can_become_dedicated: true,
+            admin_access_draws_counters: true,
+        }
+    }
+}

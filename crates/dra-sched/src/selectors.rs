@@ -1,0 +1,112 @@
+//! Selectors by number, and what they say about each device shape: found out once, when a walk first asks.
+//!
+//! The memory is a column of atomics per selector. What is stored never depends on who asks first, so answers do not
+//! depend on the number of threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use model::collections::NameMap;
+use model::{Id, IdVec, define_id};
+
+use crate::cel::Selector;
+use crate::compat::Compat;
+use crate::inventory::{DeviceShape, Shape};
+
+define_id! {
+    /// A distinct selector text.
+    pub(crate) struct SelectorId;
+}
+
+/// What a selector says about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Yes,
+    No,
+    /// It does not compile, or failed while it was evaluated.
+    Error,
+}
+
+const UNKNOWN: u8 = 0;
+const YES: u8 = 1;
+const NO: u8 = 2;
+const ERROR: u8 = 3;
+
+#[derive(Debug)]
+struct Entry {
+    text: Arc<str>,
+    /// Upstream compiles a selector when the first device is tried, so that a text that does not compile is an error
+    /// only then.
+    compiled: Result<Selector, Arc<str>>,
+    judgements: Box<[AtomicU8]>,
+}
+
+/// All selectors of classes and claims.
+#[derive(Debug)]
+pub(crate) struct SelectorTable {
+    compat: Compat,
+    ids: NameMap<Arc<str>, SelectorId>,
+    entries: IdVec<SelectorId, Entry>,
+}
+
+impl SelectorTable {
+    pub(crate) fn new(compat: Compat) -> Self {
+        Self { compat, ids: NameMap::default(), entries: IdVec::new() }
+    }
+
+    /// The number of a text.
+    pub(crate) fn intern(&mut self, text: &Arc<str>) -> SelectorId {
+        if let Some(id) = self.ids.get(text) {
+            return *id;
+        }
+        let compiled = Selector::compile(text, &self.compat).map_err(|error| error.to_string().into());
+        let id = self.entries.push(Entry { text: Arc::clone(text), compiled, judgements: Box::default() });
+        self.ids.insert(Arc::clone(text), id);
+        id
+    }
+
+    /// Makes room for so many shapes; no selector or shape is added afterwards.
+    pub(crate) fn set_shapes(&mut self, shapes: usize) {
+        for entry in self.entries.iter_mut() {
+            entry.judgements = (0..shapes).map(|_| AtomicU8::new(UNKNOWN)).collect();
+        }
+    }
+
+    /// The selector's text.
+    pub(crate) fn text(&self, selector: SelectorId) -> &Arc<str> {
+        &self.entries[selector].text
+    }
+
+    /// What a selector says about the devices of a shape.
+    pub(crate) fn judge(&self, selector: SelectorId, shape: DeviceShape, content: &Shape) -> Judgement {
+        let entry = &self.entries[selector];
+        let slot = entry.judgements.get(shape.index());
+        match slot.map_or(UNKNOWN, |slot| slot.load(Ordering::Relaxed)) {
+            YES => Judgement::Yes,
+            NO => Judgement::No,
+            ERROR => Judgement::Error,
+            _ => {
+                let (code, judgement) = match evaluate(entry, content, &self.compat) {
+                    Ok(true) => (YES, Judgement::Yes),
+                    Ok(false) => (NO, Judgement::No),
+                    Err(_) => (ERROR, Judgement::Error),
+                };
+                if let Some(slot) = slot {
+                    slot.store(code, Ordering::Relaxed);
+                }
+                judgement
+            }
+        }
+    }
+
+    /// Why a selector fails on the devices of a shape; empty if it does not.
+    pub(crate) fn error(&self, selector: SelectorId, content: &Shape) -> Arc<str> {
+        evaluate(&self.entries[selector], content, &self.compat).err().unwrap_or_default()
+    }
+}
+
+fn evaluate(entry: &Entry, content: &Shape, compat: &Compat) -> Result<bool, Arc<str>> {
+    let selector = entry.compiled.as_ref().map_err(|error| Arc::from(format!("CEL compile error: {error}")))?;
+    let error = |error: crate::cel::EvalError| Arc::from(format!("CEL runtime error: {error}"));
+    selector.matches(content.view(compat)).map_err(error)
+}

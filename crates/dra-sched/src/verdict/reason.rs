@@ -1,0 +1,214 @@
+//! What a refusal says about each request: how many devices it saw and which rule each of them fell at.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Infeasible, Proof};
+use crate::types::{CounterName, CounterSetName, QualifiedName, RequestName};
+
+/// What one request, or alternative of a request, found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestReport {
+    /// The claim's index.
+    pub claim: usize,
+    /// The claim's name.
+    pub claim_name: Arc<str>,
+    /// `request`, or `request/subrequest`.
+    pub request: RequestName,
+    /// How many devices it wants; None for all.
+    pub wanted: Option<u64>,
+    /// Devices that the node can reach in usable pools.
+    pub seen: u64,
+    /// Devices that pass every rule by themselves.
+    pub usable: u64,
+    /// Devices that fell, by rule, most first.
+    pub falls: Vec<Fall>,
+}
+
+/// Devices that fell at one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fall {
+    /// The rule.
+    pub rule: Rule,
+    /// How many devices.
+    pub devices: u64,
+    /// The first of them.
+    pub example: Arc<str>,
+}
+
+/// A rule that a device can fall at, the first that applies, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// It waits for conditions before binding, and that feature is off.
+    BindingConditionsOff,
+    /// A selector of the class, by position.
+    ClassSelector {
+        /// Its position.
+        index: usize,
+        /// Its text.
+        text: Arc<str>,
+    },
+    /// A selector of the request.
+    RequestSelector {
+        /// Its position.
+        index: usize,
+        /// Its text.
+        text: Arc<str>,
+    },
+    /// A selector failed to evaluate.
+    SelectorError {
+        /// What happened.
+        error: Arc<str>,
+    },
+    /// The device is on other nodes.
+    OtherNode,
+    /// Allocated already.
+    InUse,
+    /// A taint that the request does not tolerate.
+    Taint {
+        /// `key=value:effect`.
+        taint: Arc<str>,
+    },
+    /// The device lacks a capacity that is asked for, or its policy forbids the amount.
+    CapacityPolicy,
+    /// Less capacity is left than asked for.
+    Capacity {
+        /// The first capacity that is short.
+        name: QualifiedName,
+    },
+    /// A counter that the device draws from is short.
+    Counter {
+        /// The counter set.
+        set: CounterSetName,
+        /// The counter.
+        counter: CounterName,
+    },
+    /// Devices that consume counters need a feature that is off.
+    CountersOff,
+    /// Devices drawing from the same counters are of other compatibility groups.
+    CompatibilityGroups,
+    /// The node does not declare a feature that the device's driver needs.
+    NodeOperations,
+    /// A constraint needs an attribute that the device lacks.
+    NoAttribute {
+        /// The attribute.
+        attribute: QualifiedName,
+    },
+}
+
+/// Why a pool that a node sees is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PoolTrouble {
+    /// Slices are missing, or there are too many.
+    #[error("incomplete: {found} of {expected} slices of generation {generation}")]
+    Incomplete {
+        /// Slices of the generation.
+        found: u64,
+        /// What they say.
+        expected: i64,
+        /// The generation.
+        generation: i64,
+    },
+    /// Two devices of one name.
+    #[error("invalid: duplicate device name {0}")]
+    DuplicateDevice(Arc<str>),
+    /// Two counter sets of one name.
+    #[error("invalid: duplicate counter set name {0}")]
+    DuplicateCounterSet(Arc<str>),
+    /// A device draws from a set that is not there.
+    #[error("invalid: device {device} draws from counter set {set}, which does not exist")]
+    UnknownCounterSet {
+        /// The device.
+        device: Arc<str>,
+        /// The set.
+        set: Arc<str>,
+    },
+    /// A device draws from a counter that is not there.
+    #[error("invalid: device {device} draws from counter {counter}, which set {set} does not have")]
+    UnknownCounter {
+        /// The device.
+        device: Arc<str>,
+        /// The set.
+        set: Arc<str>,
+        /// The counter.
+        counter: Arc<str>,
+    },
+    /// A slice has a field that is not understood and could change the answer.
+    #[error("not understood: slice {slice} has {field}")]
+    Unsupported {
+        /// The slice.
+        slice: Arc<str>,
+        /// The field.
+        field: Arc<str>,
+    },
+}
+
+impl PoolTrouble {
+    /// Whether upstream calls the pool invalid rather than incomplete.
+    pub fn is_invalid(&self) -> bool {
+        !matches!(self, Self::Incomplete { .. })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BindingConditionsOff => f.write_str("wait for binding conditions, a feature that is off"),
+            Self::ClassSelector { index, text } => write!(f, "do not match selector #{index} of the class: {text}"),
+            Self::RequestSelector { index, text } => write!(f, "do not match selector #{index}: {text}"),
+            Self::SelectorError { error } => write!(f, "cannot be judged by a selector: {error}"),
+            Self::OtherNode => f.write_str("are on other nodes"),
+            Self::InUse => f.write_str("are allocated"),
+            Self::Taint { taint } => write!(f, "have taint {taint}"),
+            Self::CapacityPolicy => f.write_str("cannot give the capacity in that amount"),
+            Self::Capacity { name } => write!(f, "have too little {name} left"),
+            Self::Counter { set, counter } => write!(f, "need more of counter {set}/{counter} than is left"),
+            Self::CountersOff => f.write_str("consume counters, a feature that is off"),
+            Self::CompatibilityGroups => f.write_str("are of other compatibility groups than what is allocated"),
+            Self::NodeOperations => f.write_str("need a node that can skip node operations"),
+            Self::NoAttribute { attribute } => write!(f, "lack attribute {attribute}"),
+        }
+    }
+}
+
+impl fmt::Display for RequestReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "claim {}, request {}: ", self.claim_name, self.request)?;
+        match self.wanted {
+            Some(wanted) => write!(f, "{} of {} devices are usable, {wanted} wanted", self.usable, self.seen)?,
+            None => write!(f, "all of {} devices wanted, {} are usable", self.seen, self.usable)?,
+        }
+        for (index, fall) in self.falls.iter().enumerate() {
+            write!(f, "{} {} {}", if index == 0 { ";" } else { "," }, fall.devices, fall.rule)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Infeasible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |report: &&RequestReport| report.wanted.is_some_and(|wanted| report.usable < wanted);
+        match &self.proof {
+            Proof::TooFew { .. } => {
+                let reports = self.requests.iter().filter(short);
+                for (index, report) in reports.enumerate() {
+                    write!(f, "{}{report}", if index == 0 { "" } else { "; " })?;
+                }
+            }
+            Proof::Together { wanted, usable } => {
+                write!(f, "the requests together want {wanted} devices and can use {usable}")?;
+            }
+            Proof::NoCommonValue { claim, constraint } => {
+                write!(f, "claim #{claim}, constraint #{constraint}: no value is shared by as many devices as wanted")?;
+            }
+            Proof::TooFewValues { claim, constraint } => {
+                write!(f, "claim #{claim}, constraint #{constraint}: fewer different values than devices wanted")?;
+            }
+            Proof::Exhausted => f.write_str("no combination of the usable devices satisfies all requests")?,
+        }
+        for (pool, trouble) in &self.pools {
+            write!(f, "; pool {pool} is {trouble}")?;
+        }
+        Ok(())
+    }
+}

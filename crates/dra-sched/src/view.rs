@@ -1,0 +1,350 @@
+//! What a node can reach: pools in upstream's order, whether they are usable, and their devices.
+//!
+//! Upstream's rules (`GatherPools`): only slices that reach the node decide which generation of a pool counts; if these
+//! are not as many as they say, all slices of the pool are looked at, and a newer generation elsewhere makes the pool
+//! vanish. Pools are ordered by driver and name, those with a device that has binding conditions last; slices by name;
+//! devices as listed.
+
+use std::sync::Arc;
+
+use model::collections::{FastSet, NameSet};
+use model::{Id, IdVec, define_id};
+
+use crate::compat::{Gate, KubernetesMinor};
+use crate::inventory::{CounterIndex, DeviceIndex, Inventory, PoolIndex, ShapeId, SliceIndex};
+use crate::node::{NodeFacts, SelectorError};
+use crate::types::{NodeScope, PoolId};
+use crate::verdict::{Fault, PoolTrouble};
+
+define_id! {
+    /// A device of a view.
+    pub(crate) struct Position;
+}
+define_id! {
+    /// A pool of a view.
+    pub(crate) struct PoolPosition;
+}
+
+/// The input of one search.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) facts: NodeFacts,
+    pub(crate) pools: IdVec<PoolPosition, ViewPool>,
+    /// Devices of usable pools in upstream's order.
+    pub(crate) devices: IdVec<Position, ViewDevice>,
+}
+
+/// A pool that a node sees.
+#[derive(Debug, Clone)]
+pub(crate) struct ViewPool {
+    pub(crate) pool: PoolIndex,
+    pub(crate) trouble: Option<PoolTrouble>,
+    /// What there is of each counter of the pool; None if the generation does not define it.
+    pub(crate) totals: Box<[Option<i128>]>,
+    /// All devices of the generation that draw counters, also those that other nodes see.
+    pub(crate) drawing: Box<[DeviceIndex]>,
+}
+
+/// A device that a node sees in a usable pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ViewDevice {
+    pub(crate) device: DeviceIndex,
+    /// Position among the view's pools.
+    pub(crate) pool: PoolPosition,
+    /// Whether the device's own node selection, if the slice leaves it to the devices, holds the node.
+    pub(crate) here: bool,
+}
+
+impl View {
+    /// Whether a search could not tell the two apart, but by the labels in results.
+    pub(crate) fn sees_the_same(&self, other: &Self) -> bool {
+        let device = |device: &ViewDevice| (device.device, device.here);
+        let pool = |pool: &ViewPool| (pool.pool, pool.trouble.is_some());
+        self.devices.iter().map(device).eq(other.devices.iter().map(device))
+            && self.pools.iter().map(pool).eq(other.pools.iter().map(pool))
+    }
+}
+
+impl Inventory {
+    /// What an existing node sees.
+    pub(crate) fn view_of_node(&self, facts: &NodeFacts) -> Result<View, Fault> {
+        let local = facts.name.as_ref().and_then(|name| self.local.get(name)).map_or(&[][..], Vec::as_slice);
+        self.view(facts, local.iter().chain(&self.shared).copied(), None)
+    }
+
+    /// What a machine of a shape would see if it had the given labels.
+    pub(crate) fn view_of_machine(&self, facts: &NodeFacts, shape: ShapeId) -> Result<View, Fault> {
+        self.view(facts, self.shared.iter().copied(), Some(shape))
+    }
+
+    fn view(
+        &self,
+        facts: &NodeFacts,
+        slices: impl Iterator<Item = SliceIndex>,
+        machine: Option<ShapeId>,
+    ) -> Result<View, Fault> {
+        let mut gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
+        for slice in slices {
+            gathering.look_at(slice)?;
+        }
+        let mut seen: Vec<Seen> = gathering.reaching.iter().filter_map(|reaching| gathering.finish(reaching)).collect();
+        if let Some(machine) = machine {
+            let mut own: Vec<(PoolIndex, Vec<SliceIndex>)> = Vec::new();
+            for &slice in &self.machines[machine].slices {
+                let pool = self.slices[slice].pool;
+                match own.iter_mut().find(|(known, _)| *known == pool) {
+                    Some((_, slices)) => slices.push(slice),
+                    None => own.push((pool, vec![slice])),
+                }
+            }
+            seen.extend(own.into_iter().map(|(pool, slices)| gathering.build(pool, &slices, &slices)));
+        }
+        seen.sort_by(|a, b| a.order(self).cmp(&b.order(self)));
+        let mut view = View { facts: facts.clone(), pools: IdVec::new(), devices: IdVec::new() };
+        for seen in seen {
+            let position = view.pools.next_id();
+            for device in seen.devices {
+                let entry = &self.slices[self.devices[device].slice];
+                let here = match &entry.slice.node_scope {
+                    Some(NodeScope::PerDevice) => match &self.device(device).node_scope {
+                        Some(scope) => facts.is_in(scope).map_err(|error| self.selector_fault(seen.pool, error))?,
+                        None => false,
+                    },
+                    Some(NodeScope::Node(_) | NodeScope::Selector(_) | NodeScope::AllNodes) | None => true,
+                };
+                view.devices.push(ViewDevice { device, pool: position, here });
+            }
+            view.pools.push(ViewPool {
+                pool: seen.pool,
+                trouble: seen.trouble,
+                totals: seen.totals,
+                drawing: seen.drawing,
+            });
+        }
+        Ok(view)
+    }
+
+    fn selector_fault(&self, pool: PoolIndex, error: SelectorError) -> Fault {
+        Fault::NodeSelector { pool: self.pools[pool].id.clone(), error }
+    }
+}
+
+/// Slices of one pool that reach the node, of the newest generation among them.
+struct Reaching {
+    pool: PoolIndex,
+    generation: i64,
+    slices: Vec<SliceIndex>,
+}
+
+/// A pool that the node sees.
+struct Seen {
+    pool: PoolIndex,
+    trouble: Option<PoolTrouble>,
+    has_binding_conditions: bool,
+    devices: Vec<DeviceIndex>,
+    totals: Box<[Option<i128>]>,
+    drawing: Box<[DeviceIndex]>,
+}
+
+impl Seen {
+    fn order<'i>(&self, inventory: &'i Inventory) -> (bool, &'i PoolId, PoolIndex) {
+        (self.has_binding_conditions, &inventory.pools[self.pool].id, self.pool)
+    }
+}
+
+struct Gathering<'a> {
+    inventory: &'a Inventory,
+    facts: &'a NodeFacts,
+    reaching: Vec<Reaching>,
+}
+
+impl Gathering<'_> {
+    fn is_on(&self, gate: Gate) -> bool {
+        self.inventory.compat.is_on(gate)
+    }
+
+    /// Releases that know the gate for compatibility groups ignore slices with groups while it is off.
+    fn ignores_groups(&self) -> bool {
+        self.inventory.compat.kubernetes >= KubernetesMinor::V1_37 && !self.is_on(Gate::DeviceCompatibilityGroups)
+    }
+
+    fn look_at(&mut self, index: SliceIndex) -> Result<(), Fault> {
+        let entry = &self.inventory.slices[index];
+        let slice = &entry.slice;
+        let per_device = matches!(slice.node_scope, Some(NodeScope::PerDevice));
+        if !self.is_on(Gate::PartitionableDevices) && (per_device || !slice.shared_counters.is_empty()) {
+            return Ok(());
+        }
+        if self.ignores_groups() && entry.uses_compatibility_groups {
+            return Ok(());
+        }
+        let reaches = if self.inventory.quirks.counter_slices_reach_all_nodes && !slice.shared_counters.is_empty() {
+            true
+        } else {
+            self.reaches(index)?
+        };
+        if !reaches {
+            return Ok(());
+        }
+        let generation = slice.pool.generation;
+        match self.reaching.iter_mut().find(|reaching| reaching.pool == entry.pool) {
+            None => self.reaching.push(Reaching { pool: entry.pool, generation, slices: vec![index] }),
+            Some(reaching) if generation > reaching.generation => {
+                reaching.generation = generation;
+                reaching.slices = vec![index];
+            }
+            Some(reaching) if generation == reaching.generation => reaching.slices.push(index),
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn reaches(&self, index: SliceIndex) -> Result<bool, Fault> {
+        let entry = &self.inventory.slices[index];
+        let fault = |error| self.inventory.selector_fault(entry.pool, error);
+        match &entry.slice.node_scope {
+            Some(NodeScope::PerDevice) => {
+                for device in &entry.slice.devices {
+                    let Some(scope) = &device.node_scope else { continue };
+                    if self.facts.is_in(scope).map_err(fault)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Some(scope) => self.facts.is_in(scope).map_err(fault),
+            None => Ok(false),
+        }
+    }
+
+    /// Decides whether the pool is complete; None if it is being replaced.
+    fn finish(&self, reaching: &Reaching) -> Option<Seen> {
+        let first = &self.inventory.slices[*reaching.slices.first()?].slice;
+        let expected = first.pool.resource_slice_count;
+        if usize::try_from(expected) == Ok(reaching.slices.len()) {
+            return Some(self.build(reaching.pool, &reaching.slices, &reaching.slices));
+        }
+        let mut all = Vec::new();
+        for &index in &self.inventory.pools[reaching.pool].slices {
+            let entry = &self.inventory.slices[index];
+            let generation = entry.slice.pool.generation;
+            if generation > reaching.generation {
+                return None;
+            }
+            if generation == reaching.generation && !(self.ignores_groups() && entry.uses_compatibility_groups) {
+                all.push(index);
+            }
+        }
+        if usize::try_from(expected) == Ok(all.len()) {
+            return Some(self.build(reaching.pool, &reaching.slices, &all));
+        }
+        let trouble = PoolTrouble::Incomplete { found: all.len() as u64, expected, generation: reaching.generation };
+        Some(Seen::unusable(reaching.pool, trouble))
+    }
+
+    /// A complete pool from the slices that reach the node and all of its generation.
+    fn build(&self, pool: PoolIndex, reaching: &[SliceIndex], all: &[SliceIndex]) -> Seen {
+        let slice = |index: SliceIndex| &self.inventory.slices[index].slice;
+        let partitionable = self.is_on(Gate::PartitionableDevices);
+        let offers = |index: &SliceIndex| !partitionable || slice(*index).shared_counters.is_empty();
+        let mut offering: Vec<SliceIndex> = reaching.iter().copied().filter(offers).collect();
+        offering.sort_by(|a, b| slice(*a).meta.name.name.cmp(&slice(*b).meta.name.name));
+        let names: FastSet<SliceIndex> = reaching.iter().copied().collect();
+        let elsewhere: Vec<SliceIndex> =
+            all.iter().copied().filter(|index| !names.contains(index) && offers(index)).collect();
+        let devices: Vec<DeviceIndex> = offering.iter().flat_map(|&index| self.inventory.devices_of(index)).collect();
+        let others: Vec<DeviceIndex> = elsewhere.iter().flat_map(|&index| self.inventory.devices_of(index)).collect();
+        let trouble = self.not_understood(all).or_else(|| self.duplicate_device(&devices));
+        if let Some(trouble) = trouble {
+            return Seen::unusable(pool, trouble);
+        }
+        let mut totals = vec![None; self.inventory.pools[pool].counters.len()];
+        let mut drawing = Vec::new();
+        if partitionable {
+            let all_sets = if all.len() > reaching.len() { all } else { reaching };
+            let checked = self.totals(pool, all_sets, &mut totals);
+            let checked = checked.and_then(|()| self.check_draws(pool, devices.iter().chain(&others), &totals));
+            if let Err(trouble) = checked {
+                return Seen::unusable(pool, trouble);
+            }
+            let draws = |device: &&DeviceIndex| !self.inventory.devices[**device].draws.is_empty();
+            drawing = devices.iter().chain(&others).filter(draws).copied().collect();
+        }
+        let has_binding_conditions =
+            devices.iter().any(|&device| !self.inventory.device(device).binding_conditions.is_empty());
+        Seen { pool, trouble: None, has_binding_conditions, devices, totals: totals.into(), drawing: drawing.into() }
+    }
+
+    fn not_understood(&self, slices: &[SliceIndex]) -> Option<PoolTrouble> {
+        slices.iter().find_map(|&index| {
+            let slice = &self.inventory.slices[index].slice;
+            slice.unsupported.first().map(|unsupported| PoolTrouble::Unsupported {
+                slice: Arc::clone(&slice.meta.name.name),
+                field: Arc::clone(&unsupported.construct),
+            })
+        })
+    }
+
+    fn duplicate_device(&self, devices: &[DeviceIndex]) -> Option<PoolTrouble> {
+        let mut names = NameSet::default();
+        let mut names_of = devices.iter().map(|&device| self.inventory.device(device).name.as_str());
+        names_of.find(|name| !names.insert(*name)).map(|name| PoolTrouble::DuplicateDevice(name.into()))
+    }
+
+    fn totals(&self, pool: PoolIndex, slices: &[SliceIndex], totals: &mut [Option<i128>]) -> Result<(), PoolTrouble> {
+        let entry = &self.inventory.pools[pool];
+        let mut seen = NameSet::default();
+        for set in slices.iter().flat_map(|&index| &self.inventory.slices[index].slice.shared_counters) {
+            if !seen.insert(set.name.as_str()) {
+                return Err(PoolTrouble::DuplicateCounterSet(set.name.as_str().into()));
+            }
+            for (index, (set_index, counter)) in entry.counters.iter_enumerated() {
+                if entry.sets[*set_index] != set.name {
+                    continue;
+                }
+                if let (Some(total), Some(slot)) = (set.counters.get(counter), totals.get_mut(index.index())) {
+                    *slot = Some(total.to_nano());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_draws<'d>(
+        &self,
+        pool: PoolIndex,
+        devices: impl Iterator<Item = &'d DeviceIndex>,
+        totals: &[Option<i128>],
+    ) -> Result<(), PoolTrouble> {
+        let entry = &self.inventory.pools[pool];
+        let defined = |counter: CounterIndex| totals.get(counter.index()).is_some_and(Option::is_some);
+        for &device in devices {
+            let name = || self.inventory.device(device).name.as_str().into();
+            for draw in &self.inventory.devices[device].draws {
+                let set = || entry.sets[draw.set].as_str().into();
+                let of_set = |(index, (of, _)): (CounterIndex, &(_, _))| *of == draw.set && defined(index);
+                if !entry.counters.iter_enumerated().any(of_set) {
+                    return Err(PoolTrouble::UnknownCounterSet { device: name(), set: set() });
+                }
+                if let Some((counter, _)) = draw.counters.iter().find(|(counter, _)| !defined(*counter)) {
+                    let counter = entry.counters[*counter].1.as_str().into();
+                    return Err(PoolTrouble::UnknownCounter { device: name(), set: set(), counter });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn unusable(pool: PoolIndex, trouble: PoolTrouble) -> Self {
+        Self {
+            pool,
+            trouble: Some(trouble),
+            has_binding_conditions: false,
+            devices: Vec::new(),
+            totals: Box::default(),
+            drawing: Box::default(),
+        }
+    }
+}
