@@ -7,7 +7,8 @@
 //!    kube-scheduler try every waiting pod again, and an attempt that fails clears the pod's nomination; and no machine of
 //!    the same plan is just about to appear, because that changes taints;
 //! 2. nominate: the planned pods that still wait, each with one patch, and wait until the watch shows them;
-//! 3. settle, then check: if nominations were lost, wait for quiet and give them again;
+//! 3. settle, then check: nominations that were lost are given once more. Not after another quiet time: measured, the
+//!    others are lost meanwhile;
 //! 4. open: our taint is taken off all machines of the batch;
 //! 5. bind: the next batch starts when these pods are bound, or after a while.
 //!
@@ -75,7 +76,7 @@ impl Default for Config {
             quiet: DurationMs(60),
             quiet_per_pod: DurationMs(3),
             opening_budget: DurationMs(5_000),
-            max_wait_for_quiet: DurationMs(3_000),
+            max_wait_for_quiet: DurationMs(2_000),
             gather: DurationMs(2_000),
             max_wait_for_watch: DurationMs(250),
             settle: DurationMs(25),
@@ -262,15 +263,13 @@ enum Phase {
         unseen: BTreeSet<Uid>,
         /// When the calls were started, or the last of them ended.
         since: Timestamp,
+        /// Whether this is the second time for this batch.
+        again: bool,
     },
     Settling {
         batch: Vec<NodeName>,
         until: Timestamp,
-    },
-    /// Nominations were lost: quiet first.
-    Calming {
-        batch: Vec<NodeName>,
-        since: Timestamp,
+        again: bool,
     },
     Opening {
         batch: Vec<NodeName>,
@@ -314,7 +313,6 @@ impl Engine {
             Phase::Idle => "idle",
             Phase::Nominating { .. } => "nominating",
             Phase::Settling { .. } => "settling",
-            Phase::Calming { .. } => "calming",
             Phase::Opening { .. } => "opening",
             Phase::Binding { .. } => "binding",
         }
@@ -346,7 +344,6 @@ impl Engine {
             }
             Phase::Settling { until, .. } => Some(*until),
             Phase::Binding { since, .. } => Some(since.saturating_add(config.max_wait_for_binding)),
-            Phase::Calming { since, .. } => Some(self.calm_at(*since).max(now)),
         };
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
             Stage::Waiting => Some(self.hold_ends(machine)),
@@ -491,11 +488,6 @@ impl Engine {
         machines.div_ceil(batches.max(1)).min(self.config.batch_machines.max(1))
     }
 
-    /// When nominations that were lost may be given again.
-    fn calm_at(&self, since: Timestamp) -> Timestamp {
-        self.quiet_at().min(since.saturating_add(self.config.max_wait_for_quiet))
-    }
-
     /// When a machine that is usable since then no longer waits for quiet. The opening of the batch before it is a
     /// disturbance too, so the wait starts anew after each.
     fn patience_ends(&self, usable_since: Timestamp) -> Timestamp {
@@ -506,35 +498,25 @@ impl Engine {
     fn advance(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) -> bool {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle => self.start_batch(now, view, commands),
-            Phase::Nominating { batch, unanswered, mut unseen, since } => {
+            Phase::Nominating { batch, unanswered, mut unseen, since, again } => {
                 unseen.retain(|pod| state_of(view, &batch, pod).is_some_and(|state| state == PodState::Waiting));
                 let lost = now >= since.saturating_add(self.config.call_timeout);
                 let late = unanswered.is_empty() && now >= since.saturating_add(self.config.max_wait_for_watch);
                 if (unanswered.is_empty() && unseen.is_empty()) || lost || late {
-                    self.phase = Phase::Settling { batch, until: now.saturating_add(self.config.settle) };
+                    // The second time there is nothing to check.
+                    let settle = if again { DurationMs::ZERO } else { self.config.settle };
+                    self.phase = Phase::Settling { batch, until: now.saturating_add(settle), again };
                     return true;
                 }
-                self.phase = Phase::Nominating { batch, unanswered, unseen, since };
+                self.phase = Phase::Nominating { batch, unanswered, unseen, since, again };
                 false
             }
-            Phase::Settling { batch, until } => {
+            Phase::Settling { batch, until, again } => {
                 if now < until {
-                    self.phase = Phase::Settling { batch, until };
+                    self.phase = Phase::Settling { batch, until, again };
                     return false;
                 }
-                if self.lost(&batch, view).next().is_some() {
-                    self.phase = Phase::Calming { batch, since: now };
-                } else {
-                    self.open(batch, now, view, commands);
-                }
-                true
-            }
-            Phase::Calming { batch, since } => {
-                if now < self.calm_at(since) {
-                    self.phase = Phase::Calming { batch, since };
-                    return false;
-                }
-                if !self.nominate(&batch, now, view, commands) {
+                if again || !self.nominate(&batch, now, view, true, commands) {
                     self.open(batch, now, view, commands);
                 }
                 true
@@ -601,7 +583,7 @@ impl Engine {
         for node in &batch {
             self.set_stage(node, Stage::InBatch);
         }
-        if !self.nominate(&batch, now, view, commands) {
+        if !self.nominate(&batch, now, view, false, commands) {
             self.open(batch, now, view, commands);
         }
         true
@@ -624,7 +606,14 @@ impl Engine {
     }
 
     /// Nominates what waits in the batch. Says whether anything does.
-    fn nominate(&mut self, batch: &[NodeName], now: Timestamp, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn nominate(
+        &mut self,
+        batch: &[NodeName],
+        now: Timestamp,
+        view: &View,
+        again: bool,
+        commands: &mut Vec<Command>,
+    ) -> bool {
         let due: Vec<(NodeName, Uid, NamespacedName)> =
             self.lost(batch, view).map(|(node, pod)| (node.clone(), pod.uid.clone(), pod.name.clone())).collect();
         let mut asked = BTreeSet::new();
@@ -638,7 +627,8 @@ impl Engine {
         if asked.is_empty() {
             return false;
         }
-        self.phase = Phase::Nominating { batch: batch.to_vec(), unanswered: asked.clone(), unseen: asked, since: now };
+        self.phase =
+            Phase::Nominating { batch: batch.to_vec(), unanswered: asked.clone(), unseen: asked, since: now, again };
         true
     }
 
