@@ -116,7 +116,7 @@ fn compare(found: &Evaluation, upstream: &Value, expected_error: &str) -> Result
 
 /// What kind of error a message is; the words of functions' own errors are not compared.
 fn category(message: &str) -> &str {
-    const KINDS: [&str; 9] = [
+    const KINDS: [&str; 10] = [
         "no such key",
         "index out of bounds",
         "no such overload",
@@ -126,6 +126,7 @@ fn category(message: &str) -> &str {
         "actual cost limit exceeded",
         "could not be converted to bool",
         "attribute ",
+        "internal error",
     ];
     if message.contains("return error for overflow") || message.contains("overflow") {
         return "integer overflow";

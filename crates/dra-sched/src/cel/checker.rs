@@ -11,14 +11,40 @@ use super::functions::conversions::named_type;
 use super::library::{Library, Overload, library};
 use super::parser::Parsed;
 use super::types::{Type, Unifier, most_general};
+use crate::compat::{Compat, Gate, KubernetesMinor};
 
 /// What expressions can refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Environment {
     /// `device.allowMultipleAllocations`
-    pub(crate) consumable_capacity: bool,
-    /// Attributes that are lists, and `includes`.
+    pub(crate) allow_multiple_allocations: bool,
+    /// `includes`
+    pub(crate) includes: bool,
+    /// Attributes that may be lists.
     pub(crate) list_attributes: bool,
+}
+
+impl Environment {
+    /// What a stored expression can refer to: all that the release knows, whatever its gates; only the type of
+    /// attributes depends on one.
+    pub(crate) fn stored(compat: &Compat) -> Self {
+        Self {
+            allow_multiple_allocations: true,
+            includes: compat.kubernetes >= KubernetesMinor::V1_36,
+            list_attributes: compat.is_on(Gate::ListTypeAttributes),
+        }
+    }
+
+    /// What a new expression can refer to at admission: what the release before knew too, if its gate is on.
+    pub(crate) fn new(compat: &Compat) -> Self {
+        let consumable_capacity = compat.is_on(Gate::ConsumableCapacity);
+        let list_attributes = compat.is_on(Gate::ListTypeAttributes);
+        Self {
+            allow_multiple_allocations: consumable_capacity && compat.kubernetes >= KubernetesMinor::V1_35,
+            includes: list_attributes && compat.kubernetes >= KubernetesMinor::V1_37,
+            list_attributes,
+        }
+    }
 }
 
 impl Environment {
@@ -33,13 +59,13 @@ impl Environment {
             "driver" => Some(Type::String),
             "attributes" => Some(by_domain(self.attribute_type())),
             "capacity" => Some(by_domain(Type::Quantity)),
-            "allowMultipleAllocations" if self.consumable_capacity => Some(Type::Bool),
+            "allowMultipleAllocations" if self.allow_multiple_allocations => Some(Type::Bool),
             _ => None,
         }
     }
 
     pub(crate) fn library(self) -> &'static Library {
-        library(self.list_attributes)
+        library(self.includes)
     }
 }
 
@@ -117,7 +143,7 @@ fn literals_are_homogeneous(checked: &Checked, node: &Expr) -> Check<()> {
     match &node.kind {
         ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Struct(_) => Ok(()),
         ExprKind::Select { operand, .. } => literals_are_homogeneous(checked, operand),
-        ExprKind::Call { function, .. } if &**function == "format" => Ok(()),
+        ExprKind::Call { function, .. } if &**function == "format" => format_fits(checked, node),
         ExprKind::Call { target, args, .. } => {
             target.as_deref().into_iter().chain(args).try_for_each(|arg| literals_are_homogeneous(checked, arg))
         }
@@ -263,6 +289,13 @@ impl Checker {
                 .map(|prefix| format!("{prefix}.{function}"))
                 .filter(|name| self.library.contains_key(name.as_str())),
         };
+        if let op::AND | op::OR = &**function {
+            for (arg, of) in args.iter().zip(&types) {
+                if !self.unifier.assignable(of, &Type::Bool) {
+                    return Err(self.mismatch(arg, &Type::Bool, of));
+                }
+            }
+        }
         let Some(name) = global_name else {
             if let Some(target) = target {
                 types.insert(0, self.check(target)?);
@@ -404,6 +437,73 @@ impl Checker {
         let of = self.check(result)?;
         self.scopes.truncate(outer);
         Ok(self.unifier.resolve(&of, false))
+    }
+}
+
+/// A literal pattern must fit the list of arguments that stands with it.
+fn format_fits(checked: &Checked, node: &Expr) -> Check<()> {
+    let ExprKind::Call { target: Some(target), args, .. } = &node.kind else { return Ok(()) };
+    let (ExprKind::Literal(Literal::String(pattern)), [list]) = (&target.kind, args.as_slice()) else { return Ok(()) };
+    let ExprKind::List(elements) = &list.kind else { return Ok(()) };
+    let fail = |node: &Expr, reason: String| {
+        let offset = checked.parsed_offsets.get(node.id as usize).copied().unwrap_or_default();
+        Err(ErrorAt::new(offset as usize, CompileErrorKind::Type(format!("error during formatting: {reason}"))))
+    };
+    let mut args = elements.iter();
+    let mut requested = 0;
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' || chars.next_if_eq(&'%').is_some() {
+            continue;
+        }
+        requested += 1;
+        if chars.next_if_eq(&'.').is_some() {
+            while chars.next_if(char::is_ascii_digit).is_some() {}
+        }
+        let Some(verb) = chars.next() else { return fail(node, "unexpected end of string".to_owned()) };
+        let Some((arg, _)) = args.next() else { return fail(node, format!("index {} out of range", requested - 1)) };
+        let of = checked.type_of(arg);
+        let fits = match (verb, of) {
+            (_, Type::Dyn) => true,
+            ('s', _) => prints(checked, arg),
+            ('d' | 'o', _) => matches!(of, Type::Int | Type::Uint),
+            ('f' | 'e', _) => matches!(of, Type::Double | Type::String),
+            ('b', _) => matches!(of, Type::Int | Type::Uint | Type::Bool),
+            ('x' | 'X', _) => matches!(of, Type::Int | Type::Uint | Type::String | Type::Bytes),
+            _ => return fail(node, format!("unrecognized formatting clause \"{verb}\"")),
+        };
+        if !fits {
+            return fail(arg, format!("%{verb} is not for {of}"));
+        }
+    }
+    match args.next() {
+        Some(_) => fail(node, format!("too many arguments (expected {requested}, got {})", elements.len())),
+        None => Ok(()),
+    }
+}
+
+/// Whether `%s` takes a value of this type, and of all those in it.
+fn prints(checked: &Checked, node: &Expr) -> bool {
+    let fits = matches!(
+        checked.type_of(node),
+        Type::Dyn
+            | Type::List(_)
+            | Type::Map(..)
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Bool
+            | Type::String
+            | Type::Timestamp
+            | Type::Bytes
+            | Type::Duration
+            | Type::Type(_)
+            | Type::Null
+    );
+    fits && match &node.kind {
+        ExprKind::List(elements) => elements.iter().all(|(element, _)| prints(checked, element)),
+        ExprKind::Map(entries) => entries.iter().all(|(key, value, _)| prints(checked, key) && prints(checked, value)),
+        _ => true,
     }
 }
 

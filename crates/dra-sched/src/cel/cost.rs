@@ -106,6 +106,14 @@ impl CallCost {
         size::factor(size, 0.1)
     }
 
+    /// Whether upstream's accounting crashes, because it takes an argument for a list that is none.
+    pub(crate) fn needs_list(self, args: &[Result<Value, EvalError>]) -> bool {
+        match self {
+            Self::Pairs(index) => !matches!(args.get(index), Some(Ok(Value::List(_)))),
+            _ => false,
+        }
+    }
+
     /// The units of a call, whether it succeeded or not.
     pub(crate) fn of_call(self, args: &[Result<Value, EvalError>], result: &Result<Value, EvalError>) -> u64 {
         let size_of = |value: &Result<Value, EvalError>| value.as_ref().map_or(1, Value::cost_size);

@@ -50,6 +50,9 @@ pub enum CompileErrorKind {
     /// A literal that cannot be what it stands for: a pattern, duration, timestamp, number.
     #[error("{0}")]
     Literal(String),
+    /// Admission refuses what may cost too much.
+    #[error("too complex: costs up to {0}, exceeds cost limit")]
+    TooExpensive(u64),
     /// Neither a bool nor an attribute.
     #[error("must evaluate to bool or the unknown type, not {0}")]
     ResultType(String),
@@ -110,6 +113,10 @@ pub enum EvalError {
     /// The value is not a bool.
     #[error("CEL result of type {0} could not be converted to bool")]
     NotBool(&'static str),
+    /// Upstream's evaluator crashes here, which ends the evaluation even where the other side of `||` decides: it
+    /// cannot count the cost of sorting what is no list.
+    #[error("internal error: cost of a call on what is no list")]
+    Internal,
     /// The evaluation cost more than is allowed.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimitExceeded,

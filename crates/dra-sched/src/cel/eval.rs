@@ -39,7 +39,7 @@ pub(crate) fn evaluate(plan: &Plan, device: &Value, limit: u64) -> (Outcome, u64
 }
 
 fn is_final(error: &EvalError) -> bool {
-    matches!(error, EvalError::CostLimitExceeded)
+    matches!(error, EvalError::CostLimitExceeded | EvalError::Internal)
 }
 
 impl<'a> Evaluator<'a> {
@@ -134,12 +134,9 @@ impl<'a> Evaluator<'a> {
         };
         self.charge(units)?;
         let (left, right) = (left?, right?);
-        let is_own = matches!(
-            left,
-            Value::Quantity(_) | Value::Semver(_) | Value::Ip(_) | Value::Cidr(_) | Value::Format(_) | Value::Url(_)
-        );
-        // Kubernetes' own types compare with nothing else.
-        if is_own && !matches!(right, Value::Null) && left.type_name() != right.type_name() {
+        // Kubernetes' own types compare with nothing else, nor with sums.
+        let comparable = left.type_name() == right.type_name() && !matches!(right, Value::Sum(_));
+        if is_own_type(&left) && !matches!(right, Value::Null) && !comparable {
             return if negated { Ok(Value::Bool(true)) } else { Err(EvalError::no_overload("_==_")) };
         }
         Ok(Value::Bool(left.equals(&right) != negated))
@@ -151,15 +148,16 @@ impl<'a> Evaluator<'a> {
             let value = self.run(arg);
             match &value {
                 Err(error) if is_final(error) => return value,
-                // With three arguments and more upstream stops at the first error, and then counts nothing unless all
-                // arguments have a value by then.
-                Err(_) if call.args.len() > 2 && index + 1 < call.args.len() => return value,
+                Err(_) if call.stops_at_error && index + 1 < call.args.len() => return value,
                 _ => args.push(value),
             }
         }
         let outcome = self.apply(call, &args);
         if outcome.as_ref().is_err_and(is_final) {
             return outcome;
+        }
+        if call.cost.needs_list(&args) {
+            return Err(EvalError::Internal);
         }
         self.charge(call.cost.of_call(&args, &outcome))?;
         outcome
@@ -339,7 +337,14 @@ impl<'a> Evaluator<'a> {
             optional |= qualifier.optional;
             let key = match &qualifier.key {
                 Key::Constant(key) => Cow::Borrowed(key),
-                Key::Dynamic(attribute) => Cow::Owned(self.resolve(attribute, false)?),
+                Key::Dynamic(attribute) => match self.resolve(attribute, false) {
+                    Ok(key) => Cow::Owned(key),
+                    Err(error) if is_final(&error) => return Err(error),
+                    Err(error) => {
+                        self.charge(u64::from(!optional))?;
+                        return Err(error);
+                    }
+                },
             };
             let found = read(&value, &key, optional || (presence && index == last));
             if presence && index == last {
@@ -359,6 +364,20 @@ impl<'a> Evaluator<'a> {
         let value = value.into_owned();
         Ok(if optional { Value::some(value) } else { value })
     }
+}
+
+/// Whether a value is of a type of Kubernetes' own.
+fn is_own_type(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Quantity(_)
+            | Value::Sum(_)
+            | Value::Semver(_)
+            | Value::Ip(_)
+            | Value::Cidr(_)
+            | Value::Format(_)
+            | Value::Url(_)
+    )
 }
 
 /// One step into a value. None for what is missing, which is an error unless asked for presence.

@@ -30,11 +30,11 @@ pub(crate) struct Overload {
 /// The functions of an environment, by name.
 pub(crate) type Library = BTreeMap<&'static str, Vec<Overload>>;
 
-/// All functions; `includes` only with list attributes.
-pub(crate) fn library(list_attributes: bool) -> &'static Library {
+/// All functions, with `includes` or without.
+pub(crate) fn library(includes: bool) -> &'static Library {
     static PLAIN: LazyLock<Library> = LazyLock::new(|| build(false));
-    static WITH_LISTS: LazyLock<Library> = LazyLock::new(|| build(true));
-    if list_attributes { &WITH_LISTS } else { &PLAIN }
+    static WITH_INCLUDES: LazyLock<Library> = LazyLock::new(|| build(true));
+    if includes { &WITH_INCLUDES } else { &PLAIN }
 }
 
 const A: Type = Type::Param(0);
@@ -79,7 +79,7 @@ fn highest_variable(of: &Type) -> u32 {
     }
 }
 
-fn build(list_attributes: bool) -> Library {
+fn build(includes: bool) -> Library {
     let mut builder = Builder(BTreeMap::new());
     logic(&mut builder);
     arithmetic(&mut builder);
@@ -95,7 +95,7 @@ fn build(list_attributes: bool) -> Library {
     addresses(&mut builder);
     urls_and_formats(&mut builder);
     authorization(&mut builder);
-    if list_attributes {
+    if includes {
         builder.member(
             "includes",
             "dra_includes_dyn_dyn",
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn includes_needs_list_attributes() {
+    fn includes_is_there_only_if_asked_for() {
         assert!(library(true).contains_key("includes"));
         assert!(!library(false).contains_key("includes"));
     }

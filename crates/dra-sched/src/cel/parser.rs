@@ -224,20 +224,20 @@ impl Parser {
             _ => None,
         };
         self.enter(Rule::Relation)?;
-        let mut opened = 1;
+        let mut opened = 0;
         let mut left = self.calc(0)?;
         while let Some(function) = operator(self.peek()) {
             let offset = self.offset();
             self.next += 1;
-            // The chain opens the rule again, and so does its right side.
-            self.enter(Rule::Relation)?;
-            opened += 1;
-            self.enter(Rule::Relation)?;
             let right = self.calc(0)?;
-            self.leave(Rule::Relation, 1);
+            // The first operator of a chain does not count.
+            if opened > 0 {
+                self.enter(Rule::Relation)?;
+            }
+            opened += 1;
             left = self.call(offset, function, vec![left, right]);
         }
-        self.leave(Rule::Relation, opened);
+        self.leave(Rule::Relation, opened.max(1));
         Ok(left)
     }
 
@@ -260,9 +260,9 @@ impl Parser {
             }
             let offset = self.offset();
             self.next += 1;
+            let right = self.calc(found + 1)?;
             self.enter(Rule::Calc)?;
             opened += 1;
-            let right = self.calc(found + 1)?;
             left = self.call(offset, function, vec![left, right]);
         }
         self.leave(Rule::Calc, opened);

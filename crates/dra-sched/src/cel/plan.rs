@@ -90,6 +90,9 @@ pub(crate) struct Call {
     pub(crate) args: Vec<Plan>,
     /// The pattern of a regular expression that is a literal.
     pub(crate) regex: Option<Regex>,
+    /// Whether arguments behind one that failed are left alone. Upstream does so where it dispatches dynamically or
+    /// over more than two arguments, and then counts nothing for the call.
+    pub(crate) stops_at_error: bool,
 }
 
 #[derive(Debug)]
@@ -108,6 +111,24 @@ pub(crate) struct Fold {
 /// Functions that are evaluated while compiling if their argument is constant.
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+
+/// Functions with several overloads and one implementation for all, which looks at all its arguments.
+const DISPATCHED_BY_OPERAND: [&str; 14] = [
+    op::ADD,
+    op::SUBTRACT,
+    op::MULTIPLY,
+    op::DIVIDE,
+    op::MODULO,
+    op::NEGATE,
+    op::LESS,
+    op::LESS_EQUALS,
+    op::GREATER,
+    op::GREATER_EQUALS,
+    op::IN,
+    op::NOT,
+    "size",
+    "matches",
+];
 
 struct Planner<'a> {
     checked: &'a Checked,
@@ -219,6 +240,7 @@ impl Planner<'_> {
                     cost,
                     args: vec![Plan::Constant(Value::Format(format))],
                     regex: None,
+                    stops_at_error: false,
                 })));
             }
         }
@@ -231,7 +253,11 @@ impl Planner<'_> {
         }
         let regex = match (&**function, args.get(1)) {
             ("matches" | "find" | "findAll", Some(Plan::Constant(Value::String(pattern)))) => {
-                Some(regex::compile(pattern).map_err(|reason| self.error(node, reason))?)
+                let place = match &node.kind {
+                    ExprKind::Call { target, args, .. } => args.get(usize::from(target.is_none())).unwrap_or(node),
+                    _ => node,
+                };
+                Some(regex::compile(pattern).map_err(|reason| self.error(place, reason))?)
             }
             _ => None,
         };
@@ -240,7 +266,9 @@ impl Planner<'_> {
             Some(single) => vec![single],
             None => chosen.to_vec(),
         };
-        Ok(Plan::Call(Box::new(Call { function: function.clone(), overloads, cost, args, regex })))
+        let dispatches = single.is_none() && !DISPATCHED_BY_OPERAND.contains(&&**function);
+        let stops_at_error = args.len() > 2 || regex.is_some() || dispatches;
+        Ok(Plan::Call(Box::new(Call { function: function.clone(), overloads, cost, args, regex, stops_at_error })))
     }
 
     fn index(&mut self, optional: bool, operand: &Expr, index: &Expr) -> Planned<Plan> {

@@ -10,7 +10,7 @@ use super::eval::evaluate;
 use super::parser::parse;
 use super::plan::{Plan, plan};
 use super::value::Value;
-use crate::compat::{Compat, Gate};
+use crate::compat::Compat;
 
 /// Bytes of an expression.
 pub const MAX_LENGTH: usize = 10 * 1024;
@@ -36,7 +36,7 @@ pub struct Evaluation {
 }
 
 impl Selector {
-    /// Compiles a text for a release and its gates.
+    /// Compiles a text that is stored in an object, for a release and its gates, as the scheduler does.
     ///
     /// # Errors
     /// The text is refused wherever upstream refuses it, with its place and the reason. An estimate beyond
@@ -47,11 +47,23 @@ impl Selector {
             let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
             return Err(CompileError { line: 1, column: 1, kind });
         }
-        let environment = Environment {
-            consumable_capacity: compat.is_on(Gate::ConsumableCapacity),
-            list_attributes: compat.is_on(Gate::ListTypeAttributes),
-        };
-        Self::compile_in(text, environment).map_err(|error| error.in_text(text))
+        Self::compile_in(text, Environment::stored(compat)).map_err(|error| error.in_text(text))
+    }
+
+    /// Compiles a text as the API server does when an object with it is created: features behind gates that are off
+    /// are unknown, and an estimate beyond [`MAX_COST`] is refused.
+    ///
+    /// # Errors
+    /// As for [`Self::compile`].
+    pub fn compile_new(text: &str, compat: &Compat) -> Result<Self, CompileError> {
+        if text.len() > MAX_LENGTH {
+            return Self::compile(text, compat);
+        }
+        let selector = Self::compile_in(text, Environment::new(compat)).map_err(|error| error.in_text(text))?;
+        if selector.max_cost > MAX_COST {
+            return Err(CompileError { line: 1, column: 1, kind: CompileErrorKind::TooExpensive(selector.max_cost) });
+        }
+        Ok(selector)
     }
 
     fn compile_in(text: &str, environment: Environment) -> Result<Self, ErrorAt> {

@@ -35,7 +35,9 @@ pub(crate) fn is_quantity(_: Context<'_>, args: &[Value]) -> Outcome {
 
 pub(crate) fn sign(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(value)] => Ok(Value::Int(i64::try_from(value.to_nano().signum()).unwrap_or_default())),
+        [Value::Quantity(value) | Value::Sum(value)] => {
+            Ok(Value::Int(i64::try_from(value.to_nano().signum()).unwrap_or_default()))
+        }
         _ => no_overload("sign"),
     }
 }
@@ -48,14 +50,14 @@ fn whole(value: Quantity) -> Option<i64> {
 
 pub(crate) fn is_integer(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(value)] => Ok(Value::Bool(whole(*value).is_some())),
+        [Value::Quantity(value) | Value::Sum(value)] => Ok(Value::Bool(whole(*value).is_some())),
         _ => no_overload("isInteger"),
     }
 }
 
 pub(crate) fn as_integer(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(value)] => {
+        [Value::Quantity(value) | Value::Sum(value)] => {
             whole(*value).map(Value::Int).ok_or_else(|| EvalError::invalid("cannot convert value to integer"))
         }
         _ => no_overload("asInteger"),
@@ -65,7 +67,7 @@ pub(crate) fn as_integer(_: Context<'_>, args: &[Value]) -> Outcome {
 #[allow(clippy::cast_precision_loss, reason = "the function is called approximate")]
 pub(crate) fn as_approximate_float(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(value)] => {
+        [Value::Quantity(value) | Value::Sum(value)] => {
             let nano = value.to_nano();
             let (units, rest) = (nano / NANO_PER_UNIT, nano % NANO_PER_UNIT);
             Ok(Value::Double(units as f64 + rest as f64 / NANO_PER_UNIT as f64))
@@ -77,7 +79,7 @@ pub(crate) fn as_approximate_float(_: Context<'_>, args: &[Value]) -> Outcome {
 /// The right side of `add` and `sub`: a quantity or an int.
 fn other(value: &Value) -> Option<Quantity> {
     match value {
-        Value::Quantity(value) => Some(*value),
+        Value::Quantity(value) | Value::Sum(value) => Some(*value),
         Value::Int(value) => Quantity::from_i64(*value, Format::DecimalSi).ok(),
         _ => None,
     }
@@ -85,8 +87,8 @@ fn other(value: &Value) -> Option<Quantity> {
 
 pub(crate) fn add(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(a), b] => match other(b) {
-            Some(b) => a.checked_add(b).map(Value::Quantity).map_err(EvalError::invalid),
+        [Value::Quantity(a) | Value::Sum(a), b] => match other(b) {
+            Some(b) => a.checked_add(b).map(Value::Sum).map_err(EvalError::invalid),
             None => no_overload("add"),
         },
         _ => no_overload("add"),
@@ -95,8 +97,8 @@ pub(crate) fn add(_: Context<'_>, args: &[Value]) -> Outcome {
 
 pub(crate) fn sub(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(a), b] => match other(b) {
-            Some(b) => a.checked_sub(b).map(Value::Quantity).map_err(EvalError::invalid),
+        [Value::Quantity(a) | Value::Sum(a), b] => match other(b) {
+            Some(b) => a.checked_sub(b).map(Value::Sum).map_err(EvalError::invalid),
             None => no_overload("sub"),
         },
         _ => no_overload("sub"),
@@ -105,7 +107,7 @@ pub(crate) fn sub(_: Context<'_>, args: &[Value]) -> Outcome {
 
 fn order(args: &[Value]) -> Option<Ordering> {
     match args {
-        [Value::Quantity(a), Value::Quantity(b)] => Some(a.cmp(b)),
+        [Value::Quantity(a) | Value::Sum(a), Value::Quantity(b) | Value::Sum(b)] => Some(a.cmp(b)),
         [Value::Semver(a), Value::Semver(b)] => Some(a.cmp(b)),
         _ => None,
     }
