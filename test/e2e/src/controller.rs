@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -56,7 +57,8 @@ impl Options {
 /// A running `dovetail run`; killed when this is dropped.
 #[derive(Debug)]
 pub struct Controller {
-    process: Child,
+    process: Mutex<Child>,
+    id: u32,
     watchdog: Watchdog,
     log: PathBuf,
     metrics_port: u16,
@@ -85,8 +87,9 @@ impl Controller {
             .stderr(file)
             .spawn()
             .with_context(|| format!("run {}", options.binary.display()))?;
-        let watchdog = Watchdog::start(process.id())?;
-        Ok(Self { process, watchdog, log, metrics_port, health_port })
+        let id = process.id();
+        let watchdog = Watchdog::start(id)?;
+        Ok(Self { process: Mutex::new(process), id, watchdog, log, metrics_port, health_port })
     }
 
     /// Starts it and waits until `/readyz` says so.
@@ -94,12 +97,12 @@ impl Controller {
     /// # Errors
     /// If it ends or is not ready in time; the end of its log is in the message.
     pub async fn start_ready(options: &Options) -> Result<Self> {
-        let mut controller = Self::start(options)?;
+        let controller = Self::start(options)?;
         let ready = eventually("the controller is ready", Duration::from_secs(60), async || {
             controller.get("/readyz", controller.health_port)
         });
         let Err(error) = ready.await.map(drop) else { return Ok(controller) };
-        let state = controller.process.try_wait()?.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+        let state = controller.status()?.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
         Err(error.context(format!("{state}; end of its log:\n{}", controller.log_end()?)))
     }
 
@@ -107,7 +110,7 @@ impl Controller {
     ///
     /// # Errors
     /// If it still runs after 30 seconds.
-    pub async fn terminate(&mut self) -> Result<ExitStatus> {
+    pub async fn terminate(&self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.ended(Duration::from_secs(30)).await
     }
@@ -117,8 +120,9 @@ impl Controller {
     /// # Errors
     /// If it cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
-        self.process.kill()?;
-        self.process.wait()?;
+        let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
+        process.kill()?;
+        process.wait()?;
         Ok(())
     }
 
@@ -126,10 +130,10 @@ impl Controller {
     ///
     /// # Errors
     /// If it still runs at the deadline.
-    pub async fn ended(&mut self, deadline: Duration) -> Result<ExitStatus> {
+    pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
         let started = Instant::now();
         loop {
-            if let Some(status) = self.process.try_wait()? {
+            if let Some(status) = self.status()? {
                 return Ok(status);
             }
             if started.elapsed() > deadline {
@@ -143,8 +147,12 @@ impl Controller {
     ///
     /// # Errors
     /// If the system does not say.
-    pub fn runs(&mut self) -> Result<bool> {
-        Ok(self.process.try_wait()?.is_none())
+    pub fn runs(&self) -> Result<bool> {
+        Ok(self.status()?.is_none())
+    }
+
+    fn status(&self) -> Result<Option<ExitStatus>> {
+        Ok(self.process.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?)
     }
 
     /// All it has logged.
@@ -180,7 +188,7 @@ impl Controller {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).context("process id")?;
+        let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw).context("process id")?;
         kill_process(pid, signal).context("signal the controller")
     }
 
@@ -206,8 +214,7 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.kill();
         self.watchdog.dismiss();
         if std::thread::panicking() {
             eprintln!("end of {}:\n{}", self.log.display(), self.log_end().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Folders for one run, removed with it. What a killed run left behind is removed by the next one.
+//! Folders for one run, removed with it but for logs. What a killed run left behind is removed by the next one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, test_kill_process};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A folder that goes when this is dropped, unless a panic is under way: then its path is printed.
+/// A folder that goes when this is dropped, but for the logs in it: a test that failed wants them, and they are small.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -41,17 +41,27 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("kept for a look: {}", self.path.display());
-        } else {
-            let _ = fs::remove_dir_all(&self.path);
-        }
+        keep_only_logs(&self.path);
     }
 }
 
-/// Folders of processes that are gone, except the most recent few, which may be what somebody looks at.
+fn keep_only_logs(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_log = path.extension().is_some_and(|extension| extension == "log") || entry.file_name() == "logs";
+        if path.is_dir() && !is_log {
+            let _ = fs::remove_dir_all(path);
+        } else if !is_log {
+            let _ = fs::remove_file(path);
+        }
+    }
+    // Gone if nothing was logged.
+    let _ = fs::remove_dir(folder);
+}
+
+/// Folders of processes that are gone: their data, and the logs of all but the most recent.
 fn remove_left_behind(all: &Path) {
-    const KEPT: usize = 5;
+    const KEPT: usize = 40;
     let mut dead: Vec<_> = fs::read_dir(all)
         .into_iter()
         .flatten()
@@ -60,9 +70,13 @@ fn remove_left_behind(all: &Path) {
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     dead.sort();
-    dead.truncate(dead.len().saturating_sub(KEPT));
-    for (_, path) in dead {
-        let _ = fs::remove_dir_all(path);
+    let old = dead.len().saturating_sub(KEPT);
+    for (index, (_, path)) in dead.iter().enumerate() {
+        if index < old {
+            let _ = fs::remove_dir_all(path);
+        } else {
+            keep_only_logs(path);
+        }
     }
 }
 

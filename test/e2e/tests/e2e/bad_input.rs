@@ -157,7 +157,7 @@ async fn a_catalogue_that_does_not_parse_ends_the_controller_with_the_place() ->
     let path = cluster.control_plane.folder().join("catalogue.json");
     std::fs::write(&path, "[{\"name\": \"m\", \"offerings\": [{\"Price\": \"cheap\"}]}]")?;
     let options = cluster.controller()?.env("INSTANCE_TYPES_FILE_PATH", &path.to_string_lossy());
-    let mut controller = Controller::start(&options)?;
+    let controller = Controller::start(&options)?;
     let status = controller.ended(Duration::from_secs(30)).await?;
     let log = controller.log()?;
     ensure!(status.code() == Some(1), "it ended with {status}:\n{log}");

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use api::NodeClaim;
-use e2e::{Controller, objects};
+use e2e::{Controller, eventually, objects};
 use futures::future::try_join_all;
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
@@ -72,23 +72,19 @@ async fn survives(cluster: &Cluster, failpoint: &str) -> Result<()> {
     let requests = json!({ "cpu": "700m" });
     corner.apply([objects::deployment(&name, "web", u32::try_from(PODS)?, &requests)]).await?;
 
-    let mut doomed = Controller::start(&options.clone().env("DOVETAIL_FAILPOINTS", &format!("{failpoint}=abort")))?;
-    let started = Instant::now();
-    while doomed.runs()? && !all_bound(&corner).await? {
-        ensure!(
-            started.elapsed() < DEADLINE,
-            "neither are all pods bound, nor is the controller dead:\n{}",
-            doomed.log()?
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let doomed = Controller::start(&options.clone().env("DOVETAIL_FAILPOINTS", &format!("{failpoint}=abort")))?;
+    let bound_or_dead = eventually("all pods are bound, or the controller is dead", DEADLINE, async || {
+        ensure!(!doomed.runs()? || all_bound(&corner).await?, "neither");
+        Ok(())
+    });
+    bound_or_dead.await?;
     delete_claims(&corner).await?;
     let status = doomed.ended(Duration::from_secs(30)).await.context("the failpoint was not hit")?;
     if status.signal() != Some(SIGABRT) || !doomed.log()?.contains(&format!("failpoint {failpoint}")) {
         bail!("it did not end by its failpoint, but with {status}:\n{}", doomed.log()?);
     }
 
-    let mut next = Controller::start_ready(&options).await?;
+    let next = Controller::start_ready(&options).await?;
     corner.bound(PODS).await?;
     nothing_is_leaked(&client).await?;
     corner.apply([objects::deployment(&name, "web", 0, &requests)]).await?;

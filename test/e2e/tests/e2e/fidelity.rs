@@ -24,7 +24,7 @@ async fn twenty_random_scenarios_are_bound_as_they_were_planned() -> Result<()> 
     let cluster = Cluster::new("fidelity").await?;
     // As in production: all pods of a scenario come within the batch's idle time.
     let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
-    let mut controller = Controller::start_ready(&options).await?;
+    let controller = Controller::start_ready(&options).await?;
     let client = cluster.client().await?;
     let mut scenarios = Vec::new();
     for seed in SEEDS {

@@ -29,7 +29,7 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     let cluster = Cluster::new("leaders").await?;
     let client = cluster.client().await?;
     let corner = Corner::new(client.clone(), "leaders").await?;
-    let mut first = Controller::start_ready(&cluster.controller()?.named("first")).await?;
+    let first = Controller::start_ready(&cluster.controller()?.named("first")).await?;
     let leader = held(&client).await?;
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     ensure!(leader.starts_with(&format!("{hostname}_")), "the holder {leader} does not start with {hostname}_");
@@ -55,7 +55,7 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     corner.bound(1).await?;
 
     // A death is noticed when the lease has run out.
-    let mut third = Controller::start(&cluster.controller()?.named("third"))?;
+    let third = Controller::start(&cluster.controller()?.named("third"))?;
     second.kill()?;
     eventually("the third leads", Duration::from_secs(60), async || {
         let now = holder(&client).await?.context("nobody")?;
@@ -87,11 +87,11 @@ async fn it_does_not_start_beside_a_leader_in_another_namespace_unless_told() ->
         },
     });
     apply::apply_one(&client, lease).await?;
-    let mut refused = Controller::start(&cluster.controller()?.named("refused"))?;
+    let refused = Controller::start(&cluster.controller()?.named("refused"))?;
     let status = refused.ended(Duration::from_secs(30)).await?;
     let log = refused.log()?;
     ensure!(status.code() == Some(1), "it ended with {status}:\n{log}");
     ensure!(log.contains("karpenter-7d9_1234") && log.contains("karpenter/karpenter-leader-election"), "{log}");
-    let mut told = Controller::start_ready(&cluster.controller()?.named("told").arg("--allow-other-leader")).await?;
+    let told = Controller::start_ready(&cluster.controller()?.named("told").arg("--allow-other-leader")).await?;
     told.terminate().await.map(drop)
 }

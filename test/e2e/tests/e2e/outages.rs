@@ -1,10 +1,11 @@
 //! API server and etcd die while machines are launched and removed. Nothing is leaked, launched twice or lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
-use e2e::{Component, Controller, eventually, objects};
+use e2e::{Component, Controller, controller, eventually, objects};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
@@ -42,11 +43,20 @@ pub async fn nothing_is_leaked(client: &Client) -> Result<()> {
     .await
 }
 
+/// Runs the controller, and starts it again when it ends, as Kubernetes does: losing its Lease ends it.
+fn supervise(options: controller::Options) -> tokio::task::JoinHandle<Result<()>> {
+    tokio::spawn(async move {
+        loop {
+            Controller::start(&options)?.ended(Duration::MAX).await?;
+        }
+    })
+}
+
 async fn survives(component: Component) -> Result<()> {
     let name = format!("{component}-dies");
     let cluster = Cluster::new(&name).await?;
     let client = cluster.client().await?;
-    let mut controller = Controller::start_ready(&cluster.controller()?).await?;
+    let supervisor = supervise(cluster.controller()?);
     let corner = Corner::new(client.clone(), &name).await?;
     let requests = json!({ "cpu": "600m" });
     corner.apply([objects::deployment(&name, "web", 20, &requests)]).await?;
@@ -69,17 +79,14 @@ async fn survives(component: Component) -> Result<()> {
     cluster.control_plane.start(component).await?;
     corner.bound(20).await?;
     nothing_is_leaked(&client).await?;
-    if !controller.runs()? {
-        // Losing the lease ends the process; Kubernetes would start it again.
-        controller = Controller::start_ready(&cluster.controller()?).await?;
-    }
     corner.apply([objects::deployment(&name, "web", 0, &requests)]).await?;
     for claim in corner.node_claims().await? {
         api.delete(&claim.name_any(), &DeleteParams::default()).await?;
     }
     corner.emptied().await?;
     nothing_is_leaked(&client).await?;
-    controller.terminate().await.map(drop)
+    supervisor.abort();
+    Ok(())
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ async fn the_plan_of_a_snapshot_is_what_the_controller_does() -> Result<()> {
     let options: controller::Options = cluster.controller()?;
 
     // A first machine, with room for one more pod, so that the plan has both kinds of places.
-    let mut controller = Controller::start_ready(&options).await?;
+    let controller = Controller::start_ready(&options).await?;
     corner.apply([objects::deployment(&corner.name, "first", 3, &json!({ "cpu": "900m" }))]).await?;
     corner.bound(3).await?;
     let first = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>();

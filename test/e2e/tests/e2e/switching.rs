@@ -222,7 +222,7 @@ async fn a_cluster_of_karpenters_is_adopted_without_a_change() -> Result<()> {
     let before = state(&client).await?;
     ensure!(before.len() == 2 * MACHINES + 1, "{before:#?}");
 
-    let mut controller = Controller::start_ready(&cluster.controller()?).await?;
+    let controller = Controller::start_ready(&cluster.controller()?).await?;
     stays("every object is as Karpenter left it", Duration::from_secs(12), async || {
         let now = state(&client).await?;
         ensure!(now == before, "{}", difference(&before, &now));

@@ -60,7 +60,7 @@ async fn run(arguments: &Arguments) -> Result<fleet::Summary> {
     let client = cluster.client().await?;
     screen.note(&format!("Kubernetes {}, up in {:.1} s", cluster.version(), cluster.boot_time().as_secs_f64()));
     screen.step("install the CRDs and the chart's rights", install(&client)).await?;
-    let mut controller = screen.step("start dovetail with these rights", start(&cluster)).await?;
+    let controller = screen.step("start dovetail with these rights", start(&cluster)).await?;
 
     let example = apply::read(&go_programs::repository().join(EXAMPLE))?;
     let wanted = pods_wanted(&example);
