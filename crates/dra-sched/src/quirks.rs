@@ -29,6 +29,9 @@ pub(crate) struct Quirks {
     pub(crate) config_is_repeated: bool,
     /// Slices with shared counters belong to every node, whatever their node selection says. Up to 1.36.
     pub(crate) counter_slices_reach_all_nodes: bool,
+    /// Shares that take no capacity are not seen when counters are drawn, so that the next share draws them again. Up to
+    /// 1.36 (kubernetes#140433).
+    pub(crate) bare_shares_draw_counters_again: bool,
     /// A device that allows several allocations and has shares may still be given out whole once its driver withdrew
     /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
     pub(crate) shared_device_can_become_dedicated: bool,
@@ -51,6 +54,7 @@ impl Quirks {
             bad_capacity_skips_device: up_to_1_36,
             config_is_repeated: up_to_1_36,
             counter_slices_reach_all_nodes: up_to_1_36,
+            bare_shares_draw_counters_again: up_to_1_36,
             shared_device_can_become_dedicated: true,
             admin_access_draws_counters: true,
         }

@@ -475,7 +475,9 @@ impl<'a> Search<'a> {
     /// Whether shares of a device are given out, by the ledger or tentatively.
     fn has_shares(&self, position: Position) -> bool {
         self.touched.get(&position).is_some_and(|touch| touch.shares > 0)
-            || self.taken.shares(self.entry(position).key).is_some()
+            || self.taken.shares(self.entry(position).key).is_some_and(|amounts| {
+                !self.inventory.quirks.bare_shares_draw_counters_again || !amounts.is_empty()
+            })
     }
 
     /// What the selectors say about a device; remembered.

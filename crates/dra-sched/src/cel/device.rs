@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::EvalError;
 use super::value::{Map, Value};
-use crate::compat::{Compat, Gate};
+use crate::compat::{Compat, Gate, KubernetesMinor};
 use crate::types::{AttributeValue, Device, DriverName, QualifiedName, SemanticVersion};
 
 /// What selectors can see of a device, built once and shared by all evaluations.
@@ -22,7 +22,8 @@ impl DeviceView {
     ///
     /// An attribute without a value that can be read does not fail here but in every evaluation, as upstream does.
     pub fn new(driver: &DriverName, device: &Device, compat: &Compat) -> Self {
-        let lists = compat.is_on(Gate::ListTypeAttributes);
+        // From 1.37 on lists are read whether the gate is on or not.
+        let lists = compat.is_on(Gate::ListTypeAttributes) || compat.kubernetes >= KubernetesMinor::V1_37;
         Self { device: view(driver, device, lists) }
     }
 }

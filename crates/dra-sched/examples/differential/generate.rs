@@ -1,0 +1,312 @@
+//! Random questions: every feature, mixed, small.
+
+use dra_sched::Gate;
+use serde_json::{Map, Value, json};
+
+const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
+const CLASSES: [&str; 4] = ["class-a", "class-b", "class-any", "class-model"];
+
+/// SplitMix64: small, seeded, the same everywhere.
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).unwrap_or(0)
+    }
+
+    fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+
+    fn pick<'l, T>(&mut self, list: &'l [T]) -> &'l T {
+        &list[self.below(list.len())]
+    }
+}
+
+/// A question.
+pub fn question(random: &mut Random, name: &str) -> Value {
+    let features = features(random);
+    let mut slices = Vec::new();
+    for index in 0..2 + random.below(4) {
+        pool(random, index, &mut slices);
+    }
+    let devices = device_ids(&slices);
+    let chosen = |random: &mut Random, chance: usize| -> Vec<Value> {
+        devices.iter().filter(|_| random.percent(chance)).map(|(id, _)| json!(id)).collect()
+    };
+    let in_use = random.below(30);
+    let allocated = chosen(random, in_use);
+    let mut shares = Vec::new();
+    let mut consumed = Vec::new();
+    for (id, device) in devices.iter().filter(|(_, device)| device["allowMultipleAllocations"] == true) {
+        if random.percent(25) {
+            shares.push(json!(id));
+            if device["capacity"]["mem"].is_object() {
+                consumed.push(json!({"device": id, "consumed": {"mem": random.pick(&["1", "2", "4"])}}));
+            }
+        }
+    }
+    let claims: Vec<Value> = (0..1 + random.below(3) * random.below(2)).map(|index| claim(random, index)).collect();
+    json!({
+        "name": name, "features": features, "classes": classes(), "slices": slices, "claims": claims,
+        "node": {"metadata": {"name": "node-1", "labels": {"zone": "z1"}}},
+        "allocatedDevices": allocated, "allocatedSharedDevices": shares, "aggregatedCapacity": consumed,
+    })
+}
+
+fn features(random: &mut Random) -> Vec<&'static str> {
+    let chance = *random.pick(&[70, 100, 100, 100]);
+    // Derived attributes are refused by name for now.
+    let known = Gate::ALL.iter().filter(|gate| **gate != Gate::DerivedAttributes);
+    known.filter(|_| random.percent(chance)).map(|gate| gate.name()).collect()
+}
+
+fn classes() -> Value {
+    let class = |name: &str, expressions: &[&str], config: Value| {
+        let selectors: Vec<Value> = expressions.iter().map(|text| json!({"cel": {"expression": text}})).collect();
+        json!({"metadata": {"name": name}, "spec": {"selectors": selectors, "config": config}})
+    };
+    json!([
+        class(CLASSES[0], &["device.driver == \"a.example.com\""], json!([])),
+        class(
+            CLASSES[1],
+            &["device.driver == \"b.example.com\""],
+            json!([{"opaque": {"driver": "b.example.com", "parameters": {"from": "class"}}}]),
+        ),
+        class(CLASSES[2], &[], json!([])),
+        class(CLASSES[3], &["\"model\" in device.attributes[device.driver]"], json!([])),
+    ])
+}
+
+/// One or two slices of a pool, now and then with something wrong.
+fn pool(random: &mut Random, index: usize, slices: &mut Vec<Value>) {
+    let driver = *random.pick(&DRIVERS);
+    // Equal pool names of two drivers are the usual case: both are named after the node.
+    let name = if random.percent(25) { "pool".to_owned() } else { format!("pool-{index}") };
+    let counters = random.percent(25);
+    let parts = 1 + random.below(2);
+    let mut count = parts + usize::from(counters);
+    if random.percent(4) {
+        count += 1;
+    }
+    let scope = random.below(10);
+    let generation = 1 + random.below(2);
+    for part in 0..parts {
+        let per_device = scope == 8;
+        let prefix = if random.percent(3) { "dev".to_owned() } else { format!("dev-{part}") };
+        let devices: Vec<Value> = (0..random.below(5))
+            .map(|number| device(random, &format!("{prefix}-{number}"), counters, per_device))
+            .collect();
+        let mut spec = json!({
+            "driver": driver, "devices": devices,
+            "pool": {"name": name, "generation": generation, "resourceSliceCount": count},
+        });
+        place(random, &mut spec, scope);
+        slices.push(json!({"metadata": {"name": format!("slice-{}-{index}-{part}", random.below(9))}, "spec": spec}));
+    }
+    if counters {
+        let mut spec = json!({
+            "driver": driver,
+            "sharedCounters": [{"name": "set", "counters": {
+                "mem": {"value": random.pick(&["2", "4", "8"])}, "slots": {"value": random.pick(&["1", "2", "3"])},
+            }}],
+            "pool": {"name": name, "generation": generation, "resourceSliceCount": count},
+        });
+        place(random, &mut spec, scope);
+        slices.push(json!({"metadata": {"name": format!("counters-{index}")}, "spec": spec}));
+    }
+}
+
+fn place(random: &mut Random, spec: &mut Value, scope: usize) {
+    match scope {
+        0..=5 => spec["nodeName"] = if random.percent(90) { "node-1" } else { "node-2" }.into(),
+        6 => spec["allNodes"] = true.into(),
+        7 => spec["nodeSelector"] = zone_selector(random),
+        _ => spec["perDeviceNodeSelection"] = true.into(),
+    }
+    if scope == 9 {
+        // Without any way to say where, the slice is skipped.
+        if let Some(spec) = spec.as_object_mut() {
+            spec.remove("perDeviceNodeSelection");
+        }
+    }
+}
+
+fn zone_selector(random: &mut Random) -> Value {
+    let zone = if random.percent(80) { "z1" } else { "z2" };
+    json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]})
+}
+
+fn device(random: &mut Random, name: &str, counters: bool, per_device: bool) -> Value {
+    let mut device = json!({"name": name, "attributes": attributes(random)});
+    if per_device {
+        match random.below(4) {
+            0 => device["nodeName"] = "node-1".into(),
+            1 => device["nodeName"] = "node-2".into(),
+            2 => device["allNodes"] = true.into(),
+            _ => device["nodeSelector"] = zone_selector(random),
+        }
+    }
+    if random.percent(30) {
+        device["capacity"] = json!({"mem": {"value": random.pick(&["2", "4", "8"])}});
+    }
+    if random.percent(30) {
+        device["allowMultipleAllocations"] = true.into();
+        policy(random, &mut device);
+    }
+    if random.percent(12) {
+        let taint = |random: &mut Random| {
+            json!({"key": random.pick(&["k1", "k2"]), "value": random.pick(&["v1", "v2"]),
+                "effect": random.pick(&["NoSchedule", "NoExecute", "None"]), "timeAdded": "2026-01-01T00:00:00Z"})
+        };
+        device["taints"] = (0..1 + random.below(2)).map(|_| taint(random)).collect();
+    }
+    if counters && random.percent(80) {
+        let mut draw = json!({"counterSet": if random.percent(97) { "set" } else { "other" }, "counters": {}});
+        if random.percent(80) {
+            draw["counters"]["mem"] = json!({"value": random.pick(&["1", "2", "3"])});
+        }
+        if random.percent(60) || draw["counters"].as_object().is_some_and(Map::is_empty) {
+            draw["counters"]["slots"] = json!({"value": "1"});
+        }
+        if random.percent(15) {
+            draw["compatibilityGroups"] = json!([random.pick(&["g1", "g2"])]);
+        }
+        device["consumesCounters"] = json!([draw]);
+    }
+    if random.percent(6) {
+        device["bindingConditions"] = json!(["ready"]);
+        device["bindingFailureConditions"] = json!(["failed"]);
+    }
+    if random.percent(5) {
+        device["bindsToNode"] = true.into();
+    }
+    device
+}
+
+fn policy(random: &mut Random, device: &mut Value) {
+    let Some(capacity) = device.pointer_mut("/capacity/mem") else { return };
+    match random.below(4) {
+        0 => capacity["requestPolicy"] = json!({"default": "1", "validValues": ["1", "2"]}),
+        1 => capacity["requestPolicy"] = json!({"default": "1", "validRange": {"min": "1", "max": "2"}}),
+        2 => capacity["requestPolicy"] = json!({"default": "1", "validRange": {"min": "500m", "step": "500m"}}),
+        _ => {}
+    }
+}
+
+fn attributes(random: &mut Random) -> Value {
+    let mut attributes = Map::new();
+    if random.percent(85) {
+        attributes.insert("model".to_owned(), json!({"string": random.pick(&["x", "y"])}));
+    }
+    if random.percent(85) {
+        let root = match random.below(20) {
+            0 => json!({"string": "r1"}),
+            1 | 2 => json!({"ints": [1, 2]}),
+            3 => json!({"ints": [2, 3]}),
+            _ => json!({"int": 1 + random.below(3)}),
+        };
+        attributes.insert("shared.example.com/root".to_owned(), root);
+    }
+    if random.percent(30) {
+        attributes.insert("version".to_owned(), json!({"version": random.pick(&["1.0.0", "1.0.1"])}));
+    }
+    Value::Object(attributes)
+}
+
+fn claim(random: &mut Random, index: usize) -> Value {
+    let requests: Vec<Value> = (0..1 + random.below(2)).map(|index| request(random, index)).collect();
+    let mut devices = json!({"requests": requests});
+    if random.percent(35) {
+        let attribute = *random.pick(&[
+            "shared.example.com/root",
+            "shared.example.com/root",
+            "a.example.com/model",
+            "a.example.com/version",
+        ]);
+        let kind = if random.percent(70) { "matchAttribute" } else { "distinctAttribute" };
+        let mut constraint = json!({kind: attribute});
+        if random.percent(40) {
+            constraint["requests"] = json!([random.pick(&["req-0", "req-1", "req-0/sub-0"])]);
+        }
+        devices["constraints"] = json!([constraint]);
+    }
+    if random.percent(20) {
+        let mut config = json!({"opaque": {"driver": "a.example.com", "parameters": {"from": "claim"}}});
+        if random.percent(70) {
+            config["requests"] = json!([random.pick(&["req-0", "req-1", "req-0/sub-0", "req-0/sub-1"])]);
+        }
+        devices["config"] = json!([config]);
+    }
+    json!({"metadata": {"name": format!("claim-{index}")}, "spec": {"devices": devices}})
+}
+
+fn request(random: &mut Random, index: usize) -> Value {
+    let name = format!("req-{index}");
+    if random.percent(25) {
+        let alternative = |random: &mut Random, index: usize| {
+            let mut exact = exact(random);
+            exact["name"] = format!("sub-{index}").into();
+            exact
+        };
+        let alternatives: Vec<Value> = (0..1 + random.below(3)).map(|index| alternative(random, index)).collect();
+        return json!({"name": name, "firstAvailable": alternatives});
+    }
+    let mut exact = exact(random);
+    if random.percent(8) {
+        exact["adminAccess"] = true.into();
+    }
+    json!({"name": name, "exactly": exact})
+}
+
+fn exact(random: &mut Random) -> Value {
+    let mut exact = json!({"deviceClassName": random.pick(&CLASSES), "allocationMode": "ExactCount"});
+    if random.percent(12) {
+        exact["allocationMode"] = "All".into();
+    } else {
+        exact["count"] = if random.percent(2) { 40 } else { 1 + random.below(3) * random.below(2) }.into();
+    }
+    if random.percent(30) {
+        let text = match random.below(10) {
+            0 => "device.attributes[\"a.example.com\"].model == \"x\"",
+            1 => "device.capacity[device.driver].mem.compareTo(quantity(\"4\")) >= 0",
+            2 => "device.allowMultipleAllocations == true",
+            3..=5 => "device.attributes[device.driver].?model.orValue(\"\") == \"y\"",
+            _ => "has(device.attributes[\"shared.example.com\"].root)",
+        };
+        exact["selectors"] = json!([{"cel": {"expression": text}}]);
+    }
+    if random.percent(15) {
+        exact["tolerations"] = json!([{"key": "k1", "operator": "Exists"}]);
+    }
+    if random.percent(15) {
+        exact["capacity"] = json!({"requests": {"mem": random.pick(&["500m", "1", "3", "9"])}});
+    }
+    exact
+}
+
+/// [driver, pool, device] of every device, with the device.
+fn device_ids(slices: &[Value]) -> Vec<([String; 3], Value)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_slice = |slice: &Value| {
+        let spec = slice["spec"].clone();
+        let devices = spec["devices"].as_array().cloned().unwrap_or_default();
+        let with_id =
+            move |device: Value| ([text(&spec["driver"]), text(&spec["pool"]["name"]), text(&device["name"])], device);
+        devices.into_iter().map(with_id).collect::<Vec<_>>()
+    };
+    slices.iter().flat_map(of_slice).collect()
+}
