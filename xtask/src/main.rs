@@ -7,6 +7,7 @@ mod bench;
 mod codegen;
 mod control_plane;
 mod demo;
+mod oracle;
 mod process;
 mod progress;
 mod test;
@@ -34,6 +35,8 @@ enum Command {
     ControlPlane(control_plane::Command),
     /// Write every generated file, or check that they are up to date.
     Codegen(codegen::Options),
+    /// Ask Kubernetes' own libraries and ours the same random questions.
+    Oracle(oracle::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::ControlPlane(command) => control_plane::run(&command),
         Command::Codegen(options) => codegen::run(&options),
+        Command::Oracle(options) => oracle::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {

@@ -22,13 +22,23 @@ pub struct Program {
     pub name: &'static str,
     /// The module's folder, from the top of the repository.
     pub module: &'static str,
+    /// The module file, where it is not `go.mod`: one source is built against several releases of a library.
+    pub module_file: Option<&'static str>,
 }
 
 /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one program: several minutes to compile.
-pub const CONTROL_PLANE: Program = Program { name: "control-plane", module: "test/control-plane" };
+pub const CONTROL_PLANE: Program = Program { name: "control-plane", module: "test/control-plane", module_file: None };
 
 /// Renders a Helm chart with Helm's own library.
-pub const HELM_RENDER: Program = Program { name: "helm-render", module: "test/helm-render" };
+pub const HELM_RENDER: Program = Program { name: "helm-render", module: "test/helm-render", module_file: None };
+
+/// Upstream's device allocator of Kubernetes 1.37.
+pub const ALLOCATOR_1_37: Program =
+    Program { name: "allocator-1.37", module: "test/oracle/allocator", module_file: None };
+
+/// Upstream's device allocator of Kubernetes 1.36.
+pub const ALLOCATOR_1_36: Program =
+    Program { name: "allocator-1.36", module: "test/oracle/allocator", module_file: Some("go_1_36.mod") };
 
 impl Program {
     /// The path of the built program; builds it first where the cache does not have it.

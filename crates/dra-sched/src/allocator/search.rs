@@ -329,7 +329,10 @@ impl<'a> Search<'a> {
         start: usize,
     ) -> Result<Option<symmetry::State>, Walk> {
         let Some(classes) = &self.classes else { return Ok(None) };
-        let state = (done == 0 && classes.remembers).then(|| symmetry::state(self, classes, branch));
+        if classes.exact {
+            return Ok(None);
+        }
+        let state = (done == 0).then(|| symmetry::state(self, classes, branch));
         if state.as_ref().is_some_and(|state| self.failed.contains(state)) {
             return Err(Walk::Exhausted);
         }
@@ -406,7 +409,7 @@ impl<'a> Search<'a> {
 
     /// The class of a device that nothing was done to yet, once classes are known.
     fn class_of(&self, position: Position) -> Option<ClassIndex> {
-        let classes = self.classes.as_ref()?;
+        let classes = self.classes.as_ref().filter(|classes| !classes.exact)?;
         if self.touched.contains_key(&position) { None } else { Some(classes.of[position]) }
     }
 
@@ -475,9 +478,10 @@ impl<'a> Search<'a> {
     /// Whether shares of a device are given out, by the ledger or tentatively.
     fn has_shares(&self, position: Position) -> bool {
         self.touched.get(&position).is_some_and(|touch| touch.shares > 0)
-            || self.taken.shares(self.entry(position).key).is_some_and(|amounts| {
-                !self.inventory.quirks.bare_shares_draw_counters_again || !amounts.is_empty()
-            })
+            || self
+                .taken
+                .shares(self.entry(position).key)
+                .is_some_and(|amounts| !self.inventory.quirks.bare_shares_draw_counters_again || !amounts.is_empty())
     }
 
     /// What the selectors say about a device; remembered.

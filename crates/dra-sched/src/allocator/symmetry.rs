@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::collections::NameMap;
+use model::collections::{NameMap, NameSet};
 use model::{Id, IdVec, define_id};
 
 use super::search::{BranchIndex, ClaimPosition, Search};
@@ -32,8 +32,10 @@ pub(crate) struct Classes {
     /// Some device or request could make upstream answer with an error, so that no part of the walk may be left out
     /// but what mirrors another part.
     pub(crate) may_err: bool,
-    /// Failures can be remembered: what constraints know depends on what is picked, not on how it came about.
-    pub(crate) remembers: bool,
+    /// What happens depends on more than what is picked, so that nothing may be left out at all: a request for all
+    /// devices under a constraint is an error or not by the order in which its devices are tried, and two defects of old
+    /// releases make the walk's past matter.
+    pub(crate) exact: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -63,10 +65,11 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
     let mut ids: NameMap<Fingerprint, ClassIndex> = NameMap::default();
     let mut members: IdVec<ClassIndex, Vec<Position>> = IdVec::new();
     let mut of = IdVec::with_capacity(search.view.devices.len());
-    let mut may_err = search
+    let all_under_constraint = search
         .branches
         .iter()
         .any(|branch| branch.alternative.count.is_none() && !branch.alternative.constraints.is_empty());
+    let mut may_err = all_under_constraint;
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     let any_admin = search.branches.iter().any(|branch| branch.alternative.admin_access);
     for position in search.view.devices.ids() {
@@ -96,12 +99,26 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
         members[class].push(position);
         of.push(class);
     }
+    let exact = all_under_constraint || past_matters(search);
+    Classes { of, members, may_err: may_err || counters_are_mixed_up(search), exact }
+}
+
+/// What distinctAttribute remembers in old releases depends on what was taken back before.
+fn past_matters(search: &Search<'_>) -> bool {
     let forgets = search.inventory.quirks.distinct_forgets_devices_of_its_request;
-    let remembers =
-        !(forgets && search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct)));
-    // Counters of old releases depend on which pool was asked first.
-    let remembers = remembers && !search.inventory.quirks.counters_are_keyed_by_pool_name;
-    Classes { of, members, may_err, remembers }
+    let distinct = search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct));
+    forgets && distinct || counters_are_mixed_up(search)
+}
+
+/// In old releases pools of one name share the counters of the one that is asked first.
+fn counters_are_mixed_up(search: &Search<'_>) -> bool {
+    if !search.inventory.quirks.counters_are_keyed_by_pool_name {
+        return false;
+    }
+    let drawing = search.view.pools.iter().filter(|pool| !pool.drawing.is_empty());
+    let mut names = NameSet::default();
+    let mut names_of = drawing.map(|pool| search.inventory.pools[pool.pool].id.pool.as_str());
+    names_of.any(|name| !names.insert(name))
 }
 
 fn fingerprint(search: &mut Search<'_>, branches: &[BranchIndex], position: Position, taken: bool) -> Fingerprint {
