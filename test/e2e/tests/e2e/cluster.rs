@@ -10,7 +10,7 @@ use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
 use e2e::{apply, binary, eventually, install, objects};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -154,6 +154,29 @@ impl Corner {
             let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).map(describe_waiting).collect();
             ensure!(pods.len() == count && waiting.is_empty(), "{} pods, waiting: {waiting:#?}", pods.len());
             Ok(pods)
+        })
+        .await
+    }
+
+    /// Asks for the end of every NodeClaim that there is now.
+    pub async fn delete_claims(&self) -> Result<()> {
+        let api: Api<NodeClaim> = Api::all(self.client.clone());
+        for claim in self.node_claims().await? {
+            match api.delete(&claim.name_any(), &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                result => drop(result?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes machines until there are none: while pods are still going, new ones may come.
+    pub async fn cleared(&self) -> Result<()> {
+        eventually(&format!("the machines of {} are removed", self.name), DEADLINE, async || {
+            self.delete_claims().await?;
+            let (claims, nodes) = (self.node_claims().await?.len(), self.nodes().await?.len());
+            ensure!(claims + nodes == 0, "{claims} NodeClaims, {nodes} Nodes");
+            Ok(())
         })
         .await
     }

@@ -8,11 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use api::NodeClaim;
 use e2e::{Controller, eventually, objects};
 use futures::future::try_join_all;
-use kube::api::DeleteParams;
-use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
@@ -78,7 +75,7 @@ async fn survives(cluster: &Cluster, failpoint: &str) -> Result<()> {
         Ok(())
     });
     bound_or_dead.await?;
-    delete_claims(&corner).await?;
+    corner.delete_claims().await?;
     let status = doomed.ended(Duration::from_secs(30)).await.context("the failpoint was not hit")?;
     if status.signal() != Some(SIGABRT) || !doomed.log()?.contains(&format!("failpoint {failpoint}")) {
         bail!("it did not end by its failpoint, but with {status}:\n{}", doomed.log()?);
@@ -88,8 +85,7 @@ async fn survives(cluster: &Cluster, failpoint: &str) -> Result<()> {
     corner.bound(PODS).await?;
     nothing_is_leaked(&client).await?;
     corner.apply([objects::deployment(&name, "web", 0, &requests)]).await?;
-    delete_claims(&corner).await?;
-    corner.emptied().await?;
+    corner.cleared().await?;
     nothing_is_leaked(&client).await?;
     next.terminate().await.map(drop)
 }
@@ -97,15 +93,4 @@ async fn survives(cluster: &Cluster, failpoint: &str) -> Result<()> {
 async fn all_bound(corner: &Corner) -> Result<bool> {
     let pods = corner.pods().await?;
     Ok(pods.len() == PODS && pods.iter().all(|pod| node_of(pod).is_some()))
-}
-
-async fn delete_claims(corner: &Corner) -> Result<()> {
-    let api: Api<NodeClaim> = Api::all(corner.client.clone());
-    for claim in corner.node_claims().await? {
-        match api.delete(&claim.name_any(), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            result => drop(result?),
-        }
-    }
-    Ok(())
 }

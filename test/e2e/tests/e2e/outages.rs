@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use e2e::{Component, Controller, controller, eventually, objects};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
@@ -71,19 +71,13 @@ async fn survives(component: Component) -> Result<()> {
     nothing_is_leaked(&client).await?;
 
     // And while they are removed.
-    let api: Api<NodeClaim> = Api::all(client.clone());
-    for claim in corner.node_claims().await? {
-        api.delete(&claim.name_any(), &DeleteParams::default()).await?;
-    }
+    corner.delete_claims().await?;
     cluster.control_plane.kill(component).await?;
     cluster.control_plane.start(component).await?;
     corner.bound(20).await?;
     nothing_is_leaked(&client).await?;
     corner.apply([objects::deployment(&name, "web", 0, &requests)]).await?;
-    for claim in corner.node_claims().await? {
-        api.delete(&claim.name_any(), &DeleteParams::default()).await?;
-    }
-    corner.emptied().await?;
+    corner.cleared().await?;
     nothing_is_leaked(&client).await?;
     supervisor.abort();
     Ok(())

@@ -14,14 +14,6 @@ use serde_json::json;
 
 use crate::cluster::{Corner, DEADLINE, instances, node_of};
 
-async fn delete_claims(corner: &Corner) -> Result<()> {
-    let api: Api<NodeClaim> = Api::all(corner.client.clone());
-    for claim in corner.node_claims().await? {
-        api.delete(&claim.name_any(), &DeleteParams::default()).await?;
-    }
-    Ok(())
-}
-
 /// Whether the provider still has an instance for a NodeClaim of that name.
 async fn has_instance(corner: &Corner, claim: &str) -> Result<bool> {
     let instances = instances(&corner.client).await?;
@@ -34,7 +26,7 @@ async fn a_deleted_nodeclaim_is_drained_and_its_pods_get_another_machine() -> Re
     corner.apply([objects::deployment(&corner.name, "web", 3, &json!({ "cpu": "500m" }))]).await?;
     corner.bound(3).await?;
     let before: BTreeSet<_> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
-    delete_claims(&corner).await?;
+    corner.delete_claims().await?;
     eventually("the pods run on other machines and the old are gone", DEADLINE, async || {
         let claims: BTreeSet<_> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
         ensure!(claims.is_disjoint(&before), "old {before:?}, now {claims:?}");
@@ -86,7 +78,7 @@ async fn a_pod_disruption_budget_holds_the_drain_until_it_allows() -> Result<()>
         ])
         .await?;
     let pod = corner.bound(1).await?.remove(0);
-    delete_claims(&corner).await?;
+    corner.delete_claims().await?;
     eventually("the node has the disruption taint", DEADLINE, async || {
         let nodes = corner.nodes().await?;
         let tainted = nodes.iter().any(|node| {
@@ -130,7 +122,7 @@ async fn do_not_disrupt_holds_the_drain_until_the_termination_grace_period_ends(
     );
     corner.apply([pod]).await?;
     corner.bound(1).await?;
-    delete_claims(&corner).await?;
+    corner.delete_claims().await?;
     eventually("the deadline is on the NodeClaim", DEADLINE, async || {
         let claims = corner.node_claims().await?;
         let stamped =
@@ -161,7 +153,7 @@ async fn a_foreign_finalizer_is_respected() -> Result<()> {
     let add = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
     api.patch(&claim.name_any(), &PatchParams::default(), &add).await?;
     Api::<Pod>::namespaced(corner.client.clone(), &corner.name).delete("one", &DeleteParams::default()).await?;
-    delete_claims(&corner).await?;
+    corner.delete_claims().await?;
     eventually("only the foreign finalizer is left", DEADLINE, async || {
         let claim = api.get(&claim.name_any()).await?;
         ensure!(claim.finalizers() == ["testing/finalizer"], "{:?}", claim.finalizers());
