@@ -98,12 +98,14 @@ impl<I: Id, T> IdVec<I, T> {
     }
 
     /// The entry of `id`, if there is one.
-    pub fn get(&self, id: I) -> Option<&T> {
+    ///
+    /// Not called `get`: clippy's `indexing_slicing` then takes indexing by id for a slice's.
+    pub fn try_get(&self, id: I) -> Option<&T> {
         self.items.get(id.index())
     }
 
     /// The entry of `id` for changing, if there is one.
-    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
+    pub fn try_get_mut(&mut self, id: I) -> Option<&mut T> {
         self.items.get_mut(id.index())
     }
 
@@ -222,7 +224,7 @@ mod tests {
         let b = rows.push("b");
         rows[a] = "A";
         assert_eq!((rows[a], rows[b], rows.len()), ("A", "b", 2));
-        assert_eq!(rows.get(RowId::from_index(2)), None);
+        assert_eq!(rows.try_get(RowId::from_index(2)), None);
         assert_eq!(rows.iter_enumerated().collect::<Vec<_>>(), [(a, &"A"), (b, &"b")]);
         assert_eq!(rows.ids().rev().collect::<Vec<_>>(), [b, a]);
         assert_eq!(rows.map(|row| row.len())[b], 1);

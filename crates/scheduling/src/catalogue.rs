@@ -13,9 +13,7 @@
 use std::sync::Arc;
 
 use cloudprovider::CapacityType;
-use model::{
-    IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id,
-};
+use model::{IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id};
 
 define_id! {
     /// An instance type of one [`Catalogue`].

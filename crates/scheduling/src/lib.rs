@@ -8,7 +8,13 @@
 //! RFC 0002 explains the data model (interner, classes, bitsets, journaled state) and what each step costs.
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::disallowed_methods, clippy::disallowed_types)
+    deny(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
 )]
 
 pub mod catalogue;

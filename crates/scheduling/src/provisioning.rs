@@ -31,12 +31,7 @@ use std::sync::Arc;
 
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
-use self::{
-    classes::ClassId,
-    fill::Filled,
-    problem::Problem,
-    state::Target,
-};
+use self::{classes::ClassId, fill::Filled, problem::Problem, state::Target};
 use crate::{
     plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
     reason::Note,
@@ -63,7 +58,11 @@ fn assemble(problem: &Problem<'_>, filled: Filled, search_steps: u64) -> Plan {
     let mut refusals = Vec::new();
     for (class, count, verdict) in refused {
         let reasons = explain::reasons(problem, &state, class, verdict, search_steps);
-        refusals.extend(dealt.take(class, count).into_iter().map(|pod| Refusal { pod, verdict, reasons: Arc::clone(&reasons) }));
+        refusals.extend(dealt.take(class, count).into_iter().map(|pod| Refusal {
+            pod,
+            verdict,
+            reasons: Arc::clone(&reasons),
+        }));
     }
     let name = |pod: PodId| &problem.snapshot.pods[pod].pod.name;
     refusals.sort_by_key(|refusal| name(refusal.pod));

@@ -196,7 +196,9 @@ impl Reason {
             | Reason::LimitExceeded { node_pool, .. }
             | Reason::MinValues { node_pool, .. } => node_pool,
             Reason::NoInstanceType(reason) => &reason.node_pool,
-            Reason::Unsupported(_) | Reason::NoNodePool | Reason::ExistingNodes(_) | Reason::OutOfBudget { .. } => return None,
+            Reason::Unsupported(_) | Reason::NoNodePool | Reason::ExistingNodes(_) | Reason::OutOfBudget { .. } => {
+                return None;
+            }
         };
         Some(format!("nodepool/{pool}"))
     }
@@ -216,7 +218,11 @@ impl Reason {
                 )
             }
             Reason::Requirement { key, wanted, allowed, .. } => {
-                format!("wants {}, the NodePool allows {}", expression(*key, wanted, names), expression(*key, allowed, names))
+                format!(
+                    "wants {}, the NodePool allows {}",
+                    expression(*key, wanted, names),
+                    expression(*key, allowed, names)
+                )
             }
             Reason::NoInstanceType(reason) => reason.message(names),
             Reason::LimitExceeded { limit, total, remaining, needed, .. } => {
@@ -236,7 +242,9 @@ impl Reason {
             }
             Reason::ExistingNodes(nodes) => nodes.message(names),
             Reason::OutOfBudget { steps } => {
-                format!("the search for room ended after {steps} steps without an answer; raise the budget to search on")
+                format!(
+                    "the search for room ended after {steps} steps without an answer; raise the budget to search on"
+                )
             }
         }
     }
@@ -306,7 +314,8 @@ impl ExistingNodes {
             }
             parts.push(part);
         }
-        format!("of {} existing nodes {}", self.nodes, parts.join(", "))
+        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
+        format!("of {} existing {nodes} {}", self.nodes, parts.join(", "))
     }
 }
 
@@ -314,9 +323,8 @@ impl ExistingNodes {
 pub fn amount(resource: ResourceId, value: i64) -> String {
     match resource {
         ResourceId::CPU => Quantity::from_milli(value, Format::DecimalSi).to_string(),
-        ResourceId::MEMORY | ResourceId::EPHEMERAL_STORAGE => {
-            Quantity::from_i64(value, Format::BinarySi).map_or_else(|_| value.to_string(), |quantity| quantity.to_string())
-        }
+        ResourceId::MEMORY | ResourceId::EPHEMERAL_STORAGE => Quantity::from_i64(value, Format::BinarySi)
+            .map_or_else(|_| value.to_string(), |quantity| quantity.to_string()),
         _ => value.to_string(),
     }
 }

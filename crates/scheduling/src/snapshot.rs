@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use model::{
-    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Requirements, ResourceId,
-    ResourceVec, Taint, Timestamp, define_id,
+    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Requirements,
+    ResourceId, ResourceVec, Taint, Timestamp, define_id,
     volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
     workload::DaemonSet,
 };

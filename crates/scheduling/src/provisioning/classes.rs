@@ -3,9 +3,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use model::{
-    IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id,
-};
+use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id};
 
 use super::{
     affinity::{Term, terms},
@@ -48,7 +46,8 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> IdVec<Class
     let mut classes: Vec<PodClass> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;
-        let refused = supported::unsupported(&pod.shape, &snapshot.volumes).or_else(|| anti_affinity.against(pod, names));
+        let refused =
+            supported::unsupported(&pod.shape, &snapshot.volumes).or_else(|| anti_affinity.against(pod, names));
         let key = ClassKey { priority: pod.priority, shape: Arc::clone(&pod.shape), refused };
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
             class.members.push(id);

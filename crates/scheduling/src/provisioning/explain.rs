@@ -19,7 +19,6 @@ use crate::{
     catalogue::{OfferingId, TypeId},
     plan::Verdict,
     reason::{ExistingNodes, NoInstanceType, Reason, Shortage},
-    snapshot::MinValuesPolicy,
 };
 
 /// All reasons of one class, against the state in which it was refused.
@@ -79,13 +78,7 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId) -> Exist
     tally
 }
 
-fn pool(
-    problem: &Problem<'_>,
-    state: &State,
-    rank: PoolRank,
-    table: &PoolTable<'_>,
-    class: ClassId,
-) -> Option<Reason> {
+fn pool(problem: &Problem<'_>, state: &State, rank: PoolRank, table: &PoolTable<'_>, class: ClassId) -> Option<Reason> {
     let names = problem.names();
     let pods = &problem.classes[class];
     let node_pool = || table.pool.name.clone();
@@ -284,24 +277,25 @@ fn limits_or_min_values(
     if holding.is_empty() {
         return None;
     }
-    if problem.snapshot.options.min_values == MinValuesPolicy::Strict {
-        if let Some(min) = table.min_values.iter().find(|min| min.left(&holding) < min.wanted) {
-            return Some(Reason::MinValues {
-                node_pool: table.pool.name.clone(),
-                key: min.key,
-                wanted: u32::try_from(min.wanted).unwrap_or(u32::MAX),
-                left: u32::try_from(min.left(&holding)).unwrap_or(u32::MAX),
-            });
-        }
+    if let Some(min) = table.min_values.iter().find(|min| min.left(&holding) < min.wanted) {
+        return Some(Reason::MinValues {
+            node_pool: table.pool.name.clone(),
+            key: min.key,
+            wanted: u32::try_from(min.wanted).unwrap_or(u32::MAX),
+            left: u32::try_from(min.left(&holding)).unwrap_or(u32::MAX),
+        });
     }
-    let needed = table.limits.bound(&holding);
+    let needed = if table.min_values.is_empty() {
+        table.limits.bound(&holding)
+    } else {
+        table.limits.most(&table.limits.least_until(&holding, |kept| table.has_min_values(kept)))
+    };
     let mut used = state.charges(rank).clone();
     super::limits::add(&mut used, &needed);
     let entries = table.limits.entries().iter().zip(&needed).zip(state.charges(rank));
-    let (entry, needed, charged) =
-        entries.map(|((entry, needed), charged)| (entry, *needed, *charged)).find(|(entry, needed, charged)| {
-            needed.saturating_add(*charged) > entry.remaining
-        })?;
+    let (entry, needed, charged) = entries
+        .map(|((entry, needed), charged)| (entry, *needed, *charged))
+        .find(|(entry, needed, charged)| needed.saturating_add(*charged) > entry.remaining)?;
     Some(Reason::LimitExceeded {
         node_pool: table.pool.name.clone(),
         limit: entry.limit,
@@ -335,6 +329,10 @@ impl Shortages {
     fn nearest(&self, names: &Interner) -> Option<Shortage> {
         let mut met: Vec<_> = self.met.iter().collect();
         met.sort_by_key(|(resource, _, _, count)| (std::cmp::Reverse(*count), names.resource_name(*resource)));
-        met.first().map(|(resource, wanted, most, _)| Shortage { resource: *resource, wanted: *wanted, most: (*most).max(0) })
+        met.first().map(|(resource, wanted, most, _)| Shortage {
+            resource: *resource,
+            wanted: *wanted,
+            most: (*most).max(0),
+        })
     }
 }

@@ -22,7 +22,11 @@ struct Step {
 
 impl FitIndex {
     /// `members` with their allocatable net of daemons. Resources that no offering has are left out.
-    pub(crate) fn new(members: &IdSet<OfferingId>, allocatable: &IdVec<OfferingId, ResourceVec>, resources: usize) -> Self {
+    pub(crate) fn new(
+        members: &IdSet<OfferingId>,
+        allocatable: &IdVec<OfferingId, ResourceVec>,
+        resources: usize,
+    ) -> Self {
         let by_resource = (0..resources)
             .map(|index| {
                 let resource = ResourceId::from_index(index);

@@ -48,17 +48,15 @@ fn within_limits(table: &PoolTable<'_>, bins: &[(usize, &Bin)]) -> Vec<IdSet<Off
         return all();
     }
     let machines: Vec<&IdSet<OfferingId>> = bins.iter().map(|(_, bin)| &bin.offerings).collect();
-    // Placing has established that such a choice exists.
-    let Some(chosen) = table.limits.choose(&machines, LIMIT_STEPS) else { return all() };
+    let Some(chosen) = least(table, &machines) else { return all() };
     let mut slack: Amounts = table.limits.entries().iter().map(|entry| entry.remaining).collect();
-    for &offering in &chosen {
-        super::limits::sub(&mut slack, table.limits.taken(offering));
+    for amounts in &chosen {
+        super::limits::sub(&mut slack, amounts);
     }
     machines
         .into_iter()
         .zip(chosen)
-        .map(|(open, chosen)| {
-            let mut most: Amounts = table.limits.taken(chosen).iter().copied().collect();
+        .map(|(open, mut most)| {
             let mut kept = IdSet::with_len(table.catalogue.offerings.len());
             for offering in by_price(table, open) {
                 let mut larger = most.clone();
@@ -77,6 +75,19 @@ fn within_limits(table: &PoolTable<'_>, bins: &[(usize, &Bin)]) -> Vec<IdSet<Off
             kept
         })
         .collect()
+}
+
+/// What each machine has to take at least, so that all of them keep the limits. Placing has established that there is
+/// such a choice.
+fn least(table: &PoolTable<'_>, machines: &[&IdSet<OfferingId>]) -> Option<Vec<Amounts>> {
+    if table.min_values.is_empty() {
+        let chosen = table.limits.choose(machines, LIMIT_STEPS)?;
+        return Some(
+            chosen.into_iter().map(|offering| table.limits.taken(offering).iter().copied().collect()).collect(),
+        );
+    }
+    let kept = |open: &&IdSet<OfferingId>| table.limits.least_until(open, |kept| table.has_min_values(kept));
+    Some(machines.iter().map(|open| table.limits.most(&kept(open))).collect())
 }
 
 /// Offerings, cheapest first; equal prices by instance type, zone and capacity type.
@@ -131,10 +142,8 @@ impl<'t, 's> Settled<'t, 's> {
                 continue;
             }
             let min_values = self.requirements.get(key).and_then(|requirement| requirement.min_values);
-            self.requirements.insert_intersect(
-                Requirement { min_values, ..Requirement::new(key, ValueSet::among(values)) },
-                names,
-            );
+            self.requirements
+                .insert_intersect(Requirement { min_values, ..Requirement::new(key, ValueSet::among(values)) }, names);
         }
     }
 
@@ -237,7 +246,7 @@ impl<'t, 's> Settled<'t, 's> {
     /// The cheapest types that together have enough values for each minValues.
     fn types_for_min_values(&self, by_price: &[(TypeId, OfferingId)]) -> IdSet<TypeId> {
         let mut needed: IdSet<TypeId> = IdSet::with_len(self.table.catalogue.types.len());
-        for min in &self.table.min_values {
+        for min in &self.table.all_min_values {
             let mut found: Vec<ValueId> = Vec::new();
             for &(instance_type, _) in by_price {
                 if found.len() >= min.wanted {
@@ -260,13 +269,7 @@ impl<'t, 's> Settled<'t, 's> {
         needed
     }
 
-    fn machine(
-        &self,
-        problem: &Problem<'_>,
-        index_in_pool: usize,
-        bin: &Bin,
-        pods: Vec<PodId>,
-    ) -> Machine {
+    fn machine(&self, problem: &Problem<'_>, index_in_pool: usize, bin: &Bin, pods: Vec<PodId>) -> Machine {
         let catalogue = self.table.catalogue;
         let types = self.instance_types(problem.snapshot.options.max_instance_types);
         let (instance_type, cheapest) =
@@ -302,7 +305,7 @@ impl<'t, 's> Settled<'t, 's> {
             labels: self.labels(problem.names()),
             requests,
             pods,
-            min_values_relaxed: self.table.min_values.iter().any(|min| min.left(&offerings) < min.wanted),
+            min_values_relaxed: self.table.all_min_values.iter().any(|min| min.left(&offerings) < min.wanted),
             choice: Choice { offerings: offerings.count(), next_best },
         }
     }

@@ -79,7 +79,7 @@ impl Limits {
 
     /// What one machine from the offering takes.
     pub(crate) fn taken(&self, offering: OfferingId) -> &[i64] {
-        self.taken.get(offering).map_or(&[], |amounts| amounts)
+        self.taken.try_get(offering).map_or(&[], |amounts| amounts)
     }
 
     /// What a machine with these offerings open takes at least, under one choice of offering.
@@ -100,6 +100,33 @@ impl Limits {
     /// The first limit that `used` exceeds.
     pub(crate) fn exceeded(&self, used: &[i64]) -> Option<&LimitRemaining> {
         self.entries.iter().zip(used).find(|(entry, used)| **used > entry.remaining).map(|(entry, _)| entry)
+    }
+
+    /// The offerings that take least, as many as it takes until `enough` says so; all of them if it never does.
+    pub(crate) fn least_until(
+        &self,
+        open: &IdSet<OfferingId>,
+        enough: impl Fn(&IdSet<OfferingId>) -> bool,
+    ) -> IdSet<OfferingId> {
+        let mut kept = IdSet::default();
+        for &offering in self.least_first.iter().filter(|&&offering| open.contains(offering)) {
+            kept.insert(offering);
+            if enough(&kept) {
+                break;
+            }
+        }
+        kept
+    }
+
+    /// What the largest of the offerings takes of each limit.
+    pub(crate) fn most(&self, offerings: &IdSet<OfferingId>) -> Amounts {
+        let mut most = self.zero();
+        for offering in offerings.iter() {
+            for (most, taken) in most.iter_mut().zip(self.taken(offering)) {
+                *most = (*most).max(*taken);
+            }
+        }
+        most
     }
 
     /// One offering for each of `machines` such that their sum keeps all limits; `None` if there is none or the steps
@@ -126,7 +153,13 @@ impl Limits {
         self.search(&choices, &mut self.zero(), &mut chosen, &mut steps).then_some(chosen)
     }
 
-    fn search(&self, choices: &[Vec<OfferingId>], used: &mut Amounts, chosen: &mut Vec<OfferingId>, steps: &mut u64) -> bool {
+    fn search(
+        &self,
+        choices: &[Vec<OfferingId>],
+        used: &mut Amounts,
+        chosen: &mut Vec<OfferingId>,
+        steps: &mut u64,
+    ) -> bool {
         let Some(options) = choices.get(chosen.len()) else { return true };
         for &offering in options {
             let Some(left) = steps.checked_sub(1) else { return false };

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     catalogue::{Catalogue, OfferingId},
-    snapshot::{NodePool, PoolId, Snapshot},
+    snapshot::{MinValuesPolicy, NodePool, PoolId, Snapshot},
 };
 
 define_id! {
@@ -46,7 +46,10 @@ pub(crate) struct PoolTable<'s> {
     /// The members, cheapest first; equal prices by type, zone and capacity type.
     pub(crate) by_price: Vec<OfferingId>,
     pub(crate) limits: Limits,
+    /// Those that must be kept: none under the policy BestEffort.
     pub(crate) min_values: Vec<MinValues>,
+    /// All of the pool's.
+    pub(crate) all_min_values: Vec<MinValues>,
     /// By class: the terms that the pool can satisfy. Empty where taints or labels exclude the class.
     pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
     hostname: Option<KeyId>,
@@ -65,7 +68,7 @@ pub(crate) struct Alternative {
 }
 
 /// A `minValues` of the pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct MinValues {
     pub(crate) key: KeyId,
     pub(crate) wanted: usize,
@@ -86,7 +89,8 @@ pub(crate) fn tables<'s>(
     classes: &IdVec<ClassId, PodClass>,
     hostname: Option<KeyId>,
 ) -> IdVec<PoolRank, PoolTable<'s>> {
-    let mut order: Vec<PoolId> = snapshot.node_pools.ids().filter(|&id| snapshot.node_pools[id].usable.is_ok()).collect();
+    let mut order: Vec<PoolId> =
+        snapshot.node_pools.ids().filter(|&id| snapshot.node_pools[id].usable.is_ok()).collect();
     order.sort_by(|&a, &b| {
         let (a, b) = (&snapshot.node_pools[a], &snapshot.node_pools[b]);
         b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name))
@@ -110,6 +114,7 @@ impl<'s> PoolTable<'s> {
             by_price: Vec::new(),
             limits: Limits::default(),
             min_values: Vec::new(),
+            all_min_values: Vec::new(),
             by_class: IdVec::default(),
             hostname,
             open_keys: RefCell::default(),
@@ -139,9 +144,17 @@ impl<'s> PoolTable<'s> {
         table.by_price = table.members.iter().collect();
         table.by_price.sort_by_key(|&offering| (catalogue.offerings[offering].price, offering));
         table.limits = Limits::new(pool.remaining.clone(), catalogue, &table.members);
-        table.min_values = table.min_values(names);
+        table.all_min_values = table.all_min_values(names);
+        if snapshot.options.min_values == MinValuesPolicy::Strict {
+            table.min_values.clone_from(&table.all_min_values);
+        }
         table.by_class = classes.iter().map(|class| table.alternatives(class, names)).collect();
         table
+    }
+
+    /// Whether a machine with these offerings open keeps every minValues.
+    pub(crate) fn has_min_values(&self, open: &IdSet<OfferingId>) -> bool {
+        self.min_values.iter().all(|min| min.left(open) >= min.wanted)
     }
 
     pub(crate) fn price(&self, offering: OfferingId) -> PriceNanoUsdPerHour {
@@ -162,7 +175,13 @@ impl<'s> PoolTable<'s> {
     ///
     /// Differs: Karpenter lets any well-known label be undefined, so that a pod can be planned onto a machine that will
     /// never have the label it selects.
-    pub(crate) fn can_have(&self, offering: Option<OfferingId>, key: KeyId, wanted: &ValueSet, names: &Interner) -> bool {
+    pub(crate) fn can_have(
+        &self,
+        offering: Option<OfferingId>,
+        key: KeyId,
+        wanted: &ValueSet,
+        names: &Interner,
+    ) -> bool {
         match self.known(offering, key, names) {
             Some(values) => values.intersects(wanted, names),
             None if Some(key) == self.hostname => accepts_unknown(wanted),
@@ -246,8 +265,9 @@ impl<'s> PoolTable<'s> {
         }
     }
 
-    fn min_values(&self, names: &Interner) -> Vec<MinValues> {
-        let wanted = self.pool.requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.min_values?)));
+    fn all_min_values(&self, names: &Interner) -> Vec<MinValues> {
+        let wanted =
+            self.pool.requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.min_values?)));
         let mut all: Vec<MinValues> = wanted
             .map(|(key, wanted)| {
                 let mut by_value: FastMap<ValueId, IdSet<OfferingId>> = FastMap::default();

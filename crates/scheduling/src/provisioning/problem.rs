@@ -1,10 +1,7 @@
 //! The snapshot, compiled: classes, pool tables, what each existing node has free and which classes it accepts.
 
 use api::labels;
-use model::{
-    IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId,
-    collections::FastMap,
-};
+use model::{IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId, collections::FastMap};
 
 use super::{
     affinity, classes,

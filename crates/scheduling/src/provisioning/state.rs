@@ -13,10 +13,7 @@ use super::{
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
 };
-use crate::{
-    catalogue::OfferingId,
-    snapshot::{MinValuesPolicy, NodeId},
-};
+use crate::{catalogue::OfferingId, snapshot::NodeId};
 
 /// Index of an open machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -286,10 +283,16 @@ impl State {
             let Some(at_least) = table.fit.at_least(resource, total) else { return false };
             trial.intersect_with(at_least);
         }
-        !trial.is_empty() && self.within_limits(table, pool, bin, trial) && has_min_values(problem, table, trial)
+        !trial.is_empty() && table.has_min_values(trial) && self.within_limits(table, pool, bin, trial)
     }
 
-    fn within_limits(&self, table: &PoolTable<'_>, pool: PoolRank, bin: Option<&Bin>, open: &IdSet<OfferingId>) -> bool {
+    fn within_limits(
+        &self,
+        table: &PoolTable<'_>,
+        pool: PoolRank,
+        bin: Option<&Bin>,
+        open: &IdSet<OfferingId>,
+    ) -> bool {
         if table.limits.is_empty() {
             return true;
         }
@@ -304,6 +307,10 @@ impl State {
     fn charge(&self, table: &PoolTable<'_>, open: &IdSet<OfferingId>) -> Amounts {
         match self.charging {
             _ if table.limits.is_empty() => Amounts::new(),
+            // All types that a minValues needs stay on the claim, so the largest of them counts.
+            _ if !table.min_values.is_empty() => {
+                table.limits.most(&table.limits.least_until(open, |kept| table.has_min_values(kept)))
+            }
             Charging::Least => table.limits.least(open),
             Charging::Bound => table.limits.bound(open),
         }
@@ -418,7 +425,11 @@ impl State {
         for (bin, taken) in [(before, false), (after, true)] {
             let Some(bin) = bin else { continue };
             let charges = &mut self.charges[bin.pool];
-            if taken { limits::add(charges, &bin.charge) } else { limits::sub(charges, &bin.charge) }
+            if taken {
+                limits::add(charges, &bin.charge)
+            } else {
+                limits::sub(charges, &bin.charge)
+            }
             for (id, left) in &mut self.reservations {
                 if problem.reserved(bin.pool, *id).intersects(&bin.offerings) {
                     *left += if taken { -1 } else { 1 };
@@ -430,8 +441,8 @@ impl State {
     /// Whether the open machines can all be settled within the limits; exact unless `steps` run out.
     pub(crate) fn limits_hold(&self, problem: &Problem<'_>, steps: u64) -> bool {
         problem.pools.iter_enumerated().all(|(rank, table)| {
-            if table.limits.is_empty() {
-                return true;
+            if table.limits.is_empty() || !table.min_values.is_empty() {
+                return table.limits.exceeded(&self.charges[rank]).is_none();
             }
             let machines: Vec<&IdSet<OfferingId>> =
                 self.bins.iter().filter(|bin| bin.pool == rank).map(|bin| &bin.offerings).collect();
@@ -470,12 +481,5 @@ impl State {
             limits::add(&mut self.charges[bin.pool], &bin.charge);
         }
         self.bins = bins;
-    }
-}
-
-fn has_min_values(problem: &Problem<'_>, table: &PoolTable<'_>, open: &IdSet<OfferingId>) -> bool {
-    match problem.snapshot.options.min_values {
-        MinValuesPolicy::BestEffort => true,
-        MinValuesPolicy::Strict => table.min_values.iter().all(|min| min.left(open) >= min.wanted),
     }
 }

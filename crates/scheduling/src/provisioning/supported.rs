@@ -20,19 +20,19 @@ pub(crate) fn unsupported(shape: &PodShape, volumes: &Volumes) -> Option<Unsuppo
         return Some(unsupported.clone());
     }
     if shape.topology_spread.iter().any(|spread| spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule) {
-        return Some(Unsupported::new("topology spread with whenUnsatisfiable DoNotSchedule"));
+        return Some(Unsupported::new("required topology spread (topologySpreadConstraints, DoNotSchedule)"));
     }
     if !shape.pod_affinity.required.is_empty() {
-        return Some(Unsupported::new("required pod affinity"));
+        return Some(Unsupported::new("required pod affinity (podAffinity)"));
     }
     if !shape.pod_anti_affinity.required.is_empty() {
-        return Some(Unsupported::new("required pod anti-affinity"));
+        return Some(Unsupported::new("required pod anti-affinity (podAntiAffinity)"));
     }
     if let Some(port) = shape.host_ports.first() {
-        return Some(Unsupported::new(format!("host port {port}")));
+        return Some(Unsupported::new(format!("host port {port} (hostPort)")));
     }
     if let Some(claim) = shape.resource_claims.first() {
-        return Some(Unsupported::new(format!("resource claim {}", claim.name)));
+        return Some(Unsupported::new(format!("resource claim {} (resourceClaims)", claim.name)));
     }
     if let Some(group) = &shape.scheduling_group {
         return Some(Unsupported::new(format!("scheduling group {}", group.pod_group)));
@@ -78,7 +78,9 @@ fn restricts_place(volume: &VolumeRef, volumes: &Volumes) -> Option<Unsupported>
                 Some(volume) => match volumes.volumes.get(volume) {
                     None => Some(Unsupported::new(format!("{name}, whose PersistentVolume {volume} does not exist,"))),
                     Some(found) if found.node_affinity.is_empty() => None,
-                    Some(_) => Some(Unsupported::new(format!("{name}, bound to PersistentVolume {volume} with node affinity"))),
+                    Some(_) => {
+                        Some(Unsupported::new(format!("{name}, bound to PersistentVolume {volume} with node affinity")))
+                    }
                 },
             }
         }
@@ -110,9 +112,8 @@ pub(crate) struct RunningAntiAffinity<'s> {
 impl<'s> RunningAntiAffinity<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
         let pods = snapshot.nodes.iter().flat_map(|node| &node.pods);
-        let mut terms: Vec<_> = pods
-            .flat_map(|pod| pod.shape.pod_anti_affinity.required.iter().map(|term| (&pod.name, term)))
-            .collect();
+        let mut terms: Vec<_> =
+            pods.flat_map(|pod| pod.shape.pod_anti_affinity.required.iter().map(|term| (&pod.name, term))).collect();
         terms.sort_by_key(|(name, _)| *name);
         Self { terms }
     }

@@ -79,7 +79,7 @@ fn taints_keep_a_pod_from_a_pool_and_from_a_node() {
         &f,
         expect![[r#"
             node old: [member]
-            refused stranger (DoesNotFit): of 1 existing nodes 1 have a taint it does not tolerate; nodepool/default: does not tolerate the taint team=x:NoSchedule
+            refused stranger (DoesNotFit): of 1 existing node 1 have a taint it does not tolerate; nodepool/default: does not tolerate the taint team=x:NoSchedule
         "#]],
     );
 }
@@ -193,7 +193,7 @@ fn what_is_not_planned_for_is_refused_by_name_and_what_is_preferred_is_noted() {
         &f,
         expect![[r#"
             machine default-0: large/a/on-demand $0.00000001/h types [large] pods [prefers]
-            refused port (Unsupported): host port 8080/TCP is not planned for yet
+            refused port (Unsupported): host port 8080/TCP (hostPort) is not planned for yet
             refused volume (Unsupported): PersistentVolumeClaim default/data, which does not exist, is not planned for yet
             note prefers (1): preferred node affinity
         "#]],
@@ -210,7 +210,7 @@ fn the_more_important_pod_gets_contended_room() {
         &f,
         expect![[r#"
             node old: [small]
-            refused big (DoesNotFit): of 1 existing nodes 1 have no room (cpu 2 wanted, the most free is 1); there is no NodePool
+            refused big (DoesNotFit): of 1 existing node 1 have no room (cpu 2 wanted, the most free is 1); there is no NodePool
         "#]],
     );
 }
@@ -243,6 +243,31 @@ fn min_values_are_kept_and_their_lack_is_named() {
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small, large] pods [fits-both]
             refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 are left for this pod
+        "#]],
+    );
+}
+
+#[test]
+fn min_values_and_limits_are_kept_together() {
+    let build = |cpu: i64| {
+        let mut f = Fixture::new();
+        for size in [1, 2, 4, 8] {
+            f.instance_type(&format!("type-{size}"), size, size * 2).offering("a", "on-demand", size * 10);
+        }
+        f.pool("default").min_values("node.kubernetes.io/instance-type", 3).limit("cpu", cpu, cpu);
+        f.pod("p").requests(500, gib(1));
+        f
+    };
+    check(
+        &build(4000),
+        expect![[r#"
+            machine default-0: type-1/a/on-demand $0.00000001/h types [type-1, type-2, type-4] pods [p]
+        "#]],
+    );
+    check(
+        &build(3000),
+        expect![[r#"
+            refused p (DoesNotFit): nodepool/default: a machine for it takes at least 4 of cpu, the limit of 3 has 3 left
         "#]],
     );
 }
@@ -305,15 +330,15 @@ fn the_order_in_which_names_were_interned_changes_nothing() {
         for i in 0..7 {
             f.pod(&format!("web-{i}")).requests(700, gib(1)).select("team", if i % 2 == 0 { "p" } else { "q" });
             f.pod(&format!("db-{i}")).requests(900, gib(2)).select("disk", "ssd");
-            f.pod(&format!("any-{i}")).requests(300, gib(1)).term(&[
-                ("topology.kubernetes.io/zone", "In", &["b", "a"]),
-                ("zone-class", "NotIn", &["slow"]),
-            ]);
+            f.pod(&format!("any-{i}"))
+                .requests(300, gib(1))
+                .term(&[("topology.kubernetes.io/zone", "In", &["b", "a"]), ("zone-class", "NotIn", &["slow"])]);
         }
         let snapshot = f.snapshot();
         fixture::render(&plan(&snapshot), &snapshot)
     };
-    let names = ["a", "b", "q", "p", "team", "disk", "ssd", "zone-class", "topology.kubernetes.io/zone", "spot", "memory"];
+    let names =
+        ["a", "b", "q", "p", "team", "disk", "ssd", "zone-class", "topology.kubernetes.io/zone", "spot", "memory"];
     let forward = build(&names);
     let backward: Vec<&str> = names.iter().rev().copied().collect();
     assert_eq!(forward, build(&backward));

@@ -15,9 +15,7 @@ use model::{
 use crate::{
     catalogue::{Catalogue, InstanceType, Offering},
     plan::Plan,
-    snapshot::{
-        Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes,
-    },
+    snapshot::{Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes},
 };
 
 pub(super) fn gib(count: i64) -> i64 {
@@ -157,8 +155,7 @@ impl Fixture {
 
     /// Adds a NoSchedule taint to the last node, or to the last pool while there is no node.
     pub(super) fn taint(&mut self, key: &str, value: &str) -> &mut Self {
-        let taint =
-            Taint { key: self.names.key(key), value: self.names.value(value), effect: TaintEffect::NoSchedule };
+        let taint = Taint { key: self.names.key(key), value: self.names.value(value), effect: TaintEffect::NoSchedule };
         match self.nodes.last_mut() {
             Some(node) => node.taints.push(taint),
             None => self.pools.last_mut().unwrap().taints.push(taint),
@@ -290,10 +287,8 @@ impl PodFixture<'_> {
     }
 
     fn selector_term(&mut self, expressions: &[(&str, &str, &[&str])]) -> NodeSelectorTerm {
-        let requirements: Vec<Requirement> = expressions
-            .iter()
-            .map(|(key, operator, values)| self.fixture.requirement(key, operator, values))
-            .collect();
+        let requirements: Vec<Requirement> =
+            expressions.iter().map(|(key, operator, values)| self.fixture.requirement(key, operator, values)).collect();
         let expressions = Requirements::from_requirements(requirements, &self.fixture.names);
         NodeSelectorTerm { expressions, ..NodeSelectorTerm::default() }
     }

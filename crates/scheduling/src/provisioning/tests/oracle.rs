@@ -18,9 +18,13 @@ const ZONES: [&str; 2] = ["za", "zb"];
 const TEAMS: [&str; 2] = ["red", "blue"];
 const ZONE: &str = api::labels::ZONE;
 
+/// (zone, spot, price, available)
+type OfferingInput = (usize, bool, i64, bool);
+
 #[derive(Debug, Clone)]
 struct Input {
-    types: Vec<(i64, i64, Vec<(usize, bool, i64, bool)>)>,
+    /// (CPUs, GiB, offerings)
+    types: Vec<(i64, i64, Vec<OfferingInput>)>,
     pools: Vec<PoolInput>,
     nodes: Vec<(i64, i64, Option<usize>, bool)>,
     pods: Vec<PodInput>,
@@ -206,8 +210,7 @@ fn node_holds(snapshot: &Snapshot, node: NodeId, pods: &[PodId]) -> bool {
         tolerated(&node.taints, &shape.tolerations, names) && matches(shape, |key| known(node).get(key), names)
     };
     let daemons = snapshot.daemon_sets.iter().map(|daemon| &*daemon.template.shape).filter(|shape| lets_in(shape));
-    pods.iter().all(|pod| lets_in(shape(pod)))
-        && sum(pods.iter().map(shape).chain(daemons)).fits_in(&node.allocatable)
+    pods.iter().all(|pod| lets_in(shape(pod))) && sum(pods.iter().map(shape).chain(daemons)).fits_in(&node.allocatable)
 }
 
 /// Every way the labels of a machine from the offering can turn out. Only `team` can be left open, and then any value
@@ -223,7 +226,8 @@ fn labelings(snapshot: &Snapshot, pool: &NodePool, offering: OfferingId) -> Vec<
             (None, None) => vec![None],
             (Some(offered), _) => offered.finite_values().unwrap().iter().copied().map(Some).collect(),
             (None, Some(_)) => {
-                let mut values: Vec<_> = TEAMS.iter().map(|team| names.find_value(team)).filter(Option::is_some).collect();
+                let mut values: Vec<_> =
+                    TEAMS.iter().map(|team| names.find_value(team)).filter(Option::is_some).collect();
                 values.push(names.find_value(&pool.name));
                 values.push(names.find_value("type-0"));
                 values.push(None);
@@ -249,7 +253,9 @@ fn daemons_on(snapshot: &Snapshot, pool: &NodePool, offering: OfferingId) -> Res
     let shapes = snapshot.daemon_sets.iter().map(|daemon| &*daemon.template.shape);
     sum(shapes.filter(|shape| {
         tolerated(&pool.taints, &shape.tolerations, names)
-            && labelings(snapshot, pool, offering).iter().any(|labels| matches(shape, |key| value_of(labels, key), names))
+            && labelings(snapshot, pool, offering)
+                .iter()
+                .any(|labels| matches(shape, |key| value_of(labels, key), names))
     }))
 }
 
@@ -335,27 +341,26 @@ fn limits_can_hold(snapshot: &Snapshot, machines: &[(PoolId, Vec<PodId>)]) -> bo
             .filter(|(machine, _)| *machine == id)
             .map(|(_, pods)| machine_holds(snapshot, pool, pods))
             .collect();
-        choose(pool, &choices, &mut vec![0; pool.remaining.len()])
+        choose(pool, &choices, &vec![0; pool.remaining.len()])
     })
 }
 
-fn choose(pool: &NodePool, choices: &[Vec<OfferingId>], used: &mut Vec<i64>) -> bool {
+fn choose(pool: &NodePool, choices: &[Vec<OfferingId>], used: &[i64]) -> bool {
     if used.iter().zip(&pool.remaining).any(|(used, entry)| *used > entry.remaining.max(0)) {
         return false;
     }
     let Some((first, rest)) = choices.split_first() else { return true };
     first.iter().any(|&offering| {
-        let mut used: Vec<i64> =
+        let used: Vec<i64> =
             used.iter().zip(&pool.remaining).map(|(used, entry)| used + taken(pool, entry.limit, offering)).collect();
-        choose(pool, rest, &mut used)
+        choose(pool, rest, &used)
     })
 }
 
 /// Whatever the provider launches for the claim, each pod can be scheduled onto it.
 fn machine_is_right(snapshot: &Snapshot, machine: &Machine) -> Result<Vec<OfferingId>, String> {
     let mut names = (*snapshot.interner).clone();
-    let given: Machinery =
-        machine.labels.iter().map(|(key, value)| (*key, Some(names.value(value)))).collect();
+    let given: Machinery = machine.labels.iter().map(|(key, value)| (*key, Some(names.value(value)))).collect();
     let names = &names;
     let pool = &snapshot.node_pools[machine.node_pool];
     let catalogue = &pool.catalogue;
@@ -380,7 +385,8 @@ fn machine_is_right(snapshot: &Snapshot, machine: &Machine) -> Result<Vec<Offeri
             return Err(format!("the pods do not fit {:?}", offering.requirements.display(names).to_string()));
         }
         let value = |key: KeyId| {
-            value_of(&given, key).or_else(|| offering.requirements.get(key).and_then(|requirement| requirement.values.single_value()))
+            value_of(&given, key)
+                .or_else(|| offering.requirements.get(key).and_then(|requirement| requirement.values.single_value()))
         };
         for pod in &machine.pods {
             if !tolerated(&pool.taints, &shape(pod).tolerations, names) || !matches(shape(pod), value, names) {
@@ -420,7 +426,9 @@ fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), String> {
         for entry in &pool.remaining {
             let machines = allowed.iter().filter(|(machine, _)| *machine == id);
             let most: i64 = machines
-                .map(|(_, offerings)| offerings.iter().map(|&offering| taken(pool, entry.limit, offering)).max().unwrap_or(0))
+                .map(|(_, offerings)| {
+                    offerings.iter().map(|&offering| taken(pool, entry.limit, offering)).max().unwrap_or(0)
+                })
                 .sum();
             if most > entry.remaining.max(0) {
                 return Err(format!("{} could exceed {:?}", pool.name, entry.limit));
