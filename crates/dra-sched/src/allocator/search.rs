@@ -269,7 +269,7 @@ impl<'a> Search<'a> {
     // ---- The walk.
 
     fn request(&mut self, claim: ClaimPosition, request: usize) -> Walk {
-        let Some(requests) = self.layout.get(claim) else { return Walk::Found };
+        let Some(requests) = self.layout.try_get(claim) else { return Walk::Found };
         let Some(branches) = requests.get(request) else {
             let next = ClaimPosition::from_index(claim.index() + 1);
             return match self.request(next, 0) {
