@@ -19,6 +19,8 @@ use crate::store::ClusterStore;
 pub struct Context {
     /// The API server, rate limited.
     pub client: Client,
+    /// The API server without a rate limit, for a few calls that must go out together.
+    pub urgent_client: Client,
     /// The cluster as we know it.
     pub store: Arc<ClusterStore>,
     /// Which pods each machine was launched for.

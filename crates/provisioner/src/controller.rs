@@ -72,6 +72,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let cloud: Arc<dyn CloudProvider> = Arc::clone(&provider) as Arc<dyn CloudProvider>;
     let context = Context {
         client: limited,
+        urgent_client: leader_client.clone(),
         store,
         assignments: Arc::new(Assignments::default()),
         clock: Arc::clone(&clock),

@@ -143,7 +143,7 @@ fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan
         return (on_machine(name, machine, snapshot), Outcome::Done);
     }
     if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&id)) {
-        let node = snapshot.nodes.get(placement.node).map(|node| node.display_name()).unwrap_or_default();
+        let node = snapshot.nodes.try_get(placement.node).map(|node| node.display_name()).unwrap_or_default();
         return (format!("Pod {name} fits on {node}, which exists; nothing is launched for it\n"), Outcome::Done);
     }
     let mut text = format!("Pod {name} has no place:\n");
@@ -157,8 +157,8 @@ fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan
 
 fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> String {
     let names = &*snapshot.interner;
-    let Some(pool) = snapshot.node_pools.get(machine.node_pool) else { return String::new() };
-    let instance_type = pool.catalogue.types.get(machine.launch.instance_type);
+    let Some(pool) = snapshot.node_pools.try_get(machine.node_pool) else { return String::new() };
+    let instance_type = pool.catalogue.types.try_get(machine.launch.instance_type);
     let instance_type = instance_type.map(|instance_type| instance_type.name.as_str()).unwrap_or_default();
     let mut text = format!(
         "Pod {name} goes on a new machine, {}:\n  {instance_type} in {}, {}, {}\n",
@@ -232,7 +232,7 @@ fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<Strin
     );
     let planned = plan.existing.iter().find(|placement| placement.node == id);
     for pod in planned.map(|placement| placement.pods.as_slice()).unwrap_or_default() {
-        if let Some(pending) = snapshot.pods.get(*pod) {
+        if let Some(pending) = snapshot.pods.try_get(*pod) {
             let _ = writeln!(text, "  planned onto it: {}", pending.pod.name);
         }
     }

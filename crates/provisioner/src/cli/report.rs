@@ -104,7 +104,7 @@ impl Report {
     pub(super) fn new(input: &Input, plan: &Plan) -> Self {
         let snapshot = &input.snapshot;
         let existing = plan.existing.iter().map(|placement| ExistingNode {
-            name: snapshot.nodes.get(placement.node).map(|node| node.display_name().to_owned()).unwrap_or_default(),
+            name: snapshot.nodes.try_get(placement.node).map(|node| node.display_name().to_owned()).unwrap_or_default(),
             pods: pod_names(snapshot, &placement.pods),
         });
         Self {
@@ -145,17 +145,17 @@ fn note(note: &scheduling::reason::Note) -> String {
 }
 
 fn pod_names(snapshot: &Snapshot, pods: &[PodId]) -> Vec<String> {
-    pods.iter().filter_map(|&pod| snapshot.pods.get(pod)).map(|pending| pending.pod.name.to_string()).collect()
+    pods.iter().filter_map(|&pod| snapshot.pods.try_get(pod)).map(|pending| pending.pod.name.to_string()).collect()
 }
 
 /// Ids of a plan always lead somewhere; a machine whose ids did not would be left out rather than misnamed.
 fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeClaim> {
     let names = &*snapshot.interner;
-    let pool = snapshot.node_pools.get(machine.node_pool)?;
+    let pool = snapshot.node_pools.try_get(machine.node_pool)?;
     let catalogue = &*pool.catalogue;
-    let type_name = |id| catalogue.types.get(id).map(|found: &InstanceType| found.name.to_string());
+    let type_name = |id| catalogue.types.try_get(id).map(|found: &InstanceType| found.name.to_string());
     let launch = &machine.launch;
-    let offering = catalogue.offerings.get(launch.offering)?;
+    let offering = catalogue.offerings.try_get(launch.offering)?;
     Some(NodeClaim {
         name: claim_name(pool, machine),
         node_pool: pool.name.to_string(),
@@ -186,7 +186,7 @@ pub(super) fn claim_name(pool: &NodePool, machine: &Machine) -> String {
 
 pub(super) fn next_best(machine: &Machine, catalogue: &Catalogue) -> Option<(String, PriceNanoUsdPerHour)> {
     let (id, price) = machine.choice.next_best?;
-    Some((catalogue.types.get(id)?.name.to_string(), price))
+    Some((catalogue.types.try_get(id)?.name.to_string(), price))
 }
 
 fn requirements(requirements: &Requirements, pool: &NodePool, names: &Interner) -> Vec<Requirement> {
@@ -213,7 +213,7 @@ fn amounts(amounts: &ResourceVec, names: &Interner) -> BTreeMap<String, String> 
 
 fn unschedulable(snapshot: &Snapshot, plan: &Plan, offline: &Offline) -> Vec<Unschedulable> {
     let refused = plan.refusals.iter().filter_map(|refusal| {
-        let pod = snapshot.pods.get(refusal.pod)?.pod.name.clone();
+        let pod = snapshot.pods.try_get(refusal.pod)?.pod.name.clone();
         Some((pod, refusal.reasons.iter().map(|reason| planned_reason(reason, &snapshot.interner)).collect()))
     });
     let not_planned = offline.not_planned.iter().map(|(pod, why)| {

@@ -20,7 +20,7 @@ use super::view::{self, Mode, is_held};
 use crate::context::Context;
 use crate::failpoints;
 use crate::lifecycle::claim;
-use crate::lifecycle::registration::{same_taint, taints_of};
+use crate::lifecycle::registration::{self, same_taint, taints_of};
 use crate::metrics::ByOutcome;
 use crate::patch::{self, Lock};
 use crate::queue::is_conflict;
@@ -32,6 +32,10 @@ const PARALLEL_CALLS: usize = 64;
 const COLLECT: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
 const GATHER: Duration = Duration::from_secs(5);
+/// How long a nomination to a node that we do not know is left alone.
+const STALE_GRACE: Duration = Duration::from_secs(2);
+/// How soon it is withdrawn again if that did not work.
+const WITHDRAW_AGAIN: Duration = Duration::from_secs(5);
 /// How often an opening is tried again at once because the Node has changed meanwhile.
 const OPENING_ATTEMPTS: usize = 5;
 
@@ -145,6 +149,8 @@ struct Driver {
     context: Context,
     inbox: Arc<Inbox>,
     engine: Engine,
+    /// Pods whose nomination is to a node that is not there, and when to withdraw it.
+    stale: BTreeMap<Uid, Instant>,
     mode: Mode,
     started: Instant,
     calls: JoinSet<()>,
@@ -164,6 +170,7 @@ impl Driver {
         Self {
             engine: Engine::new(config, Timestamp::default()),
             mode: if options.enabled { Mode::HandOver } else { Mode::OpenAll },
+            stale: BTreeMap::new(),
             context,
             inbox,
             started: Instant::now(),
@@ -192,13 +199,16 @@ impl Driver {
         nodes.extend(self.engine.followed().cloned());
         // Time stands still between the looks of one step.
         let now = self.timestamp(Instant::now());
+        let store = Arc::clone(&self.context.store);
         let expected_until = self.inbox.expected_until().map(|until| self.timestamp(until));
         let commands = {
-            let state = self.context.store.read();
+            let state = store.read();
             let view = view::build(&state, &self.context.assignments, &nodes, self.mode);
             let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods().count() };
+            let withdrawals = self.withdrawals(&state);
             let commands = self.engine.step(now, &view, surroundings, &events);
-            commands.into_iter().filter_map(|command| self.prepare(&state, command)).collect::<Vec<_>>()
+            let calls = commands.into_iter().filter_map(|command| self.prepare(&state, command));
+            calls.chain(withdrawals).collect::<Vec<_>>()
         };
         if !events.is_empty() || !commands.is_empty() {
             debug!(?events, calls = commands.len(), machines = nodes.len(), phase = self.engine.phase(), "step");
@@ -206,8 +216,42 @@ impl Driver {
         for call in commands {
             self.start(call);
         }
-        let next = self.engine.next_step(now)?;
-        Some(self.started + Duration::from_millis(u64::try_from(next.0).unwrap_or_default()))
+        let next = self.engine.next_step(now);
+        let next = next.map(|next| self.started + Duration::from_millis(u64::try_from(next.0).unwrap_or_default()));
+        next.into_iter().chain(self.stale.values().min().copied()).min()
+    }
+
+    /// Nominations to nodes that are gone, or ours and on their way out: kube-scheduler would keep them until it tries the
+    /// pod again, and until then nobody plans for it.
+    fn withdrawals(&mut self, state: &State) -> Vec<Call> {
+        let now = Instant::now();
+        let known = std::mem::take(&mut self.stale);
+        let mut calls = Vec::new();
+        for pod in state.unbound_pods().filter(|pod| pod.deletion_timestamp.is_none()) {
+            let Some(nominated) = &pod.nominated_node_name else { continue };
+            let grace = match state.nodes.get(nominated) {
+                Some(node) if node.model.deletion_timestamp.is_some() && registration::is_registered(&node.object) => {
+                    Duration::ZERO
+                }
+                Some(_) => continue,
+                // Our watch may be behind the scheduler's.
+                None => STALE_GRACE,
+            };
+            let due = known.get(&pod.uid).copied().unwrap_or(now + grace);
+            if due > now {
+                self.stale.insert(pod.uid.clone(), due);
+                continue;
+            }
+            self.stale.insert(pod.uid.clone(), now + WITHDRAW_AGAIN);
+            if let Some(revision) = state.pods.revision(&pod.name) {
+                calls.push(Call::Withdraw {
+                    uid: pod.uid.clone(),
+                    resource_version: revision.resource_version,
+                    pod: pod.name.clone(),
+                });
+            }
+        }
+        calls
     }
 
     /// The engine's time begins with the driver.
@@ -236,6 +280,10 @@ impl Driver {
             // The semaphore is never closed.
             let _permit = permits.acquire().await;
             let ended = match call {
+                Call::Withdraw { uid, resource_version, pod } => {
+                    withdraw(&context, &uid, resource_version, &pod).await;
+                    return;
+                }
                 Call::Nominate { uid, resource_version, pod, node } => {
                     let accepted = nominate(&context, &uid, resource_version, &pod, &node).await;
                     Event::NominationEnded { pod: uid, accepted }
@@ -255,6 +303,7 @@ impl Driver {
 enum Call {
     Nominate { uid: Uid, resource_version: u64, pod: NamespacedName, node: NodeName },
     Open { node: NodeName, object: Arc<Node>, opening: Opening },
+    Withdraw { uid: Uid, resource_version: u64, pod: NamespacedName },
 }
 
 /// Writes the nomination, unless the pod has changed since it was looked at: somebody else may have nominated it.
@@ -282,9 +331,25 @@ async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &Nam
     outcome == "accepted"
 }
 
+/// Removes a nomination, unless the pod has changed since it was looked at.
+async fn withdraw(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName) {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
+    let patch = json!({
+        "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
+        "status": {"nominatedNodeName": null},
+    });
+    match pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => info!(%pod, "withdrew a nomination to a node that is gone"),
+        // Bound, changed or gone meanwhile: the next look sees it.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}
+        Err(error) => warn!(%pod, %error, "could not withdraw a nomination"),
+    }
+}
+
 /// Takes our taint off. Says whether it is gone.
 async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening) -> bool {
-    let nodes: Api<Node> = Api::all(context.client.clone());
+    // Not rate limited: there are few, and machines must open together.
+    let nodes: Api<Node> = Api::all(context.urgent_client.clone());
     let mut node = node.clone();
     failpoints::hit("hand-over.before-opening");
     for _ in 0..OPENING_ATTEMPTS {

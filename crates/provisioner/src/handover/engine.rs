@@ -17,10 +17,11 @@
 //! nominations to one machine; a pod that somebody else nominated is left alone; at most one batch is under way; a
 //! nomination that was cleared is never answered before the settling time is over.
 //!
-//! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other. The fewer
-//! machines in a batch, the better its nominations hold, because the first that opens wakes the pods of the others; the
-//! more, the sooner all are open. So machines are opened one by one as long as all can be open within
-//! [`Config::opening_budget`], and in as many batches as fit into it otherwise.
+//! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other.
+//!
+//! All machines that are usable make one batch, and open in the same moment. One by one, the first to open would take pods
+//! of the others into whatever room the plan left on it, nominated or not: a nomination to a machine that is still closed
+//! does not keep a pod from going elsewhere.
 //!
 //! A machine that had to be opened early (see [`Opening`]) gets one round of nominations when it becomes usable.
 //!
@@ -29,9 +30,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
-
-/// What a batch takes beside the quiet before it: calls, settling, binding.
-const BATCH_TAKES: DurationMs = DurationMs(150);
 
 /// Between these, a scheduler's time for one pod is believed.
 const FASTEST_ATTEMPT_US: i64 = 1_000;
@@ -46,8 +44,6 @@ pub struct Config {
     pub quiet: DurationMs,
     /// How much longer for each pod that waits, before it is known how long the scheduler takes to find no place for one.
     pub quiet_per_pod: DurationMs,
-    /// How long opening all machines that are there together should take.
-    pub opening_budget: DurationMs,
     /// How long quiet is waited for: a busy cluster is never quiet.
     pub max_wait_for_quiet: DurationMs,
     /// How long a machine may take from being held to being usable, for others to wait for it.
@@ -62,7 +58,7 @@ pub struct Config {
     pub max_hold: DurationMs,
     /// How long a call may take before it counts as lost.
     pub call_timeout: DurationMs,
-    /// Most machines in a batch, however many wait.
+    /// Most machines in a batch.
     pub batch_machines: usize,
     /// Most pods in a batch that has more than one machine.
     pub batch_pods: usize,
@@ -75,8 +71,7 @@ impl Default for Config {
         Self {
             quiet: DurationMs(60),
             quiet_per_pod: DurationMs(3),
-            opening_budget: DurationMs(5_000),
-            max_wait_for_quiet: DurationMs(2_000),
+            max_wait_for_quiet: DurationMs(3_000),
             gather: DurationMs(2_000),
             max_wait_for_watch: DurationMs(250),
             settle: DurationMs(25),
@@ -481,13 +476,6 @@ impl Engine {
         self.last_disturbance.saturating_add(self.quiet())
     }
 
-    /// How many machines make a batch, if so many are there.
-    fn batch_size(&self, machines: usize) -> usize {
-        let batch_takes = self.quiet().0.min(self.config.max_wait_for_quiet.0).saturating_add(BATCH_TAKES.0);
-        let batches = usize::try_from(self.config.opening_budget.0 / batch_takes.max(1)).unwrap_or(1);
-        machines.div_ceil(batches.max(1)).min(self.config.batch_machines.max(1))
-    }
-
     /// When a machine that is usable since then no longer waits for quiet. The opening of the batch before it is a
     /// disturbance too, so the wait starts anew after each.
     fn patience_ends(&self, usable_since: Timestamp) -> Timestamp {
@@ -566,7 +554,7 @@ impl Engine {
         if ready_at.is_none_or(|ready_at| now < ready_at) {
             return false;
         }
-        let most = self.batch_size(ready.len());
+        let most = self.config.batch_machines.max(1);
         let mut batch: Vec<NodeName> = Vec::new();
         let mut pods = 0;
         if first.nominate {

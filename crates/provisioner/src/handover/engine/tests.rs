@@ -195,7 +195,7 @@ fn a_taint_that_changes_anywhere_starts_the_quiet_time_again() {
 }
 
 #[test]
-fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_two_seconds() {
+fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_three_seconds() {
     let mut cluster = Cluster::new(Config::default());
     cluster.machine("a", &["1"]);
     cluster.usable_at(1000, "a");
@@ -203,8 +203,8 @@ fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_two_seconds() {
         cluster.at(ms, Effect::Event(Event::TaintChanged));
     }
     cluster.run(60_000);
-    assert_eq!(cluster.times("nominate"), [3000]);
-    assert_eq!(cluster.times("open"), [3028]);
+    assert_eq!(cluster.times("nominate"), [4000]);
+    assert_eq!(cluster.times("open"), [4028]);
 }
 
 #[test]
@@ -236,37 +236,40 @@ fn fleet(machines: usize, pods_each: usize) -> Cluster {
 }
 
 #[test]
-fn forty_machines_at_once_are_open_within_seven_seconds_with_one_patch_per_pod() {
+fn forty_machines_at_once_are_open_within_four_seconds_with_one_patch_per_pod() {
     let mut cluster = fleet(40, 25);
     cluster.run(60_000);
     let opened = cluster.times("open");
     assert_eq!(opened.len(), 40);
-    assert!(*opened.last().unwrap() < 7000, "{opened:?}");
+    assert!(*opened.last().unwrap() < 4000, "{opened:?}");
     assert_eq!(cluster.patches.len(), 1000);
     assert!(cluster.patches.values().all(|patches| *patches == 1));
 }
 
 #[test]
 fn a_slow_scheduler_is_given_more_time() {
-    let mut cluster = fleet(3, 20);
-    cluster.run(60_000);
-    let brisk = cluster.times("open");
-    let mut cluster = fleet(3, 20);
-    cluster.never_bind.extend(["n00".into(), "n01".into(), "n02".into()]);
-    cluster.run(60_000);
-    let slow = cluster.times("open");
-    assert_eq!(slow[0], brisk[0], "nothing is known yet");
-    assert!(slow[2] - slow[1] > brisk[2] - brisk[1] + 100, "{slow:?} {brisk:?}");
+    let second_batch = |stuck: bool| {
+        let mut cluster = fleet(1, 60);
+        let names: Vec<String> = (0..20).map(|pod| format!("late-{pod}")).collect();
+        cluster.machine("late", &names.iter().map(String::as_str).collect::<Vec<_>>());
+        cluster.usable_at(30_000, "late");
+        if stuck {
+            cluster.never_bind.insert("n00".into());
+        }
+        cluster.run(60_000);
+        cluster.times("open late")[0]
+    };
+    assert!(second_batch(true) > second_batch(false) + 20, "{} {}", second_batch(true), second_batch(false));
 }
 
 #[test]
-fn few_machines_open_one_by_one() {
+fn machines_that_are_usable_together_open_in_the_same_moment() {
     let mut cluster = fleet(8, 5);
     cluster.run(60_000);
     let mut opened = cluster.times("open");
-    assert!(*opened.last().unwrap() < 3000, "{opened:?}");
-    opened.dedup();
     assert_eq!(opened.len(), 8);
+    opened.dedup();
+    assert_eq!(opened.len(), 1);
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn a_machine_waits_for_those_that_come_together_with_it() {
     cluster.usable_at(0, "a");
     cluster.usable_at(700, "b");
     cluster.run(60_000);
-    assert_eq!(cluster.times("open"), [788, 878]);
+    assert_eq!(cluster.times("open"), [788, 788]);
 
     // One that takes longer than that, and one that was launched and never comes.
     for held in [true, false] {
