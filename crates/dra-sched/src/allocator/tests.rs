@@ -1,5 +1,7 @@
 //! Refusals are proofs and cheap; answers are upstream's first ones. Upstream itself is asked by `test/oracle`.
 
+mod brute_force;
+
 use serde_json::{Value, json};
 
 use crate::fixture::{ask, builder, claim, devices, exactly, local, names};
