@@ -10,6 +10,7 @@
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
 mod affinity;
+mod attachments;
 mod choose;
 mod classes;
 mod daemons;

@@ -129,6 +129,8 @@ pub struct ExistingNodes {
     pub by_taint: usize,
     /// Labels do not match.
     pub by_label: usize,
+    /// Too few of its volumes can be attached.
+    pub by_volumes: usize,
     /// No room.
     pub by_resources: usize,
     /// The smallest shortage among those without room.
@@ -296,6 +298,7 @@ impl ExistingNodes {
             (self.excluded, "take no pods (deleting, cordoned or not ready)"),
             (self.by_taint, "have a taint it does not tolerate"),
             (self.by_label, "do not match its node selector or affinity"),
+            (self.by_volumes, "could not attach the volumes of all pods that wait"),
         ] {
             if count > 0 {
                 parts.push(format!("{count} {what}"));

@@ -153,6 +153,8 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// The node's allocatable; for a claim that has not launched, what it was planned to carry.
     pub allocatable: ResourceVec,
+    /// CSI drivers that limit how many of their volumes can be attached, with the limit.
+    pub attach_limits: Vec<(Arc<str>, u32)>,
     /// Pods bound to it that have not ended.
     pub pods: Vec<Arc<Pod>>,
 }

@@ -99,6 +99,12 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: Vec<Arc<Pod>>, con
             Some(claim) => joined(&object.allocatable, &claim.allocatable, state),
             None => object.allocatable.clone(),
         },
+        attach_limits: object
+            .csi_drivers
+            .iter()
+            .flatten()
+            .filter_map(|driver| Some((Arc::clone(&driver.name), driver.attachable_volumes?)))
+            .collect(),
         pods,
     }
 }
@@ -113,6 +119,7 @@ fn of_claim(claim: &Claim) -> Node {
         labels: NodeLabels::Promised(claim.promised.clone()),
         taints: claim.taints.clone(),
         allocatable: claim.allocatable.clone(),
+        attach_limits: Vec::new(),
         pods: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::labels::ProviderLabels;
 use decode::snapshot::{Cluster, LaunchableNodePool, PendingRule, is_provisionable};
-use model::{Pod, Timestamp};
+use model::{Node, Pod, Timestamp};
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
 use crate::assignments::Assignments;
@@ -48,7 +48,7 @@ pub fn build(
         now,
         options,
         node_pools,
-        nodes: state.nodes.values().map(|node| Arc::clone(&node.model)).collect(),
+        nodes: state.nodes.values().map(|node| with_csi_drivers(state, &node.model)).collect(),
         node_claims: state.node_claims.values().cloned().collect(),
         pods,
         pending: PendingRule::Unschedulable,
@@ -62,6 +62,14 @@ pub fn build(
         },
     };
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
+}
+
+/// A node together with what its CSINode says; the two are watched apart.
+fn with_csi_drivers(state: &State, node: &Arc<Node>) -> Arc<Node> {
+    match state.csi_nodes.get(&node.name) {
+        None => Arc::clone(node),
+        Some(csi_node) => Arc::new(Node { csi_drivers: Some(csi_node.drivers.clone()), ..Node::clone(node) }),
+    }
 }
 
 /// Whether there is anything to plan: a pod of ours without a place, or a machine that goes and may leave some.

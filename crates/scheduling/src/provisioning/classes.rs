@@ -7,6 +7,7 @@ use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupporte
 
 use super::{
     affinity::{Term, terms},
+    attachments::{self, Attachments},
     supported::{self, RunningAntiAffinity},
 };
 use crate::snapshot::{PodId, Snapshot};
@@ -25,6 +26,8 @@ pub(crate) struct PodClass {
     pub(crate) members: Vec<PodId>,
     /// A node must satisfy one of them.
     pub(crate) terms: Vec<Term>,
+    /// Volumes that one pod attaches.
+    pub(crate) attachments: Attachments,
     /// Set when the pod uses something that is not planned for.
     pub(crate) refused: Option<Unsupported>,
 }
@@ -58,9 +61,14 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> IdVec<Class
             priority: pod.priority,
             members: vec![id],
             terms: terms(&pod.shape, names),
+            attachments: attachments::of(&pod.shape, &snapshot.volumes),
             refused: key.refused.clone(),
         });
         by_key.insert(key, classes.len() - 1);
+    }
+    let waiting = waiting(&classes);
+    for class in classes.iter_mut().filter(|class| class.refused.is_none()) {
+        class.refused = attachments::unsupported(&class.attachments, &waiting, snapshot);
     }
     let name = |id: PodId| -> &NamespacedName { &snapshot.pods[id].pod.name };
     for class in &mut classes {
@@ -80,6 +88,18 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> IdVec<Class
         )
     });
     classes.into()
+}
+
+/// Volumes of all pods that wait.
+pub(crate) fn waiting<'c>(classes: impl IntoIterator<Item = &'c PodClass>) -> Attachments {
+    let mut waiting = Attachments::new();
+    for class in classes {
+        let pods = u32::try_from(class.members.len()).unwrap_or(u32::MAX);
+        for (driver, count) in &class.attachments {
+            attachments::add(&mut waiting, driver, count.saturating_mul(pods));
+        }
+    }
+    waiting
 }
 
 /// The largest share that `requests` takes of `largest`, in parts of 2³².

@@ -69,6 +69,8 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId) -> Exist
             tally.by_taint += 1;
         } else if !pods.terms.iter().any(|term| term.accepts(node, names)) {
             tally.by_label += 1;
+        } else if !problem.node_accepts(class, id) {
+            tally.by_volumes += 1;
         } else {
             tally.by_resources += 1;
             shortages.add(&pods.shape.requests, &state.room[id]);

@@ -9,6 +9,7 @@ use model::{
     Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration, TolerationOperator,
     Unsupported,
     pod::{HostPort, NodeSelectorTerm, Protocol, VolumeRef, Weighted},
+    volume::{ClaimPhase, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
     workload::{DaemonSet, PodTemplate},
 };
 
@@ -30,6 +31,7 @@ pub(super) struct Fixture {
     nodes: Vec<Node>,
     pods: Vec<(Pod, PodShape, Option<NodeClaimName>)>,
     daemon_sets: Vec<Arc<DaemonSet>>,
+    volumes: Volumes,
     options: Options,
 }
 
@@ -42,6 +44,7 @@ impl Fixture {
             nodes: Vec::new(),
             pods: Vec::new(),
             daemon_sets: Vec::new(),
+            volumes: Volumes::default(),
             options: Options::default(),
         }
     }
@@ -176,6 +179,7 @@ impl Fixture {
             labels: NodeLabels::Known(node_labels),
             taints: Vec::new(),
             allocatable: ResourceVec::default(),
+            attach_limits: Vec::new(),
             pods: Vec::new(),
         });
         self
@@ -212,6 +216,36 @@ impl Fixture {
         }));
     }
 
+    /// A claim that waits for its first consumer, and the class of its driver.
+    pub(super) fn waiting_claim(&mut self, name: &str, driver: &str) {
+        let class: Arc<str> = Arc::from("standard");
+        self.volumes.classes.entry(Arc::clone(&class)).or_insert_with(|| {
+            Arc::new(StorageClass {
+                name: Arc::clone(&class),
+                provisioner: driver.into(),
+                binding_mode: VolumeBindingMode::WaitForFirstConsumer,
+                allowed_topologies: Vec::new(),
+                is_default: true,
+            })
+        });
+        let name = NamespacedName::new("default", name);
+        let claim = PersistentVolumeClaim {
+            name: name.clone(),
+            uid: "claim".into(),
+            volume_name: None,
+            storage_class: Some(class),
+            phase: ClaimPhase::Pending,
+            access_modes: Vec::new(),
+            bind_completed: false,
+        };
+        self.volumes.claims.insert(name, Arc::new(claim));
+    }
+
+    pub(super) fn attach_limit(&mut self, driver: &str, limit: u32) -> &mut Self {
+        self.nodes.last_mut().unwrap().attach_limits.push((driver.into(), limit));
+        self
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
         let catalogue = Arc::new(Catalogue::new(self.types.clone(), &self.names));
         let pools = self.pools.iter().cloned().map(|pool| NodePool { catalogue: Arc::clone(&catalogue), ..pool });
@@ -227,7 +261,7 @@ impl Fixture {
             nodes: self.nodes.clone().into(),
             pods: pods.collect::<IdVec<_, _>>(),
             daemon_sets: self.daemon_sets.clone(),
-            volumes: Volumes::default(),
+            volumes: self.volumes.clone(),
         }
     }
 }
