@@ -19,10 +19,10 @@ const SEEDS: std::ops::Range<u64> = 0..20;
 const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
 const CLASS: &str = "class";
 
-/// Machines of one plan register at different times, and a pod whose machine is still shut may go into what is free on an
-/// open one. No pod is left over by that and no machine is added, but it is not what was planned. 90 to 93 % are, on two
-/// busy processors; this holds the line until the hand-over closes the gap.
-const LEAST_PERCENT: usize = 80;
+/// Machines of one plan open together, but not in one instant, and a pod whose machine is still shut may go into what is
+/// free on an open one. No pod is left over by that and no machine is added, but it is not what was planned. 98 % were, on
+/// two busy processors; this holds the line until the hand-over closes the gap.
+const LEAST_PERCENT: usize = 90;
 
 #[tokio::test]
 async fn twenty_random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
