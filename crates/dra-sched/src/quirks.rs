@@ -7,7 +7,7 @@
 //! Sources: `k8s.io/dynamic-resource-allocation/structured` v0.36.3 and v0.37.2, compared by running them
 //! (`test/oracle/allocator`).
 
-use crate::compat::{Compat, Edition, KubernetesMinor};
+use crate::compat::{Compat, Edition, Gate, KubernetesMinor};
 
 /// Switches for behaviours that releases differ in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -15,6 +15,9 @@ pub(crate) struct Quirks {
     /// distinctAttribute remembers one value per request: the devices of one request are compared only with the one
     /// picked just before. Up to 1.36 (kubernetes#140438).
     pub(crate) distinct_forgets_devices_of_its_request: bool,
+    /// What devices have in common under matchAttribute stays narrowed after a device was taken back, with the gate for
+    /// lists. Up to 1.36 (kubernetes#140326).
+    pub(crate) match_keeps_what_was_narrowed: bool,
     /// Free and drawn counters are kept by pool name, so that two drivers whose pools have one name share them. Up to
     /// 1.36 (kubernetes#140434).
     pub(crate) counters_are_keyed_by_pool_name: bool,
@@ -49,6 +52,7 @@ impl Quirks {
         };
         Self {
             distinct_forgets_devices_of_its_request: up_to_1_36,
+            match_keeps_what_was_narrowed: up_to_1_36 && compat.is_on(Gate::ListTypeAttributes),
             counters_are_keyed_by_pool_name: up_to_1_36,
             all_leaves_out_full_devices: before_1_37,
             bad_capacity_skips_device: up_to_1_36,

@@ -184,9 +184,8 @@ impl<'a> Search<'a> {
             }
             layout.push(requests);
         }
-        let forgets = inventory.quirks.distinct_forgets_devices_of_its_request;
         let constraints = claims.map(|class| {
-            class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, forgets)).collect()
+            class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, &inventory.quirks)).collect()
         });
         Self {
             inventory,

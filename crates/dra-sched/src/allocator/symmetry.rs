@@ -103,11 +103,15 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
     Classes { of, members, may_err: may_err || counters_are_mixed_up(search), exact }
 }
 
-/// What distinctAttribute remembers in old releases depends on what was taken back before.
+/// What constraints remember in old releases depends on what was taken back before.
 fn past_matters(search: &Search<'_>) -> bool {
-    let forgets = search.inventory.quirks.distinct_forgets_devices_of_its_request;
-    let distinct = search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct));
-    forgets && distinct || counters_are_mixed_up(search)
+    let quirks = &search.inventory.quirks;
+    let any = |distinct: bool| {
+        search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct == distinct))
+    };
+    quirks.distinct_forgets_devices_of_its_request && any(true)
+        || quirks.match_keeps_what_was_narrowed && any(false)
+        || counters_are_mixed_up(search)
 }
 
 /// In old releases pools of one name share the counters of the one that is asked first.
