@@ -308,7 +308,8 @@ enum Call {
 
 /// Writes the nomination, unless the pod has changed since it was looked at: somebody else may have nominated it.
 async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName, node: &NodeName) -> bool {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
+    // Not rate limited: the longer it takes, the more nominations are lost again. Patches per pod are bounded.
+    let pods: Api<Pod> = Api::namespaced(context.urgent_client.clone(), &pod.namespace);
     failpoints::hit("hand-over.before-nomination");
     let patch = json!({
         "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},

@@ -19,9 +19,10 @@
 //!
 //! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other.
 //!
-//! All machines that are usable make one batch, and open in the same moment. One by one, the first to open would take pods
-//! of the others into whatever room the plan left on it, nominated or not: a nomination to a machine that is still closed
-//! does not keep a pod from going elsewhere.
+//! The machines of a batch open in the same moment. One by one, the first to open would take pods of the others into
+//! whatever room the plan left on it, nominated or not: a nomination to a machine that is still closed does not keep a pod
+//! from going elsewhere. All at once, nominating would take so long that the first nominations are lost before the last is
+//! given. So a batch is bounded by its pods.
 //!
 //! A machine that had to be opened early (see [`Opening`]) gets one round of nominations when it becomes usable.
 //!
@@ -79,7 +80,7 @@ impl Default for Config {
             max_hold: DurationMs::from_seconds(60),
             call_timeout: DurationMs::from_seconds(5),
             batch_machines: 50,
-            batch_pods: 1_000,
+            batch_pods: 100,
             patches_per_pod: 3,
         }
     }

@@ -236,12 +236,12 @@ fn fleet(machines: usize, pods_each: usize) -> Cluster {
 }
 
 #[test]
-fn forty_machines_at_once_are_open_within_four_seconds_with_one_patch_per_pod() {
+fn forty_machines_at_once_are_open_within_twelve_seconds_with_one_patch_per_pod() {
     let mut cluster = fleet(40, 25);
     cluster.run(60_000);
     let opened = cluster.times("open");
     assert_eq!(opened.len(), 40);
-    assert!(*opened.last().unwrap() < 4000, "{opened:?}");
+    assert!(*opened.last().unwrap() < 12_000, "{opened:?}");
     assert_eq!(cluster.patches.len(), 1000);
     assert!(cluster.patches.values().all(|patches| *patches == 1));
 }
