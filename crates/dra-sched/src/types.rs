@@ -6,7 +6,7 @@
 //!   could change an answer, in `unsupported`, and whoever plans with such an object must refuse it by that name;
 //!   elsewhere in `unknown_fields`.
 //! * Reading checks the *shape* as the API server's decoder does: a value of the wrong type, a malformed quantity or
-//!   timestamp is an error that names the field. Rules about values (names, limits) are not checked here, because the
+//!   timestamp is an error that names the field. Rules about values (names, limits) are in [`validate`], apart, because the
 //!   allocator must also answer for objects that a real server would have refused.
 //! * Maps are `BTreeMap`s, so every iteration is ordered by name.
 //!
@@ -22,6 +22,7 @@ mod names;
 mod node_selector;
 mod slice;
 mod taint;
+pub mod validate;
 mod version;
 
 pub use claim::{

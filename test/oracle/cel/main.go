@@ -30,8 +30,12 @@ type line struct {
 	Name     string          `json:"name,omitempty"`
 	Expr     *string         `json:"expr,omitempty"`
 	Features *[]string       `json:"features,omitempty"`
-	Upstream map[string]any  `json:"upstream,omitempty"`
+	// The release whose libraries answer.
+	Kubernetes string         `json:"kubernetes,omitempty"`
+	Upstream   map[string]any `json:"upstream,omitempty"`
 }
+
+const kubernetes = "1.36"
 
 func answer(expression string, features dracel.Features, on device) map[string]any {
 	compiled := dracel.GetCompiler(features).CompileCELExpression(expression, dracel.Options{})
@@ -79,6 +83,7 @@ func run() error {
 				features.EnableConsumableCapacity = slices.Contains(*next.Features, "DRAConsumableCapacity")
 				features.EnableListTypeAttributes = slices.Contains(*next.Features, "DRAListTypeAttributes")
 			}
+			next.Kubernetes = kubernetes
 			next.Upstream = answer(*next.Expr, features, on)
 		}
 		if err := encoder.Encode(next); err != nil {

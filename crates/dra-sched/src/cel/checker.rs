@@ -124,15 +124,15 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
     }
     let types = checker.types.iter().map(|of| checker.unifier.resolve(of, true)).collect();
     let checked = Checked { expr, types, overloads: checker.overloads, parsed_offsets: checker.offsets };
-    literals_are_homogeneous(&checked, &checked.expr)?;
+    literals_fit(&checked, &checked.expr, false)?;
     Ok(checked)
 }
 
 /// Elements of a literal must be of exactly one type, not even dyn beside another; only in arguments of `format` they
-/// need not.
-fn literals_are_homogeneous(checked: &Checked, node: &Expr) -> Check<()> {
+/// need not. Patterns of `format` must fit its arguments.
+fn literals_fit(checked: &Checked, node: &Expr, in_format: bool) -> Check<()> {
     let exactly = |first: Option<&Expr>, node: &Expr| match first {
-        Some(first) if checked.type_of(first) != checked.type_of(node) => {
+        Some(first) if !in_format && checked.type_of(first) != checked.type_of(node) => {
             let (expected, found) = (checked.type_of(first), checked.type_of(node));
             let offset = checked.parsed_offsets.get(node.id as usize).copied().unwrap_or_default();
             let reason = format!("expected type '{expected}' but found '{found}'");
@@ -142,16 +142,20 @@ fn literals_are_homogeneous(checked: &Checked, node: &Expr) -> Check<()> {
     };
     match &node.kind {
         ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Struct(_) => Ok(()),
-        ExprKind::Select { operand, .. } => literals_are_homogeneous(checked, operand),
-        ExprKind::Call { function, .. } if &**function == "format" => format_fits(checked, node),
-        ExprKind::Call { target, args, .. } => {
-            target.as_deref().into_iter().chain(args).try_for_each(|arg| literals_are_homogeneous(checked, arg))
+        ExprKind::Select { operand, .. } => literals_fit(checked, operand, in_format),
+        ExprKind::Call { function, target, args } => {
+            let is_format = &**function == "format";
+            if is_format {
+                format_fits(checked, node)?;
+            }
+            let parts = target.as_deref().into_iter().chain(args);
+            parts.into_iter().try_for_each(|part| literals_fit(checked, part, in_format || is_format))
         }
         ExprKind::List(elements) => {
             let plain = |(element, optional): &(Expr, bool)| (!optional).then_some(element.id);
             let first = elements.iter().find(|element| plain(element).is_some()).map(|(element, _)| element);
             for (element, optional) in elements {
-                literals_are_homogeneous(checked, element)?;
+                literals_fit(checked, element, in_format)?;
                 if !optional {
                     exactly(first, element)?;
                 }
@@ -160,8 +164,8 @@ fn literals_are_homogeneous(checked: &Checked, node: &Expr) -> Check<()> {
         }
         ExprKind::Map(entries) => {
             for (key, value, optional) in entries {
-                literals_are_homogeneous(checked, key)?;
-                literals_are_homogeneous(checked, value)?;
+                literals_fit(checked, key, in_format)?;
+                literals_fit(checked, value, in_format)?;
                 exactly(entries.first().map(|(key, ..)| key), key)?;
                 if !optional {
                     exactly(entries.iter().find(|(_, _, optional)| !optional).map(|(_, value, _)| value), value)?;
@@ -173,7 +177,7 @@ fn literals_are_homogeneous(checked: &Checked, node: &Expr) -> Check<()> {
             let Comprehension { range, init, condition, step, result, .. } = &**fold;
             [range, init, condition, step, result]
                 .into_iter()
-                .try_for_each(|part| literals_are_homogeneous(checked, part))
+                .try_for_each(|part| literals_fit(checked, part, in_format))
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Tokens to a tree.
 //!
 //! Recursive descent over CEL's grammar, macros expanded on the way (see [`super::macros`]). Nesting is limited as
-//! cel-go limits it: at most 250 open instances of one grammar rule, where each further operator of a left-recursive
-//! chain (`1 + 1 + …`, `a.b.c…`) opens one more. So the same texts are refused, and no later pass needs more than a
-//! bounded stack. Chains of `&&` and `||` become balanced trees.
+//! cel-go limits it: at most 250 expressions inside of each other, parentheses included, and at most 250 levels of
+//! operators, selections and calls before macros are expanded, parentheses not included. So the same texts are
+//! refused, and no later pass needs more than a bounded stack. Chains of `&&` and `||` become balanced trees.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::error::{CompileErrorKind, ErrorAt};
 use super::lexer::{Lexer, Token};
 use super::macros;
 
-/// Open instances of one grammar rule.
+/// Expressions inside of each other, and levels of a tree.
 const MAX_DEPTH: u32 = 250;
 
 /// Nodes of a tree. The longest text has fewer; only copies made by macros get here.
@@ -47,20 +47,14 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// Grammar rules whose nesting is counted.
-#[derive(Clone, Copy)]
-enum Rule {
-    Expr,
-    Relation,
-    Calc,
-    Member,
-}
-
 pub(crate) struct Parser {
     tokens: Vec<(Token, u32)>,
     next: usize,
     offsets: Vec<u32>,
-    depths: [u32; 4],
+    /// The levels below each node, as written.
+    levels: Vec<u32>,
+    /// Expressions that are open.
+    open: u32,
 }
 
 type Parse<T> = Result<T, ErrorAt>;
@@ -68,7 +62,7 @@ type Parse<T> = Result<T, ErrorAt>;
 /// Parses a text.
 pub(crate) fn parse(text: &str) -> Parse<Parsed> {
     let tokens = Lexer::new(text).tokens()?;
-    let mut parser = Parser { tokens, next: 0, offsets: Vec::new(), depths: [0; 4] };
+    let mut parser = Parser { tokens, next: 0, offsets: Vec::new(), levels: Vec::new(), open: 0 };
     let expr = parser.expr()?;
     if parser.is_too_large() {
         return Err(ErrorAt::new(0, CompileErrorKind::TooLarge(MAX_NODES)));
@@ -139,33 +133,51 @@ impl Parser {
 
     /// A new node at a byte offset.
     pub(crate) fn node(&mut self, offset: u32, kind: ExprKind) -> Expr {
+        let levels = match &kind {
+            ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Struct(_) | ExprKind::Comprehension(_) => 0,
+            ExprKind::Select { operand, .. } => self.above([&**operand]),
+            ExprKind::Call { target, args, .. } => self.above(target.as_deref().into_iter().chain(args)),
+            // Brackets are no level of their own.
+            ExprKind::List(elements) => self.above(elements.iter().map(|(element, _)| element)) - 1,
+            ExprKind::Map(entries) => self.above(entries.iter().flat_map(|(key, value, _)| [key, value])) - 1,
+        };
         let id = NodeId::try_from(self.offsets.len()).unwrap_or(NodeId::MAX);
         self.offsets.push(offset);
+        self.levels.push(levels);
         Expr { id, kind }
+    }
+
+    /// One level above some nodes.
+    pub(crate) fn above<'e>(&self, nodes: impl IntoIterator<Item = &'e Expr>) -> u32 {
+        let levels = |node: &Expr| self.levels.get(node.id as usize).copied().unwrap_or_default();
+        nodes.into_iter().map(levels).max().unwrap_or_default().saturating_add(1)
+    }
+
+    /// Gives a node that a macro made the levels of the call as it was written.
+    pub(crate) fn with_levels(&mut self, node: Expr, levels: u32) -> Expr {
+        if let Some(slot) = self.levels.get_mut(node.id as usize) {
+            *slot = levels;
+        }
+        node
+    }
+
+    /// Refuses a node that is too deep.
+    fn bounded(&self, node: Expr) -> Parse<Expr> {
+        match self.levels.get(node.id as usize) {
+            Some(levels) if *levels > MAX_DEPTH => Err(self.error(self.offset(), CompileErrorKind::TooDeep(MAX_DEPTH))),
+            _ => Ok(node),
+        }
     }
 
     pub(crate) fn call(&mut self, offset: u32, function: &str, args: Vec<Expr>) -> Expr {
         self.node(offset, ExprKind::Call { function: function.into(), target: None, args })
     }
 
-    fn enter(&mut self, rule: Rule) -> Parse<()> {
-        let offset = self.offset();
-        let Some(depth) = self.depths.get_mut(rule as usize) else { return Ok(()) };
-        *depth += 1;
-        if *depth > MAX_DEPTH {
-            return Err(ErrorAt::new(offset as usize, CompileErrorKind::TooDeep(MAX_DEPTH)));
-        }
-        Ok(())
-    }
-
-    fn leave(&mut self, rule: Rule, times: u32) {
-        if let Some(depth) = self.depths.get_mut(rule as usize) {
-            *depth -= times;
-        }
-    }
-
     fn expr(&mut self) -> Parse<Expr> {
-        self.enter(Rule::Expr)?;
+        self.open += 1;
+        if self.open > MAX_DEPTH {
+            return Err(self.error(self.offset(), CompileErrorKind::TooDeep(MAX_DEPTH)));
+        }
         let condition = self.logical(op::OR, "||")?;
         let offset = self.offset();
         let expr = if self.accept("?") {
@@ -176,8 +188,8 @@ impl Parser {
         } else {
             condition
         };
-        self.leave(Rule::Expr, 1);
-        Ok(expr)
+        self.open -= 1;
+        self.bounded(expr)
     }
 
     fn logical(&mut self, function: &'static str, symbol: &str) -> Parse<Expr> {
@@ -195,7 +207,9 @@ impl Parser {
             self.next += 1;
             terms.push(term(self)?);
         }
-        Ok(self.balance(function, terms, &offsets))
+        let levels = self.above(&terms);
+        let node = self.balance(function, terms, &offsets);
+        Ok(self.with_levels(node, levels))
     }
 
     /// A tree of logarithmic depth, evaluated from left to right all the same.
@@ -223,21 +237,14 @@ impl Parser {
             Token::Symbol("in") => Some(op::IN),
             _ => None,
         };
-        self.enter(Rule::Relation)?;
-        let mut opened = 0;
         let mut left = self.calc(0)?;
         while let Some(function) = operator(self.peek()) {
             let offset = self.offset();
             self.next += 1;
             let right = self.calc(0)?;
-            // The first operator of a chain does not count.
-            if opened > 0 {
-                self.enter(Rule::Relation)?;
-            }
-            opened += 1;
-            left = self.call(offset, function, vec![left, right]);
+            let node = self.call(offset, function, vec![left, right]);
+            left = self.bounded(node)?;
         }
-        self.leave(Rule::Relation, opened.max(1));
         Ok(left)
     }
 
@@ -251,8 +258,6 @@ impl Parser {
             Token::Symbol("-") => Some((op::SUBTRACT, 0)),
             _ => None,
         };
-        self.enter(Rule::Calc)?;
-        let mut opened = 1;
         let mut left = self.unary()?;
         while let Some((function, found)) = operator(self.peek()) {
             if found < level {
@@ -261,11 +266,9 @@ impl Parser {
             let offset = self.offset();
             self.next += 1;
             let right = self.calc(found + 1)?;
-            self.enter(Rule::Calc)?;
-            opened += 1;
-            left = self.call(offset, function, vec![left, right]);
+            let node = self.call(offset, function, vec![left, right]);
+            left = self.bounded(node)?;
         }
-        self.leave(Rule::Calc, opened);
         Ok(left)
     }
 
@@ -292,16 +295,12 @@ impl Parser {
     }
 
     fn member(&mut self) -> Parse<Expr> {
-        self.enter(Rule::Member)?;
-        let mut opened = 1;
         let mut operand = self.primary()?;
         loop {
             let offset = self.offset();
             if self.accept(".") {
-                self.enter(Rule::Member)?;
                 operand = self.select_or_call(operand, offset)?;
             } else if self.accept("[") {
-                self.enter(Rule::Member)?;
                 let function = if self.accept("?") { op::OPTIONAL_INDEX } else { op::INDEX };
                 let index = self.expr()?;
                 self.expect("]")?;
@@ -309,9 +308,8 @@ impl Parser {
             } else {
                 break;
             }
-            opened += 1;
+            operand = self.bounded(operand)?;
         }
-        self.leave(Rule::Member, opened);
         Ok(operand)
     }
 
@@ -323,7 +321,9 @@ impl Parser {
         let paren = self.offset();
         if !optional && self.accept("(") {
             let args = self.arguments(")")?;
-            return macros::receiver_call(self, paren, operand, name, args);
+            let levels = self.above(std::iter::once(&operand).chain(&args));
+            let node = macros::receiver_call(self, paren, operand, name, args)?;
+            return Ok(self.with_levels(node, levels));
         }
         Ok(if optional {
             let field = self.node(name_offset, ExprKind::Literal(Literal::String(name)));

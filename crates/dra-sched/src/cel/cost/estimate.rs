@@ -167,6 +167,17 @@ impl Coster<'_> {
         self.push_local(name, path, size, None);
     }
 
+    /// Reproduces a defect of cel-go: both variables of a comprehension get their paths by appending to one slice, so
+    /// where it has room left (lengths between powers of two) the second path overwrites the first.
+    fn share_path(&mut self) {
+        let Some((second, rest)) = self.locals.split_last_mut() else { return };
+        let Some(first) = rest.last_mut() else { return };
+        let range = second.path.len() - 1;
+        if range > 0 && !range.is_power_of_two() {
+            first.path.clone_from(&second.path);
+        }
+    }
+
     fn bind(&mut self, node: &Expr, fold: &Comprehension) -> Range {
         let mut cost = self.cost(&fold.range).plus(self.cost(&fold.init));
         self.push_variable(&fold.accumulator, &fold.init);
@@ -193,6 +204,7 @@ impl Coster<'_> {
             Some(var2) => {
                 self.push_iteration(&fold.var, &fold.range, true);
                 self.push_iteration(var2, &fold.range, false);
+                self.share_path();
                 2
             }
             None => {
