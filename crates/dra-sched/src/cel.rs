@@ -33,3 +33,12 @@ mod value;
 pub use device::DeviceView;
 pub use error::{CompileError, CompileErrorKind, EvalError};
 pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector};
+
+/// Runs a step of a recursion over an expression with room on the stack.
+///
+/// Depth is bounded, but the bound is upstream's and is more than a thread with a small stack holds.
+fn with_stack<T>(step: impl FnOnce() -> T) -> T {
+    const RED_ZONE_BYTES: usize = 256 * 1024;
+    const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
+    stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, step)
+}

@@ -131,6 +131,10 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
 /// Elements of a literal must be of exactly one type, not even dyn beside another; only in arguments of `format` they
 /// need not. Patterns of `format` must fit its arguments.
 fn literals_fit(checked: &Checked, node: &Expr, in_format: bool) -> Check<()> {
+    super::with_stack(|| literals_fit_within(checked, node, in_format))
+}
+
+fn literals_fit_within(checked: &Checked, node: &Expr, in_format: bool) -> Check<()> {
     let exactly = |first: Option<&Expr>, node: &Expr| match first {
         Some(first) if !in_format && checked.type_of(first) != checked.type_of(node) => {
             let (expected, found) = (checked.type_of(first), checked.type_of(node));
@@ -197,6 +201,10 @@ impl Checker {
     }
 
     fn check(&mut self, node: &mut Expr) -> Check<Type> {
+        super::with_stack(|| self.check_within(node))
+    }
+
+    fn check_within(&mut self, node: &mut Expr) -> Check<Type> {
         let of = match &mut node.kind {
             ExprKind::Literal(literal) => literal_type(literal),
             ExprKind::Ident(name) => {

@@ -51,6 +51,13 @@ impl<'a> Evaluator<'a> {
     fn run(&mut self, plan: &'a Plan) -> Outcome {
         match plan {
             Plan::Constant(value) => Ok(value.clone()),
+            other => super::with_stack(|| self.run_within(other)),
+        }
+    }
+
+    fn run_within(&mut self, plan: &'a Plan) -> Outcome {
+        match plan {
+            Plan::Constant(value) => Ok(value.clone()),
             Plan::Attribute(attribute) => {
                 let value = self.resolve(attribute, false);
                 if value.as_ref().is_err_and(is_final) {

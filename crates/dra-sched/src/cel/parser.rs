@@ -174,6 +174,10 @@ impl Parser {
     }
 
     fn expr(&mut self) -> Parse<Expr> {
+        super::with_stack(|| self.expr_within())
+    }
+
+    fn expr_within(&mut self) -> Parse<Expr> {
         self.open += 1;
         if self.open > MAX_DEPTH {
             return Err(self.error(self.offset(), CompileErrorKind::TooDeep(MAX_DEPTH)));

@@ -150,6 +150,10 @@ impl Planner<'_> {
     }
 
     fn plan(&mut self, node: &Expr) -> Planned<Plan> {
+        super::with_stack(|| self.plan_within(node))
+    }
+
+    fn plan_within(&mut self, node: &Expr) -> Planned<Plan> {
         Ok(match &node.kind {
             ExprKind::Literal(literal) => Plan::Constant(literal_value(literal)),
             ExprKind::Ident(name) => match self.local(name) {

@@ -106,3 +106,51 @@ impl Selector {
         Evaluation { outcome, cost }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compat::KubernetesMinor;
+    use crate::types::Device;
+
+    fn run(text: &str) -> Result<Result<bool, EvalError>, CompileError> {
+        let compat = Compat::new(KubernetesMinor::NEWEST);
+        let device = Device::from_json(&serde_json::json!({"name": "a"})).unwrap();
+        let view = DeviceView::new(&"d".into(), &device, &compat);
+        Selector::compile(text, &compat).map(|selector| selector.matches(&view))
+    }
+
+    #[test]
+    fn the_deepest_texts_allowed_fit_a_small_stack_and_deeper_ones_are_refused() {
+        let nested = |open: &str, count: usize, inner: &str, close: &str| {
+            format!("{}{inner}{}", open.repeat(count), close.repeat(count))
+        };
+        let matches = |text: String| run(&text).unwrap().unwrap();
+        assert!(matches(nested("(", 249, "true", ")")));
+        assert!(matches(format!("{} == 1", nested("dyn(", 240, "1", ")"))));
+        assert!(matches(format!("1{} == 250", " + 1".repeat(249))));
+        assert!(matches(nested("[1].exists(x, ", 100, "true", ")")));
+        for text in [nested("(", 5000, "1", ")"), format!("{}1", "1+".repeat(5000)), nested("[", 5000, "", "]")] {
+            assert!(matches!(run(&text).unwrap_err().kind, CompileErrorKind::TooDeep(_)));
+        }
+        assert!(run(&"(]".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn macros_that_double_are_refused_before_they_fill_memory() {
+        let text = format!("optional.of(1){}.hasValue()", ".optMap(x, x)".repeat(200));
+        assert!(matches!(run(&text).unwrap_err().kind, CompileErrorKind::TooLarge(_)));
+    }
+
+    #[test]
+    fn an_evaluation_ends_at_the_cost_limit_even_beside_what_decides() {
+        let range = "lists.range(1000)";
+        let text = format!("{range}.all(x, {range}.all(y, {range}.all(z, x + y + z >= 0))) || true");
+        assert_eq!(run(&text).unwrap(), Err(EvalError::CostLimitExceeded));
+    }
+
+    #[test]
+    fn a_text_beyond_the_apis_limit_is_refused_unread() {
+        assert!(matches!(run(&"!".repeat(MAX_LENGTH + 1)).unwrap_err().kind, CompileErrorKind::TooLong { .. }));
+    }
+}

@@ -80,6 +80,10 @@ const NOTHING: Range = Range::exactly(0);
 
 impl Coster<'_> {
     fn cost(&mut self, node: &Expr) -> Range {
+        crate::cel::with_stack(|| self.cost_within(node))
+    }
+
+    fn cost_within(&mut self, node: &Expr) -> Range {
         match &node.kind {
             ExprKind::Literal(_) => NOTHING,
             ExprKind::Ident(name) => {
