@@ -56,7 +56,7 @@ fn a_plan_in_words() {
 
         No place
           shop/giant
-            of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)
+            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
 
         6 pods: 3 on 1 new machine for $0.0760/h, 2 on 1 node that exists, 1 without a place
@@ -80,7 +80,7 @@ fn a_plan_in_many_words() {
 
         No place
           shop/giant
-            of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)
+            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
 
         6 pods: 3 on 1 new machine for $0.0760/h, 2 on 1 node that exists, 1 without a place
@@ -177,7 +177,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "reasons": [
                 {
                   "code": "ExistingNodes",
-                  "message": "of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)",
+                  "message": "of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)",
                   "object": null
                 },
                 {
@@ -375,7 +375,7 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
 
         exit 3
         Pod shop/giant has no place:
-          of 1 existing nodes 1 have no room (cpu 1k wanted, the most free is 200m)
+          of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
           nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
 
         error: there is no Pod default/web-0 in the input
