@@ -31,7 +31,9 @@ pub(crate) fn lock(path: &Path, waiting: impl FnOnce()) -> io::Result<File> {
 
 /// Marks a program as used now, which is what keeps it from [`remove_unused`].
 pub(crate) fn touch(path: &Path) -> io::Result<()> {
-    File::options().append(true).open(path)?.set_modified(SystemTime::now())
+    // Opened for reading: while a program is open for writing nobody can run it, and a process that is being spawned
+    // elsewhere holds on to the file for a moment.
+    File::open(path)?.set_modified(SystemTime::now())
 }
 
 /// Removes the programs called `name` that were last used two weeks before `now`; what cannot be removed stays.
