@@ -92,9 +92,7 @@ fn least(table: &PoolTable<'_>, machines: &[&IdSet<OfferingId>]) -> Option<Vec<A
 
 /// Offerings, cheapest first; equal prices by instance type, zone and capacity type.
 fn by_price(table: &PoolTable<'_>, offerings: &IdSet<OfferingId>) -> Vec<OfferingId> {
-    let mut order: Vec<OfferingId> = offerings.iter().collect();
-    order.sort_by_key(|&offering| (table.catalogue.offerings[offering].price, offering));
-    order
+    table.by_price.iter().copied().filter(|&offering| offerings.contains(offering)).collect()
 }
 
 /// A machine whose choices are made.
