@@ -54,9 +54,10 @@ pub fn unregistered() -> Taint {
     taint(UNREGISTERED, NO_EXECUTE)
 }
 
-/// The taint of a node that is not handed over yet.
-pub fn held() -> Taint {
-    taint(HELD, NO_SCHEDULE)
+/// The taint of a node that is not handed over yet. Its value is the uid of the node's NodeClaim, so that a pod can
+/// tolerate this node's and no other's.
+pub fn held(node_claim_uid: &str) -> Taint {
+    Taint { value: Some(node_claim_uid.to_owned()), ..taint(HELD, NO_SCHEDULE) }
 }
 
 /// The taint of a node that is being rebooted.

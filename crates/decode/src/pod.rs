@@ -112,6 +112,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         deletion_cost: annotations.deletion_cost,
         termination_grace_period_s: spec.field("terminationGracePeriodSeconds")?.int(0, i64::MAX)?,
         resource_claim_names: resource_claim_names(&spec, &status)?,
+        may_enter: tolerations::held_machines(&spec.field("tolerations")?)?,
         shape: Arc::new(shape),
         name,
     })

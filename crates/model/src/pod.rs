@@ -65,6 +65,9 @@ pub struct Pod {
     /// The ResourceClaim that stands for each entry of `spec.resourceClaims` by the entry's name, where it is known:
     /// generated names differ from pod to pod, so they are not part of the shape.
     pub resource_claim_names: Vec<(ResourceClaimName, ResourceClaimName)>,
+    /// Machines, by their NodeClaims' uids, that it may enter while they are held for their planned pods. Such a
+    /// toleration is given to single pods, so it is not part of the shape.
+    pub may_enter: Vec<Uid>,
     /// What decides where it may go.
     pub shape: Arc<PodShape>,
 }

@@ -276,7 +276,7 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
         resource_api = versions_of("resource.k8s.io").join(","),
         scheduling_api = versions_of("scheduling.k8s.io").join(","),
         dry_run = options.dry_run,
-        hand_over = options.hand_over.enabled,
+        hand_over = ?options.hand_over.mode,
         feature_gates = ?options.feature_gates,
         "starting dovetail"
     );

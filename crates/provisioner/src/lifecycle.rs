@@ -28,6 +28,7 @@ use crate::context::Context;
 use crate::failpoints;
 use crate::metrics::{ByZone, DisruptedLabels};
 use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
+use crate::options::HandOverMode;
 use crate::patch::{self, Lock};
 use crate::queue::{self, Action, WorkQueue};
 use crate::recorder::{Event, Severity, pod_reference, reference};
@@ -268,11 +269,12 @@ impl Lifecycle {
             state.nodes_of_machine(provider_id).map(|node| Arc::clone(&node.object)).collect()
         };
         let name = claim::name(&draft.read);
-        let hold = if context.options.hand_over.enabled && !context.assignments.pods_of(name).is_empty() {
-            Hold::UntilHandedOver
-        } else {
-            Hold::No
-        };
+        let hold =
+            if context.options.hand_over.mode != HandOverMode::Off && !context.assignments.pods_of(name).is_empty() {
+                Hold::UntilHandedOver
+            } else {
+                Hold::No
+            };
         let seen: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
         let decision = registration::decide(&draft.wanted, &seen, hold);
         if let Some((reason, message)) = decision.waiting_for() {

@@ -133,6 +133,8 @@ pub struct Metrics {
     pub undecodable_objects: Family<ByKind, Gauge>,
     /// Parts of plans that were dropped because the cluster had changed.
     pub stale_plans: Counter,
+    /// Tolerations given to pods, so that they may enter their planned machines, by outcome.
+    pub hand_over_tolerations: Family<ByOutcome, Counter>,
     /// Nominations of pods to planned machines, by outcome.
     pub hand_over_nominations: Family<ByOutcome, Counter>,
     /// Machines opened to the scheduler, by how it was decided.
@@ -176,6 +178,7 @@ impl Metrics {
             cloudprovider_errors: Family::default(),
             undecodable_objects: Family::default(),
             stale_plans: Counter::default(),
+            hand_over_tolerations: Family::default(),
             hand_over_nominations: Family::default(),
             hand_over_machines: Family::default(),
             dropped_events: Counter::default(),
@@ -248,6 +251,7 @@ impl Metrics {
         register! {
             undecodable_objects: "Objects that could not be decoded",
             stale_plans: "Parts of plans that were dropped because the cluster had changed",
+            hand_over_tolerations: "Tolerations given to pods for their planned machines",
             hand_over_nominations: "Nominations of pods to planned machines",
             hand_over_machines: "Machines opened to the scheduler",
             dropped_events: "Events that were not written because too many were waiting",

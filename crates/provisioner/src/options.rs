@@ -99,11 +99,16 @@ pub struct RawOptions {
           help_heading = "Planning")]
     pub dry_run: bool,
 
-    /// Nominate pods to the machines that were planned for them
-    #[arg(long, env = "HAND_OVER", default_value_t = true, value_parser = go_bool,
-          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
-          help_heading = "Hand-over")]
-    pub hand_over: bool,
+    /// How pods get onto the machines that were planned for them
+    #[arg(
+        long,
+        env = "HAND_OVER",
+        default_value = "tolerate",
+        value_enum,
+        ignore_case = true,
+        help_heading = "Hand-over"
+    )]
+    pub hand_over: HandOverMode,
     /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away
     #[arg(long, env = "HAND_OVER_MAX_HOLD", default_value = "60s", value_parser = go_duration, help_heading = "Hand-over")]
     pub hand_over_max_hold: DurationMs,
@@ -113,7 +118,7 @@ pub struct RawOptions {
     /// Most machines opened together
     #[arg(long, env = "HAND_OVER_BATCH", default_value_t = 50, help_heading = "Hand-over")]
     pub hand_over_batch: u32,
-    /// Most nominations of one pod
+    /// Most nominations of one pod, and most tries to give it a toleration
     #[arg(long, env = "HAND_OVER_PATCHES_PER_POD", default_value_t = 3, help_heading = "Hand-over")]
     pub hand_over_patches_per_pod: u32,
 
@@ -189,11 +194,23 @@ pub enum LogFormat {
     Text,
 }
 
-/// Whether and how planned pods are nominated.
+/// How planned pods get onto their machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum HandOverMode {
+    /// Machines are closed at first, and planned pods get a toleration of their own machine's taint
+    Tolerate,
+    /// Machines are closed at first, and planned pods are nominated before they open
+    Nominate,
+    /// Machines are open at once, and kube-scheduler alone decides
+    #[value(alias = "false")]
+    Off,
+}
+
+/// Whether and how planned pods are handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOverOptions {
-    /// Whether at all. If not, our taint goes at registration and the scheduler decides alone.
-    pub enabled: bool,
+    /// By which means.
+    pub mode: HandOverMode,
     /// Longest time that a machine is held back once nothing else keeps pods away.
     pub max_hold: Duration,
     /// How long no taint may have changed before pods are nominated.
@@ -293,7 +310,7 @@ impl RawOptions {
             feature_gates: FeatureGates::parse(&self.feature_gates)?,
             dry_run: self.dry_run,
             hand_over: HandOverOptions {
-                enabled: self.hand_over,
+                mode: self.hand_over,
                 max_hold: duration("hand-over-max-hold", self.hand_over_max_hold)?,
                 quiet: duration("hand-over-quiet", self.hand_over_quiet)?,
                 batch: usize::try_from(self.hand_over_batch).unwrap_or(1),

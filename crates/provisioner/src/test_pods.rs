@@ -28,6 +28,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         deletion_cost: 0,
         termination_grace_period_s: Some(30),
         resource_claim_names: Vec::new(),
+        may_enter: Vec::new(),
         shape: Arc::new(PodShape::default()),
     }
 }

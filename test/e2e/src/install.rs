@@ -42,7 +42,7 @@ pub async fn crds(client: &Client) -> Result<()> {
     .await
 }
 
-/// Applies the chart's ServiceAccount and RBAC objects, and nothing else of it.
+/// Applies the chart's ServiceAccount, RBAC objects and admission policy, and nothing else of it.
 ///
 /// # Errors
 /// If the chart does not render or an object is refused.
@@ -56,7 +56,15 @@ pub async fn rights(client: &Client) -> Result<()> {
 pub fn is_about_rights(object: &Value) -> bool {
     matches!(
         object["kind"].as_str(),
-        Some("ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding")
+        Some(
+            "ServiceAccount"
+                | "ClusterRole"
+                | "ClusterRoleBinding"
+                | "Role"
+                | "RoleBinding"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+        )
     )
 }
 

@@ -92,7 +92,7 @@ fn pod_affinity_term(
     namespaces.sort();
     namespaces.dedup();
     Ok(PodAffinityTerm {
-        topology_key: context.key(term.field("topologyKey")?.required_str()?),
+        topology_key: context.interner.key(term.field("topologyKey")?.required_str()?),
         selector,
         namespaces,
         namespace_selector,

@@ -38,7 +38,7 @@ fn constraint(
     let keys = item.field("matchLabelKeys")?;
     Ok(TopologySpreadConstraint {
         max_skew: positive(max_skew)?.ok_or_else(|| max_skew.problem(crate::error::Reason::Missing))?,
-        topology_key: context.key(item.field("topologyKey")?.required_str()?),
+        topology_key: context.interner.key(item.field("topologyKey")?.required_str()?),
         when_unsatisfiable: match when.required_str()? {
             "DoNotSchedule" => WhenUnsatisfiable::DoNotSchedule,
             "ScheduleAnyway" => WhenUnsatisfiable::ScheduleAnyway,

@@ -1,13 +1,41 @@
 //! `spec.tolerations`.
+//!
+//! Tolerations of a single held machine, which the hand-over gives to single pods, are told apart: no plan depends on
+//! them, and pods that have one are still of the class of those that have not.
 
-use model::{Toleration, TolerationOperator};
+use api::taints;
+use model::{Toleration, TolerationOperator, Uid};
 
 use crate::context::Context;
 use crate::error::Problem;
 use crate::field::Field;
 
 pub(super) fn decode(list: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Vec<Toleration>, Problem> {
-    list.items()?.map(|item| decode_one(&item, context)).collect()
+    let mut tolerations = Vec::new();
+    for item in list.items()? {
+        if held_machine(&item)?.is_none() {
+            tolerations.push(decode_one(&item, context)?);
+        }
+    }
+    Ok(tolerations)
+}
+
+/// The held machines that the pod may enter.
+pub(super) fn held_machines(list: &Field<'_, '_>) -> Result<Vec<Uid>, Problem> {
+    let mut machines = Vec::new();
+    for item in list.items()? {
+        machines.extend(held_machine(&item)?);
+    }
+    Ok(machines)
+}
+
+/// The machine, if that toleration is for one that is held.
+fn held_machine(item: &Field<'_, '_>) -> Result<Option<Uid>, Problem> {
+    let value = item.field("value")?.str_or_empty()?;
+    let ours = item.field("key")?.str_or_empty()? == taints::HELD
+        && item.field("operator")?.name_of::<TolerationOperator>()? == TolerationOperator::Equal
+        && item.field("effect")?.str_or_empty()? == taints::NO_SCHEDULE;
+    Ok((ours && !value.is_empty()).then(|| value.into()))
 }
 
 fn decode_one(item: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Toleration, Problem> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::taints;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, Timestamp, Uid};
 use parking_lot::Mutex;
@@ -15,13 +15,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::engine::{Command, Config, Engine, Event, Opening, Surroundings};
-use super::view::{self, Mode, is_held};
+use super::engine::{Command, Config, Engine, Event, Opening, Surroundings, TolerationOutcome};
+use super::view::{self, is_held};
 use crate::context::Context;
 use crate::failpoints;
 use crate::lifecycle::claim;
-use crate::lifecycle::registration::{self, same_taint, taints_of};
+use crate::lifecycle::registration::{self, taints_of};
 use crate::metrics::ByOutcome;
+use crate::options::HandOverMode;
 use crate::patch::{self, Lock};
 use crate::queue::is_conflict;
 use crate::store::{Change, State};
@@ -151,7 +152,6 @@ struct Driver {
     engine: Engine,
     /// Pods whose nomination is to a node that is not there, and when to withdraw it.
     stale: BTreeMap<Uid, Instant>,
-    mode: Mode,
     started: Instant,
     calls: JoinSet<()>,
     permits: Arc<Semaphore>,
@@ -161,6 +161,7 @@ impl Driver {
     fn new(context: Context, inbox: Arc<Inbox>) -> Self {
         let options = &context.options.hand_over;
         let config = Config {
+            tolerate: options.mode == HandOverMode::Tolerate,
             quiet: milliseconds(options.quiet),
             max_hold: milliseconds(options.max_hold),
             batch_machines: options.batch,
@@ -169,7 +170,6 @@ impl Driver {
         };
         Self {
             engine: Engine::new(config, Timestamp::default()),
-            mode: if options.enabled { Mode::HandOver } else { Mode::OpenAll },
             stale: BTreeMap::new(),
             context,
             inbox,
@@ -203,7 +203,7 @@ impl Driver {
         let expected_until = self.inbox.expected_until().map(|until| self.timestamp(until));
         let commands = {
             let state = store.read();
-            let view = view::build(&state, &self.context.assignments, &nodes, self.mode);
+            let view = view::build(&state, &self.context.assignments, &nodes, self.context.options.hand_over.mode);
             let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods().count() };
             let withdrawals = self.withdrawals(&state);
             let commands = self.engine.step(now, &view, surroundings, &events);
@@ -263,6 +263,13 @@ impl Driver {
     /// Adds to a command what it was decided from: the precondition of its call.
     fn prepare(&self, state: &State, command: Command) -> Option<Call> {
         match command {
+            Command::Tolerate { uid, pod, node } => {
+                let known = state.pods.get(&pod).filter(|known| known.uid == uid)?;
+                let first = known.shape.tolerations.is_empty() && known.may_enter.is_empty();
+                let record = state.nodes.get(&node)?;
+                let toleration = tolerating(view::hold(&record.object)?);
+                Some(Call::Tolerate { uid, pod, node, toleration, first })
+            }
             Command::Nominate { uid, pod, node } => {
                 let revision = state.pods.revision(&pod).filter(|revision| revision.uid == uid)?;
                 Some(Call::Nominate { resource_version: revision.resource_version, uid, pod, node })
@@ -284,6 +291,10 @@ impl Driver {
                     withdraw(&context, &uid, resource_version, &pod).await;
                     return;
                 }
+                Call::Tolerate { uid, pod, node, toleration, first } => {
+                    let outcome = tolerate(&context, &uid, &pod, &node, &toleration, first).await;
+                    Event::TolerationEnded { pod: uid, node, outcome }
+                }
                 Call::Nominate { uid, resource_version, pod, node } => {
                     let accepted = nominate(&context, &uid, resource_version, &pod, &node).await;
                     Event::NominationEnded { pod: uid, accepted }
@@ -301,9 +312,80 @@ impl Driver {
 /// A command with its precondition.
 #[derive(Debug)]
 enum Call {
-    Nominate { uid: Uid, resource_version: u64, pod: NamespacedName, node: NodeName },
-    Open { node: NodeName, object: Arc<Node>, opening: Opening },
-    Withdraw { uid: Uid, resource_version: u64, pod: NamespacedName },
+    /// `first` if the pod has no toleration yet.
+    Tolerate {
+        uid: Uid,
+        pod: NamespacedName,
+        node: NodeName,
+        toleration: Toleration,
+        first: bool,
+    },
+    Nominate {
+        uid: Uid,
+        resource_version: u64,
+        pod: NamespacedName,
+        node: NodeName,
+    },
+    Open {
+        node: NodeName,
+        object: Arc<Node>,
+        opening: Opening,
+    },
+    Withdraw {
+        uid: Uid,
+        resource_version: u64,
+        pod: NamespacedName,
+    },
+}
+
+/// The toleration of exactly that taint.
+fn tolerating(taint: &Taint) -> Toleration {
+    Toleration {
+        key: Some(taint.key.clone()),
+        operator: Some("Equal".to_owned()),
+        value: taint.value.clone(),
+        effect: Some(taint.effect.clone()),
+        toleration_seconds: None,
+    }
+}
+
+/// Adds the toleration to the pod. Tolerations can be added to a pod at any time, and never removed.
+async fn tolerate(
+    context: &Context,
+    uid: &Uid,
+    pod: &NamespacedName,
+    node: &NodeName,
+    toleration: &Toleration,
+    first: bool,
+) -> TolerationOutcome {
+    // Not rate limited: the pods of a machine go together. Patches per pod are bounded.
+    let pods: Api<Pod> = Api::namespaced(context.urgent_client.clone(), &pod.namespace);
+    failpoints::hit("hand-over.before-toleration");
+    let addition = match first {
+        true => json!({"op": "add", "path": "/spec/tolerations", "value": [toleration]}),
+        false => json!({"op": "add", "path": "/spec/tolerations/-", "value": toleration}),
+    };
+    let patch = json!([{"op": "test", "path": "/metadata/uid", "value": uid}, addition]);
+    let patched = match serde_json::from_value(patch) {
+        Ok(patch) => pods.patch(&pod.name, &PatchParams::default(), &Patch::<()>::Json(patch)).await,
+        Err(error) => Err(kube::Error::SerdeError(error)),
+    };
+    let (outcome, label) = match patched {
+        Ok(_) => (TolerationOutcome::Done, "accepted"),
+        Err(kube::Error::Api(status)) if status.code == 404 => (TolerationOutcome::Done, "gone"),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            warn!(%pod, %node, reason = status.message, "may not add a toleration to a pod; nominating the pods of its machine instead");
+            (TolerationOutcome::Refused, "refused")
+        }
+        Err(error) => {
+            warn!(%pod, %node, %error, "could not add a toleration to a pod");
+            (TolerationOutcome::Failed, "failed")
+        }
+    };
+    debug!(%pod, %node, outcome = label, "added a toleration");
+    let labels = ByOutcome { outcome: label.to_owned() };
+    context.metrics.hand_over_tolerations.get_or_create(&labels).inc();
+    outcome
 }
 
 /// Writes the nomination, unless the pod has changed since it was looked at: somebody else may have nominated it.
@@ -383,9 +465,8 @@ async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening)
 
 /// The Node without our taint.
 fn opened(node: &Node) -> Node {
-    let held = taints::held();
     let mut opened = node.clone();
-    let left = taints_of(node).iter().filter(|taint| !same_taint(taint, &held)).cloned().collect();
+    let left = taints_of(node).iter().filter(|taint| !view::is_hold(taint)).cloned().collect();
     opened.spec.get_or_insert_default().taints = Some(left);
     opened
 }

@@ -1,7 +1,15 @@
 //! The order of things in a hand-over, as a state machine: what is seen goes in, commands come out, time is a parameter.
 //!
-//! A new machine keeps our own taint until nothing else keeps pods away from it. Machines that got that far are taken in
-//! batches, one batch at a time, and a batch goes through these phases:
+//! A new machine keeps our own taint until its pods are bound. There are two ways to get them there.
+//!
+//! **By tolerations** ([`Config::tolerate`]): as soon as nothing but our taint keeps pods away from a machine, each of its
+//! planned pods gets a toleration of this very machine's taint. No other pod can come in, and these have nowhere else to
+//! go: what is planned is what happens, whatever else goes on in the cluster. When they are bound, and no pod that waits
+//! for another machine would fit into what is left, the taint goes. A machine whose pods may not be changed (somebody's
+//! admission policy, missing rights) falls back to the other way.
+//!
+//! **By nominations**: kube-scheduler tries the nominated node first. Machines that nothing else keeps pods away from are
+//! taken in batches, one batch at a time, and a batch goes through these phases:
 //!
 //! 1. quiet: no taint of any node has changed and no nomination was cleared for a while, because either makes
 //!    kube-scheduler try every waiting pod again, and an attempt that fails clears the pod's nomination; and no machine of
@@ -14,8 +22,9 @@
 //!
 //! Invariants, whatever comes in: a machine that is seen again and again is opened, at the latest [`Config::max_hold`]
 //! after it was first held plus as long after it became usable; no pod gets more than [`Config::patches_per_pod`]
-//! nominations to one machine; a pod that somebody else nominated is left alone; at most one batch is under way; a
-//! nomination that was cleared is never answered before the settling time is over.
+//! nominations to one machine, nor more than that many tries of a toleration; a pod that somebody else nominated is left
+//! alone; at most one batch is under way; a nomination that was cleared is never answered before the settling time is
+//! over.
 //!
 //! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other.
 //!
@@ -32,6 +41,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
 
+use tolerate::Toleration;
+
 /// Between these, a scheduler's time for one pod is believed.
 const FASTEST_ATTEMPT_US: i64 = 1_000;
 const SLOWEST_ATTEMPT_US: i64 = 20_000;
@@ -41,6 +52,10 @@ const FEWEST_TO_LEARN_FROM: i64 = 20;
 /// Times and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
+    /// Whether pods get tolerations of their machine's taint; if not, they are nominated only.
+    pub tolerate: bool,
+    /// How long pods that may enter a machine may take to be bound before the machine is opened without them.
+    pub max_wait_for_tolerating: DurationMs,
     /// How long nothing may have disturbed the scheduler before pods are nominated, at least.
     pub quiet: DurationMs,
     /// How much longer for each pod that waits, before it is known how long the scheduler takes to find no place for one.
@@ -63,13 +78,15 @@ pub struct Config {
     pub batch_machines: usize,
     /// Most pods in a batch that has more than one machine.
     pub batch_pods: usize,
-    /// Most nominations of one pod to one machine.
+    /// Most nominations of one pod to one machine, and most tries to give it a toleration.
     pub patches_per_pod: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
+            tolerate: true,
+            max_wait_for_tolerating: DurationMs::from_seconds(5),
             quiet: DurationMs(60),
             quiet_per_pod: DurationMs(3),
             max_wait_for_quiet: DurationMs(3_000),
@@ -98,8 +115,12 @@ pub struct Machine {
     pub usable: bool,
     /// Whether our taint keeps out a pod that must run there before the machine can become usable, or may not be used.
     pub needs_entry: bool,
+    /// Whether its taint is its own, so that a pod can tolerate this machine's and no other's.
+    pub tolerable: bool,
     /// Whether its pods may be nominated at all; if not, it is opened in a batch of its own.
     pub nominate: bool,
+    /// Whether a pod that waits for another machine would fit into what is free here, and so come here if it could.
+    pub attracts_others: bool,
     /// The pods it was planned for.
     pub pods: Vec<PlannedPod>,
 }
@@ -113,6 +134,8 @@ pub struct PlannedPod {
     pub name: NamespacedName,
     /// How far it is.
     pub state: PodState,
+    /// Whether it tolerates the machine's taint.
+    pub may_enter: bool,
 }
 
 impl PlannedPod {
@@ -160,6 +183,15 @@ pub enum Event {
         /// Whether the pod has the nomination now.
         accepted: bool,
     },
+    /// A [`Command::Tolerate`] has ended.
+    TolerationEnded {
+        /// The pod.
+        pod: Uid,
+        /// The machine.
+        node: NodeName,
+        /// How.
+        outcome: TolerationOutcome,
+    },
     /// A [`Command::Open`] has ended.
     OpeningEnded {
         /// The machine.
@@ -169,9 +201,29 @@ pub enum Event {
     },
 }
 
+/// What came of giving a pod a toleration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TolerationOutcome {
+    /// It has it, or the pod is gone.
+    Done,
+    /// We may not change pods: nominations are left.
+    Refused,
+    /// Another try may help.
+    Failed,
+}
+
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
+    /// Let the pod tolerate the machine's taint.
+    Tolerate {
+        /// The pod's uid.
+        uid: Uid,
+        /// The pod.
+        pod: NamespacedName,
+        /// The machine.
+        node: NodeName,
+    },
     /// Write the node into the pod's `status.nominatedNodeName`.
     Nominate {
         /// The pod's uid.
@@ -220,6 +272,10 @@ pub struct Engine {
     last_disturbance: Timestamp,
     /// When the last batch was over.
     idle_since: Timestamp,
+    /// When a pod last got a toleration or stopped waiting.
+    last_progress: Timestamp,
+    /// How many planned pods of the machines in view waited then.
+    waiting: usize,
     surroundings: Surroundings,
     /// How long the scheduler takes for a pod, as far as it could be seen, in microseconds.
     attempt_us: i64,
@@ -233,6 +289,9 @@ struct Progress {
     held_since: Timestamp,
     usable_since: Option<Timestamp>,
     nominations: BTreeMap<Uid, u32>,
+    tolerations: BTreeMap<Uid, Toleration>,
+    /// Whether its pods could not be given tolerations.
+    intolerable: bool,
     stage: Stage,
 }
 
@@ -242,10 +301,12 @@ enum Stage {
     Waiting,
     /// In the batch under way.
     InBatch,
-    /// Being opened outside any batch; the round of nominations is still to come.
-    OpeningEarly { since: Timestamp },
-    /// Opened before it was usable.
-    OpenEarly,
+    /// Its pods get tolerations, or have them and are being bound.
+    Tolerating,
+    /// Being opened outside any batch; if pods still wait then, they get a round of nominations.
+    OpeningAlone { opening: Opening, retry_at: Timestamp },
+    /// Opened outside any batch.
+    OpenAlone,
     /// Nothing more to do.
     Done { since: Timestamp },
 }
@@ -287,6 +348,8 @@ impl Engine {
             config,
             last_disturbance: now,
             idle_since: now,
+            last_progress: now,
+            waiting: 0,
             surroundings: Surroundings::default(),
             machines: BTreeMap::new(),
             phase: Phase::Idle,
@@ -320,7 +383,8 @@ impl Engine {
         self.surroundings = surroundings;
         self.take_in(now, events);
         self.observe(now, view);
-        self.open_early(now, view, &mut commands);
+        self.open_alone(now, view, &mut commands);
+        self.tolerate(now, view, &mut commands);
         // Each transition moves the phase forward, and a batch of nothing to wait for ends in `Idle` with fewer machines
         // that wait; so this ends.
         while self.advance(now, view, &mut commands) {}
@@ -343,8 +407,9 @@ impl Engine {
         };
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
             Stage::Waiting => Some(self.hold_ends(machine)),
-            Stage::OpeningEarly { since } => Some(since.saturating_add(config.call_timeout)),
-            Stage::InBatch | Stage::OpenEarly | Stage::Done { .. } => None,
+            Stage::Tolerating => Some(self.next_toleration(machine, now).min(self.hold_ends(machine))),
+            Stage::OpeningAlone { retry_at, .. } => Some(retry_at),
+            Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
         });
         phase.into_iter().chain(hold_ends).min()
     }
@@ -363,6 +428,7 @@ impl Engine {
                         }
                     }
                 }
+                Event::TolerationEnded { pod, node, outcome } => self.toleration_ended(now, pod, node, *outcome),
                 Event::OpeningEnded { node, opened } => self.opening_ended(now, node, *opened),
             }
         }
@@ -371,8 +437,9 @@ impl Engine {
     fn opening_ended(&mut self, now: Timestamp, node: &NodeName, opened: bool) {
         self.last_disturbance = now;
         let Some(machine) = self.machines.get_mut(node) else { return };
-        if let Stage::OpeningEarly { .. } = machine.stage {
-            machine.stage = if opened { Stage::OpenEarly } else { Stage::Waiting };
+        if let Stage::OpeningAlone { opening, .. } = machine.stage {
+            let retry_at = now.saturating_add(self.config.max_wait_for_binding);
+            machine.stage = if opened { Stage::OpenAlone } else { Stage::OpeningAlone { opening, retry_at } };
             return;
         }
         if let Phase::Opening { unanswered, .. } = &mut self.phase
@@ -385,55 +452,62 @@ impl Engine {
 
     fn observe(&mut self, now: Timestamp, view: &View) {
         self.machines.retain(|node, _| view.contains_key(node));
+        let waiting = view.values().flat_map(|machine| &machine.pods).filter(|pod| pod.is_waiting()).count();
+        if waiting < self.waiting {
+            self.last_progress = now;
+        }
+        self.waiting = waiting;
         for (node, seen) in view {
             let machine = self.machines.entry(node.clone()).or_insert_with(|| Progress {
                 held_since: now,
                 usable_since: None,
                 nominations: BTreeMap::new(),
-                stage: if seen.held { Stage::Waiting } else { Stage::OpenEarly },
+                tolerations: BTreeMap::new(),
+                intolerable: false,
+                stage: if seen.held { Stage::Waiting } else { Stage::OpenAlone },
             });
             machine.usable_since = seen.usable.then(|| machine.usable_since.unwrap_or(now));
             match machine.stage {
                 // Somebody put the taint back: hold anew.
-                Stage::OpenEarly if seen.held => machine.stage = Stage::Waiting,
+                Stage::OpenAlone if seen.held => machine.stage = Stage::Waiting,
                 Stage::Done { since } if seen.held && now >= since.saturating_add(self.config.call_timeout) => {
                     machine.stage = Stage::Waiting;
                 }
-                Stage::OpenEarly if !seen.pods.iter().any(PlannedPod::is_waiting) => {
+                Stage::OpenAlone if !seen.pods.iter().any(PlannedPod::is_waiting) => {
                     machine.stage = Stage::Done { since: now };
                 }
+                Stage::Tolerating if !seen.held => machine.stage = Stage::OpenAlone,
                 Stage::Waiting
                 | Stage::InBatch
-                | Stage::OpeningEarly { .. }
-                | Stage::OpenEarly
+                | Stage::Tolerating
+                | Stage::OpeningAlone { .. }
+                | Stage::OpenAlone
                 | Stage::Done { .. } => {}
             }
         }
     }
 
-    /// Opens machines that cannot wait for a batch.
-    fn open_early(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
+    /// Opens machines that cannot wait any longer.
+    fn open_alone(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
         let due: Vec<(NodeName, Opening)> = self
             .machines
             .iter()
             .filter_map(|(node, machine)| {
                 let seen = view.get(node).filter(|seen| seen.held)?;
-                let lost_call = match machine.stage {
-                    Stage::OpeningEarly { since } => now >= since.saturating_add(self.config.call_timeout),
-                    Stage::Waiting => false,
-                    Stage::InBatch | Stage::OpenEarly | Stage::Done { .. } => return None,
+                let opening = match machine.stage {
+                    Stage::OpeningAlone { opening, retry_at } => (now >= retry_at).then_some(opening),
+                    Stage::Waiting | Stage::Tolerating if seen.needs_entry => Some(Opening::EntryNeeded),
+                    Stage::Waiting | Stage::Tolerating => {
+                        (now >= self.hold_ends(machine)).then_some(Opening::HeldTooLong)
+                    }
+                    Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
                 };
-                if machine.stage != Stage::Waiting && !lost_call {
-                    return None;
-                }
-                let opening = if seen.needs_entry { Opening::EntryNeeded } else { Opening::HeldTooLong };
-                (seen.needs_entry || lost_call || now >= self.hold_ends(machine)).then(|| (node.clone(), opening))
+                opening.map(|opening| (node.clone(), opening))
             })
             .collect();
         for (node, opening) in due {
-            if let Some(machine) = self.machines.get_mut(&node) {
-                machine.stage = Stage::OpeningEarly { since: now };
-            }
+            let retry_at = now.saturating_add(self.config.call_timeout);
+            self.set_stage(&node, Stage::OpeningAlone { opening, retry_at });
             commands.push(Command::Open { node, opening });
         }
     }
@@ -444,7 +518,7 @@ impl Engine {
 
     /// When a machine that waits for its turn may have it, if nothing happens until then.
     fn ready_at(&self, machine: &Progress, now: Timestamp) -> Option<Timestamp> {
-        let since = machine.usable_since.filter(|_| matches!(machine.stage, Stage::Waiting | Stage::OpenEarly))?;
+        let since = machine.usable_since.filter(|_| matches!(machine.stage, Stage::Waiting | Stage::OpenAlone))?;
         let gathered = self.machines.values().filter_map(|other| self.comes_until(other, now));
         let all = gathered.chain(self.surroundings.expected_until).fold(self.quiet_at(), Timestamp::max);
         Some(all.min(self.patience_ends(since)).max(now))
@@ -546,7 +620,7 @@ impl Engine {
         let mut ready: Vec<(Timestamp, &NodeName, &Machine)> = self
             .machines
             .iter()
-            .filter(|(_, machine)| matches!(machine.stage, Stage::Waiting | Stage::OpenEarly))
+            .filter(|(_, machine)| matches!(machine.stage, Stage::Waiting | Stage::OpenAlone))
             .filter_map(|(node, machine)| Some((machine.usable_since?, node, view.get(node)?)))
             .collect();
         ready.sort_by_key(|(since, node, _)| (*since, (*node).clone()));
@@ -642,3 +716,4 @@ fn state_of(view: &View, batch: &[NodeName], pod: &Uid) -> Option<PodState> {
 
 #[cfg(test)]
 mod tests;
+mod tolerate;

@@ -1,31 +1,35 @@
 //! What the engine needs to know of a held machine, read from one state of the store.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use api::taints;
 use decode::snapshot::DEFAULT_SCHEDULER;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1 as k8s;
+use model::collections::NameSet;
 use model::pod::{PodShape, SchedulingState};
-use model::{Interner, NodeName, Pod, ResourceId, Taint, TaintEffect, Uid};
+use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, Uid};
 
 use super::engine::{Machine, PlannedPod, PodState, View};
 use crate::assignments::Assignments;
 use crate::lifecycle::claim;
-use crate::lifecycle::registration::has_taint;
+use crate::lifecycle::registration::taints_of;
+use crate::options::HandOverMode;
 use crate::store::{NodeRecord, State};
 
-/// Whether machines are held, or opened as soon as they are seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Held until handed over.
-    HandOver,
-    /// Opened at once: hand-over was switched off while machines were held.
-    OpenAll,
+/// Our taint, if the node carries it.
+pub fn hold(node: &k8s::Node) -> Option<&k8s::Taint> {
+    taints_of(node).iter().find(|taint| is_hold(taint))
+}
+
+/// Whether that is our taint, of whatever machine.
+pub fn is_hold(taint: &k8s::Taint) -> bool {
+    taint.key == taints::HELD && taint.effect == taints::NO_SCHEDULE
 }
 
 /// Whether the node carries our taint.
-pub fn is_held(node: &Node) -> bool {
-    has_taint(node, &taints::held())
+pub fn is_held(node: &k8s::Node) -> bool {
+    hold(node).is_some()
 }
 
 /// The machines among those nodes that are to be handed over. Nodes that are leaving are not.
@@ -33,24 +37,48 @@ pub fn build<'a>(
     state: &State,
     assignments: &Assignments,
     nodes: impl IntoIterator<Item = &'a NodeName>,
-    mode: Mode,
+    mode: HandOverMode,
 ) -> View {
-    let daemons: Vec<&Arc<Pod>> =
-        state.unbound_pods().filter(|pod| pod.is_daemon && pod.deletion_timestamp.is_none()).collect();
+    let cluster = Cluster { state, assignments, mode, waiting: OnceCell::new() };
     let machines = nodes.into_iter().filter_map(|name| {
         let node = state.nodes.get(name).filter(|node| node.model.deletion_timestamp.is_none())?;
-        Some((name.clone(), machine(state, assignments, node, &daemons, mode)))
+        Some((name.clone(), machine(&cluster, node)))
     });
     machines.collect()
 }
 
-fn machine(state: &State, assignments: &Assignments, node: &NodeRecord, daemons: &[&Arc<Pod>], mode: Mode) -> Machine {
+struct Cluster<'a> {
+    state: &'a State,
+    assignments: &'a Assignments,
+    mode: HandOverMode,
+    waiting: OnceCell<NameSet<WaitingClass>>,
+}
+
+impl Cluster<'_> {
+    /// The pods that wait for a machine. Few machines ask for them.
+    fn waiting(&self) -> &NameSet<WaitingClass> {
+        self.waiting.get_or_init(|| {
+            let waiting = self.state.unbound_pods().filter(|pod| pod.deletion_timestamp.is_none());
+            let planned = waiting.filter_map(|pod| {
+                Some(WaitingClass { shape: Arc::clone(&pod.shape), machine: self.assignments.claim_of(&pod.uid)? })
+            });
+            planned.collect()
+        })
+    }
+}
+
+/// Pods of one shape that wait for one machine.
+#[derive(PartialEq, Eq, Hash)]
+struct WaitingClass {
+    shape: Arc<PodShape>,
+    machine: NodeClaimName,
+}
+
+fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
+    let state = cluster.state;
     let provider_id = node.model.provider_id.as_deref().unwrap_or_default();
-    let planned: Arc<[Uid]> = state
-        .node_claims_of_machine(provider_id)
-        .next()
-        .map(|node_claim| assignments.pods_of(claim::name(node_claim)))
-        .unwrap_or_default();
+    let node_claim = state.node_claims_of_machine(provider_id).next().map(|node_claim| claim::name(node_claim));
+    let planned: Arc<[Uid]> = node_claim.map(|name| cluster.assignments.pods_of(name)).unwrap_or_default();
     let found: Vec<&Arc<Pod>> = planned.iter().filter_map(|uid| state.pod_by_uid(uid)).collect();
     let waiting: Vec<&Arc<Pod>> = found.iter().copied().filter(|pod| pod.node_name.is_none()).collect();
     let interner = &state.interner;
@@ -58,21 +86,35 @@ fn machine(state: &State, assignments: &Assignments, node: &NodeRecord, daemons:
     let usable = node.model.ready
         && !node.model.unschedulable
         && waiting.iter().all(|pod| tolerates_all(&pod.shape, &foreign, interner));
-    let needs_entry = match mode {
-        Mode::OpenAll => true,
-        Mode::HandOver => !usable && daemons.iter().any(|pod| is_kept_out(pod, node, &foreign, interner)),
+    let needs_entry = match cluster.mode {
+        HandOverMode::Off => true,
+        HandOverMode::Tolerate | HandOverMode::Nominate => !usable && is_entry_needed(state, node, &foreign),
     };
+    let taint = hold(&node.object);
+    let own_value = taint.and_then(|taint| taint.value.as_deref()).filter(|value| !value.is_empty());
+    // As long as its own pods wait, nobody asks.
+    let attracts_others = taint.is_some()
+        && waiting.is_empty()
+        && attracts(
+            state,
+            node,
+            &foreign,
+            cluster.waiting().iter().filter(|class| Some(&*class.machine) != node_claim),
+        );
     Machine {
-        held: is_held(&node.object),
+        held: taint.is_some(),
         usable,
         needs_entry,
+        tolerable: own_value.is_some(),
         nominate: may_nominate(state, node, &waiting),
-        pods: found.iter().map(|pod| planned_pod(pod, &node.model.name)).collect(),
+        attracts_others,
+        pods: found.iter().map(|pod| planned_pod(pod, &node.model.name, own_value)).collect(),
     }
 }
 
-fn planned_pod(pod: &Pod, node: &NodeName) -> PlannedPod {
-    PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state: pod_state(pod, node) }
+fn planned_pod(pod: &Pod, node: &NodeName, own_value: Option<&str>) -> PlannedPod {
+    let may_enter = own_value.is_some_and(|value| pod.may_enter.iter().any(|machine| **machine == *value));
+    PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state: pod_state(pod, node), may_enter }
 }
 
 /// How far a planned pod is, and whether it may be nominated.
@@ -108,13 +150,40 @@ fn tolerates_all(shape: &PodShape, taints: &[Taint], interner: &Interner) -> boo
     taints.iter().all(|taint| taint.is_tolerated_by(&shape.tolerations, interner))
 }
 
-/// Whether nothing but our taint keeps a DaemonSet's pod from that node. Such a pod may be what makes the node usable.
-fn is_kept_out(pod: &Pod, node: &NodeRecord, foreign: &[Taint], interner: &Interner) -> bool {
-    let ours = node.model.taints.iter().find(|taint| is_ours(taint, interner));
+/// Whether our taint alone keeps out a DaemonSet's pod. Such a pod may be what makes the node usable: a driver's
+/// tolerates the startup taint that it takes off in the end. The DaemonSet's controller does not even make pods for nodes
+/// that they do not tolerate, so its template is looked at.
+fn is_entry_needed(state: &State, node: &NodeRecord, foreign: &[Taint]) -> bool {
+    let interner = &state.interner;
     let name = interner.find_value(&node.model.name);
-    ours.is_some_and(|ours| !ours.is_tolerated_by(&pod.shape.tolerations, interner))
-        && tolerates_all(&pod.shape, foreign, interner)
-        && pod.shape.node_affinity_matches(&node.model.labels, name, interner)
+    let Some(ours) = node.model.taints.iter().find(|taint| is_ours(taint, interner)) else { return false };
+    // Where nothing else keeps pods away, nobody has to come first: the kubelet is not ready yet.
+    !foreign.is_empty()
+        && state.daemon_sets.values().any(|daemon_set| {
+            let shape = &daemon_set.template.shape;
+            !ours.is_tolerated_by(&shape.tolerations, interner)
+                && tolerates_all(shape, foreign, interner)
+                && shape.node_affinity_matches(&node.model.labels, name, interner)
+        })
+}
+
+/// Whether one of those pods would fit into what is free on the node, as far as resources, taints and node affinity go.
+fn attracts<'a>(
+    state: &State,
+    node: &NodeRecord,
+    foreign: &[Taint],
+    mut waiting: impl Iterator<Item = &'a WaitingClass>,
+) -> bool {
+    let mut free = node.model.allocatable.clone();
+    for pod in state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal()) {
+        free.saturating_sub_assign(&pod.shape.requests);
+    }
+    let name = state.interner.find_value(&node.model.name);
+    waiting.any(|class| {
+        class.shape.requests.fits_in(&free)
+            && tolerates_all(&class.shape, foreign, &state.interner)
+            && class.shape.node_affinity_matches(&node.model.labels, name, &state.interner)
+    })
 }
 
 /// Whether nominations help the planned pods. A pod with ResourceClaims may be kept from its devices by a pod that was

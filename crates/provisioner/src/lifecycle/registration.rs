@@ -95,7 +95,9 @@ fn registered(claim: &NodeClaim, node: &Node, hold: Hold) -> Node {
     let unregistered = taints::unregistered();
     of_node.retain(|taint| !same_taint(taint, &unregistered));
     match hold {
-        Hold::UntilHandedOver if first_time => add_taint(of_node, &taints::held()),
+        Hold::UntilHandedOver if first_time => {
+            add_taint(of_node, &taints::held(claim.metadata.uid.as_deref().unwrap_or_default()));
+        }
         Hold::UntilHandedOver | Hold::No => {}
     }
     node

@@ -39,7 +39,7 @@ fn defaults_are_karpenters_but_for_overlays_and_devices() {
     let leader_election = options.leader_election.unwrap();
     assert_eq!(leader_election.name, "karpenter-leader-election");
     assert_eq!(leader_election.namespace, None);
-    assert!(options.hand_over.enabled && !options.dry_run);
+    assert!(options.hand_over.mode == HandOverMode::Tolerate && !options.dry_run);
     assert_eq!(options.ignored, Vec::<&str>::new());
 }
 
@@ -47,7 +47,7 @@ fn defaults_are_karpenters_but_for_overlays_and_devices() {
 fn flags_take_gos_spelling() {
     let options = options(&[
         "--batch-max-duration=1m30s",
-        "--hand-over=F",
+        "--hand-over=off",
         "--dry-run",
         "--disable-leader-election=TRUE",
         "--cpu-requests=1001",
@@ -56,7 +56,7 @@ fn flags_take_gos_spelling() {
     ])
     .unwrap();
     assert_eq!(options.batch_max_duration, Duration::from_secs(90));
-    assert!(!options.hand_over.enabled && options.dry_run);
+    assert!(options.hand_over.mode == HandOverMode::Off && options.dry_run);
     assert_eq!(options.leader_election, None);
     assert_eq!(options.planner_threads, 2);
     assert!(options.feature_gates.node_repair && !options.feature_gates.node_overlay);

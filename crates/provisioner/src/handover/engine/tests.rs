@@ -6,6 +6,11 @@ use super::*;
 
 const START: Timestamp = Timestamp(1_000_000);
 
+/// Without tolerations.
+fn nominating() -> Config {
+    Config { tolerate: false, ..Config::default() }
+}
+
 /// A cluster that carries commands out and binds pods to open, usable machines that they are nominated to.
 struct Cluster {
     now: Timestamp,
@@ -19,11 +24,14 @@ struct Cluster {
     /// Openings that fail, by node: how many.
     fail: BTreeMap<NodeName, u32>,
     patches: BTreeMap<Uid, u32>,
+    tries: BTreeMap<Uid, u32>,
     expected_until: Option<Timestamp>,
     /// Whether waiting pods make quiet longer, as they do; off where a test is about other times.
     count_waiting: bool,
     /// Machines whose pods the scheduler does not bind.
     never_bind: BTreeSet<NodeName>,
+    /// What comes of the tries to give a pod a toleration, the last first; then they work.
+    tolerations: BTreeMap<Uid, Vec<TolerationOutcome>>,
 }
 
 #[derive(Clone)]
@@ -31,6 +39,7 @@ enum Effect {
     Event(Event),
     Change(fn(&mut Machine), NodeName),
     Seen(NodeName, Uid, PodState),
+    Entitled(NodeName, Uid),
     Opened(NodeName),
 }
 
@@ -46,9 +55,11 @@ impl Cluster {
             lose: BTreeMap::new(),
             fail: BTreeMap::new(),
             patches: BTreeMap::new(),
+            tries: BTreeMap::new(),
             expected_until: None,
             count_waiting: false,
             never_bind: BTreeSet::new(),
+            tolerations: BTreeMap::new(),
         }
     }
 
@@ -57,8 +68,17 @@ impl Cluster {
             uid: (*pod).into(),
             name: NamespacedName::new("default", *pod),
             state: PodState::Waiting,
+            may_enter: false,
         });
-        let machine = Machine { held: true, usable: false, needs_entry: false, nominate: true, pods: pods.collect() };
+        let machine = Machine {
+            held: true,
+            usable: false,
+            needs_entry: false,
+            tolerable: true,
+            nominate: true,
+            attracts_others: false,
+            pods: pods.collect(),
+        };
         self.view.entry(node.into()).or_insert(machine)
     }
 
@@ -116,6 +136,17 @@ impl Cluster {
                             }
                         }
                     }
+                    Effect::Entitled(node, pod) => {
+                        let Some(machine) = self.view.get_mut(&node) else { continue };
+                        let usable = machine.usable && !self.never_bind.contains(&node);
+                        for planned in machine.pods.iter_mut().filter(|planned| planned.uid == pod) {
+                            planned.may_enter = true;
+                        }
+                        if usable {
+                            let bound = next.saturating_add(DurationMs(20));
+                            self.schedule(bound, Effect::Seen(node, pod, PodState::Settled));
+                        }
+                    }
                     Effect::Opened(node) => {
                         events.push(Event::TaintChanged);
                         let Some(machine) = self.view.get_mut(&node) else { continue };
@@ -142,6 +173,18 @@ impl Cluster {
         let answer = self.now.saturating_add(self.latency);
         let seen = answer.saturating_add(DurationMs(1));
         match command {
+            Command::Tolerate { uid, pod, node } => {
+                self.note(format!("tolerate {} on {node}", pod.name));
+                *self.tries.entry(uid.clone()).or_default() += 1;
+                let outcome = self.toleration_of(&uid);
+                self.schedule(
+                    answer,
+                    Effect::Event(Event::TolerationEnded { pod: uid.clone(), node: node.clone(), outcome }),
+                );
+                if outcome == TolerationOutcome::Done {
+                    self.schedule(seen, Effect::Entitled(node, uid));
+                }
+            }
             Command::Nominate { uid, pod, node } => {
                 self.note(format!("nominate {} to {node}", pod.name));
                 *self.patches.entry(uid.clone()).or_default() += 1;
@@ -163,6 +206,10 @@ impl Cluster {
         }
     }
 
+    fn toleration_of(&mut self, pod: &Uid) -> TolerationOutcome {
+        self.tolerations.get_mut(pod).and_then(Vec::pop).unwrap_or(TolerationOutcome::Done)
+    }
+
     fn times(&self, prefix: &str) -> Vec<i64> {
         self.log.iter().filter(|(_, text)| text.starts_with(prefix)).map(|(ms, _)| *ms).collect()
     }
@@ -174,7 +221,7 @@ impl Cluster {
 
 #[test]
 fn a_machine_is_quiet_nominated_seen_settled_and_then_opened() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1", "2"]);
     cluster.usable_at(1000, "a");
     cluster.run(60_000);
@@ -185,7 +232,7 @@ fn a_machine_is_quiet_nominated_seen_settled_and_then_opened() {
 
 #[test]
 fn a_taint_that_changes_anywhere_starts_the_quiet_time_again() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1"]);
     cluster.usable_at(1000, "a");
     cluster.at(1050, Effect::Event(Event::TaintChanged));
@@ -196,7 +243,7 @@ fn a_taint_that_changes_anywhere_starts_the_quiet_time_again() {
 
 #[test]
 fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_three_seconds() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1"]);
     cluster.usable_at(1000, "a");
     for ms in (0..20_000).step_by(40) {
@@ -210,7 +257,7 @@ fn a_cluster_that_is_never_quiet_is_not_waited_for_longer_than_three_seconds() {
 #[test]
 fn a_lost_nomination_is_given_once_more_and_then_the_machine_opens() {
     for lost in [1, 9] {
-        let mut cluster = Cluster::new(Config::default());
+        let mut cluster = Cluster::new(nominating());
         cluster.machine("a", &["1", "2"]);
         cluster.lose.insert("1".into(), lost);
         cluster.usable_at(0, "a");
@@ -223,7 +270,7 @@ fn a_lost_nomination_is_given_once_more_and_then_the_machine_opens() {
 
 /// So many machines with so many pods each, all usable at once.
 fn fleet(machines: usize, pods_each: usize) -> Cluster {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.count_waiting = true;
     let names: Vec<String> = (0..machines * pods_each).map(|pod| format!("p{pod}")).collect();
     for (index, pods) in names.chunks(pods_each).enumerate() {
@@ -274,7 +321,7 @@ fn machines_that_are_usable_together_open_in_the_same_moment() {
 
 #[test]
 fn a_machine_waits_for_those_that_come_together_with_it() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1"]);
     cluster.machine("b", &["2"]);
     cluster.usable_at(0, "a");
@@ -284,7 +331,7 @@ fn a_machine_waits_for_those_that_come_together_with_it() {
 
     // One that takes longer than that, and one that was launched and never comes.
     for held in [true, false] {
-        let mut cluster = Cluster::new(Config::default());
+        let mut cluster = Cluster::new(nominating());
         cluster.machine("a", &["1"]);
         cluster.usable_at(0, "a");
         if held {
@@ -300,7 +347,7 @@ fn a_machine_waits_for_those_that_come_together_with_it() {
 
 #[test]
 fn the_next_batch_waits_for_the_pods_of_the_one_before_but_not_for_ever() {
-    let config = Config { batch_machines: 1, ..Config::default() };
+    let config = Config { batch_machines: 1, ..nominating() };
     for (stuck, second_opens) in [(false, 178), (true, 618)] {
         let mut cluster = Cluster::new(config);
         cluster.machine("a", &["1"]);
@@ -318,7 +365,7 @@ fn the_next_batch_waits_for_the_pods_of_the_one_before_but_not_for_ever() {
 
 #[test]
 fn a_pod_that_is_not_ours_to_nominate_is_left_alone() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     let machine = cluster.machine("a", &["gated", "preemptor", "bound", "ours"]);
     machine.pods[0].state = PodState::HandsOff;
     machine.pods[1].state = PodState::HandsOff;
@@ -330,7 +377,7 @@ fn a_pod_that_is_not_ours_to_nominate_is_left_alone() {
 
 #[test]
 fn machines_whose_pods_may_not_be_nominated_open_one_after_the_other() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     for node in ["a", "b", "c"] {
         cluster.machine(node, &[]).nominate = node == "c";
         cluster.usable_at(0, node);
@@ -341,7 +388,7 @@ fn machines_whose_pods_may_not_be_nominated_open_one_after_the_other() {
 
 #[test]
 fn a_machine_that_a_pod_must_enter_first_is_opened_at_once_and_its_pods_nominated_later() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1"]);
     cluster.at(500, Effect::Change(|machine| machine.needs_entry = true, "a".into()));
     cluster.usable_at(3000, "a");
@@ -352,7 +399,7 @@ fn a_machine_that_a_pod_must_enter_first_is_opened_at_once_and_its_pods_nominate
 
 #[test]
 fn a_machine_that_never_becomes_usable_is_held_no_longer_than_allowed() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1"]);
     cluster.run(120_000);
     assert_eq!(cluster.lines(), ["60000 open a HeldTooLong"]);
@@ -360,7 +407,7 @@ fn a_machine_that_never_becomes_usable_is_held_no_longer_than_allowed() {
 
 #[test]
 fn an_opening_that_fails_is_tried_until_it_works() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &[]);
     cluster.machine("b", &[]);
     cluster.fail.insert("a".into(), 5);
@@ -374,7 +421,7 @@ fn an_opening_that_fails_is_tried_until_it_works() {
 
 #[test]
 fn a_call_whose_answer_is_lost_does_not_stop_the_others() {
-    let mut cluster = Cluster::new(Config::default());
+    let mut cluster = Cluster::new(nominating());
     cluster.machine("a", &["1"]);
     cluster.usable_at(0, "a");
     let start = cluster.engine.step(START, &cluster.view, Surroundings::default(), &[]);
@@ -391,6 +438,96 @@ fn a_call_whose_answer_is_lost_does_not_stop_the_others() {
     assert!(matches!(again[..], [Command::Nominate { .. }]));
 }
 
+#[test]
+fn pods_may_enter_their_machine_as_soon_as_it_is_usable_and_it_opens_when_they_are_bound() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1", "2"]);
+    cluster.machine("b", &["3"]).pods[0].state = PodState::HandsOff;
+    cluster.usable_at(1000, "a");
+    cluster.usable_at(1500, "b");
+    cluster.run(60_000);
+    // Seen after 3 ms, bound 20 ms later.
+    assert_eq!(
+        cluster.lines(),
+        ["1000 tolerate 1 on a", "1000 tolerate 2 on a", "1023 open a HandedOver", "1500 open b HandedOver"]
+    );
+    assert!(!cluster.engine.follows("a"));
+}
+
+#[test]
+fn a_machine_stays_closed_while_pods_of_another_would_come_in_but_not_for_ever() {
+    for (released, opened) in [(Some(30_000), "30000 open a HandedOver"), (None, "60000 open a HeldTooLong")] {
+        let mut cluster = Cluster::new(Config::default());
+        cluster.machine("a", &["1"]).attracts_others = true;
+        cluster.usable_at(0, "a");
+        if let Some(released) = released {
+            cluster.at(released, Effect::Change(|machine| machine.attracts_others = false, "a".into()));
+        }
+        cluster.run(120_000);
+        assert_eq!(cluster.lines(), ["0 tolerate 1 on a", opened]);
+    }
+}
+
+#[test]
+fn pods_that_may_not_be_changed_are_nominated() {
+    use TolerationOutcome::{Failed, Refused};
+    for (outcomes, tries) in [(vec![Refused], 1), (vec![Failed, Failed, Failed], 3)] {
+        let mut cluster = Cluster::new(Config::default());
+        cluster.machine("a", &["1"]);
+        cluster.tolerations.insert("1".into(), outcomes);
+        cluster.usable_at(0, "a");
+        cluster.run(60_000);
+        let lines = cluster.lines();
+        assert_eq!(cluster.times("tolerate").len(), tries, "{lines:?}");
+        assert_eq!((cluster.times("nominate").len(), cluster.times("open").len()), (1, 1), "{lines:?}");
+        assert!(lines[tries + 1].ends_with("open a HandedOver"), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_toleration_that_failed_is_tried_again_and_one_that_was_written_is_not() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1", "2"]);
+    cluster.tolerations.insert("1".into(), vec![TolerationOutcome::Failed]);
+    cluster.usable_at(0, "a");
+    cluster.run(60_000);
+    assert_eq!(
+        cluster.lines(),
+        ["0 tolerate 1 on a", "0 tolerate 2 on a", "2 tolerate 1 on a", "25 open a HandedOver"]
+    );
+}
+
+#[test]
+fn pods_that_are_not_bound_although_they_may_enter_are_given_up_and_nominated_once() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]);
+    cluster.never_bind.insert("a".into());
+    cluster.usable_at(0, "a");
+    cluster.run(60_000);
+    let lines = cluster.lines();
+    assert_eq!(lines[..2], ["0 tolerate 1 on a", "5002 open a HeldTooLong"]);
+    assert!(cluster.times("nominate").len() <= 3, "{lines:?}");
+}
+
+#[test]
+fn a_taint_without_a_value_of_its_own_cannot_be_tolerated_by_one_pod_only() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]).tolerable = false;
+    cluster.usable_at(0, "a");
+    cluster.run(60_000);
+    assert_eq!(cluster.lines(), ["60 nominate 1 to a", "88 open a HandedOver"]);
+}
+
+#[test]
+fn an_opening_that_fails_is_not_repeated_at_once() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &[]);
+    cluster.fail.insert("a".into(), 2);
+    cluster.usable_at(0, "a");
+    cluster.run(60_000);
+    assert_eq!(cluster.times("open a"), [0, 502, 1004]);
+}
+
 /// A small generator, so that a failing seed can be run again.
 struct Random(u64);
 
@@ -405,7 +542,8 @@ impl Random {
 fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
     for seed in 0..300 {
         let mut random = Random(seed);
-        let mut cluster = Cluster::new(Config::default());
+        let tolerate = random.below(2) == 0;
+        let mut cluster = Cluster::new(Config { tolerate, ..Config::default() });
         cluster.count_waiting = random.below(2) == 0;
         let machines = 1 + random.below(30);
         for index in 0..machines {
@@ -414,6 +552,8 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
             let pods: Vec<&str> = names.iter().map(String::as_str).collect();
             let machine = cluster.machine(&node, &pods);
             machine.nominate = random.below(4) > 0;
+            machine.tolerable = random.below(5) > 0;
+            machine.attracts_others = random.below(5) == 0;
             for pod in &mut machine.pods {
                 if random.below(5) == 0 {
                     pod.state = PodState::HandsOff;
@@ -421,6 +561,9 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
             }
             for pod in names {
                 cluster.lose.insert(pod.as_str().into(), random.below(6) as u32 / 2);
+                let outcomes = [TolerationOutcome::Failed, TolerationOutcome::Refused];
+                let tries = (0..random.below(4)).map(|_| outcomes[random.below(7) as usize / 6]).collect();
+                cluster.tolerations.insert(pod.as_str().into(), tries);
             }
             cluster.fail.insert(node.as_str().into(), random.below(8) as u32 / 5);
             if random.below(10) > 0 {
@@ -452,7 +595,9 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
         cluster.run(300_000);
         assert!(cluster.view.values().all(|machine| !machine.held), "seed {seed}: a machine stays closed");
         assert!(cluster.patches.values().all(|patches| *patches <= 3), "seed {seed}: {:?}", cluster.patches);
-        assert!(cluster.patches.keys().all(|pod| !hands_off.contains(pod)), "seed {seed}");
+        assert!(cluster.tries.values().all(|tries| *tries <= 3), "seed {seed}: {:?}", cluster.tries);
+        let mut touched = cluster.patches.keys().chain(cluster.tries.keys());
+        assert!(touched.all(|pod| !hands_off.contains(pod)), "seed {seed}");
         let last = cluster.times("open").into_iter().max().unwrap();
         assert!(last < 125_000, "seed {seed}: opened after {last} ms");
     }

@@ -8,7 +8,7 @@ use crate::test_pods::pod;
 /// A store with one node that carries those taints, and the claim `c` that it belongs to.
 fn store(taints: Value, ready: bool) -> ClusterStore {
     let store = ClusterStore::new();
-    let node: Node = serde_json::from_value(json!({
+    let node: k8s::Node = serde_json::from_value(json!({
         "metadata": {"name": "n", "uid": "n"},
         "spec": {"providerID": "p://n", "taints": taints},
         "status": {
@@ -45,7 +45,7 @@ fn waiting(name: &str) -> Pod {
     Pod { phase: model::pod::PodPhase::Pending, ..pod(name) }
 }
 
-fn seen(store: &ClusterStore, pods: Vec<Pod>, mode: Mode) -> Machine {
+fn seen(store: &ClusterStore, pods: Vec<Pod>, mode: HandOverMode) -> Machine {
     let assignments = Assignments::default();
     assignments.assign(&"c".into(), pods.iter().filter(|pod| !pod.is_daemon).map(|pod| pod.uid.clone()));
     for pod in pods {
@@ -74,7 +74,7 @@ fn a_machine_is_usable_when_its_pods_tolerate_all_that_is_not_ours() {
         (soft, true, waiting("a"), true),
     ];
     for (taints, ready, pod, expected) in cases {
-        let machine = seen(&store(taints.clone(), ready), vec![pod], Mode::HandOver);
+        let machine = seen(&store(taints.clone(), ready), vec![pod], HandOverMode::Tolerate);
         assert_eq!((machine.held, machine.usable), (true, expected), "{taints} {ready}");
         assert!(!machine.needs_entry);
     }
@@ -110,7 +110,7 @@ fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
 }
 
 #[test]
-fn a_daemons_pod_that_only_our_taint_keeps_out_needs_entry() {
+fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
     let taints = json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]);
     for (tolerated, expected) in [(vec!["gpu"], true), (vec![], false), (vec!["gpu", "dovetail.sh/held"], false)] {
         let store = store(taints.clone(), true);
@@ -120,17 +120,65 @@ fn a_daemons_pod_that_only_our_taint_keeps_out_needs_entry() {
                 |name: &&str| model::Toleration { key: state.interner.find_key(name), ..model::Toleration::EVERYTHING };
             tolerated.iter().map(key).collect()
         };
-        let mut daemon = waiting("daemon");
-        daemon.is_daemon = true;
-        daemon.shape = Arc::new(PodShape { tolerations, ..PodShape::default() });
-        let machine = seen(&store, vec![waiting("a"), daemon], Mode::HandOver);
+        let daemon_set = model::workload::DaemonSet {
+            name: model::NamespacedName::new("default", "driver"),
+            uid: "driver".into(),
+            template: model::workload::PodTemplate {
+                labels: model::Labels::default(),
+                priority: 0,
+                shape: Arc::new(PodShape { tolerations, ..PodShape::default() }),
+            },
+        };
+        store.apply(daemon_set, revision("driver"));
+        let machine = seen(&store, vec![waiting("a")], HandOverMode::Tolerate);
         assert_eq!(machine.needs_entry, expected, "{tolerated:?}");
     }
 }
 
 #[test]
+fn a_pod_may_enter_the_machine_whose_taint_it_tolerates() {
+    for (value, may_enter) in [(json!("c"), true), (json!("other"), false), (json!(null), false)] {
+        let taints = json!([{"key": "dovetail.sh/held", "value": value, "effect": "NoSchedule"}]);
+        let mut pod = waiting("a");
+        pod.may_enter = vec!["c".into()];
+        let machine = seen(&store(taints, true), vec![pod], HandOverMode::Tolerate);
+        assert_eq!(machine.tolerable, !value.is_null());
+        assert_eq!(machine.pods[0].may_enter, may_enter, "{value}");
+    }
+}
+
+#[test]
+fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left() {
+    let milli_cpu = |name: &str, amount| {
+        let mut shape = PodShape::default();
+        shape.requests.set(ResourceId::CPU, amount);
+        Pod { shape: Arc::new(shape), ..waiting(name) }
+    };
+    for (own, others, expected) in [(3000, 1000, true), (3001, 1000, false)] {
+        let store = store(held(), true);
+        let mut bound = milli_cpu("own", own);
+        bound.node_name = Some("n".into());
+        let other = milli_cpu("other", others);
+        let assignments = Assignments::default();
+        assignments.assign(&"elsewhere".into(), [other.uid.clone()]);
+        for pod in [bound, other] {
+            let revision = revision(&pod.uid);
+            store.apply(pod, revision);
+        }
+        let attracts =
+            || build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].attracts_others;
+        assert_eq!(attracts(), expected, "{own}m of 4 CPU are used");
+        let still_waiting = milli_cpu("late", 1);
+        assignments.assign(&"c".into(), [still_waiting.uid.clone()]);
+        let revision = revision(&still_waiting.uid);
+        store.apply(still_waiting, revision);
+        assert!(!attracts(), "its own pods come first");
+    }
+}
+
+#[test]
 fn switching_hand_over_off_opens_what_is_held() {
-    let machine = seen(&store(held(), false), vec![], Mode::OpenAll);
+    let machine = seen(&store(held(), false), vec![], HandOverMode::Off);
     assert!(machine.held && machine.needs_entry);
 }
 
@@ -145,7 +193,7 @@ fn pods_with_claims_are_nominated_only_where_cpu_is_tight() {
             source: model::pod::PodResourceClaimSource::Claim(model::NamespacedName::new("default", "c")),
         });
         claimer.shape = Arc::new(shape);
-        let machine = seen(&store(held(), true), vec![claimer], Mode::HandOver);
+        let machine = seen(&store(held(), true), vec![claimer], HandOverMode::Tolerate);
         assert_eq!(machine.nominate, expected, "{milli_cpu}m of 4 CPU");
     }
 }

@@ -288,6 +288,7 @@ fn pod(name: &str) -> Pod {
         deletion_cost: 0,
         termination_grace_period_s: None,
         resource_claim_names: Vec::new(),
+        may_enter: Vec::new(),
         shape: Arc::default(),
     }
 }

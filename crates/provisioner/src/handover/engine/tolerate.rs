@@ -1,0 +1,109 @@
+//! The way by tolerations: each planned pod may enter its machine while that is closed to all others.
+
+use model::{Timestamp, Uid};
+
+use super::{Command, Engine, NodeName, Opening, Progress, Stage, TolerationOutcome, View};
+
+/// What is remembered of a pod's toleration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Toleration {
+    pub(super) tries: u32,
+    pub(super) call: Call,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    /// None is under way: there was none yet, or it failed.
+    None,
+    UnderWay {
+        since: Timestamp,
+    },
+    /// The watch will show it.
+    Done,
+}
+
+impl Engine {
+    /// Lets the planned pods of machines that only our taint keeps them from come in, and opens the machines that have
+    /// theirs.
+    pub(super) fn tolerate(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
+        let config = self.config;
+        let mut given_up = now >= self.tolerating_ends();
+        for (node, machine) in &mut self.machines {
+            let Some(seen) = view.get(node).filter(|seen| config.tolerate && seen.held && seen.tolerable) else {
+                continue;
+            };
+            if machine.stage == Stage::Waiting && seen.usable && !machine.intolerable {
+                machine.stage = Stage::Tolerating;
+            }
+            if machine.stage == Stage::Tolerating && machine.intolerable {
+                // Who has a toleration keeps it; the others are nominated.
+                machine.stage = Stage::Waiting;
+            }
+            if machine.stage != Stage::Tolerating {
+                continue;
+            }
+            let mut waiting = false;
+            for pod in seen.pods.iter().filter(|pod| pod.is_waiting()) {
+                waiting = true;
+                if pod.may_enter {
+                    continue;
+                }
+                let unknown = Toleration { tries: 0, call: Call::None };
+                let toleration = machine.tolerations.entry(pod.uid.clone()).or_insert(unknown);
+                match toleration.call {
+                    Call::UnderWay { since } if now < since.saturating_add(config.call_timeout) => {}
+                    Call::UnderWay { .. } | Call::None if toleration.tries >= config.patches_per_pod => {
+                        machine.intolerable = true;
+                    }
+                    Call::UnderWay { .. } | Call::None => {
+                        *toleration = Toleration { tries: toleration.tries + 1, call: Call::UnderWay { since: now } };
+                        let (uid, pod, node) = (pod.uid.clone(), pod.name.clone(), node.clone());
+                        commands.push(Command::Tolerate { uid, pod, node });
+                        self.last_progress = now;
+                        given_up = false;
+                    }
+                    Call::Done => {}
+                }
+            }
+            if machine.intolerable {
+                machine.stage = Stage::Waiting;
+            } else if (!waiting || (given_up && seen.usable)) && !seen.attracts_others {
+                let opening = if waiting { Opening::HeldTooLong } else { Opening::HandedOver };
+                machine.stage = Stage::OpeningAlone { opening, retry_at: now.saturating_add(config.call_timeout) };
+                commands.push(Command::Open { node: node.clone(), opening });
+            }
+        }
+    }
+
+    pub(super) fn toleration_ended(&mut self, now: Timestamp, pod: &Uid, node: &NodeName, outcome: TolerationOutcome) {
+        let most = self.config.patches_per_pod;
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let Some(toleration) = machine.tolerations.get_mut(pod) else { return };
+        toleration.call = Call::None;
+        match outcome {
+            TolerationOutcome::Done => {
+                toleration.call = Call::Done;
+                self.last_progress = now;
+            }
+            TolerationOutcome::Refused => machine.intolerable = true,
+            TolerationOutcome::Failed => machine.intolerable |= toleration.tries >= most,
+        }
+    }
+
+    /// When pods that may enter their machines are given up.
+    pub(super) fn tolerating_ends(&self) -> Timestamp {
+        self.last_progress.saturating_add(self.config.max_wait_for_tolerating)
+    }
+
+    /// When something of a machine's tolerations is next due.
+    pub(super) fn next_toleration(&self, machine: &Progress, now: Timestamp) -> Timestamp {
+        let lost = machine.tolerations.values().filter_map(|toleration| match toleration.call {
+            Call::UnderWay { since } => Some(since.saturating_add(self.config.call_timeout)),
+            Call::None | Call::Done => None,
+        });
+        // What is over has been seen to.
+        let given_up = Some(self.tolerating_ends()).filter(|end| *end > now);
+        lost.chain(given_up).min().unwrap_or_else(|| self.hold_ends(machine))
+    }
+}
