@@ -9,8 +9,6 @@
 //!
 //! *Complexity.* Without contention: the devices before the chosen ones. In the worst case exponential in the number of
 //! distinct devices; the step budget bounds it, and running out is an answer of its own.
-//!
-//! *Limits.* Derived attributes are refused by name.
 
 mod constraints;
 mod counting;

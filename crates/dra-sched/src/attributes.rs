@@ -55,6 +55,8 @@ pub(crate) enum Held {
     Opaque,
     /// One value, or the set of a list's. Sorted.
     Values(SmallVec<[ValueId; 1]>),
+    /// It is derived, and its expression fails: the pod fails as soon as the walk asks.
+    Failed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,20 +71,37 @@ enum Key {
 #[derive(Debug)]
 pub(crate) struct ValueTable {
     lists: bool,
-    ids: NameMap<Key, ValueId>,
+    ids: Arc<NameMap<Key, ValueId>>,
+    /// Values that came after those in `ids`.
+    more: NameMap<Key, ValueId>,
 }
 
 impl ValueTable {
     pub(crate) fn new(lists: bool) -> Self {
-        Self { lists, ids: NameMap::default() }
+        Self { lists, ids: Arc::default(), more: NameMap::default() }
+    }
+
+    /// Fixes the numbers given so far, so that tables which continue them are cheap.
+    pub(crate) fn fix(&mut self) {
+        let more = std::mem::take(&mut self.more);
+        Arc::make_mut(&mut self.ids).extend(more);
+    }
+
+    /// A table that knows the fixed numbers and gives further ones of its own.
+    pub(crate) fn continued(&self) -> Self {
+        Self { lists: self.lists, ids: Arc::clone(&self.ids), more: NameMap::default() }
     }
 
     fn id(&mut self, key: Key) -> ValueId {
-        let next = ValueId(u32::try_from(self.ids.len()).unwrap_or(u32::MAX) & (DISTINCT - 1));
-        *self.ids.entry(key).or_insert(next)
+        if let Some(known) = self.ids.get(&key) {
+            return *known;
+        }
+        let next = self.ids.len() + self.more.len();
+        let next = ValueId(u32::try_from(next).unwrap_or(u32::MAX) & (DISTINCT - 1));
+        *self.more.entry(key).or_insert(next)
     }
 
-    fn read(&mut self, value: &AttributeValue) -> Held {
+    pub(crate) fn read(&mut self, value: &AttributeValue) -> Held {
         let list = |ids: SmallVec<[ValueId; 1]>| {
             let mut ids = ids;
             ids.sort_unstable();

@@ -17,6 +17,7 @@
 mod ast;
 mod checker;
 mod cost;
+mod derived;
 mod device;
 mod error;
 mod eval;
@@ -30,6 +31,7 @@ mod selector;
 mod types;
 mod value;
 
+pub use derived::DerivedExpression;
 pub use device::DeviceView;
 pub use error::{CompileError, CompileErrorKind, EvalError};
 pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector};

@@ -7,6 +7,7 @@ use model::{IdVec, Quantity};
 
 use crate::attributes;
 use crate::compat::{Compat, Gate, KubernetesMinor};
+use crate::derived::{DerivedId, DerivedTable};
 use crate::inventory::{AttributeIndex, ClaimClassId};
 use crate::selectors::{SelectorId, SelectorTable};
 use crate::types::{
@@ -59,6 +60,22 @@ pub(crate) struct Alternative {
     pub(crate) capacity: BTreeMap<QualifiedName, Quantity>,
     /// Constraints that cover it.
     pub(crate) constraints: Vec<usize>,
+    /// Constraints for which it computes the attribute itself.
+    pub(crate) derived: Vec<(usize, DerivedId)>,
+}
+
+impl Alternative {
+    /// The expression that stands for the attribute of a constraint.
+    pub(crate) fn derived_for(&self, constraint: usize) -> Option<DerivedId> {
+        self.derived.iter().find(|(of, _)| *of == constraint).map(|(_, id)| *id)
+    }
+}
+
+/// Where texts and names of claims get their numbers.
+pub(crate) struct Numbering<'a> {
+    pub(crate) selectors: &'a mut SelectorTable,
+    pub(crate) derived: &'a mut DerivedTable,
+    pub(crate) attributes: &'a mut IdVec<AttributeIndex, QualifiedName>,
 }
 
 /// A constraint of a claim.
@@ -75,15 +92,14 @@ impl ClaimClass {
         unsupported: Option<&Arc<str>>,
         compat: &Compat,
         classes: &BTreeMap<DeviceClassName, Arc<DeviceClass>>,
-        selectors: &mut SelectorTable,
-        names: &mut IdVec<AttributeIndex, QualifiedName>,
+        numbering: &mut Numbering<'_>,
     ) -> Self {
-        let mut compiler = Compiler { compat, classes, selectors };
+        let mut compiler = Compiler { compat, classes, selectors: numbering.selectors, derived: numbering.derived };
         let compiled = match unsupported {
             Some(field) => Err(ClaimFault::Unsupported(Arc::clone(field))),
             None => compiler.requests(spec),
         };
-        let constraints = compiled.as_ref().map_or(Ok(Vec::new()), |_| constraints(spec, names));
+        let constraints = compiled.as_ref().map_or(Ok(Vec::new()), |_| constraints(spec, numbering.attributes));
         let (requests, constraints, fault) = match (compiled, constraints) {
             (Ok(requests), Ok(constraints)) => {
                 let fault = too_many(&requests);
@@ -124,6 +140,7 @@ struct Compiler<'a> {
     compat: &'a Compat,
     classes: &'a BTreeMap<DeviceClassName, Arc<DeviceClass>>,
     selectors: &'a mut SelectorTable,
+    derived: &'a mut DerivedTable,
 }
 
 impl Compiler<'_> {
@@ -169,9 +186,9 @@ impl Compiler<'_> {
             self.needs(Gate::ConsumableCapacity, &name, "has capacity requests")?;
         }
         // Releases before 1.37 do not know the field and drop it.
-        if !exact.derived_attributes.is_empty() && self.compat.kubernetes >= KubernetesMinor::V1_37 {
+        let derives = !exact.derived_attributes.is_empty() && self.compat.kubernetes >= KubernetesMinor::V1_37;
+        if derives {
             self.needs(Gate::DerivedAttributes, &name, "has derived attributes")?;
-            return Err(ClaimFault::Unsupported(format!("request {name}: derivedAttributes").into()));
         }
         if exact.admin_access {
             self.needs(Gate::AdminAccess, &name, "admin access is requested")?;
@@ -192,6 +209,8 @@ impl Compiler<'_> {
                 return Err(ClaimFault::UnknownMode { request: name, mode: Arc::clone(mode) });
             }
         };
+        let constraints = covering(spec, &name);
+        let derived = if derives { self.derived(spec, exact, &constraints) } else { Vec::new() };
         Ok(Alternative {
             class_selectors: self.selectors(&name, &class.selectors)?,
             selectors: self.selectors(&name, &exact.selectors)?,
@@ -200,9 +219,30 @@ impl Compiler<'_> {
             admin_access: exact.admin_access,
             tolerations: exact.tolerations.clone(),
             capacity: exact.capacity.clone(),
-            constraints: covering(spec, &name),
+            constraints,
+            derived,
             name,
         })
+    }
+
+    /// Attributes that the request computes for constraints: by exact name, the last one of a name counts.
+    fn derived(
+        &mut self,
+        spec: &ResourceClaimSpec,
+        exact: &ExactRequest,
+        covering: &[usize],
+    ) -> Vec<(usize, DerivedId)> {
+        let mut derived = Vec::new();
+        for &constraint in covering {
+            let named = match spec.constraints.get(constraint).map(|constraint| &constraint.kind) {
+                Some(ConstraintKind::MatchAttribute(name) | ConstraintKind::DistinctAttribute(name)) => name,
+                Some(ConstraintKind::Other) | None => continue,
+            };
+            if let Some(found) = exact.derived_attributes.iter().rfind(|derived| derived.name == *named) {
+                derived.push((constraint, self.derived.intern(&found.expression)));
+            }
+        }
+        derived
     }
 
     fn selectors(&mut self, name: &RequestName, texts: &[DeviceSelector]) -> Result<Vec<SelectorId>, ClaimFault> {

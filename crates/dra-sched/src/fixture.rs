@@ -45,7 +45,12 @@ pub(crate) fn devices(count: usize, fields: impl Fn(usize) -> Value) -> Value {
 
 /// A builder with a class for every driver, named like it, and `any` for all.
 pub(crate) fn builder(drivers: &[&str]) -> InventoryBuilder {
-    let mut builder = InventoryBuilder::new(compat());
+    builder_for(compat(), drivers)
+}
+
+/// The same for a release and its gates.
+pub(crate) fn builder_for(compat: Compat, drivers: &[&str]) -> InventoryBuilder {
+    let mut builder = InventoryBuilder::new(compat);
     for driver in drivers {
         let spec = json!({"selectors": [{"cel": {"expression": format!("device.driver == \"{driver}\"")}}]});
         builder.class(Arc::new(DeviceClass::from_json(&object("DeviceClass", driver, &spec)).unwrap()));
@@ -71,8 +76,13 @@ pub(crate) fn n1() -> NodeFacts {
 
 /// The verdict on node `n1`, and the steps it took.
 pub(crate) fn ask(inventory: &Inventory, claims: &[ClaimClassId]) -> (Verdict, u64) {
+    ask_with(inventory, claims, &ClusterLedger::new(inventory))
+}
+
+/// The same where a ledger says what is taken.
+pub(crate) fn ask_with(inventory: &Inventory, claims: &[ClaimClassId], ledger: &ClusterLedger) -> (Verdict, u64) {
     let mut budget = Budget::new(STEPS);
-    let verdict = inventory.allocate(&n1(), claims, &ClusterLedger::new(inventory), &mut budget);
+    let verdict = inventory.allocate(&n1(), claims, ledger, &mut budget);
     (verdict, STEPS - budget.remaining())
 }
 

@@ -14,10 +14,11 @@ use model::collections::NameMap;
 use model::{IdSet, IdVec, NodeName, define_id};
 use smallvec::SmallVec;
 
-use crate::attributes::AttributeColumn;
+use crate::attributes::{AttributeColumn, ValueTable};
 use crate::cel::DeviceView;
 use crate::claims::{Claim, ClaimClass};
 use crate::compat::Compat;
+use crate::derived::DerivedTable;
 use crate::machine::MachineShape;
 use crate::quirks::Quirks;
 use crate::selectors::SelectorTable;
@@ -86,6 +87,9 @@ pub struct Inventory {
     pub(crate) shared: Vec<SliceIndex>,
     pub(crate) selectors: SelectorTable,
     pub(crate) attributes: IdVec<AttributeIndex, AttributeColumn>,
+    /// Has numbered the values of attributes.
+    pub(crate) values: ValueTable,
+    pub(crate) derived: DerivedTable,
     pub(crate) claim_classes: IdVec<ClaimClassId, ClaimClass>,
     pub(crate) claims: IdVec<ClaimId, Claim>,
     pub(crate) machines: IdVec<ShapeId, MachineShape>,

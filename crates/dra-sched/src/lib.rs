@@ -24,6 +24,7 @@ mod capacity;
 pub mod cel;
 pub mod claims;
 pub mod compat;
+mod derived;
 #[cfg(test)]
 mod fixture;
 pub mod inventory;

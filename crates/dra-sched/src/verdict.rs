@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::capacity::BadCapacity;
 use crate::node::SelectorError;
-use crate::types::{Allocation, DeviceClassName, DeviceId, PoolId, RequestName};
+use crate::types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName, RequestName};
 
 pub use reason::{Fall, PoolTrouble, RequestReport, Rule};
 
@@ -134,6 +134,20 @@ pub enum Fault {
         /// What happened.
         error: Arc<str>,
     },
+    /// A derived attribute's expression does not compile, or failed while it was evaluated.
+    #[error("claim {claim}, request {request}: derived attribute {attribute} on device {device}: {error}")]
+    Derived {
+        /// The claim.
+        claim: Arc<str>,
+        /// The request.
+        request: RequestName,
+        /// The attribute.
+        attribute: QualifiedName,
+        /// The device.
+        device: DeviceId,
+        /// What happened.
+        error: Arc<str>,
+    },
     /// A request for all devices sees a pool that is not usable.
     #[error("claim {claim}, request {request}: asks for all devices, but resource pool {pool} is {trouble}")]
     AllNeedsPool {
@@ -211,6 +225,7 @@ impl Fault {
             Self::InvalidPools { .. } => Scope::Node,
             Self::Claim { .. }
             | Self::Selector { .. }
+            | Self::Derived { .. }
             | Self::AllNeedsPool { .. }
             | Self::AllUnderConstraint { .. }
             | Self::TooManyDevices { .. }

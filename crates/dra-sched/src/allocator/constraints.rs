@@ -40,7 +40,7 @@ impl ConstraintState {
     /// Whether a device with this value could be picked now. `lists`: the gate for lists is on.
     pub(crate) fn admits(&self, value: &Held, lists: bool) -> bool {
         match (self, value) {
-            (_, Held::Missing) => false,
+            (_, Held::Missing | Held::Failed) => false,
             (_, Held::Opaque) if lists => false,
             (Self::Match { common, .. }, value) => match (common.last(), value) {
                 (None, _) => true,
@@ -54,8 +54,8 @@ impl ConstraintState {
                             other.iter().all(|a| values.iter().all(|b| a.surely_differs(*b)))
                         }
                         // An unknown value is no value of an earlier device.
-                        (Held::Opaque | Held::Missing, Held::Values(_)) => true,
-                        (_, Held::Opaque | Held::Missing) => false,
+                        (Held::Opaque | Held::Missing | Held::Failed, Held::Values(_)) => true,
+                        (_, Held::Opaque | Held::Missing | Held::Failed) => false,
                     })
             }
         }
@@ -122,7 +122,7 @@ impl ConstraintState {
         match self {
             Self::Match { common, .. } => match common.last() {
                 Some(Held::Values(values)) => Some(values),
-                Some(Held::Opaque | Held::Missing) | None => None,
+                Some(Held::Opaque | Held::Missing | Held::Failed) | None => None,
             },
             Self::Distinct { .. } => None,
         }

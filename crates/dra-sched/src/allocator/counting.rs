@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Id, OutOfBudget};
+use smallvec::SmallVec;
 
 use super::constraints::ConstraintState;
 use super::search::{BranchIndex, ClaimPosition, Search};
@@ -28,6 +29,8 @@ struct Demand {
     wanted: usize,
     /// Constraints that cover it whatever alternative is chosen.
     constraints: Vec<usize>,
+    /// The alternatives.
+    branches: SmallVec<[BranchIndex; 1]>,
     admin: bool,
     supplies: Vec<Offer>,
 }
@@ -188,7 +191,7 @@ impl Tests<'_, '_> {
                 offers.push(Offer { supply: index, example: supply.example, devices });
             }
         }
-        Demand { claim, name, wanted, constraints, admin, supplies: offers }
+        Demand { claim, name, wanted, constraints, branches: branches.into(), admin, supplies: offers }
     }
 
     /// Whether a branch could pick a device now, as far as the device alone decides.
@@ -215,7 +218,7 @@ impl Tests<'_, '_> {
             return false;
         }
         alternative.constraints.iter().all(|constraint| {
-            let held = search.held(claim, *constraint, position);
+            let held = search.held(branch, *constraint, position);
             let lists = search.lists;
             search.constraints[claim].get(*constraint).is_some_and(|state| state.admits(&held, lists))
         })
@@ -237,11 +240,11 @@ impl Tests<'_, '_> {
             Some(common) => values.extend(common),
             None => {
                 // The first device may have any value; a value of no kind matches nothing but is enough for one device.
-                for offer in &first.supplies {
-                    match self.search.held(claim, constraint, offer.example) {
+                for held in first.supplies.iter().flat_map(|offer| held(self.search, first, constraint, offer)) {
+                    match held {
                         Held::Values(held) => values.extend(held),
                         Held::Opaque if wanted <= 1 => return Ok(None),
-                        Held::Opaque | Held::Missing => {}
+                        Held::Opaque | Held::Missing | Held::Failed => {}
                     }
                 }
             }
@@ -250,8 +253,8 @@ impl Tests<'_, '_> {
             self.search.budget.spend(1)?;
             let search = &*self.search;
             let has = |demand: &Demand, offer: &Offer| {
-                !covers(demand)
-                    || matches!(search.held(claim, constraint, offer.example), Held::Values(held) if held.contains(&value))
+                let has = |held: Held| matches!(held, Held::Values(held) if held.contains(&value));
+                !covers(demand) || held(search, demand, constraint, offer).any(has)
             };
             let enough = demands.iter().filter(|demand| covers(demand)).all(|demand| {
                 let offers = demand.supplies.iter().filter(|offer| has(demand, offer));
@@ -269,11 +272,15 @@ impl Tests<'_, '_> {
         let wanted: usize = demands.iter().filter(covers).map(|demand| demand.wanted).sum();
         let mut values: BTreeSet<ValueId> = BTreeSet::new();
         let mut unknown = 0;
-        for offer in demands.iter().filter(covers).flat_map(|demand| &demand.supplies) {
-            match self.search.held(claim, constraint, offer.example) {
-                Held::Values(held) => values.extend(held),
-                Held::Opaque => unknown += offer.devices,
-                Held::Missing => {}
+        for demand in demands.iter().filter(covers) {
+            for offer in &demand.supplies {
+                for held in held(self.search, demand, constraint, offer) {
+                    match held {
+                        Held::Values(held) => values.extend(held),
+                        Held::Opaque => unknown += offer.devices,
+                        Held::Missing | Held::Failed => {}
+                    }
+                }
             }
         }
         (values.len() + unknown < wanted).then_some(Proof::TooFewValues { claim: claim.index(), constraint })
@@ -319,6 +326,22 @@ impl Tests<'_, '_> {
         let wanted: usize = demands.iter().map(|demand| demand.wanted).sum();
         short.then_some(Proof::Together { wanted: wanted as u64, usable: 0 })
     }
+}
+
+/// What the devices of a supply hold under a constraint: once for each way in which the demand's alternatives look at
+/// them.
+fn held<'s>(
+    search: &'s Search<'_>,
+    demand: &'s Demand,
+    constraint: usize,
+    offer: &'s Offer,
+) -> impl Iterator<Item = Held> + 's {
+    let derived = move |branch: &BranchIndex| search.branches[*branch].alternative.derived_for(constraint);
+    let branches = demand.branches.iter().enumerate().filter(move |(index, branch)| {
+        let before = demand.branches.iter().take(*index);
+        !before.map(derived).any(|known| known == derived(branch))
+    });
+    branches.map(move |(_, branch)| search.held(*branch, constraint, offer.example))
 }
 
 fn too_few(demand: &Demand) -> Option<Proof> {

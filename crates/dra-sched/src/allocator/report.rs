@@ -91,8 +91,15 @@ fn first_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) 
     let claim = search.branches[branch].claim;
     alternative.constraints.iter().find_map(|&constraint| {
         let compiled = search.claims[claim].constraints.get(constraint)?;
-        let missing = search.held(claim, constraint, position) == Held::Missing;
-        missing.then(|| Rule::NoAttribute { attribute: search.inventory.attributes[compiled.attribute].name.clone() })
+        let attribute = || search.inventory.attributes[compiled.attribute].name.clone();
+        match search.held(branch, constraint, position) {
+            Held::Missing => Some(Rule::NoAttribute { attribute: attribute() }),
+            Held::Failed => Some(Rule::DerivedError {
+                attribute: attribute(),
+                error: search.derived_error(branch, constraint, position),
+            }),
+            Held::Opaque | Held::Values(_) => None,
+        }
     })
 }
 

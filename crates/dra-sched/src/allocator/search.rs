@@ -13,6 +13,7 @@ use crate::attributes::{self, Held};
 use crate::capacity::{self, BadCapacity, Demand};
 use crate::claims::{Alternative, ClaimClass, MAX_RESULTS};
 use crate::compat::Gate;
+use crate::derived::Values;
 use crate::inventory::{CounterSetIndex, DeviceEntry, DeviceShape, Inventory};
 use crate::ledger::Taken;
 use crate::selectors::{Judgement, SelectorId};
@@ -96,6 +97,7 @@ pub(crate) struct Search<'a> {
     pub(crate) constraints: IdVec<ClaimPosition, Vec<ConstraintState>>,
     pub(crate) touched: FastMap<Position, Touch>,
     pub(crate) lists: bool,
+    derived: Values<'a>,
     consumable: bool,
     demands: FastMap<(BranchIndex, DeviceShape), Arc<Result<Demand, BadCapacity>>>,
     counters: IdVec<PoolPosition, Option<CountersLeft>>,
@@ -184,6 +186,7 @@ impl<'a> Search<'a> {
             layout,
             touched: FastMap::default(),
             lists: inventory.compat.is_on(Gate::ListTypeAttributes),
+            derived: Values::new(&inventory.derived, &inventory.values),
             consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
             demands: FastMap::default(),
             counters: view.pools.map(|_| None),
@@ -606,13 +609,39 @@ impl<'a> Search<'a> {
         !self.inventory.compat.is_on(Gate::PartitionableDevices) && !self.device(position).consumes_counters.is_empty()
     }
 
-    /// What a device has under the attribute of a constraint.
-    pub(crate) fn held(&self, claim: ClaimPosition, constraint: usize, position: Position) -> Held {
-        match self.claims[claim].constraints.get(constraint) {
-            Some(constraint) => {
-                attributes::held(&self.inventory.attributes, constraint.attribute, self.entry(position))
-            }
+    /// What a device has under the attribute of a constraint that covers a branch: what the request computes, else what
+    /// the device publishes.
+    pub(crate) fn held(&self, branch: BranchIndex, constraint: usize, position: Position) -> Held {
+        let of = &self.branches[branch];
+        let entry = self.entry(position);
+        if let Some(derived) = of.alternative.derived_for(constraint) {
+            return self.derived.held(derived, entry.shape, &self.inventory.shapes[entry.shape]);
+        }
+        match self.claims[of.claim].constraints.get(constraint) {
+            Some(constraint) => attributes::held(&self.inventory.attributes, constraint.attribute, entry),
             None => Held::Missing,
+        }
+    }
+
+    /// Why the expression of a derived attribute fails on a device.
+    pub(crate) fn derived_error(&self, branch: BranchIndex, constraint: usize, position: Position) -> Arc<str> {
+        let shape = self.entry(position).shape;
+        let derived = self.branches[branch].alternative.derived_for(constraint);
+        let outcome = derived.map(|id| self.inventory.derived.value(id, shape, &self.inventory.shapes[shape]));
+        outcome.and_then(Result::err).unwrap_or_default()
+    }
+
+    fn derived_fault(&self, branch: BranchIndex, constraint: usize, position: Position) -> Fault {
+        let compiled = self.claims[self.branches[branch].claim].constraints.get(constraint);
+        Fault::Derived {
+            claim: self.claim_name(branch),
+            request: self.branches[branch].alternative.name.clone(),
+            attribute: compiled.map_or_else(
+                || crate::types::QualifiedName::from(""),
+                |compiled| self.inventory.attributes[compiled.attribute].name.clone(),
+            ),
+            device: self.inventory.keys[self.entry(position).key].clone(),
+            error: self.derived_error(branch, constraint, position),
         }
     }
 
@@ -647,7 +676,10 @@ impl<'a> Search<'a> {
         let mut added: SmallVec<[usize; 4]> = SmallVec::new();
         for &constraint in &alternative.constraints {
             self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
-            let value = self.held(claim, constraint, position);
+            let value = self.held(branch, constraint, position);
+            if value == Held::Failed {
+                return Err(Walk::Fault(Box::new(self.derived_fault(branch, constraint, position))));
+            }
             let lists = self.lists;
             let state = self.constraints[claim].get_mut(constraint);
             if let Some(state) = state.filter(|state| state.admits(&value, lists)) {

@@ -94,7 +94,7 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
             Answer::BadCapacity => !search.inventory.quirks.bad_capacity_skips_device,
             Answer::No | Answer::Tainted | Answer::Demand(_) => false,
         };
-        may_err |= fingerprint.branches.iter().any(errs);
+        may_err |= fingerprint.branches.iter().any(errs) || fingerprint.held.contains(&Held::Failed);
         let class = *ids.entry(fingerprint).or_insert_with(|| members.push(Vec::new()));
         members[class].push(position);
         of.push(class);
@@ -128,10 +128,13 @@ fn counters_are_mixed_up(search: &Search<'_>) -> bool {
 fn fingerprint(search: &mut Search<'_>, branches: &[BranchIndex], position: Position, taken: bool) -> Fingerprint {
     let answers = branches.iter().map(|branch| answer(search, *branch, position)).collect();
     let mut held = Vec::new();
-    for claim in search.claims.ids() {
-        for constraint in 0..search.claims[claim].constraints.len() {
-            held.push(search.held(claim, constraint, position));
+    for &branch in branches {
+        // Nobody asks for the values of a device that a request does not want; a derived one might fail there.
+        if search.judge(branch, position) != Judgement::Yes {
+            continue;
         }
+        let covering = &search.branches[branch].alternative.constraints;
+        held.extend(covering.iter().map(|constraint| search.held(branch, *constraint, position)));
     }
     let entry = search.entry(position);
     let device = search.device(position);

@@ -1,6 +1,7 @@
 //! Refusals are proofs and cheap; answers are upstream's first ones. Upstream itself is asked by `test/oracle`.
 
 mod brute_force;
+mod derived;
 
 use serde_json::{Value, json};
 

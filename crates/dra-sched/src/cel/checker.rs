@@ -22,6 +22,8 @@ pub(crate) struct Environment {
     pub(crate) includes: bool,
     /// Attributes that may be lists.
     pub(crate) list_attributes: bool,
+    /// The expression computes an attribute (KEP-6080) and gives what an attribute can hold, not a verdict.
+    pub(crate) derives_attribute: bool,
 }
 
 impl Environment {
@@ -32,6 +34,7 @@ impl Environment {
             allow_multiple_allocations: true,
             includes: compat.kubernetes >= KubernetesMinor::V1_36,
             list_attributes: compat.is_on(Gate::ListTypeAttributes),
+            derives_attribute: false,
         }
     }
 
@@ -43,6 +46,20 @@ impl Environment {
             allow_multiple_allocations: consumable_capacity && compat.kubernetes >= KubernetesMinor::V1_35,
             includes: list_attributes && compat.kubernetes >= KubernetesMinor::V1_37,
             list_attributes,
+            derives_attribute: false,
+        }
+    }
+
+    /// Whether an expression may give a value of this type.
+    fn allows_result(self, result: &Type) -> bool {
+        if self.derives_attribute {
+            // A stored expression may give lists whether the gate for them is on or not.
+            return result.is_attribute() || matches!(result, Type::List(element) if element.is_attribute());
+        }
+        match result {
+            Type::Bool | Type::Any => true,
+            Type::Dyn => self.list_attributes,
+            _ => false,
         }
     }
 }
@@ -114,13 +131,14 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
     };
     let result = checker.check(&mut expr)?;
     let result = checker.unifier.resolve(&result, true);
-    let allowed = match result {
-        Type::Bool | Type::Any => true,
-        Type::Dyn => environment.list_attributes,
-        _ => false,
-    };
-    if !allowed {
-        return Err(checker.error(&expr, CompileErrorKind::ResultType(result.to_string())));
+    if !environment.allows_result(&result) {
+        let found = result.to_string();
+        let kind = if environment.derives_attribute {
+            CompileErrorKind::DerivedType(found)
+        } else {
+            CompileErrorKind::ResultType(found)
+        };
+        return Err(checker.error(&expr, kind));
     }
     let types = checker.types.iter().map(|of| checker.unifier.resolve(of, true)).collect();
     let checked = Checked { expr, types, overloads: checker.overloads, parsed_offsets: checker.offsets };

@@ -56,6 +56,9 @@ pub enum CompileErrorKind {
     /// Neither a bool nor an attribute.
     #[error("must evaluate to bool or the unknown type, not {0}")]
     ResultType(String),
+    /// A derived attribute must be something that an attribute can hold.
+    #[error("must evaluate to a string, integer, boolean, semver or a list of one of them, not {0}")]
+    DerivedType(String),
 }
 
 /// An error and the byte it is about; becomes a [`CompileError`] once the text is at hand.
@@ -113,6 +116,9 @@ pub enum EvalError {
     /// The value is not a bool.
     #[error("CEL result of type {0} could not be converted to bool")]
     NotBool(&'static str),
+    /// The value is nothing that an attribute can hold.
+    #[error("CEL result of type {0} cannot be the value of an attribute")]
+    NotAnAttribute(&'static str),
     /// Upstream's evaluator crashes here, which ends the evaluation even where the other side of `||` decides: it
     /// cannot count the cost of sorting what is no list.
     #[error("internal error: cost of a call on what is no list")]

@@ -56,6 +56,11 @@ impl Type {
         matches!(self, Self::Dyn | Self::Any)
     }
 
+    /// A single value that an attribute can hold, or one that may turn out to be.
+    pub(crate) fn is_attribute(&self) -> bool {
+        matches!(self, Self::Bool | Self::Int | Self::String | Self::Semver | Self::Any | Self::Dyn)
+    }
+
     fn is_dyn_or_error(&self) -> bool {
         self.is_dyn() || *self == Self::Error
     }

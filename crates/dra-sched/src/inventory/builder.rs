@@ -13,8 +13,9 @@ use super::{
     DeviceShape, Draw, Inventory, Pool, PoolIndex, Shape, ShapeId, Slice, SliceIndex,
 };
 use crate::attributes::{AttributeColumn, ValueTable};
-use crate::claims::{Claim, ClaimClass};
+use crate::claims::{Claim, ClaimClass, Numbering};
 use crate::compat::{Compat, Gate};
+use crate::derived::DerivedTable;
 use crate::machine::{MachineShape, MachineTemplate};
 use crate::packing::{keys_of, selector_keys};
 use crate::quirks::Quirks;
@@ -114,6 +115,7 @@ impl InventoryBuilder {
             tables.add(slice, template.as_deref());
         }
         let mut selectors = SelectorTable::new(self.compat);
+        let mut derived = DerivedTable::new(self.compat);
         let mut attributes = IdVec::new();
         let claim_classes: IdVec<ClaimClassId, ClaimClass> = self
             .specs
@@ -125,13 +127,15 @@ impl InventoryBuilder {
                     unsupported.as_ref(),
                     &self.compat,
                     &self.classes,
-                    &mut selectors,
-                    &mut attributes,
+                    &mut Numbering { selectors: &mut selectors, derived: &mut derived, attributes: &mut attributes },
                 )
             })
             .collect();
         selectors.set_shapes(tables.shapes.len());
-        let attributes = tables.columns(&attributes);
+        derived.set_shapes(tables.shapes.len());
+        let mut values = ValueTable::new(self.compat.is_on(Gate::ListTypeAttributes));
+        let attributes = tables.columns(&attributes, &mut values);
+        values.fix();
         let mut machines = self.machines;
         for machine in machines.iter_mut() {
             let of_machine = |(index, (_, template)): (usize, &(_, Option<Arc<MachineTemplate>>))| {
@@ -153,6 +157,8 @@ impl InventoryBuilder {
             shared: tables.shared,
             selectors,
             attributes,
+            values,
+            derived,
             claim_classes,
             claims: IdVec::new(),
             machines,
@@ -385,7 +391,11 @@ impl<'a> Tables<'a> {
     }
 
     /// Looks up every attribute that a constraint compares on every shape.
-    fn columns(&mut self, names: &IdVec<AttributeIndex, QualifiedName>) -> IdVec<AttributeIndex, AttributeColumn> {
+    fn columns(
+        &mut self,
+        names: &IdVec<AttributeIndex, QualifiedName>,
+        values: &mut ValueTable,
+    ) -> IdVec<AttributeIndex, AttributeColumn> {
         for (device, attribute, group) in std::mem::take(&mut self.bindings) {
             for (index, name) in names.iter_enumerated() {
                 let driver = self.shapes[self.devices[device].shape].driver.clone();
@@ -394,7 +404,6 @@ impl<'a> Tables<'a> {
                 }
             }
         }
-        let mut values = ValueTable::new(self.compat.is_on(Gate::ListTypeAttributes));
-        names.map(|name| AttributeColumn::new(name.clone(), &self.shapes, &mut values))
+        names.map(|name| AttributeColumn::new(name.clone(), &self.shapes, values))
     }
 }

@@ -94,6 +94,13 @@ pub enum Rule {
         /// The attribute.
         attribute: QualifiedName,
     },
+    /// The expression of a derived attribute fails.
+    DerivedError {
+        /// The attribute.
+        attribute: QualifiedName,
+        /// What happened.
+        error: Arc<str>,
+    },
 }
 
 /// Why a pool that a node sees is not used.
@@ -167,6 +174,7 @@ impl fmt::Display for Rule {
             Self::CompatibilityGroups => f.write_str("are of other compatibility groups than what is allocated"),
             Self::NodeOperations => f.write_str("need a node that can skip node operations"),
             Self::NoAttribute { attribute } => write!(f, "lack attribute {attribute}"),
+            Self::DerivedError { attribute, error } => write!(f, "have no derived attribute {attribute}: {error}"),
         }
     }
 }
@@ -189,7 +197,10 @@ impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = |report: &&RequestReport| report.wanted.is_some_and(|wanted| report.usable < wanted);
         match &self.proof {
-            Proof::TooFew { .. } => {
+            Proof::TooFew { claim, request, wanted, usable } => {
+                if !self.requests.iter().any(|report| short(&report)) {
+                    write!(f, "claim #{claim}, request {request}: {usable} devices are usable, {wanted} wanted")?;
+                }
                 let reports = self.requests.iter().filter(short);
                 for (index, report) in reports.enumerate() {
                     write!(f, "{}{report}", if index == 0 { "" } else { "; " })?;

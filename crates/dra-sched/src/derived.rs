@@ -1,0 +1,107 @@
+//! Derived attributes (KEP-6080): values that a request computes from a device for the constraints that cover it.
+//!
+//! A value depends on the expression and the device's shape alone and is found out once, when a walk first asks, like a
+//! selector's verdict. Values are numbered beside those that devices publish ([`Values`]), per search and in the order in
+//! which the walk asks, so that nothing depends on other searches or threads.
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+
+use model::collections::{FastMap, NameMap};
+use model::{Id, IdVec, define_id};
+
+use crate::attributes::{Held, ValueTable};
+use crate::cel::DerivedExpression;
+use crate::compat::Compat;
+use crate::inventory::{DeviceShape, Shape};
+use crate::types::AttributeValue;
+
+define_id! {
+    /// A distinct expression of a derived attribute.
+    pub(crate) struct DerivedId;
+}
+
+type Outcome = Result<AttributeValue, Arc<str>>;
+
+#[derive(Debug)]
+struct Entry {
+    /// Upstream compiles an expression when the first device is tried, so a text that does not compile is an error only
+    /// then.
+    compiled: Result<DerivedExpression, Arc<str>>,
+    outcomes: Box<[OnceLock<Outcome>]>,
+}
+
+/// All expressions of derived attributes.
+#[derive(Debug)]
+pub(crate) struct DerivedTable {
+    compat: Compat,
+    ids: NameMap<Arc<str>, DerivedId>,
+    entries: IdVec<DerivedId, Entry>,
+}
+
+impl DerivedTable {
+    pub(crate) fn new(compat: Compat) -> Self {
+        Self { compat, ids: NameMap::default(), entries: IdVec::new() }
+    }
+
+    /// The number of a text.
+    pub(crate) fn intern(&mut self, text: &Arc<str>) -> DerivedId {
+        if let Some(id) = self.ids.get(text) {
+            return *id;
+        }
+        let compiled = DerivedExpression::compile(text, &self.compat)
+            .map_err(|error| Arc::from(format!("CEL compile error: {error}")));
+        let id = self.entries.push(Entry { compiled, outcomes: Box::default() });
+        self.ids.insert(Arc::clone(text), id);
+        id
+    }
+
+    /// Makes room for so many shapes; no expression or shape is added afterwards.
+    pub(crate) fn set_shapes(&mut self, shapes: usize) {
+        for entry in self.entries.iter_mut() {
+            entry.outcomes = (0..shapes).map(|_| OnceLock::new()).collect();
+        }
+    }
+
+    /// The value on devices of a shape, or why there is none.
+    pub(crate) fn value(&self, id: DerivedId, shape: DeviceShape, content: &Shape) -> Outcome {
+        let entry = &self.entries[id];
+        let evaluate = || {
+            let expression = entry.compiled.as_ref().map_err(Arc::clone)?;
+            let error = |error: crate::cel::EvalError| Arc::from(format!("CEL runtime error: {error}"));
+            expression.evaluate(content.view(&self.compat)).map_err(error)
+        };
+        entry.outcomes.get(shape.index()).map_or_else(evaluate, |outcome| outcome.get_or_init(evaluate).clone())
+    }
+}
+
+/// Derived values as constraints compare them, for one search.
+#[derive(Debug)]
+pub(crate) struct Values<'a> {
+    table: &'a DerivedTable,
+    numbers: RefCell<Numbers>,
+}
+
+#[derive(Debug)]
+struct Numbers {
+    values: ValueTable,
+    known: FastMap<(DerivedId, DeviceShape), Held>,
+}
+
+impl<'a> Values<'a> {
+    /// `published` has numbered the values of attributes.
+    pub(crate) fn new(table: &'a DerivedTable, published: &ValueTable) -> Self {
+        let numbers = Numbers { values: published.continued(), known: FastMap::default() };
+        Self { table, numbers: RefCell::new(numbers) }
+    }
+
+    /// What devices of a shape hold; [`Held::Failed`] if the expression fails on them.
+    pub(crate) fn held(&self, id: DerivedId, shape: DeviceShape, content: &Shape) -> Held {
+        let Numbers { values, known } = &mut *self.numbers.borrow_mut();
+        let read = || match self.table.value(id, shape, content) {
+            Ok(value) => values.read(&value),
+            Err(_) => Held::Failed,
+        };
+        known.entry((id, shape)).or_insert_with(read).clone()
+    }
+}
