@@ -3,19 +3,21 @@
 //! They are shared strings in newtypes, so that a node's name cannot be passed for a provider id. Their order is the
 //! byte order of the text, which is what outputs are sorted by.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// Defines names: newtypes of shared strings that order by bytes, look themselves up by `&str`, and are strings in JSON.
+///
+/// The crate that uses it depends on `serde`.
+#[macro_export]
 macro_rules! define_name {
     ($($(#[$meta:meta])* $name:ident)*) => {$(
         $(#[$meta])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Arc<str>);
+        pub struct $name(::std::sync::Arc<str>);
 
         impl $name {
             /// The text.
@@ -36,13 +38,13 @@ macro_rules! define_name {
             }
         }
 
-        impl From<Arc<str>> for $name {
-            fn from(text: Arc<str>) -> Self {
+        impl From<::std::sync::Arc<str>> for $name {
+            fn from(text: ::std::sync::Arc<str>) -> Self {
                 Self(text)
             }
         }
 
-        impl Borrow<str> for $name {
+        impl ::std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
             }
@@ -54,7 +56,7 @@ macro_rules! define_name {
             }
         }
 
-        impl Deref for $name {
+        impl ::std::ops::Deref for $name {
             type Target = str;
 
             fn deref(&self) -> &str {
@@ -74,14 +76,14 @@ macro_rules! define_name {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.pad(&self.0)
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({:?})"), &*self.0)
             }
         }

@@ -3,66 +3,9 @@
 //! Shared strings in newtypes; their order is the byte order of the text, which is upstream's order of pools. Reading
 //! never checks their form, [`super::validate`] does.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
 
-macro_rules! define_name {
-    ($($(#[$meta:meta])* $name:ident)*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Arc<str>);
-
-        impl $name {
-            /// The text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl From<&str> for $name {
-            fn from(text: &str) -> Self {
-                Self(text.into())
-            }
-        }
-
-        impl From<Arc<str>> for $name {
-            fn from(text: Arc<str>) -> Self {
-                Self(text)
-            }
-        }
-
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl PartialEq<str> for $name {
-            fn eq(&self, other: &str) -> bool {
-                &*self.0 == other
-            }
-        }
-
-        impl PartialEq<&str> for $name {
-            fn eq(&self, other: &&str) -> bool {
-                &*self.0 == *other
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:?})"), &*self.0)
-            }
-        }
-    )*};
-}
+use model::define_name;
 
 define_name! {
     /// The name of a DRA driver, `gpu.nvidia.com`.
