@@ -43,8 +43,8 @@ fn by_default_there_are_two_replicas_with_their_rights_and_no_service_monitor() 
             ("ClusterRoleBinding", 5),
             ("Deployment", 1),
             ("PodDisruptionBudget", 1),
-            ("Role", 3),
-            ("RoleBinding", 3),
+            ("Role", 4),
+            ("RoleBinding", 4),
             ("Service", 1),
             ("ServiceAccount", 1),
         ])
@@ -163,6 +163,43 @@ fn settings_reach_the_controller_as_environment_variables() -> Result<()> {
 }
 
 #[test]
+fn dry_run_and_logs_are_values() -> Result<()> {
+    let objects = render(CHART, &[])?;
+    assert_eq!(variable(&objects, "DRY_RUN")?.as_deref(), Some("false"));
+    assert_eq!(variable(&objects, "LOG_FORMAT")?.as_deref(), Some("json"));
+    let objects = render(CHART, &["settings.dryRun=true", "logFormat=text", "logLevel=warn"])?;
+    assert_eq!(variable(&objects, "DRY_RUN")?.as_deref(), Some("true"));
+    assert_eq!(variable(&objects, "LOG_FORMAT")?.as_deref(), Some("text"));
+    assert_eq!(variable(&objects, "LOG_LEVEL")?.as_deref(), Some("warn"));
+    Ok(())
+}
+
+#[test]
+fn the_rights_follow_the_lease_and_the_namespace_of_the_records() -> Result<()> {
+    let role = |objects: &[Value], concern: &str| -> Result<Value> {
+        let name = format!("karpenter-{concern}");
+        let mut roles =
+            objects.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")));
+        roles.find(|role| role["metadata"]["name"] == name.as_str()).cloned().with_context(|| format!("no role {name}"))
+    };
+    let objects = render(CHART, &[])?;
+    assert_eq!(variable(&objects, "LEADER_ELECTION_NAME")?.as_deref(), Some("karpenter-leader-election"));
+    assert_eq!(variable(&objects, "KWOK_INSTANCES_NAMESPACE")?.as_deref(), Some("kube-system"));
+    assert_eq!(role(&objects, "kwok-instances")?["metadata"]["namespace"], "kube-system");
+    let objects =
+        render(CHART, &["settings.leaderElectionName=planner", "settings.kwokInstancesNamespace=fake-machines"])?;
+    assert_eq!(variable(&objects, "LEADER_ELECTION_NAME")?.as_deref(), Some("planner"));
+    assert_eq!(variable(&objects, "KWOK_INSTANCES_NAMESPACE")?.as_deref(), Some("fake-machines"));
+    for concern in ["leader-election", "other-leaders"] {
+        let text = role(&objects, concern)?["rules"].to_string();
+        assert!(text.contains("\"planner\"") && !text.contains("karpenter-leader-election"), "{concern}: {text}");
+    }
+    assert_eq!(role(&objects, "leader-election")?["metadata"]["namespace"], "kube-system");
+    assert_eq!(role(&objects, "kwok-instances")?["metadata"]["namespace"], "fake-machines");
+    Ok(())
+}
+
+#[test]
 fn what_is_switched_off_is_not_rendered() -> Result<()> {
     let objects = render(
         CHART,
@@ -212,6 +249,11 @@ fn the_schema_refuses_bad_values_and_names_them() {
         ("replicas=-1", "replicas"),
         ("replicas=two", "replicas"),
         ("logLevel=loud", "logLevel"),
+        ("logFormat=xml", "logFormat"),
+        ("settings.dryRun=perhaps", "dryRun"),
+        ("settings.leaderElectionName=", "leaderElectionName"),
+        ("settings.leaderElectionName=Planner_1", "leaderElectionName"),
+        ("settings.kwokInstancesNamespace=Not Here", "kwokInstancesNamespace"),
         ("provider=elsewhere", "provider"),
         ("metrics.port=80", "port"),
         ("settings.batchMaxDuration=soon", "batchMaxDuration"),

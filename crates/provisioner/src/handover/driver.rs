@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::taints;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{Api, Patch, PatchParams};
@@ -20,7 +21,7 @@ use super::view::{self, is_held};
 use crate::context::Context;
 use crate::failpoints;
 use crate::lifecycle::claim;
-use crate::lifecycle::registration::{self, taints_of};
+use crate::lifecycle::registration;
 use crate::metrics::ByOutcome;
 use crate::options::HandOverMode;
 use crate::patch::{self, Lock};
@@ -37,8 +38,8 @@ const GATHER: Duration = Duration::from_secs(5);
 const STALE_GRACE: Duration = Duration::from_secs(2);
 /// How soon it is withdrawn again if that did not work.
 const WITHDRAW_AGAIN: Duration = Duration::from_secs(5);
-/// How often an opening is tried again at once because the Node has changed meanwhile.
-const OPENING_ATTEMPTS: usize = 5;
+/// How often a change of taints is tried at once because the Node has changed meanwhile.
+const TAINT_ATTEMPTS: usize = 5;
 
 /// What has happened since the engine last looked.
 #[derive(Debug, Default)]
@@ -274,6 +275,13 @@ impl Driver {
                 let revision = state.pods.revision(&pod).filter(|revision| revision.uid == uid)?;
                 Some(Call::Nominate { resource_version: revision.resource_version, uid, pod, node })
             }
+            Command::Close { node } => {
+                let object = state.nodes.get(&node).map(|record| record.object.clone())?;
+                let provider_id = object.spec.as_ref()?.provider_id.as_deref()?;
+                let claim = state.node_claims_of_machine(provider_id).next()?;
+                let taint = taints::held(claim.metadata.uid.as_deref()?);
+                Some(Call::Close { node, object, taint })
+            }
             Command::Open { node, opening } => {
                 let object = state.nodes.get(&node).map(|record| record.object.clone())?;
                 Some(Call::Open { node, object, opening })
@@ -298,6 +306,10 @@ impl Driver {
                 Call::Nominate { uid, resource_version, pod, node } => {
                     let accepted = nominate(&context, &uid, resource_version, &pod, &node).await;
                     Event::NominationEnded { pod: uid, accepted }
+                }
+                Call::Close { node, object, taint } => {
+                    close(&context, &node, &object, &taint).await;
+                    Event::ClosingEnded
                 }
                 Call::Open { node, object, opening } => {
                     let opened = open(&context, &node, &object, opening).await;
@@ -330,6 +342,11 @@ enum Call {
         node: NodeName,
         object: Arc<Node>,
         opening: Opening,
+    },
+    Close {
+        node: NodeName,
+        object: Arc<Node>,
+        taint: Taint,
     },
     Withdraw {
         uid: Uid,
@@ -431,44 +448,55 @@ async fn withdraw(context: &Context, uid: &Uid, resource_version: u64, pod: &Nam
 
 /// Takes our taint off. Says whether it is gone.
 async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening) -> bool {
+    failpoints::hit("hand-over.before-opening");
+    let opened = set_taints(context, name, node, |taints| taints.retain(|taint| !view::is_hold(taint))).await;
+    if opened {
+        let outcome = opening.as_str();
+        info!(node = %name, outcome, "opened node");
+        let labels = ByOutcome { outcome: outcome.to_owned() };
+        context.metrics.hand_over_machines.get_or_create(&labels).inc();
+    }
+    opened
+}
+
+/// Puts our taint on again.
+async fn close(context: &Context, name: &NodeName, node: &Node, taint: &Taint) {
+    let add = |taints: &mut Vec<Taint>| {
+        if !taints.iter().any(view::is_hold) {
+            taints.push(taint.clone());
+        }
+    };
+    if set_taints(context, name, node, add).await {
+        info!(node = %name, "closed node again until its pods are there");
+    }
+}
+
+/// Changes the Node's taints, whatever others change meanwhile. Says whether they are as wanted, or the Node is gone.
+async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: impl Fn(&mut Vec<Taint>)) -> bool {
     // Not rate limited: there are few, and machines must open together.
     let nodes: Api<Node> = Api::all(context.urgent_client.clone());
     let mut node = node.clone();
-    failpoints::hit("hand-over.before-opening");
-    for _ in 0..OPENING_ATTEMPTS {
-        let failure = match patch::object(&nodes, &node, &opened(&node), Lock::Revision).await {
-            Ok(_) => {
-                let outcome = opening.as_str();
-                info!(node = %name, outcome, "opened node");
-                let labels = ByOutcome { outcome: outcome.to_owned() };
-                context.metrics.hand_over_machines.get_or_create(&labels).inc();
-                return true;
-            }
+    for _ in 0..TAINT_ATTEMPTS {
+        let mut wanted = node.clone();
+        change(wanted.spec.get_or_insert_default().taints.get_or_insert_default());
+        let fresh = match patch::object(&nodes, &node, &wanted, Lock::Revision).await {
+            Ok(_) => return true,
             Err(failure) if is_conflict(&failure) => nodes.get(name).await,
             Err(failure) => {
-                warn!(node = %name, error = format!("{failure:#}"), "could not open node");
+                warn!(node = %name, error = format!("{failure:#}"), "could not change the taints of a node");
                 return false;
             }
         };
-        match failure {
+        match fresh {
             Ok(fresh) => node = fresh,
-            // Gone: nothing is closed any more.
             Err(kube::Error::Api(status)) if status.code == 404 => return true,
             Err(error) => {
-                warn!(node = %name, %error, "could not open node");
+                warn!(node = %name, %error, "could not read a node");
                 return false;
             }
         }
     }
     false
-}
-
-/// The Node without our taint.
-fn opened(node: &Node) -> Node {
-    let mut opened = node.clone();
-    let left = taints_of(node).iter().filter(|taint| !view::is_hold(taint)).cloned().collect();
-    opened.spec.get_or_insert_default().taints = Some(left);
-    opened
 }
 
 fn milliseconds(duration: Duration) -> DurationMs {

@@ -21,7 +21,8 @@
 //! 5. bind: the next batch starts when these pods are bound, or after a while.
 //!
 //! Invariants, whatever comes in: a machine that is seen again and again is opened, at the latest [`Config::max_hold`]
-//! after it was first held plus as long after it became usable; no pod gets more than [`Config::patches_per_pod`]
+//! after it was first held plus as long after it became usable, not counting the time in which other taints keep its pods
+//! away as well; no pod gets more than [`Config::patches_per_pod`]
 //! nominations to one machine, nor more than that many tries of a toleration; a pod that somebody else nominated is left
 //! alone; at most one batch is under way; a nomination that was cleared is never answered before the settling time is
 //! over.
@@ -33,7 +34,8 @@
 //! from going elsewhere. All at once, nominating would take so long that the first nominations are lost before the last is
 //! given. So a batch is bounded by its pods.
 //!
-//! A machine that had to be opened early (see [`Opening`]) gets one round of nominations when it becomes usable.
+//! A machine that had to be opened early, because a DaemonSet's pod must run there first, is closed again as soon as that
+//! pod is there; if it becomes usable before that, its pods get one round of nominations.
 //!
 //! `reference` for the figures: KEP-5278, and measurements described in `docs/rfcs/0004-hand-over.md`.
 
@@ -115,6 +117,9 @@ pub struct Machine {
     pub usable: bool,
     /// Whether our taint keeps out a pod that must run there before the machine can become usable, or may not be used.
     pub needs_entry: bool,
+    /// Whether it is not usable yet, other taints keep its planned pods away, and all that must enter first are there:
+    /// then our taint does no harm, and is in time.
+    pub guarded: bool,
     /// Whether its taint is its own, so that a pod can tolerate this machine's and no other's.
     pub tolerable: bool,
     /// Whether its pods may be nominated at all; if not, it is opened in a batch of its own.
@@ -192,6 +197,8 @@ pub enum Event {
         /// How.
         outcome: TolerationOutcome,
     },
+    /// A [`Command::Close`] has ended.
+    ClosingEnded,
     /// A [`Command::Open`] has ended.
     OpeningEnded {
         /// The machine.
@@ -240,6 +247,11 @@ pub enum Command {
         /// Why now.
         opening: Opening,
     },
+    /// Give the node our taint.
+    Close {
+        /// The machine.
+        node: NodeName,
+    },
 }
 
 /// Why a machine is opened.
@@ -286,12 +298,17 @@ pub struct Engine {
 /// What is remembered of a machine.
 #[derive(Debug)]
 struct Progress {
+    /// Or since when nothing else keeps pods away.
     held_since: Timestamp,
     usable_since: Option<Timestamp>,
     nominations: BTreeMap<Uid, u32>,
     tolerations: BTreeMap<Uid, Toleration>,
     /// Whether its pods could not be given tolerations.
     intolerable: bool,
+    /// Whether it was, when last seen.
+    guarded: bool,
+    /// Whether it was opened for a pod that must enter first, and is to be closed again after that.
+    close_again: bool,
     stage: Stage,
 }
 
@@ -383,6 +400,7 @@ impl Engine {
         self.surroundings = surroundings;
         self.take_in(now, events);
         self.observe(now, view);
+        self.close_again(view, &mut commands);
         self.open_alone(now, view, &mut commands);
         self.tolerate(now, view, &mut commands);
         // Each transition moves the phase forward, and a batch of nothing to wait for ends in `Idle` with fewer machines
@@ -429,6 +447,8 @@ impl Engine {
                     }
                 }
                 Event::TolerationEnded { pod, node, outcome } => self.toleration_ended(now, pod, node, *outcome),
+                // The watch shows the taint if it is there, and the machine is held anew.
+                Event::ClosingEnded => self.last_disturbance = now,
                 Event::OpeningEnded { node, opened } => self.opening_ended(now, node, *opened),
             }
         }
@@ -464,8 +484,14 @@ impl Engine {
                 nominations: BTreeMap::new(),
                 tolerations: BTreeMap::new(),
                 intolerable: false,
+                guarded: false,
+                close_again: false,
                 stage: if seen.held { Stage::Waiting } else { Stage::OpenAlone },
             });
+            if machine.guarded || seen.guarded {
+                machine.held_since = now;
+            }
+            machine.guarded = seen.guarded;
             machine.usable_since = seen.usable.then(|| machine.usable_since.unwrap_or(now));
             match machine.stage {
                 // Somebody put the taint back: hold anew.
@@ -483,6 +509,16 @@ impl Engine {
                 | Stage::OpeningAlone { .. }
                 | Stage::OpenAlone
                 | Stage::Done { .. } => {}
+            }
+        }
+    }
+
+    /// Closes machines that were opened for a pod that has come in.
+    fn close_again(&mut self, view: &View, commands: &mut Vec<Command>) {
+        for (node, machine) in &mut self.machines {
+            let guarded = view.get(node).is_some_and(|seen| seen.guarded && !seen.held);
+            if guarded && machine.stage == Stage::OpenAlone && std::mem::take(&mut machine.close_again) {
+                commands.push(Command::Close { node: node.clone() });
             }
         }
     }
@@ -508,6 +544,9 @@ impl Engine {
         for (node, opening) in due {
             let retry_at = now.saturating_add(self.config.call_timeout);
             self.set_stage(&node, Stage::OpeningAlone { opening, retry_at });
+            if let (Opening::EntryNeeded, Some(machine)) = (opening, self.machines.get_mut(&node)) {
+                machine.close_again = true;
+            }
             commands.push(Command::Open { node, opening });
         }
     }

@@ -8,7 +8,8 @@ use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::NameSet;
 use model::pod::{PodShape, SchedulingState};
-use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, Uid};
+use model::workload::DaemonSet;
+use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid};
 
 use super::engine::{Machine, PlannedPod, PodState, View};
 use crate::assignments::Assignments;
@@ -86,9 +87,11 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
     let usable = node.model.ready
         && !node.model.unschedulable
         && waiting.iter().all(|pod| tolerates_all(&pod.shape, &foreign, interner));
-    let needs_entry = match cluster.mode {
-        HandOverMode::Off => true,
-        HandOverMode::Tolerate | HandOverMode::Nominate => !usable && is_entry_needed(state, node, &foreign),
+    let entry_needed = !usable && is_entry_needed(state, node, &foreign);
+    let kept_out = !waiting.is_empty() && waiting.iter().all(|pod| !tolerates_all(&pod.shape, &foreign, interner));
+    let (needs_entry, guarded) = match cluster.mode {
+        HandOverMode::Off => (true, false),
+        HandOverMode::Tolerate | HandOverMode::Nominate => (entry_needed, !entry_needed && kept_out),
     };
     let taint = hold(&node.object);
     let own_value = taint.and_then(|taint| taint.value.as_deref()).filter(|value| !value.is_empty());
@@ -105,6 +108,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         held: taint.is_some(),
         usable,
         needs_entry,
+        guarded,
         tolerable: own_value.is_some(),
         nominate: may_nominate(state, node, &waiting),
         attracts_others,
@@ -150,21 +154,36 @@ fn tolerates_all(shape: &PodShape, taints: &[Taint], interner: &Interner) -> boo
     taints.iter().all(|taint| taint.is_tolerated_by(&shape.tolerations, interner))
 }
 
-/// Whether our taint alone keeps out a DaemonSet's pod. Such a pod may be what makes the node usable: a driver's
-/// tolerates the startup taint that it takes off in the end. The DaemonSet's controller does not even make pods for nodes
-/// that they do not tolerate, so its template is looked at.
+/// Whether a DaemonSet's pod that our taint alone would keep out is missing on the node. It may be what makes the node
+/// usable: a driver's pod tolerates the startup taint that it takes off in the end. The DaemonSet's controller does not
+/// even make pods for nodes that they do not tolerate, so its template is looked at.
 fn is_entry_needed(state: &State, node: &NodeRecord, foreign: &[Taint]) -> bool {
+    // Where nothing else keeps pods away, nobody has to come first: the kubelet is not ready yet.
+    if foreign.is_empty() {
+        return false;
+    }
     let interner = &state.interner;
     let name = interner.find_value(&node.model.name);
-    let Some(ours) = node.model.taints.iter().find(|taint| is_ours(taint, interner)) else { return false };
-    // Where nothing else keeps pods away, nobody has to come first: the kubelet is not ready yet.
-    !foreign.is_empty()
-        && state.daemon_sets.values().any(|daemon_set| {
-            let shape = &daemon_set.template.shape;
-            !ours.is_tolerated_by(&shape.tolerations, interner)
-                && tolerates_all(shape, foreign, interner)
-                && shape.node_affinity_matches(&node.model.labels, name, interner)
-        })
+    state.daemon_sets.values().any(|daemon_set| {
+        let shape = &daemon_set.template.shape;
+        !tolerates_holds(shape, interner)
+            && tolerates_all(shape, foreign, interner)
+            && shape.node_affinity_matches(&node.model.labels, name, interner)
+            && !has_pod_of(state, &node.model.name, daemon_set)
+    })
+}
+
+/// Whether pods of that shape may enter every held machine.
+fn tolerates_holds(shape: &PodShape, interner: &Interner) -> bool {
+    shape.tolerations.iter().any(|toleration| {
+        toleration.operator == TolerationOperator::Exists
+            && toleration.key.is_none_or(|key| interner.key_name(key) == taints::HELD)
+            && toleration.effect.is_none_or(|effect| effect == TaintEffect::NoSchedule)
+    })
+}
+
+fn has_pod_of(state: &State, node: &NodeName, daemon_set: &DaemonSet) -> bool {
+    state.pods_on_node(node).any(|pod| pod.owner.as_ref().is_some_and(|owner| owner.uid == daemon_set.uid))
 }
 
 /// Whether one of those pods would fit into what is free on the node, as far as resources, taints and node affinity go.

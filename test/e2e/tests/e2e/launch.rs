@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use e2e::wait::stays;
 use e2e::{eventually, objects};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
 
@@ -104,6 +105,75 @@ async fn free_room_is_used_before_a_machine_is_added() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn a_driver_enters_a_held_machine_first_and_the_pods_go_where_they_were_planned() -> Result<()> {
+    const STARTUP: &str = "example.com/driver-is-missing";
+    let corner = Corner::shared("driver-first").await?;
+    corner
+        .node_pool(json!({ "spec": { "template": { "spec": {
+            "requirements": [{ "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }],
+            "startupTaints": [{ "key": STARTUP, "effect": "NoSchedule" }],
+        } } } }))
+        .await?;
+    // It tolerates the taint that it takes off in the end, and knows nothing of ours.
+    let mut driver = objects::pod_spec(&corner.name, &json!({ "cpu": "50m" }));
+    let tolerations = driver["tolerations"].as_array_mut().context("no tolerations")?;
+    tolerations.push(json!({ "key": STARTUP, "operator": "Exists" }));
+    let labels = json!({ "app": "driver" });
+    corner
+        .apply([json!({
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": { "name": "driver", "namespace": corner.name },
+            "spec": {
+                "selector": { "matchLabels": labels },
+                "template": { "metadata": { "labels": labels }, "spec": driver },
+            },
+        })])
+        .await?;
+    for (name, cpu) in [("large", "2"), ("small", "700m")] {
+        corner.apply([objects::deployment(&corner.name, name, 4, &json!({ "cpu": cpu }))]).await?;
+    }
+    let nodes = eventually("a driver runs on each machine and the machine is closed again", DEADLINE, async || {
+        let with_driver = nodes_of(&corner.pods().await?);
+        let nodes = corner.nodes().await?;
+        ensure!(nodes.len() > 1, "{} nodes", nodes.len());
+        for node in &nodes {
+            ensure!(with_driver.contains(&node.name_any()), "{} has no driver", node.name_any());
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+            let keys: BTreeSet<_> = taints.iter().map(|taint| taint.key.as_str()).collect();
+            ensure!(keys.contains(STARTUP) && keys.contains("dovetail.sh/held"), "{}: {keys:?}", node.name_any());
+        }
+        Ok(nodes)
+    })
+    .await?;
+    for node in nodes {
+        let api: Api<Node> = Api::all(corner.client.clone());
+        eventually("the driver takes the startup taint off", DEADLINE, async || {
+            let mut node = api.get(&node.name_any()).await?;
+            let taints = node.spec.as_mut().and_then(|spec| spec.taints.as_mut()).context("no taints")?;
+            taints.retain(|taint| taint.key != STARTUP);
+            Ok(api.replace(&node.name_any(), &PostParams::default(), &node).await.map(drop)?)
+        })
+        .await?;
+    }
+    let pods = eventually("every pod is bound", DEADLINE, async || {
+        let pods = corner.pods().await?;
+        let waiting = pods.iter().filter(|pod| node_of(pod).is_none()).count();
+        ensure!(waiting == 0, "{waiting} of {} wait", pods.len());
+        Ok(pods)
+    })
+    .await?;
+    for claim in corner.node_claims().await? {
+        let node = claim.status.as_ref().context("no status")?.node_name.clone();
+        let on_node = pods.iter().filter(|pod| node_of(pod) == Some(&node) && pod.labels()["app"] != "driver");
+        let bound: BTreeSet<String> = on_node.filter_map(ResourceExt::uid).collect();
+        let planned = claim.annotations().get("dovetail.sh/planned-pods").context("no plan")?;
+        ensure!(bound == planned.split(',').map(str::to_owned).collect(), "{node} has {bound:?}, planned {planned}");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -230,7 +300,7 @@ async fn a_pod_with_a_scheduling_gate_gets_no_machine_until_it_is_open() -> Resu
         Ok(())
     })
     .await?;
-    let pods: kube::Api<Pod> = kube::Api::namespaced(corner.client.clone(), &corner.name);
+    let pods: Api<Pod> = Api::namespaced(corner.client.clone(), &corner.name);
     let open = kube::api::Patch::Merge(json!({ "spec": { "schedulingGates": [] } }));
     pods.patch("gated", &kube::api::PatchParams::default(), &open).await?;
     corner.bound(1).await.map(drop)

@@ -113,3 +113,64 @@ async fn the_plan_of_a_snapshot_is_what_the_controller_does() -> Result<()> {
     assert_eq!(created, planned);
     Ok(())
 }
+
+/// The availability of an instance type's offerings in a snapshot file.
+fn availability(text: &str, instance_type: &str) -> Vec<bool> {
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines
+        .filter(|line| line["instanceType"]["name"] == instance_type)
+        .flat_map(|line| line["instanceType"]["offerings"].as_array().cloned().unwrap_or_default())
+        .filter_map(|offering| offering["available"].as_bool())
+        .collect()
+}
+
+#[tokio::test]
+async fn what_the_controller_found_out_and_was_told_is_in_the_snapshot() -> Result<()> {
+    let cluster = Cluster::new("snapshot-state").await?;
+    let corner = Corner::new(cluster.client().await?, "snapshot-state").await?;
+    let two = json!([{"key": INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux", "m-4x-amd64-linux"]}]);
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": two } } } })).await?;
+    let faults = json!({ "noCapacity": [{ "instanceType": "c-4x-amd64-linux" }] }).to_string();
+    corner
+        .apply([json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "dovetail-kwok-faults", "namespace": e2e::install::NAMESPACE },
+            "data": { "faults.json": faults } })])
+        .await?;
+    let options = cluster
+        .controller()?
+        .env("KWOK_READ_FAULTS", "true")
+        .env("FEATURE_GATES", "NodeRepair=true")
+        .env("MIN_VALUES_POLICY", "BestEffort");
+    let controller = Controller::start_ready(&options).await?;
+    corner.apply([objects::deployment(&corner.name, "first", 3, &json!({ "cpu": "1" }))]).await?;
+    corner.bound(3).await?;
+    let run = |arguments: &[&str]| dovetail(&options.binary, cluster.control_plane.kubeconfig(), arguments);
+    let text = eventually("the snapshot says what has run out", DEADLINE, async || {
+        let text = run(&["snapshot"])?.1;
+        let (dear, cheap) = (availability(&text, "m-4x-amd64-linux"), availability(&text, "c-4x-amd64-linux"));
+        ensure!(!cheap.is_empty() && cheap.iter().all(|available| !available), "cheap: {cheap:?}");
+        ensure!(!dear.is_empty() && dear.iter().all(|available| *available), "dear: {dear:?}");
+        Ok(text)
+    })
+    .await?;
+    let header: Value = serde_json::from_str(text.lines().next().context("no header")?)?;
+    assert_eq!(header["options"]["minValuesPolicy"], "BestEffort");
+    assert_eq!(header["featureGates"]["NodeRepair"], true);
+    assert_eq!(header["featureGates"]["ReservedCapacity"], true);
+    controller.terminate().await?;
+
+    // Nobody acts on these; the plan is what the controller would have done with what it knew.
+    corner.apply([objects::deployment(&corner.name, "second", 4, &json!({ "cpu": "1" }))]).await?;
+    let path = cluster.control_plane.folder().join("snapshot.jsonl").display().to_string();
+    eventually("the plan avoids what has run out", DEADLINE, async || {
+        run(&["snapshot", "-o", &path])?;
+        let plan: Value = serde_json::from_str(&run(&["plan", "-f", &path, "-o", "json"])?.1)?;
+        let machines = plan["nodeClaims"].as_array().cloned().unwrap_or_default();
+        ensure!(!machines.is_empty(), "{plan}");
+        for machine in &machines {
+            assert_eq!(machine["launch"]["instanceType"], "m-4x-amd64-linux", "{plan}");
+        }
+        Ok(())
+    })
+    .await
+}

@@ -74,6 +74,7 @@ impl Cluster {
             held: true,
             usable: false,
             needs_entry: false,
+            guarded: false,
             tolerable: true,
             nominate: true,
             attracts_others: false,
@@ -194,6 +195,11 @@ impl Cluster {
                     *times -= 1;
                     self.schedule(seen.saturating_add(DurationMs(1)), Effect::Seen(node, uid, PodState::Waiting));
                 }
+            }
+            Command::Close { node } => {
+                self.note(format!("close {node}"));
+                self.schedule(answer, Effect::Event(Event::ClosingEnded));
+                self.schedule(seen, Effect::Change(|machine| machine.held = true, node));
             }
             Command::Open { node, opening } => {
                 self.note(format!("open {node} {opening:?}"));
@@ -395,6 +401,39 @@ fn a_machine_that_a_pod_must_enter_first_is_opened_at_once_and_its_pods_nominate
     cluster.at(503, Effect::Change(|machine| machine.needs_entry = false, "a".into()));
     cluster.run(60_000);
     assert_eq!(cluster.lines(), ["500 open a EntryNeeded", "3060 nominate 1 to a"], "it is open already");
+}
+
+#[test]
+fn a_machine_that_was_opened_for_a_driver_is_closed_once_the_driver_is_there() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]).needs_entry = true;
+    let entered = |machine: &mut Machine| (machine.needs_entry, machine.guarded) = (false, true);
+    cluster.at(500, Effect::Change(entered, "a".into()));
+    cluster.at(3000, Effect::Change(|machine| machine.guarded = false, "a".into()));
+    cluster.usable_at(3000, "a");
+    cluster.run(60_000);
+    assert_eq!(
+        cluster.lines(),
+        ["0 open a EntryNeeded", "500 close a", "3000 tolerate 1 on a", "3023 open a HandedOver"]
+    );
+}
+
+#[test]
+fn a_machine_that_others_keep_pods_away_from_may_be_held_for_long() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]).guarded = true;
+    cluster.at(300_000, Effect::Change(|machine| machine.guarded = false, "a".into()));
+    cluster.run(600_000);
+    assert_eq!(cluster.lines(), ["360000 open a HeldTooLong"]);
+}
+
+#[test]
+fn what_others_do_to_the_taint_is_not_undone() {
+    let mut cluster = Cluster::new(Config::default());
+    let machine = cluster.machine("a", &["1"]);
+    (machine.held, machine.guarded) = (false, true);
+    cluster.run(60_000);
+    assert!(cluster.lines().is_empty());
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
                 |name: &&str| model::Toleration { key: state.interner.find_key(name), ..model::Toleration::EVERYTHING };
             tolerated.iter().map(key).collect()
         };
-        let daemon_set = model::workload::DaemonSet {
+        let daemon_set = DaemonSet {
             name: model::NamespacedName::new("default", "driver"),
             uid: "driver".into(),
             template: model::workload::PodTemplate {
@@ -131,7 +131,19 @@ fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
         };
         store.apply(daemon_set, revision("driver"));
         let machine = seen(&store, vec![waiting("a")], HandOverMode::Tolerate);
-        assert_eq!(machine.needs_entry, expected, "{tolerated:?}");
+        assert_eq!((machine.needs_entry, machine.guarded), (expected, !expected), "{tolerated:?}");
+
+        let mut driver = waiting("driver");
+        driver.is_daemon = true;
+        driver.node_name = Some("n".into());
+        driver.owner = Some(model::pod::Owner {
+            kind: "DaemonSet".into(),
+            name: "driver".into(),
+            uid: "driver".into(),
+            controller: true,
+        });
+        let machine = seen(&store, vec![waiting("a"), driver], HandOverMode::Tolerate);
+        assert_eq!((machine.needs_entry, machine.guarded), (false, true), "it is there");
     }
 }
 
