@@ -63,7 +63,8 @@ pub fn run(text: &str) -> Result<(usize, Vec<String>), String> {
     Ok((cases, differences))
 }
 
-fn check(case: &Value, device: &Value) -> Result<(), String> {
+/// The difference between upstream's answer to a case and ours, if there is one.
+pub fn check(case: &Value, device: &Value) -> Result<(), String> {
     let compat = compat(case)?;
     let upstream = &case["upstream"];
     let refused = upstream["compileError"].as_str();

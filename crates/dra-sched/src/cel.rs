@@ -2,7 +2,8 @@
 //!
 //! A [`Selector`] is compiled once per text and asked about [`DeviceView`]s. The steps are those of upstream, because
 //! their verdicts must be: text → tokens → tree with macros expanded ([`parser`]) → types and overloads ([`checker`]) →
-//! worst-case cost ([`cost`]) → plan ([`plan`]) → evaluation with its actual cost ([`eval`]).
+//! worst-case cost ([`cost`]) → plan ([`plan`]) → evaluation with its actual cost ([`eval`]), for simple ones by a program
+//! over numbered attributes ([`slots`]).
 //!
 //! What holds:
 //! * A text that upstream refuses to compile is refused, with line and column.
@@ -28,6 +29,7 @@ mod macros;
 mod parser;
 mod plan;
 mod selector;
+mod slots;
 mod types;
 mod value;
 
@@ -35,6 +37,7 @@ pub use derived::DerivedExpression;
 pub use device::DeviceView;
 pub use error::{CompileError, CompileErrorKind, EvalError};
 pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector};
+pub use slots::{SlotProgram, SlotRow, SlotTable};
 
 /// Runs a step of a recursion over an expression with room on the stack.
 ///

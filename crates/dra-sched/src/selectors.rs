@@ -3,13 +3,13 @@
 //! The memory is a column of atomics per selector. What is stored never depends on who asks first, so answers do not
 //! depend on the number of threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use model::collections::NameMap;
 use model::{Id, IdVec, define_id};
 
-use crate::cel::Selector;
+use crate::cel::{Selector, SlotProgram, SlotRow, SlotTable};
 use crate::compat::Compat;
 use crate::inventory::{DeviceShape, Shape};
 
@@ -38,6 +38,8 @@ struct Entry {
     /// Upstream compiles a selector when the first device is tried, so that a text that does not compile is an error
     /// only then.
     compiled: Result<Selector, Arc<str>>,
+    /// The selector as a program, if it is a simple one.
+    program: Option<SlotProgram>,
     judgements: Box<[AtomicU8]>,
 }
 
@@ -47,11 +49,15 @@ pub(crate) struct SelectorTable {
     compat: Compat,
     ids: NameMap<Arc<str>, SelectorId>,
     entries: IdVec<SelectorId, Entry>,
+    slots: SlotTable,
+    /// What devices of each shape have in the slots; made when a program first asks.
+    rows: Box<[OnceLock<SlotRow>]>,
 }
 
 impl SelectorTable {
     pub(crate) fn new(compat: Compat) -> Self {
-        Self { compat, ids: NameMap::default(), entries: IdVec::new() }
+        let (entries, slots, rows) = (IdVec::new(), SlotTable::default(), Box::default());
+        Self { compat, ids: NameMap::default(), entries, slots, rows }
     }
 
     /// The number of a text.
@@ -60,7 +66,8 @@ impl SelectorTable {
             return *id;
         }
         let compiled = Selector::compile(text, &self.compat).map_err(|error| error.to_string().into());
-        let id = self.entries.push(Entry { text: Arc::clone(text), compiled, judgements: Box::default() });
+        let program = compiled.as_ref().ok().and_then(|selector: &Selector| selector.lower(&mut self.slots));
+        let id = self.entries.push(Entry { text: Arc::clone(text), compiled, program, judgements: Box::default() });
         self.ids.insert(Arc::clone(text), id);
         id
     }
@@ -70,6 +77,7 @@ impl SelectorTable {
         for entry in self.entries.iter_mut() {
             entry.judgements = (0..shapes).map(|_| AtomicU8::new(UNKNOWN)).collect();
         }
+        self.rows = (0..shapes).map(|_| OnceLock::new()).collect();
     }
 
     /// The selector's text.
@@ -86,10 +94,12 @@ impl SelectorTable {
             NO => Judgement::No,
             ERROR => Judgement::Error,
             _ => {
-                let (code, judgement) = match evaluate(entry, content, &self.compat) {
+                let outcome = self.by_program(entry, shape, content);
+                let outcome = outcome.unwrap_or_else(|| evaluate(entry, content, &self.compat).map_err(|_| ()));
+                let (code, judgement) = match outcome {
                     Ok(true) => (YES, Judgement::Yes),
                     Ok(false) => (NO, Judgement::No),
-                    Err(_) => (ERROR, Judgement::Error),
+                    Err(()) => (ERROR, Judgement::Error),
                 };
                 if let Some(slot) = slot {
                     slot.store(code, Ordering::Relaxed);
@@ -97,6 +107,14 @@ impl SelectorTable {
                 judgement
             }
         }
+    }
+
+    /// What the program of a selector says, if it has one; whatever went wrong is found again by [`Self::error`].
+    fn by_program(&self, entry: &Entry, shape: DeviceShape, content: &Shape) -> Option<Result<bool, ()>> {
+        let program = entry.program.as_ref()?;
+        let row = self.rows.get(shape.index())?;
+        let row = row.get_or_init(|| self.slots.row(&content.driver, content.device(), &self.compat));
+        Some(program.evaluate(row)?.outcome.map_err(|_| ()))
     }
 
     /// Why a selector fails on the devices of a shape; empty if it does not.

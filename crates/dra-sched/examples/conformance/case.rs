@@ -1,9 +1,9 @@
-//! A recorded case, read into an inventory and a ledger.
+//! A recorded case, read into an inventory and a ledger: one pod on one node, or several pods in a small cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::types::{DeviceClass, DeviceId, QualifiedName, ResourceClaim, ResourceSlice};
+use dra_sched::types::{DeviceClass, DeviceId, DeviceTaintRule, QualifiedName, ResourceClaim, ResourceSlice};
 use dra_sched::{ClaimClassId, ClusterLedger, Compat, Gate, Gates, Inventory, InventoryBuilder, NodeFacts, Verdict};
 use model::{Budget, Quantity};
 use serde_json::Value;
@@ -12,8 +12,17 @@ use serde_json::Value;
 pub struct Case {
     inventory: Inventory,
     ledger: ClusterLedger,
-    node: NodeFacts,
-    claims: Vec<ClaimClassId>,
+    nodes: Vec<NodeFacts>,
+    /// The claims of each pod.
+    pods: Vec<Vec<ClaimClassId>>,
+}
+
+/// What became of one pod on one node, both by their positions.
+#[allow(dead_code, reason = "recorded cases are about one pod and one node")]
+pub struct Attempt {
+    pub pod: usize,
+    pub node: usize,
+    pub verdict: Verdict,
 }
 
 /// The gates of a case; absent or null is none.
@@ -44,12 +53,14 @@ impl Case {
         for slice in objects(record, "slices") {
             builder.slice(Arc::new(ResourceSlice::from_json(&slice).map_err(|error| error.to_string())?));
         }
-        let mut claims = Vec::new();
-        for claim in objects(record, "claims") {
-            let claim = ResourceClaim::from_json(&claim).map_err(|error| error.to_string())?;
-            let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
-            let name = claim.meta.name.to_string();
-            claims.push(builder.claim_class(&name, &Arc::new(claim.spec), unsupported));
+        for rule in objects(record, "taintRules") {
+            builder.taint_rule(Arc::new(DeviceTaintRule::from_json(&rule).map_err(|error| error.to_string())?));
+        }
+        let mut pods = Vec::new();
+        let of_pods = record["pods"].as_array().map_or_else(|| vec![&record["claims"]], |pods| pods.iter().collect());
+        for pod in of_pods {
+            let claims = pod.as_array().into_iter().flatten().map(|claim| claim_class(&mut builder, claim));
+            pods.push(claims.collect::<Result<_, _>>()?);
         }
         let inventory = builder.build();
         let mut ledger = ClusterLedger::new(&inventory);
@@ -67,36 +78,62 @@ impl Case {
             }
             ledger.hold_shares(&inventory, &device_id(&entry["device"])?, 1, &taken);
         }
-        Ok(Self { inventory, ledger, node: node(&record["node"]), claims })
+        let nodes = record["nodes"].as_array().map_or_else(|| vec![&record["node"]], |nodes| nodes.iter().collect());
+        Ok(Self { inventory, ledger, nodes: nodes.into_iter().map(node).collect(), pods })
     }
 
-    /// Our answer.
-    pub fn ask(&self, steps: u64) -> Verdict {
-        self.inventory.allocate(&self.node, &self.claims, &self.ledger, &mut Budget::new(steps))
+    /// Our answers: each pod is tried on the nodes in order until one has devices for it, which count from then on.
+    pub fn attempts(&mut self, steps: u64) -> Vec<Attempt> {
+        let mut attempts = Vec::new();
+        for (pod, claims) in self.pods.iter().enumerate() {
+            for (node, facts) in self.nodes.iter().enumerate() {
+                let verdict = self.inventory.allocate(facts, claims, &self.ledger, &mut Budget::new(steps));
+                let placed = match &verdict {
+                    Verdict::Allocated { allocations, .. } => {
+                        allocations.iter().for_each(|allocation| self.ledger.hold(&self.inventory, allocation));
+                        !allocations.is_empty()
+                    }
+                    Verdict::Refused(_) | Verdict::OutOfBudget(_) => false,
+                };
+                attempts.push(Attempt { pod, node, verdict });
+                if placed {
+                    break;
+                }
+            }
+        }
+        attempts
     }
+}
+
+fn claim_class(builder: &mut InventoryBuilder, claim: &Value) -> Result<ClaimClassId, String> {
+    let mut claim = complete(claim, "ResourceClaim");
+    forget_counts_of_all(&mut claim);
+    let claim = ResourceClaim::from_json(&claim).map_err(|error| error.to_string())?;
+    let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
+    let name = claim.meta.name.to_string();
+    Ok(builder.claim_class(&name, &Arc::new(claim.spec), unsupported))
 }
 
 fn list<'r>(record: &'r Value, field: &str) -> impl Iterator<Item = &'r Value> {
     record[field].as_array().into_iter().flatten()
 }
 
-/// The objects of a list; upstream's records leave out kind and version.
+/// The objects of a list.
 fn objects(record: &Value, field: &str) -> Vec<Value> {
     let kind = match field {
         "classes" => "DeviceClass",
         "slices" => "ResourceSlice",
-        _ => "ResourceClaim",
+        _ => "DeviceTaintRule",
     };
-    let complete = |object: &Value| {
-        let mut object = object.clone();
-        object["apiVersion"] = "resource.k8s.io/v1".into();
-        object["kind"] = kind.into();
-        if field == "claims" {
-            forget_counts_of_all(&mut object);
-        }
-        object
-    };
-    list(record, field).map(complete).collect()
+    list(record, field).map(|object| complete(object, kind)).collect()
+}
+
+/// Upstream's records leave out kind and version.
+fn complete(object: &Value, kind: &str) -> Value {
+    let mut object = object.clone();
+    object["apiVersion"] = "resource.k8s.io/v1".into();
+    object["kind"] = kind.into();
+    object
 }
 
 /// Upstream's suite calls the allocator with claims that the API server refuses: with a count for all devices.

@@ -3,38 +3,11 @@
 use dra_sched::Gate;
 use serde_json::{Map, Value, json};
 
+use crate::random::Random;
+
 const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
+const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const CLASSES: [&str; 4] = ["class-a", "class-b", "class-any", "class-model"];
-
-/// SplitMix64: small, seeded, the same everywhere.
-pub struct Random(u64);
-
-impl Random {
-    /// From a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap_or(0)
-    }
-
-    fn percent(&mut self, chance: usize) -> bool {
-        self.below(100) < chance
-    }
-
-    fn pick<'l, T>(&mut self, list: &'l [T]) -> &'l T {
-        &list[self.below(list.len())]
-    }
-}
 
 /// A question.
 pub fn question(random: &mut Random, name: &str) -> Value {
@@ -59,12 +32,56 @@ pub fn question(random: &mut Random, name: &str) -> Value {
             }
         }
     }
-    let claims: Vec<Value> = (0..1 + random.below(3) * random.below(2)).map(|index| claim(random, index)).collect();
+    let nodes = 1 + random.below(5) * random.below(2) / 2;
+    let pods = 1 + random.below(7) * random.below(2) / 2;
     json!({
-        "name": name, "features": features, "classes": classes(), "slices": slices, "claims": claims,
-        "node": {"metadata": {"name": "node-1", "labels": {"zone": "z1"}}},
+        "name": name, "features": features, "classes": classes(), "slices": slices, "taintRules": rules(random, &devices),
+        "nodes": (0..nodes).map(|index| node(random, index)).collect::<Vec<_>>(),
+        "pods": (0..pods).map(|index| pod(random, index)).collect::<Vec<_>>(),
         "allocatedDevices": allocated, "allocatedSharedDevices": shares, "aggregatedCapacity": consumed,
     })
+}
+
+fn node(random: &mut Random, index: usize) -> Value {
+    let zone = if index == 1 { "z2" } else { "z1" };
+    let mut node = json!({"metadata": {"name": NODES[index], "labels": {"zone": zone}}});
+    if random.percent(50) {
+        node["status"] = json!({"declaredFeatures": ["DRAOptionalNodeOperations"]});
+    }
+    node
+}
+
+fn pod(random: &mut Random, index: usize) -> Vec<Value> {
+    (0..1 + random.below(3) * random.below(2))
+        .map(|claim| self::claim(random, &format!("claim-{index}-{claim}")))
+        .collect()
+}
+
+/// Rules that taint devices from outside: of a driver, a pool, a device, all, or none.
+fn rules(random: &mut Random, devices: &[([String; 3], Value)]) -> Vec<Value> {
+    let rule = |random: &mut Random, index: usize| {
+        let mut spec = json!({"taint": taint(random)});
+        if random.percent(90) {
+            let [driver, pool, device] = &random.pick(devices).0;
+            let mut selector = json!({});
+            for (field, value) in [("driver", driver), ("pool", pool), ("device", device)] {
+                if random.percent(50) {
+                    selector[field] = value.as_str().into();
+                }
+            }
+            spec["deviceSelector"] = selector;
+        }
+        json!({"metadata": {"name": format!("rule-{index}")}, "spec": spec})
+    };
+    if devices.is_empty() || !random.percent(20) {
+        return Vec::new();
+    }
+    (0..1 + random.below(2)).map(|index| rule(random, index)).collect()
+}
+
+fn taint(random: &mut Random) -> Value {
+    json!({"key": random.pick(&["k1", "k2"]), "value": random.pick(&["v1", "v2"]),
+        "effect": random.pick(&["NoSchedule", "NoExecute", "None"]), "timeAdded": "2026-01-01T00:00:00Z"})
 }
 
 fn features(random: &mut Random) -> Vec<&'static str> {
@@ -115,6 +132,9 @@ fn pool(random: &mut Random, index: usize, slices: &mut Vec<Value>) {
             "pool": {"name": name, "generation": generation, "resourceSliceCount": count},
         });
         place(random, &mut spec, scope);
+        if random.percent(4) {
+            spec["skipNodeOperations"] = json!(random.pick(&[["*"], ["NodeUnprepareResources"]]));
+        }
         slices.push(json!({"metadata": {"name": format!("slice-{}-{index}-{part}", random.below(9))}, "spec": spec}));
     }
     if counters {
@@ -132,7 +152,7 @@ fn pool(random: &mut Random, index: usize, slices: &mut Vec<Value>) {
 
 fn place(random: &mut Random, spec: &mut Value, scope: usize) {
     match scope {
-        0..=5 => spec["nodeName"] = if random.percent(90) { "node-1" } else { "node-2" }.into(),
+        0..=5 => spec["nodeName"] = if random.percent(70) { NODES[0] } else { *random.pick(&NODES) }.into(),
         6 => spec["allNodes"] = true.into(),
         7 => spec["nodeSelector"] = zone_selector(random),
         _ => spec["perDeviceNodeSelection"] = true.into(),
@@ -154,8 +174,8 @@ fn device(random: &mut Random, name: &str, counters: bool, per_device: bool) -> 
     let mut device = json!({"name": name, "attributes": attributes(random)});
     if per_device {
         match random.below(4) {
-            0 => device["nodeName"] = "node-1".into(),
-            1 => device["nodeName"] = "node-2".into(),
+            0 => device["nodeName"] = NODES[0].into(),
+            1 => device["nodeName"] = NODES[1].into(),
             2 => device["allNodes"] = true.into(),
             _ => device["nodeSelector"] = zone_selector(random),
         }
@@ -168,10 +188,6 @@ fn device(random: &mut Random, name: &str, counters: bool, per_device: bool) -> 
         policy(random, &mut device);
     }
     if random.percent(12) {
-        let taint = |random: &mut Random| {
-            json!({"key": random.pick(&["k1", "k2"]), "value": random.pick(&["v1", "v2"]),
-                "effect": random.pick(&["NoSchedule", "NoExecute", "None"]), "timeAdded": "2026-01-01T00:00:00Z"})
-        };
         device["taints"] = (0..1 + random.below(2)).map(|_| taint(random)).collect();
     }
     if counters && random.percent(80) {
@@ -227,7 +243,7 @@ fn attributes(random: &mut Random) -> Value {
     Value::Object(attributes)
 }
 
-fn claim(random: &mut Random, index: usize) -> Value {
+fn claim(random: &mut Random, name: &str) -> Value {
     let requests: Vec<Value> = (0..1 + random.below(2)).map(|index| request(random, index)).collect();
     let mut devices = json!({"requests": requests});
     if random.percent(35) {
@@ -243,6 +259,9 @@ fn claim(random: &mut Random, index: usize) -> Value {
             constraint["requests"] = json!([random.pick(&["req-0", "req-1", "req-0/sub-0"])]);
         }
         devices["constraints"] = json!([constraint]);
+        if random.percent(15) {
+            devices["constraints"] = json!([constraint, {"matchAttribute": "a.example.com/model"}]);
+        }
     }
     if random.percent(20) {
         let mut config = json!({"opaque": {"driver": "a.example.com", "parameters": {"from": "claim"}}});
@@ -251,7 +270,7 @@ fn claim(random: &mut Random, index: usize) -> Value {
         }
         devices["config"] = json!([config]);
     }
-    json!({"metadata": {"name": format!("claim-{index}")}, "spec": {"devices": devices}})
+    json!({"metadata": {"name": name}, "spec": {"devices": devices}})
 }
 
 fn request(random: &mut Random, index: usize) -> Value {
@@ -290,7 +309,12 @@ fn exact(random: &mut Random) -> Value {
         exact["selectors"] = json!([{"cel": {"expression": text}}]);
     }
     if random.percent(15) {
-        exact["tolerations"] = json!([{"key": "k1", "operator": "Exists"}]);
+        exact["tolerations"] = json!([random.pick(&[
+            json!({"key": "k1", "operator": "Exists"}),
+            json!({"operator": "Exists"}),
+            json!({"key": "k2", "value": "v1", "effect": "NoSchedule"}),
+            json!({"key": "k1", "operator": "Equal", "value": "v2"}),
+        ])]);
     }
     if random.percent(15) {
         exact["capacity"] = json!({"requests": {"mem": random.pick(&["500m", "1", "3", "9"])}});

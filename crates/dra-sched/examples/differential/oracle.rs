@@ -1,4 +1,4 @@
-//! Upstream's allocator in a process of its own.
+//! Upstream's libraries in a process of their own.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -24,8 +24,22 @@ impl Oracle {
 
     /// One question, one answer.
     pub fn ask(&mut self, question: &Value) -> Result<Value, String> {
+        self.send(question)?;
+        self.receive(question)
+    }
+
+    /// Asks; the answer is to be received before the next question.
+    pub fn send(&mut self, question: &Value) -> Result<(), String> {
         let questions = self.questions.as_mut().ok_or("the oracle has no input")?;
-        writeln!(questions, "{question}").and_then(|()| questions.flush()).map_err(|error| error.to_string())?;
+        let line = format!("{question}\n");
+        questions
+            .write_all(line.as_bytes())
+            .and_then(|()| questions.flush())
+            .map_err(|error| format!("the oracle does not listen: {error}"))
+    }
+
+    /// The answer to what was sent.
+    pub fn receive(&mut self, question: &Value) -> Result<Value, String> {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line).map_err(|error| error.to_string())?;
         if read == 0 {

@@ -5,14 +5,28 @@ use serde_json::Value;
 /// Questions asked at most.
 const MAX_TRIALS: usize = 2000;
 
+/// What may be made smaller, large parts first.
+const FIELDS: [&str; 9] = [
+    "pods",
+    "nodes",
+    "slices",
+    "taintRules",
+    "classes",
+    "features",
+    "allocatedDevices",
+    "allocatedSharedDevices",
+    "aggregatedCapacity",
+];
+
 /// Fields without which an object is another one, or none.
-const NEEDED: [&str; 21] = [
+const NEEDED: [&str; 23] = [
     "allocationMode",
     "cel",
     "count",
     "counterSet",
     "counters",
     "deviceClassName",
+    "deviceSelector",
     "devices",
     "driver",
     "effect",
@@ -27,6 +41,7 @@ const NEEDED: [&str; 21] = [
     "pool",
     "resourceSliceCount",
     "spec",
+    "taint",
     "value",
 ];
 
@@ -35,7 +50,7 @@ pub fn shrink(mut question: Value, mut interesting: impl FnMut(&Value) -> bool) 
     let mut trials = 0;
     loop {
         let mut paths = Vec::new();
-        for field in ["claims", "slices", "classes", "features", "allocatedDevices", "aggregatedCapacity"] {
+        for field in FIELDS {
             collect(&question[field], &format!("/{field}"), &mut paths);
         }
         let mut smaller = false;

@@ -22,18 +22,19 @@ impl DeviceView {
     ///
     /// An attribute without a value that can be read does not fail here but in every evaluation, as upstream does.
     pub fn new(driver: &DriverName, device: &Device, compat: &Compat) -> Self {
-        // From 1.37 on lists are read whether the gate is on or not.
-        let lists = compat.is_on(Gate::ListTypeAttributes) || compat.kubernetes >= KubernetesMinor::V1_37;
-        Self { device: view(driver, device, lists) }
+        Self { device: view(driver, device, reads_lists(compat)) }
     }
+}
+
+/// From 1.37 on lists are read whether the gate is on or not.
+pub(crate) fn reads_lists(compat: &Compat) -> bool {
+    compat.is_on(Gate::ListTypeAttributes) || compat.kubernetes >= KubernetesMinor::V1_37
 }
 
 fn view(driver: &DriverName, device: &Device, lists: bool) -> Result<Value, EvalError> {
     let mut attributes = Domains::default();
     for (name, value) in &device.attributes {
-        let value = attribute(value, lists)
-            .map_err(|reason| EvalError::Attribute { attribute: name.as_str().into(), reason: reason.into() })?;
-        attributes.insert(name, driver, value);
+        attributes.insert(name, driver, attribute(name, value, lists)?);
     }
     let mut capacity = Domains::default();
     for (name, of) in &device.capacity {
@@ -73,7 +74,12 @@ fn version(text: &str) -> Result<Value, String> {
     }
 }
 
-fn attribute(value: &AttributeValue, lists: bool) -> Result<Value, String> {
+/// The value of an attribute.
+pub(crate) fn attribute(name: &QualifiedName, value: &AttributeValue, lists: bool) -> Result<Value, EvalError> {
+    read(value, lists).map_err(|reason| EvalError::Attribute { attribute: name.as_str().into(), reason: reason.into() })
+}
+
+fn read(value: &AttributeValue, lists: bool) -> Result<Value, String> {
     let list = |values: Vec<Value>| Ok(Value::list(values));
     match value {
         AttributeValue::Int(value) => Ok(Value::Int(*value)),

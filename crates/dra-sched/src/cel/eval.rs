@@ -6,13 +6,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::cost::CallCost;
 use super::error::EvalError;
 use super::functions::Context;
-use super::plan::{Attribute, Base, Call, Fold, Key, Plan, Qualifier, pairs_map};
+use super::library::Overload;
+use super::plan::{Attribute, Base, Call, Callee, Fold, Key, Plan, Qualifier, pairs_map};
 use super::value::Value;
 
-type Outcome = Result<Value, EvalError>;
+pub(crate) type Outcome = Result<Value, EvalError>;
 
 /// What a variable holds.
 enum Local {
@@ -38,7 +41,7 @@ pub(crate) fn evaluate(plan: &Plan, device: &Value, limit: u64) -> (Outcome, u64
     (outcome, evaluator.cost)
 }
 
-fn is_final(error: &EvalError) -> bool {
+pub(crate) fn is_final(error: &EvalError) -> bool {
     matches!(error, EvalError::CostLimitExceeded | EvalError::Internal)
 }
 
@@ -127,26 +130,9 @@ impl<'a> Evaluator<'a> {
         if right.as_ref().is_err_and(is_final) {
             return right;
         }
-        let size = |value: &Outcome| value.as_ref().map_or(1, Value::cost_size);
-        let units = match &left {
-            Ok(
-                Value::Quantity(_)
-                | Value::Semver(_)
-                | Value::Ip(_)
-                | Value::Cidr(_)
-                | Value::Format(_)
-                | Value::Url(_),
-            ) if !negated => 1,
-            _ => CallCost::tenth(size(&left).min(size(&right))),
-        };
+        let (units, outcome) = equality(&left, &right, negated);
         self.charge(units)?;
-        let (left, right) = (left?, right?);
-        // Kubernetes' own types compare with nothing else, nor with sums.
-        let comparable = left.type_name() == right.type_name() && !matches!(right, Value::Sum(_));
-        if is_own_type(&left) && !matches!(right, Value::Null) && !comparable {
-            return if negated { Ok(Value::Bool(true)) } else { Err(EvalError::no_overload("_==_")) };
-        }
-        Ok(Value::Bool(left.equals(&right) != negated))
+        outcome
     }
 
     fn call(&mut self, call: &'a Call) -> Outcome {
@@ -155,38 +141,13 @@ impl<'a> Evaluator<'a> {
             let value = self.run(arg);
             match &value {
                 Err(error) if is_final(error) => return value,
-                Err(_) if call.stops_at_error && index + 1 < call.args.len() => return value,
+                Err(_) if call.callee.stops_at_error && index + 1 < call.args.len() => return value,
                 _ => args.push(value),
             }
         }
-        let outcome = self.apply(call, &args);
-        if outcome.as_ref().is_err_and(is_final) {
-            return outcome;
-        }
-        if call.cost.needs_list(&args) {
-            return Err(EvalError::Internal);
-        }
-        self.charge(call.cost.of_call(&args, &outcome))?;
+        let (units, outcome) = apply(&call.callee, &args);
+        self.charge(units)?;
         outcome
-    }
-
-    fn apply(&mut self, call: &Call, args: &[Outcome]) -> Outcome {
-        let mut values = Vec::with_capacity(args.len());
-        for arg in args {
-            values.push(arg.clone()?);
-        }
-        if let (true, [value @ Value::Format(_)]) = (call.overloads.is_empty(), values.as_slice()) {
-            return Ok(value.clone());
-        }
-        let fits = |overload: &&&super::library::Overload| {
-            overload.params.len() == values.len()
-                && overload.params.iter().zip(&values).all(|(param, value)| param.matches(value))
-        };
-        let run = call.overloads.iter().find(fits).and_then(|overload| overload.run);
-        match run {
-            Some(run) => run(Context { regex: call.regex.as_ref() }, &values),
-            None => Err(EvalError::NoSuchOverload(call.function.clone())),
-        }
     }
 
     fn list(&mut self, elements: &'a [(Plan, bool)]) -> Outcome {
@@ -370,6 +331,56 @@ impl<'a> Evaluator<'a> {
         }
         let value = value.into_owned();
         Ok(if optional { Value::some(value) } else { value })
+    }
+}
+
+/// `==` or `!=`, with its units.
+pub(crate) fn equality(left: &Outcome, right: &Outcome, negated: bool) -> (u64, Outcome) {
+    let size = |value: &Outcome| value.as_ref().map_or(1, Value::cost_size);
+    let units = match left {
+        Ok(value) if is_own_type(value) && !matches!(value, Value::Sum(_)) && !negated => 1,
+        _ => CallCost::tenth(size(left).min(size(right))),
+    };
+    let (left, right) = match (left, right) {
+        (Err(error), _) | (Ok(_), Err(error)) => return (units, Err(error.clone())),
+        (Ok(left), Ok(right)) => (left, right),
+    };
+    // Kubernetes' own types compare with nothing else, nor with sums.
+    let comparable = left.type_name() == right.type_name() && !matches!(right, Value::Sum(_));
+    if is_own_type(left) && !matches!(right, Value::Null) && !comparable {
+        return (units, if negated { Ok(Value::Bool(true)) } else { Err(EvalError::no_overload("_==_")) });
+    }
+    (units, Ok(Value::Bool(left.equals(right) != negated)))
+}
+
+/// A call, with its units.
+pub(crate) fn apply(callee: &Callee, args: &[Outcome]) -> (u64, Outcome) {
+    let outcome = run(callee, args);
+    if outcome.as_ref().is_err_and(is_final) {
+        return (0, outcome);
+    }
+    if callee.cost.needs_list(args) {
+        return (0, Err(EvalError::Internal));
+    }
+    (callee.cost.of_call(args, &outcome), outcome)
+}
+
+fn run(callee: &Callee, args: &[Outcome]) -> Outcome {
+    let mut values: SmallVec<[Value; 3]> = SmallVec::with_capacity(args.len());
+    for arg in args {
+        values.push(arg.clone()?);
+    }
+    if let (true, [value @ Value::Format(_)]) = (callee.overloads.is_empty(), values.as_slice()) {
+        return Ok(value.clone());
+    }
+    let fits = |overload: &&&Overload| {
+        overload.params.len() == values.len()
+            && overload.params.iter().zip(&values).all(|(param, value)| param.matches(value))
+    };
+    let run = callee.overloads.iter().find(fits).and_then(|overload| overload.run);
+    match run {
+        Some(run) => run(Context { regex: callee.regex.as_ref() }, &values),
+        None => Err(EvalError::NoSuchOverload(callee.function.clone())),
     }
 }
 

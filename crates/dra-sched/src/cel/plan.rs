@@ -83,11 +83,17 @@ pub(crate) enum Key {
 
 #[derive(Debug)]
 pub(crate) struct Call {
+    pub(crate) callee: Arc<Callee>,
+    pub(crate) args: Vec<Plan>,
+}
+
+/// What is called.
+#[derive(Debug)]
+pub(crate) struct Callee {
     pub(crate) function: Arc<str>,
     /// One if the types left no choice, else all that have the number of arguments.
     pub(crate) overloads: Vec<&'static Overload>,
     pub(crate) cost: CallCost,
-    pub(crate) args: Vec<Plan>,
     /// The pattern of a regular expression that is a literal.
     pub(crate) regex: Option<Regex>,
     /// Whether arguments behind one that failed are left alone. Upstream does so where it dispatches dynamically or
@@ -238,14 +244,10 @@ impl Planner<'_> {
             let cost = CallCost::of(function, single.map(|overload| overload.id));
             if let Some(format) = format {
                 // No constant: upstream counts the call.
-                return Ok(Plan::Call(Box::new(Call {
-                    function: function.clone(),
-                    overloads: Vec::new(),
-                    cost,
-                    args: vec![Plan::Constant(Value::Format(format))],
-                    regex: None,
-                    stops_at_error: false,
-                })));
+                let overloads = Vec::new();
+                let callee = Callee { function: function.clone(), overloads, cost, regex: None, stops_at_error: false };
+                let args = vec![Plan::Constant(Value::Format(format))];
+                return Ok(Plan::Call(Box::new(Call { callee: Arc::new(callee), args })));
             }
         }
         if let ([Plan::Constant(value)], true) = (args.as_slice(), CONVERSIONS.contains(&&**function)) {
@@ -272,7 +274,8 @@ impl Planner<'_> {
         };
         let dispatches = single.is_none() && !DISPATCHED_BY_OPERAND.contains(&&**function);
         let stops_at_error = args.len() > 2 || regex.is_some() || dispatches;
-        Ok(Plan::Call(Box::new(Call { function: function.clone(), overloads, cost, args, regex, stops_at_error })))
+        let callee = Callee { function: function.clone(), overloads, cost, regex, stops_at_error };
+        Ok(Plan::Call(Box::new(Call { callee: Arc::new(callee), args })))
     }
 
     fn index(&mut self, optional: bool, operand: &Expr, index: &Expr) -> Planned<Plan> {

@@ -6,9 +6,10 @@ use super::checker::{Environment, check};
 use super::cost::estimate;
 use super::device::DeviceView;
 use super::error::{CompileError, CompileErrorKind, ErrorAt, EvalError};
-use super::eval::evaluate;
+use super::eval::{Outcome, evaluate};
 use super::parser::parse;
 use super::plan::{Plan, plan};
+use super::slots::{SlotProgram, SlotTable};
 use super::value::Value;
 use crate::compat::Compat;
 
@@ -99,11 +100,20 @@ impl Selector {
             Err(error) => return Evaluation { outcome: Err(error.clone()), cost: 0 },
         };
         let (outcome, cost) = evaluate(&self.plan, value, MAX_COST);
-        let outcome = outcome.and_then(|value| match value {
-            Value::Bool(matches) => Ok(matches),
-            other => Err(EvalError::NotBool(other.type_name())),
-        });
-        Evaluation { outcome, cost }
+        Evaluation { outcome: verdict(outcome), cost }
+    }
+
+    /// The selector as a program over a table's slots, if it is a simple one.
+    pub fn lower(&self, table: &mut SlotTable) -> Option<SlotProgram> {
+        SlotProgram::lower(&self.plan, table)
+    }
+}
+
+/// Only a bool is a verdict.
+pub(crate) fn verdict(outcome: Outcome) -> Result<bool, EvalError> {
+    match outcome? {
+        Value::Bool(matches) => Ok(matches),
+        other => Err(EvalError::NotBool(other.type_name())),
     }
 }
 
