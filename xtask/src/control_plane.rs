@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 
-use crate::process::{command, output};
+use crate::process::{command, target_folder};
 use crate::progress::Progress;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
@@ -61,15 +61,6 @@ fn folder(given: Option<&Path>) -> Result<PathBuf> {
         None => target_folder()?.join("control-plane"),
     };
     std::path::absolute(&folder).with_context(|| format!("make {} absolute", folder.display()))
-}
-
-fn target_folder() -> Result<PathBuf> {
-    #[derive(serde::Deserialize)]
-    struct Metadata {
-        target_directory: PathBuf,
-    }
-    let text = output(&mut crate::process::cargo(["metadata", "--no-deps", "--format-version=1"]))?;
-    Ok(serde_json::from_str::<Metadata>(&text).context("read cargo metadata")?.target_directory)
 }
 
 fn up(folder: &Path, gates: Gates) -> Result<()> {

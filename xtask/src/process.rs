@@ -59,3 +59,13 @@ pub(crate) fn build(arguments: &[&str], executable: &str) -> Result<PathBuf> {
     let wanted = |path: &PathBuf| path.file_stem().is_some_and(|name| name == executable);
     built.into_iter().find(wanted).with_context(|| format!("{} built no {executable}", describe(&command)))
 }
+
+/// Where Cargo puts what it builds.
+pub(crate) fn target_folder() -> Result<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        target_directory: PathBuf,
+    }
+    let text = output(&mut cargo(["metadata", "--no-deps", "--format-version=1"]))?;
+    Ok(serde_json::from_str::<Metadata>(&text).context("read cargo metadata")?.target_directory)
+}

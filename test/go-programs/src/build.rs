@@ -109,7 +109,7 @@ fn go(program: &Program, command: &'static str, arguments: &[&str], progress: im
         .current_dir(repository().join(program.module))
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
-        .envs(program.module_file.map(|file| ("GOFLAGS", format!("-modfile={file}"))))
+        .envs(program.other_release.map(|release| ("GOFLAGS", release.go_flags())))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -22,23 +22,55 @@ pub struct Program {
     pub name: &'static str,
     /// The module's folder, from the top of the repository.
     pub module: &'static str,
-    /// The module file, where it is not `go.mod`: one source is built against several releases of a library.
-    pub module_file: Option<&'static str>,
+    /// The release of Kubernetes' libraries, where it is not that of `go.mod`: one source is built against several.
+    pub other_release: Option<OtherRelease>,
 }
 
+/// How the sources of a program are built against another release of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherRelease {
+    /// The module file that takes the place of `go.mod`.
+    pub module_file: &'static str,
+    /// The build tag of sources that only this release has.
+    pub tag: &'static str,
+}
+
+/// Kubernetes 1.36, beside the newest.
+pub const KUBERNETES_1_36: OtherRelease = OtherRelease { module_file: "go_1_36.mod", tag: "kubernetes_1_36" };
+
 /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one program: several minutes to compile.
-pub const CONTROL_PLANE: Program = Program { name: "control-plane", module: "test/control-plane", module_file: None };
+pub const CONTROL_PLANE: Program = newest("control-plane", "test/control-plane");
 
 /// Renders a Helm chart with Helm's own library.
-pub const HELM_RENDER: Program = Program { name: "helm-render", module: "test/helm-render", module_file: None };
+pub const HELM_RENDER: Program = newest("helm-render", "test/helm-render");
 
 /// Upstream's device allocator of Kubernetes 1.37.
-pub const ALLOCATOR_1_37: Program =
-    Program { name: "allocator-1.37", module: "test/oracle/allocator", module_file: None };
+pub const ALLOCATOR_1_37: Program = newest("allocator-1.37", "test/oracle/allocator");
 
 /// Upstream's device allocator of Kubernetes 1.36.
-pub const ALLOCATOR_1_36: Program =
-    Program { name: "allocator-1.36", module: "test/oracle/allocator", module_file: Some("go_1_36.mod") };
+pub const ALLOCATOR_1_36: Program = of_1_36("allocator-1.36", "test/oracle/allocator");
+
+/// Upstream's evaluator of device selectors of Kubernetes 1.37.
+pub const CEL_1_37: Program = newest("cel-1.37", "test/oracle/cel");
+
+/// Upstream's evaluator of device selectors of Kubernetes 1.36.
+pub const CEL_1_36: Program = of_1_36("cel-1.36", "test/oracle/cel");
+
+const fn newest(name: &'static str, module: &'static str) -> Program {
+    Program { name, module, other_release: None }
+}
+
+const fn of_1_36(name: &'static str, module: &'static str) -> Program {
+    Program { name, module, other_release: Some(KUBERNETES_1_36) }
+}
+
+impl OtherRelease {
+    /// What `GOFLAGS` has to be.
+    #[must_use]
+    pub fn go_flags(&self) -> String {
+        format!("-modfile={} -tags={}", self.module_file, self.tag)
+    }
+}
 
 impl Program {
     /// The path of the built program; builds it first where the cache does not have it.

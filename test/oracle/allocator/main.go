@@ -1,8 +1,9 @@
 // Answers allocation questions with kube-scheduler's own allocator: JSON lines in, JSON lines out.
 //
-// A question holds the objects of one node and its pod's claims; see question. An answer is what the allocator returned:
-// one result for each claim, none if nothing fits, or an error. The same source is built against two releases, see
-// README.md.
+// A question holds the objects of a small cluster and the claims of its pods; see question. Pods are taken in order, and
+// each is tried on the nodes in order until one has devices for it, which count for the pods that follow. An answer is
+// what the allocator returned at each attempt: one result for each claim, none if nothing fits, or an error. The same
+// source is built against two releases, see README.md.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,22 +29,27 @@ import (
 )
 
 const (
-	maxLineBytes      = 64 << 20
-	celCacheEntries   = 256
+	maxLineBytes      = 256 << 20
+	celCacheEntries   = 1024
 	defaultTimeoutSec = 10
 )
 
-// question is one allocation to be made. Devices are [driver, pool, device].
+// question is a cluster and the pods that want devices, one after the other. Devices are [driver, pool, device].
 type question struct {
-	Name                   string                       `json:"name"`
-	Features               []string                     `json:"features"`
-	Claims                 []*resourceapi.ResourceClaim `json:"claims"`
-	Classes                []*resourceapi.DeviceClass   `json:"classes"`
-	Slices                 []*resourceapi.ResourceSlice `json:"slices"`
+	Name       string                         `json:"name"`
+	Features   []string                       `json:"features"`
+	Classes    []*resourceapi.DeviceClass     `json:"classes"`
+	Slices     []*resourceapi.ResourceSlice   `json:"slices"`
+	TaintRules []json.RawMessage              `json:"taintRules"`
+	Nodes      []*v1.Node                     `json:"nodes"`
+	Pods       [][]*resourceapi.ResourceClaim `json:"pods"`
+	// Node and Claims are a question of one node and one pod.
 	Node                   *v1.Node                     `json:"node"`
+	Claims                 []*resourceapi.ResourceClaim `json:"claims"`
 	AllocatedDevices       [][3]string                  `json:"allocatedDevices"`
 	AllocatedSharedDevices [][3]string                  `json:"allocatedSharedDevices"`
 	AggregatedCapacity     []consumed                   `json:"aggregatedCapacity"`
+	Bench                  *benchmark                   `json:"bench"`
 }
 
 type consumed struct {
@@ -51,11 +58,20 @@ type consumed struct {
 }
 
 type answer struct {
-	Name    string                         `json:"name"`
+	Name     string    `json:"name"`
+	Attempts []attempt `json:"attempts"`
+	// Measured is there instead if the question has a benchmark.
+	Measured *measurement `json:"measured,omitempty"`
+}
+
+// attempt is one pod on one node, by their positions in the question.
+type attempt struct {
+	Pod     int                            `json:"pod"`
+	Node    int                            `json:"node"`
 	Results []resourceapi.AllocationResult `json:"results"`
 	Error   string                         `json:"error,omitempty"`
 	// Unanswered says that there is no answer: the time was over, or the allocator crashed on an object that an API
-	// server would have refused.
+	// server would have refused. It is the last attempt.
 	Unanswered bool `json:"unanswered,omitempty"`
 	// Micros is the time of the allocation alone.
 	Micros int64 `json:"micros"`
@@ -114,8 +130,22 @@ func run(timeout time.Duration) error {
 	return in.Err()
 }
 
+// celCaches keep what was compiled from one question to the next, as the scheduler does between pods.
+var celCaches = map[cel.Features]*cel.Cache{}
+
+func celCache(features structured.Features) *cel.Cache {
+	key := celFeatures(features)
+	cache, ok := celCaches[key]
+	if !ok {
+		cache = cel.NewCache(celCacheEntries, key)
+		celCaches[key] = cache
+	}
+	return cache
+}
+
 func ask(q *question, timeout time.Duration) (*answer, error) {
-	features, err := featureSet(q.Features)
+	names := q.Features
+	features, err := featureSet(names)
 	if err != nil {
 		return nil, err
 	}
@@ -123,37 +153,96 @@ func ask(q *question, timeout time.Duration) (*answer, error) {
 	for _, class := range q.Classes {
 		lister[class.Name] = class
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	cache := cel.NewCache(celCacheEntries, celFeatures(features))
-	allocator, err := structured.NewAllocator(ctx, features, allocatedState(q), lister, q.Slices, cache)
-	if err != nil {
-		return nil, err
+	if q.Pods == nil {
+		q.Pods = [][]*resourceapi.ResourceClaim{q.Claims}
 	}
-	node := q.Node
-	if node == nil {
-		node = &v1.Node{}
+	if q.Nodes == nil {
+		if q.Node == nil {
+			q.Node = &v1.Node{}
+		}
+		q.Nodes = []*v1.Node{q.Node}
 	}
-	return allocate(ctx, allocator, node, q), nil
+	published := q.Slices
+	if len(q.TaintRules) > 0 && slices.Contains(names, "DRADeviceTaints") && slices.Contains(names, "DRADeviceTaintRules") {
+		if published, err = applyTaintRules(q.Slices, q.TaintRules, features.ConsumableCapacity); err != nil {
+			return nil, err
+		}
+	}
+	reply := &answer{Name: q.Name}
+	if q.Bench != nil {
+		measure := repeat
+		if q.Bench.Gather != "" {
+			measure = cluster
+		}
+		reply.Measured, err = measure(q, features, lister, timeout)
+		return reply, err
+	}
+	state := allocatedState(q)
+	for pod, claims := range q.Pods {
+		for node := range q.Nodes {
+			// One allocator for each node. kube-scheduler asks one for all nodes of a pod, from several goroutines, and
+			// what it remembers from the first (free counters of a pool) then depends on which was first.
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			allocator, err := structured.NewAllocator(ctx, features, state, lister, published, celCache(features))
+			if err != nil {
+				cancel()
+				return nil, err
+			}
+			tried := allocate(ctx, allocator, q.Nodes[node], claims)
+			cancel()
+			tried.Pod, tried.Node = pod, node
+			reply.Attempts = append(reply.Attempts, tried)
+			if tried.Unanswered {
+				return reply, nil
+			}
+			if tried.Error == "" && len(tried.Results) > 0 {
+				charge(&state, tried.Results, features.ConsumableCapacity)
+				break
+			}
+		}
+	}
+	return reply, nil
 }
 
-func allocate(ctx context.Context, allocator structured.Allocator, node *v1.Node, q *question) (reply *answer) {
-	reply = &answer{Name: q.Name}
+func allocate(
+	ctx context.Context, allocator structured.Allocator, node *v1.Node, claims []*resourceapi.ResourceClaim,
+) (tried attempt) {
 	start := time.Now()
 	defer func() {
 		if crash := recover(); crash != nil {
-			reply.Error = fmt.Sprint(crash)
-			reply.Unanswered = true
+			tried.Error = fmt.Sprint(crash)
+			tried.Unanswered = true
 		}
-		reply.Micros = time.Since(start).Microseconds()
+		tried.Micros = time.Since(start).Microseconds()
 	}()
-	results, err := allocator.Allocate(ctx, node, q.Claims)
-	reply.Results = results
+	results, err := allocator.Allocate(ctx, node, claims)
+	tried.Results = results
 	if err != nil {
-		reply.Error = err.Error()
-		reply.Unanswered = errors.Is(err, context.DeadlineExceeded)
+		tried.Error = err.Error()
+		tried.Unanswered = errors.Is(err, context.DeadlineExceeded)
 	}
-	return reply
+	return tried
+}
+
+// charge counts what was allocated, as the scheduler does when it gathers the state: admin access holds nothing, a share
+// holds its capacity, anything else the whole device.
+func charge(state *structured.AllocatedState, results []resourceapi.AllocationResult, consumableCapacity bool) {
+	for _, result := range results {
+		for _, device := range result.Devices.Results {
+			if device.AdminAccess != nil && *device.AdminAccess {
+				continue
+			}
+			id := structured.MakeDeviceID(device.Driver, device.Pool, device.Device)
+			if !consumableCapacity || device.ShareID == nil {
+				state.AllocatedDevices.Insert(id)
+				continue
+			}
+			state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, device.ShareID))
+			if device.ConsumedCapacity != nil {
+				state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, device.ConsumedCapacity))
+			}
+		}
+	}
 }
 
 // featureSet turns on what feature gates ask for. Gates are named after fields of Features, but for DRA in front; the

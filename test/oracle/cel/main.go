@@ -3,16 +3,20 @@
 // It reads JSON lines: {"device": {"driver", "attributes", "capacity", "allowMultipleAllocations"}} sets the device
 // for the lines that follow; {"name", "expr", "features"} is a case. It writes the same lines, with "upstream" added to
 // each case: {"match", "error", "actualCost", "maxCost"}, or {"compileError"} for a text that is refused.
-// Without "features" all gates are on.
+// Without "features" all gates are on. The same source is built against two releases: go.mod is v0.37.2, go_1_36.mod is
+// v0.36.3.
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
@@ -35,7 +39,22 @@ type line struct {
 	Upstream   map[string]any `json:"upstream,omitempty"`
 }
 
-const kubernetes = "1.36"
+// release is the Kubernetes minor whose libraries this program was built with: v0.36.3 is 1.36.
+func release() (string, error) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", errors.New("the program does not know what it was built from")
+	}
+	for _, module := range info.Deps {
+		if module.Path != "k8s.io/dynamic-resource-allocation" {
+			continue
+		}
+		if parts := strings.Split(module.Version, "."); len(parts) == 3 && parts[0] == "v0" {
+			return "1." + parts[1], nil
+		}
+	}
+	return "", errors.New("the program was built without a released k8s.io/dynamic-resource-allocation")
+}
 
 func answer(expression string, features dracel.Features, on device) map[string]any {
 	compiled := dracel.GetCompiler(features).CompileCELExpression(expression, dracel.Options{})
@@ -59,10 +78,13 @@ func answer(expression string, features dracel.Features, on device) map[string]a
 }
 
 func run() error {
+	kubernetes, err := release()
+	if err != nil {
+		return err
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
 	out := bufio.NewWriter(os.Stdout)
-	defer out.Flush()
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	var on device
@@ -87,6 +109,10 @@ func run() error {
 			next.Upstream = answer(*next.Expr, features, on)
 		}
 		if err := encoder.Encode(next); err != nil {
+			return err
+		}
+		// One line at a time, so that a caller can wait for each.
+		if err := out.Flush(); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,8 @@
 //! Formats, vets and tests every Go module of the repository.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -23,15 +24,11 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
+/// Every folder with a `go.mod` below `test`, however deep.
 fn modules() -> Result<Vec<PathBuf>> {
     let tests = go_programs::repository().join("test");
     let mut modules = Vec::new();
-    for entry in fs::read_dir(&tests).with_context(|| format!("read {}", tests.display()))? {
-        let folder = entry?.path();
-        if folder.join("go.mod").exists() {
-            modules.push(folder);
-        }
-    }
+    collect(&tests, &mut modules)?;
     modules.sort();
     if modules.is_empty() {
         bail!("no Go module in {}", tests.display());
@@ -39,7 +36,22 @@ fn modules() -> Result<Vec<PathBuf>> {
     Ok(modules)
 }
 
-fn check_module(module: &PathBuf) -> Result<()> {
+fn collect(folder: &Path, modules: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() || entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        let folder = entry.path();
+        if folder.join("go.mod").exists() {
+            modules.push(folder.clone());
+        }
+        collect(&folder, modules)?;
+    }
+    Ok(())
+}
+
+fn check_module(module: &Path) -> Result<()> {
     println!("{}", module.display());
     let unformatted = output(command("gofmt").args(["-l", "."]).current_dir(module))?;
     if !unformatted.is_empty() {
@@ -47,7 +59,17 @@ fn check_module(module: &PathBuf) -> Result<()> {
     }
     // The same settings as the build of the program, so that they share what is compiled.
     for arguments in [["vet", "./..."], ["test", "./..."]] {
-        run(command("go").args(arguments).current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off"))?;
+        run(go(module).args(arguments))?;
+    }
+    let other = go_programs::KUBERNETES_1_36;
+    if module.join(other.module_file).exists() {
+        run(go(module).args(["vet", "./..."]).env("GOFLAGS", other.go_flags()))?;
     }
     Ok(())
+}
+
+fn go(module: &Path) -> Command {
+    let mut go = command("go");
+    go.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off");
+    go
 }

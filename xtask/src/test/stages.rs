@@ -18,6 +18,7 @@ pub(crate) enum Stage {
     Unit,
     Drift,
     Licences,
+    Oracle,
     Go,
     Helm,
     E2e,
@@ -32,6 +33,7 @@ impl Stage {
             Self::Unit => "unit",
             Self::Drift => "drift",
             Self::Licences => "licences",
+            Self::Oracle => "oracle",
             Self::Go => "go",
             Self::Helm => "helm",
             Self::E2e => "e2e",
@@ -46,6 +48,7 @@ impl Stage {
             Self::Unit => "unit, property and doc tests",
             Self::Drift => "generated files are up to date",
             Self::Licences => "dependencies: bans, licences, sources (cargo-deny)",
+            Self::Oracle => "devices and selectors: the answers of Kubernetes' own libraries",
             Self::Go => "our Go modules: gofmt, vet, tests",
             Self::Helm => "charts render, and refuse bad values",
             Self::E2e => "the controller on a real control plane",
@@ -70,6 +73,7 @@ impl Stage {
             Self::Unit => test(&["--workspace", "--exclude", "e2e"]),
             Self::Drift => crate::codegen::check(),
             Self::Licences => cargo_deny::check(),
+            Self::Oracle => crate::oracle::run(&crate::oracle::Options::default()),
             Self::Go => {
                 background.wait();
                 go::check()

@@ -1,0 +1,24 @@
+//go:build !kubernetes_1_36
+
+package main
+
+import (
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+)
+
+// newTaintRule is an empty rule in the version that the tracker of 1.37 watches.
+func newTaintRule() runtime.Object {
+	return &resourceapi.DeviceTaintRule{}
+}
+
+func trackerOptions(factory informers.SharedInformerFactory, consumableCapacity bool) tracker.Options {
+	return tracker.Options{
+		EnableDeviceTaintRules:   true,
+		EnableConsumableCapacity: consumableCapacity,
+		SliceInformer:            factory.Resource().V1().ResourceSlices(),
+		TaintInformer:            factory.Resource().V1().DeviceTaintRules(),
+	}
+}
