@@ -89,6 +89,10 @@ pub const ALIASES: [(&str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", ZONE),
 ];
 
+/// Of [`ALIASES`], those that every Node carries beside the key that they stand for: kube-controller-manager's node
+/// lifecycle controller writes them. The others are on a Node only if somebody put them there.
+pub const ALIASES_ON_NODES: [(&str, &str); 2] = [("beta.kubernetes.io/arch", ARCH), ("beta.kubernetes.io/os", OS)];
+
 /// Domains (and all below them) in which users may set no labels but the well-known ones.
 pub const RESTRICTED_DOMAINS: [&str; 1] = [groups::KARPENTER];
 
@@ -209,6 +213,11 @@ mod tests {
         assert_eq!(labels.normalize("failure-domain.beta.kubernetes.io/zone"), ZONE);
         assert_eq!(labels.normalize("topology.ebs.csi.aws.com/zone"), ZONE);
         assert_eq!(labels.normalize("custom"), "custom");
+    }
+
+    #[test]
+    fn labels_that_nodes_carry_twice_are_aliases() {
+        assert!(ALIASES_ON_NODES.iter().all(|alias| ALIASES.contains(alias)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! let in, so they repeat some of what today's CRDs check.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use k8s_openapi::api::core::v1::Taint;
 
@@ -15,13 +16,28 @@ use crate::{
     resources, taints,
 };
 
+/// One thing that is wrong, or worth a look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Path of the field, as in `spec.template.spec.taints[0]`.
+    pub field: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.reason)
+    }
+}
+
 /// What validation found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Each makes the object unusable.
-    pub errors: Vec<String>,
+    pub errors: Vec<Finding>,
     /// Each is worth a look, but the object is used.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Finding>,
 }
 
 impl Findings {
@@ -32,11 +48,11 @@ impl Findings {
 
     /// All errors as one message, for a condition.
     pub fn message(&self) -> String {
-        self.errors.join("; ")
+        self.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    fn error(&mut self, message: String) {
-        self.errors.push(message);
+    fn error(&mut self, field: impl Into<String>, reason: String) {
+        self.errors.push(Finding { field: field.into(), reason });
     }
 }
 
@@ -53,13 +69,14 @@ pub fn node_pool(node_pool: &NodePool, provider: &ProviderLabels) -> Findings {
         template_label(key, value, provider, &mut findings);
     }
     let mut seen = BTreeSet::new();
-    node_taints("taints", &template.spec.taints, &mut seen, &mut findings);
-    node_taints("startupTaints", &template.spec.startup_taints, &mut seen, &mut findings);
-    for requirement in &template.spec.requirements {
+    node_taints("spec.template.spec.taints", &template.spec.taints, &mut seen, &mut findings);
+    node_taints("spec.template.spec.startupTaints", &template.spec.startup_taints, &mut seen, &mut findings);
+    for (index, requirement) in template.spec.requirements.iter().enumerate() {
+        let field = format!("spec.template.spec.requirements[{index}]");
         if requirement.key == labels::NODEPOOL {
-            findings.error(format!("requirements: key {:?} is set by the NodePool itself", requirement.key));
+            findings.error(&field, format!("key {:?} is set by the NodePool itself", requirement.key));
         }
-        check_requirement(requirement, provider, &mut findings);
+        check_requirement(&field, requirement, provider, &mut findings);
     }
     findings
 }
@@ -67,79 +84,79 @@ pub fn node_pool(node_pool: &NodePool, provider: &ProviderLabels) -> Findings {
 /// Checks a NodeOverlay.
 pub fn node_overlay(overlay: &NodeOverlay, provider: &ProviderLabels) -> Findings {
     let mut findings = Findings::default();
-    for NodeSelectorRequirement { key, operator, values } in &overlay.spec.requirements {
+    for (index, NodeSelectorRequirement { key, operator, values }) in overlay.spec.requirements.iter().enumerate() {
+        let field = format!("spec.requirements[{index}]");
         let requirement = NodeSelectorRequirementWithMinValues {
             key: key.clone(),
             operator: operator.clone(),
             values: values.clone(),
             min_values: None,
         };
-        check_requirement(&requirement, provider, &mut findings);
+        check_requirement(&field, &requirement, provider, &mut findings);
         if *operator == Operator::NotIn && values.is_empty() {
-            findings.error(format!("requirements: key {key:?} with operator NotIn needs a value"));
+            findings.error(field, format!("key {key:?} with operator NotIn needs a value"));
         }
     }
     for name in overlay.spec.capacity.iter().flat_map(|capacity| capacity.keys()) {
         if resources::WELL_KNOWN.contains(&name.as_str()) {
-            findings.error(format!("capacity: resource {name:?} is the cloud provider's to state"));
+            findings.error(format!("spec.capacity[{name}]"), "is the cloud provider's to state".to_owned());
         }
     }
-    findings
-}
-
-/// Checks one requirement as NodePools, NodeClaims and NodeOverlays must write it.
-pub fn requirement(requirement: &NodeSelectorRequirementWithMinValues, provider: &ProviderLabels) -> Findings {
-    let mut findings = Findings::default();
-    check_requirement(requirement, provider, &mut findings);
     findings
 }
 
 fn template_label(key: &str, value: &str, provider: &ProviderLabels, findings: &mut Findings) {
+    let field = format!("spec.template.metadata.labels[{key}]");
     if key == labels::NODEPOOL {
-        findings.error(format!("labels: key {key:?} is set by the NodePool itself"));
+        findings.error(&field, "is set by the NodePool itself".to_owned());
     }
     if let Some(reason) = qualified_name_error(key) {
-        findings.error(format!("labels: key {key:?}: {reason}"));
+        findings.error(&field, format!("key {key:?}: {reason}"));
     }
     if let Some(reason) = label_value_error(value) {
-        findings.error(format!("labels: value {value:?} of key {key:?}: {reason}"));
+        findings.error(&field, format!("value {value:?}: {reason}"));
     }
     if provider.is_restricted(key) {
-        findings.error(format!("labels: {}", restricted(key, provider)));
+        findings.error(field, restricted(key, provider));
     }
 }
 
-fn node_taints(field: &str, list: &[Taint], seen: &mut BTreeSet<(String, String)>, findings: &mut Findings) {
-    for taint in list {
+fn node_taints(list_field: &str, list: &[Taint], seen: &mut BTreeSet<(String, String)>, findings: &mut Findings) {
+    for (index, taint) in list.iter().enumerate() {
+        let field = format!("{list_field}[{index}]");
         if let Some(reason) = qualified_name_error(&taint.key) {
-            findings.error(format!("{field}: key {:?}: {reason}", taint.key));
+            findings.error(&field, format!("key {:?}: {reason}", taint.key));
         }
         // Kubernetes asks less of a taint's value; Karpenter wants a qualified name.
         let value = taint.value.as_deref().unwrap_or_default();
         if let Some(reason) = qualified_name_error(value).filter(|_| !value.is_empty()) {
-            findings.error(format!("{field}: value {value:?} of key {:?}: {reason}", taint.key));
+            findings.error(&field, format!("value {value:?} of key {:?}: {reason}", taint.key));
         }
         let effects = [taints::NO_SCHEDULE, taints::PREFER_NO_SCHEDULE, taints::NO_EXECUTE, ""];
         if !effects.contains(&taint.effect.as_str()) {
-            findings.error(format!("{field}: effect {:?} of key {:?} is unknown", taint.effect, taint.key));
+            findings.error(&field, format!("effect {:?} of key {:?} is unknown", taint.effect, taint.key));
         }
         if !seen.insert((taint.key.clone(), taint.effect.clone())) {
-            findings.error(format!(
-                "{field}: key {:?} with effect {:?} is there twice in taints and startupTaints",
-                taint.key, taint.effect
-            ));
+            findings.error(
+                field,
+                format!(
+                    "key {:?} with effect {:?} is there twice in taints and startupTaints",
+                    taint.key, taint.effect
+                ),
+            );
         }
     }
 }
 
 fn check_requirement(
+    field: &str,
     requirement: &NodeSelectorRequirementWithMinValues,
     provider: &ProviderLabels,
     findings: &mut Findings,
 ) {
     let NodeSelectorRequirementWithMinValues { operator, values, min_values, .. } = requirement;
     let key = provider.normalize(&requirement.key);
-    let mut error = |message: String| findings.error(format!("requirements: {message}"));
+    let mut error = |message: String| findings.error(field, message);
     if provider.is_restricted(key) {
         error(restricted(key, provider));
     }
@@ -163,7 +180,7 @@ fn check_requirement(
             if let Some(min_values) = min_values.filter(|min| len(values) < *min) {
                 error(format!("key {key:?} has {} values, fewer than its minValues {min_values}", values.len()));
             }
-            known_values(key, values, *min_values, provider, findings);
+            known_values(field, key, values, *min_values, provider, findings);
         }
         Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
             let integer = match values.as_slice() {
@@ -180,6 +197,7 @@ fn check_requirement(
 
 /// A key whose values are all known must keep enough of them after those that are not known are left out.
 fn known_values(
+    field: &str,
     key: &str,
     values: &[String],
     min_values: Option<i64>,
@@ -190,15 +208,19 @@ fn known_values(
     let (good, bad): (Vec<_>, Vec<_>) = values.iter().cloned().partition(|value| known.contains(value.as_str()));
     let known = known.into_iter().collect::<Vec<_>>().join(", ");
     if good.is_empty() {
-        findings.error(format!("requirements: key {key:?} has no known value; known are {known}"));
+        findings.error(field, format!("key {key:?} has no known value; known are {known}"));
     } else if let Some(min_values) = min_values.filter(|min| len(&good) < *min) {
-        findings.error(format!(
-            "requirements: key {key:?} has {} known values, fewer than its minValues {min_values}; known are {known}",
-            good.len()
-        ));
+        findings.error(
+            field,
+            format!(
+                "key {key:?} has {} known values, fewer than its minValues {min_values}; known are {known}",
+                good.len()
+            ),
+        );
     } else if !bad.is_empty() {
         let bad = bad.join(", ");
-        findings.warnings.push(format!("requirements: key {key:?} has the unknown values {bad}; known are {known}"));
+        let reason = format!("key {key:?} has the unknown values {bad}; known are {known}");
+        findings.warnings.push(Finding { field: field.to_owned(), reason });
     }
 }
 
@@ -247,7 +269,7 @@ mod tests {
     fn check(template: serde_json::Value, expected: &str) {
         let findings = node_pool(&pool(template), &ProviderLabels::default());
         assert_eq!(findings.errors.len(), 1, "{expected}: {findings:?}");
-        assert!(findings.errors[0].contains(expected), "{expected}: {findings:?}");
+        assert!(findings.errors[0].to_string().contains(expected), "{expected}: {findings:?}");
     }
 
     #[test]
@@ -314,7 +336,7 @@ mod tests {
         assert!(!of(&["sport"], None).is_valid());
         assert!(!of(&["spot", "sport"], Some(2)).is_valid());
         let warned = of(&["spot", "sport"], None);
-        assert!(warned.is_valid() && warned.warnings[0].contains("sport"), "{warned:?}");
+        assert!(warned.is_valid() && warned.warnings[0].reason.contains("sport"), "{warned:?}");
         assert_eq!(of(&["spot", "reserved"], Some(2)), Findings::default());
     }
 
@@ -331,8 +353,8 @@ mod tests {
         let findings = node_overlay(&overlay, &ProviderLabels::default());
         assert_eq!(
             findings.message(),
-            "requirements: key \"karpenter.sh/nodepool\" with operator NotIn needs a value; capacity: resource \"cpu\" is \
-             the cloud provider's to state"
+            "spec.requirements[0]: key \"karpenter.sh/nodepool\" with operator NotIn needs a value; spec.capacity[cpu]: is the \
+             cloud provider's to state"
         );
     }
 }

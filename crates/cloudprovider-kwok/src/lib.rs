@@ -27,4 +27,4 @@ mod registration;
 #[cfg(feature = "provider")]
 pub use faults::Faults;
 #[cfg(feature = "provider")]
-pub use provider::{KwokCloudProvider, Options};
+pub use provider::{KwokCloudProvider, Options, provider_labels};

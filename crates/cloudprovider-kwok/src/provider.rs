@@ -309,8 +309,8 @@ fn transient(error: impl fmt::Display) -> Error {
     Error::Transient(error.to_string())
 }
 
-/// Karpenter's kwok labels, and whatever else the catalogue's machines carry.
-fn provider_labels(types: &[Arc<InstanceType>]) -> ProviderLabels {
+/// The label rules of a provider with that catalogue: Karpenter's kwok labels, and whatever else its machines carry.
+pub fn provider_labels(types: &[Arc<InstanceType>]) -> ProviderLabels {
     let mut well_known: BTreeSet<String> = [
         labels::KWOK_INSTANCE_CPU,
         labels::KWOK_INSTANCE_MEMORY,

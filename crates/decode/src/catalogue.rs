@@ -1,5 +1,6 @@
 //! From a provider's instance types to the planner's catalogue.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -7,8 +8,20 @@ use cloudprovider as provider;
 use model::{Interner, NamespacedName, Quantity, Requirement, Requirements, ResourceVec, ValueSet, quantity};
 use scheduling::catalogue::{Catalogue, InstanceType, Offering, Reservation, TypeId};
 
+use crate::aliases;
 use crate::context::Context;
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
+
+/// An instance type without its reserved offerings: what is left of it where the gate `ReservedCapacity` is off.
+pub fn without_reserved(instance_type: &provider::InstanceType) -> Cow<'_, provider::InstanceType> {
+    let is_reserved = |offering: &provider::Offering| offering.capacity_type == provider::CapacityType::Reserved;
+    if !instance_type.offerings.iter().any(is_reserved) {
+        return Cow::Borrowed(instance_type);
+    }
+    let mut instance_type = instance_type.clone();
+    instance_type.offerings.retain(|offering| !is_reserved(offering));
+    Cow::Owned(instance_type)
+}
 
 /// Compiles instance types. One that cannot be used is left out and reported; the others go on.
 pub fn catalogue<'a>(
@@ -50,6 +63,7 @@ fn compile(
         let key = context.key(key);
         requirements.insert_intersect(Requirement::new(key, values), context.interner);
     }
+    aliases::promise(&mut requirements, context.interner);
     let mut offerings = Vec::new();
     let mut keys = BTreeSet::new();
     for (index, offering) in instance_type.offerings.iter().enumerate() {
@@ -88,6 +102,7 @@ fn compile_offering(
         let (id, value) = (context.key(key), context.value(key, value));
         requirements.insert_intersect(Requirement::new(id, ValueSet::one(value)), context.interner);
     }
+    aliases::promise(&mut requirements, context.interner);
     let reservation = offering.reservation.as_ref().map(|reservation| Reservation {
         id: context.interner.value(&reservation.id),
         remaining: reservation.remaining,

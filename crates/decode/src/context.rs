@@ -7,8 +7,9 @@ use model::{Interner, KeyId, ValueId};
 
 /// Where names are interned, and which label keys stand for others.
 ///
-/// Keys of selectors, requirements and labels are normalized (`beta.kubernetes.io/arch` is `kubernetes.io/arch`) by
-/// the one table of `api` and the provider's additions, so that the planner compares ids and nothing else.
+/// Keys of what NodePools, NodeClaims and providers say of machines are normalized (`beta.kubernetes.io/arch` is
+/// `kubernetes.io/arch`) by the one table of `api` and the provider's additions. Labels of Nodes, and what pods ask of
+/// them, are taken literally, as kube-scheduler does; see [`crate::aliases`] for how the two meet.
 pub struct Context<'a> {
     /// Takes new names.
     pub interner: &'a mut Interner,

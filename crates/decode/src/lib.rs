@@ -6,7 +6,8 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-pub mod catalogue;
+pub mod aliases;
+mod catalogue;
 mod context;
 mod error;
 mod field;
@@ -27,7 +28,7 @@ pub mod volume;
 pub mod workload;
 pub mod workloads;
 
-pub use catalogue::catalogue;
+pub use catalogue::{catalogue, without_reserved};
 pub use context::Context;
 pub use error::{ObjectError, ObjectRef, Problem, Reason};
 pub use limits::{MAX_DEPTH, MAX_ENTRIES, MAX_OBJECT_BYTES};

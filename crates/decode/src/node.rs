@@ -32,7 +32,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Node, Probl
     // Durations mean nothing on a node, unlike on a pod.
     let do_not_disrupt = match Annotations::decode(&metadata)?.do_not_disrupt {
         DoNotDisrupt::Always => DoNotDisrupt::Always,
-        DoNotDisrupt::Never | DoNotDisrupt::For(_) => DoNotDisrupt::Never,
+        DoNotDisrupt::Never | DoNotDisrupt::For(_) | DoNotDisrupt::Invalid => DoNotDisrupt::Never,
     };
     Ok(Node {
         name: NodeName::from(name.name),
@@ -58,14 +58,11 @@ fn resources(list: &Field<'_, '_>, context: &mut Context<'_>) -> Result<model::R
     ResourceList::decode(list)?.to_vec(list, context.interner)
 }
 
-/// Labels of a node. A label under an old key also counts under the new one, unless the new one is there itself.
+/// Labels of a node, each under the key that it has there.
 pub(crate) fn labels(map: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Labels, Problem> {
-    let pairs = map.string_map()?;
     let mut labels = Labels::new();
-    let (aliased, plain): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| context.normalize(key) != *key);
-    for (key, value) in aliased.into_iter().chain(plain) {
-        let (key, value) = (context.key(key), context.value(key, value));
-        labels.insert(key, value);
+    for (key, value) in map.string_map()? {
+        labels.insert(context.interner.key(key), context.interner.value(value));
     }
     Ok(labels)
 }

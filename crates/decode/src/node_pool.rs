@@ -1,11 +1,12 @@
 //! From a NodePool object to the pool that the planner chooses from.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::{NodePool, labels};
-use model::{NamespacedName, Quantity, ResourceVec};
+use model::{NamespacedName, Quantity, Requirements, ResourceVec};
 use scheduling::catalogue::Catalogue;
-use scheduling::snapshot::{self, Limit, LimitRemaining};
+use scheduling::snapshot::{self, Limit, LimitRemaining, MinValuesPolicy};
 use serde_json::Value;
 
 use crate::catalogue::set;
@@ -63,6 +64,71 @@ pub fn node_pool(
         object: ObjectRef { kind: "NodePool".into(), name: NamespacedName::new("", name) },
         problem,
     })
+}
+
+/// Why a NodePool's own requirements leave nothing of a catalogue to launch, for its event; `None` if they leave some, or
+/// if it cannot be resolved.
+pub fn nothing_to_launch(
+    object: &NodePool,
+    catalogue: &Catalogue,
+    min_values: MinValuesPolicy,
+    context: &mut Context<'_>,
+) -> Option<String> {
+    let pool = node_pool(object, Ok(()), &Usage::default(), Arc::default(), context).ok()?;
+    let names = &*context.interner;
+    let allowed: Vec<_> = catalogue
+        .offerings
+        .iter()
+        .filter(|offering| {
+            pool.requirements.iter().all(|wanted| {
+                let offered = offering.requirements.get(wanted.key);
+                offered.is_none_or(|offered| offered.values.intersects(&wanted.values, names))
+            })
+        })
+        .collect();
+    let types = catalogue.types.len();
+    if allowed.is_empty() {
+        return Some(format!("the requirements exclude all {types} instance types of the provider"));
+    }
+    if !allowed.iter().any(|offering| offering.launchable()) {
+        return Some(format!(
+            "of {types} instance types the requirements allow some, but none of these has a launchable offering now"
+        ));
+    }
+    if min_values == MinValuesPolicy::BestEffort {
+        return None;
+    }
+    pool.requirements.iter_by_name(names).find_map(|requirement| {
+        let wanted = usize::try_from(requirement.min_values?).unwrap_or(usize::MAX);
+        let offered = allowed.iter().filter(|offering| offering.launchable());
+        let values: BTreeSet<_> = offered
+            .filter_map(|offering| offering.requirements.get(requirement.key)?.values.finite_values())
+            .flatten()
+            .filter(|value| requirement.values.contains(Some(**value), names))
+            .collect();
+        (values.len() < wanted).then(|| {
+            format!(
+                "minValues of {} wants {wanted} values, the instance types that the requirements allow have {}",
+                names.key_name(requirement.key),
+                values.len()
+            )
+        })
+    })
+}
+
+/// A NodePool that cannot be resolved, so that pods without a place can say why it is not used.
+pub(crate) fn refused(object: &NodePool, error: &ObjectError) -> snapshot::NodePool {
+    snapshot::NodePool {
+        name: object.metadata.name.as_deref().unwrap_or_default().into(),
+        weight: object.spec.weight.unwrap_or(0),
+        usable: Err(format!("is refused: {}", error.problem).into()),
+        requirements: Requirements::new(),
+        planning_only: Vec::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        remaining: Vec::new(),
+        catalogue: Arc::default(),
+    }
 }
 
 fn decode(

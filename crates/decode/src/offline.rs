@@ -29,7 +29,7 @@ use crate::snapshot_file::Header;
 pub struct Settings<'a> {
     /// Make pods of Deployments, ReplicaSets, StatefulSets and Jobs.
     pub expand_workloads: bool,
-    /// The NodePool to plan with where the input has none.
+    /// The NodePool to plan with where the input has none, not even one that is refused.
     pub default_node_pool: Option<&'a NodePool>,
     /// What NodePools can launch, unless a snapshot in the input says otherwise.
     pub instance_types: &'a [Arc<InstanceType>],
@@ -67,6 +67,8 @@ pub enum NotPlanned {
     OtherScheduler(Arc<str>),
     /// Scheduling gates hold it back.
     Gated,
+    /// It has resource claims, and the controller leaves such pods to others.
+    ResourceClaimsIgnored,
 }
 
 impl NotPlanned {
@@ -76,6 +78,7 @@ impl NotPlanned {
             Self::Unreadable(_) => "InvalidObject",
             Self::OtherScheduler(_) => "OtherScheduler",
             Self::Gated => "SchedulingGated",
+            Self::ResourceClaimsIgnored => "ResourceClaimsIgnored",
         }
     }
 }
@@ -88,6 +91,9 @@ impl fmt::Display for NotPlanned {
                 write!(f, "is placed by {name}; only pods of {DEFAULT_SCHEDULER} are planned")
             }
             Self::Gated => f.write_str("is held back by its schedulingGates"),
+            Self::ResourceClaimsIgnored => {
+                f.write_str("has resource claims, which --ignore-dra-requests leaves to others")
+            }
         }
     }
 }
@@ -118,7 +124,7 @@ impl fmt::Display for InputProblem {
 /// Something that a person should know and that stops nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfflineNote {
-    /// There was no NodePool, so the built-in one was used.
+    /// There was no NodePool at all, so the built-in one was used.
     DefaultNodePool(String),
     /// A NodePool names a node class of another provider than the one whose instance types are planned with.
     ForeignNodeClass {

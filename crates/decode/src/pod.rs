@@ -264,13 +264,15 @@ impl Annotations {
     }
 }
 
+/// Differs: Karpenter complains of `"false"` as of any other word.
 fn do_not_disrupt(value: &str) -> DoNotDisrupt {
-    if value == annotations::TRUE {
-        return DoNotDisrupt::Always;
-    }
-    match DurationMs::parse(value) {
-        Ok(span) if span > DurationMs::ZERO => DoNotDisrupt::For(span),
-        _ => DoNotDisrupt::Never,
+    match value {
+        annotations::TRUE => DoNotDisrupt::Always,
+        "" | "false" => DoNotDisrupt::Never,
+        _ => match DurationMs::parse(value) {
+            Ok(span) if span > DurationMs::ZERO => DoNotDisrupt::For(span),
+            Ok(_) | Err(_) => DoNotDisrupt::Invalid,
+        },
     }
 }
 

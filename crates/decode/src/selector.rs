@@ -44,7 +44,7 @@ pub(crate) fn node_labels(map: &Field<'_, '_>, context: &mut Context<'_>) -> Res
         if !is_label_value(text) {
             return Err(value.invalid(format!("{text:?} is no label value")));
         }
-        let (key, text) = (context.key(key), context.value(key, text));
+        let (key, text) = (context.interner.key(key), context.interner.value(text));
         requirements.insert_intersect(Requirement::new(key, ValueSet::one(text)), context.interner);
     }
     Ok(requirements)
@@ -83,10 +83,10 @@ pub(crate) fn node_selector_term(term: &Field<'_, '_>, context: &mut Context<'_>
         let operator = operator(&expression, |operator| !matches!(operator, Operator::Gte | Operator::Lte))?;
         let values = expression.field("values")?;
         let values = values.strings()?;
-        let ids: Vec<_> = values.iter().map(|value| context.value(key, value)).collect();
+        let ids: Vec<_> = values.iter().map(|value| context.interner.value(value)).collect();
         match ValueSet::of(operator, &ids, context.interner) {
             Ok(values) => {
-                let requirement = Requirement::new(context.key(key), values);
+                let requirement = Requirement::new(context.interner.key(key), values);
                 decoded.expressions.insert_intersect(requirement, context.interner);
             }
             Err(problem @ ValuesError::NotAnInteger { .. }) => {

@@ -19,9 +19,9 @@ use scheduling::snapshot::{Options, Snapshot, Volumes};
 
 use crate::context::Context;
 use crate::error::ObjectError;
-use crate::node_pool::node_pool;
+use crate::node_pool::{node_pool, refused};
 
-pub use pending::{DEFAULT_SCHEDULER, is_for_default_scheduler, is_provisionable, is_unbound};
+pub use pending::{DEFAULT_SCHEDULER, is_for_default_scheduler, is_ignored, is_provisionable, is_unbound};
 
 /// All that a snapshot is made of.
 #[derive(Debug, Clone, Default)]
@@ -71,7 +71,7 @@ pub enum PendingRule {
     Unbound,
 }
 
-/// Puts a snapshot together. A NodePool or NodeClaim that cannot be used is left out and reported.
+/// Puts a snapshot together. What cannot be used is reported: a NodeClaim is left out, a NodePool may not launch.
 ///
 /// New names are added to `interner`, which must have given out all ids in `cluster`.
 pub fn snapshot(
@@ -91,9 +91,13 @@ pub fn snapshot(
             Ok(pool) => {
                 node_pools.push(pool);
             }
-            Err(error) => errors.push(error),
+            Err(error) => {
+                node_pools.push(refused(&pool.object, &error));
+                errors.push(error);
+            }
         }
     }
+    let ignores_claims = cluster.options.ignore_dra_requests;
     let snapshot = Snapshot {
         interner,
         now: cluster.now,
@@ -101,7 +105,11 @@ pub fn snapshot(
         node_pools,
         nodes,
         pods,
-        daemon_sets: cluster.daemon_sets,
+        daemon_sets: cluster
+            .daemon_sets
+            .into_iter()
+            .filter(|daemon_set| !ignores_claims || daemon_set.template.shape.resource_claims.is_empty())
+            .collect(),
         volumes: cluster.volumes,
     };
     (snapshot, errors)

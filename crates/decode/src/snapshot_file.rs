@@ -77,6 +77,8 @@ pub struct HeaderOptions {
     pub max_instance_types: usize,
     /// Steps that the search for contended room may take.
     pub search_steps: u64,
+    /// Whether pods with resource claims are left to others.
+    pub ignore_dra_requests: bool,
 }
 
 /// A `minValues` policy by name.
@@ -97,6 +99,7 @@ impl From<&Options> for HeaderOptions {
             },
             max_instance_types: options.max_instance_types,
             search_steps: options.search_steps,
+            ignore_dra_requests: options.ignore_dra_requests,
         }
     }
 }
@@ -117,6 +120,7 @@ impl Header {
             },
             max_instance_types: self.options.max_instance_types,
             search_steps: self.options.search_steps,
+            ignore_dra_requests: self.options.ignore_dra_requests,
         }
     }
 

@@ -145,4 +145,6 @@ pub enum DoNotDisrupt {
     Always,
     /// Disruption is forbidden for so long after the start.
     For(DurationMs),
+    /// Something that cannot be read: disruption is not forbidden, but somebody meant something by it.
+    Invalid,
 }

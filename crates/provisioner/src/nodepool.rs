@@ -10,20 +10,21 @@ use api::conditions::AWAITING_RECONCILIATION;
 use api::conditions::node_pool::{NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY_DEPENDS_ON, VALIDATION_SUCCEEDED};
 use api::{NodeClaim, NodePool, annotations, validation};
 use kube::api::{Api, Patch, PatchParams};
-use model::{NodePoolName, Quantity};
+use model::NodePoolName;
 use serde_json::json;
 use tracing::warn;
 
 use crate::conditions::ConditionSet;
 use crate::context::Context;
 use crate::lifecycle::claim;
-use crate::metrics::ByResource;
 use crate::patch::{self, Lock};
 use crate::queue::{self, Action, WorkQueue};
 use crate::store::{Change, NodeClassKey, Revision, State};
+use gauges::Gauges;
 use registration_health::{Health, RegistrationHealth};
 
 pub mod counter;
+pub mod gauges;
 pub mod hash;
 pub mod readiness;
 pub mod registration_health;
@@ -44,9 +45,10 @@ pub async fn run(context: Context, health: Arc<RegistrationHealth>) {
         queue.add(name.clone());
     }
     let stop = context.stop.clone();
+    let gauges = Arc::new(Gauges::new(Arc::clone(&context.metrics)));
     queue::run(NAME, queue, queue::Config::default(), stop, move |name| {
-        let (context, health) = (context.clone(), Arc::clone(&health));
-        async move { reconcile(&context, &health, &name).await }
+        let (context, health, gauges) = (context.clone(), Arc::clone(&health), Arc::clone(&gauges));
+        async move { reconcile(&context, &health, &gauges, &name).await }
     })
     .await;
 }
@@ -75,22 +77,30 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodePoolName>>) {
     });
 }
 
-async fn reconcile(context: &Context, health: &RegistrationHealth, name: &NodePoolName) -> anyhow::Result<Action> {
+async fn reconcile(
+    context: &Context,
+    health: &RegistrationHealth,
+    gauges: &Gauges,
+    name: &NodePoolName,
+) -> anyhow::Result<Action> {
     let Some(node_pool) = context.store.read().node_pools.get(name).cloned() else {
         let uids: Vec<_> =
             context.store.read().node_pools.values().filter_map(|pool| pool.metadata.uid.clone()).collect();
         health.retain(|uid| uids.iter().any(|known| *uid == known.as_str()));
+        gauges.forget(name);
         return Ok(Action::Done);
     };
     let class = &node_pool.spec.template.spec.node_class_ref;
     let kinds = context.cloud.node_class_kinds();
     if !kinds.iter().any(|kind| kind.group == class.group && kind.kind == class.kind) {
+        gauges.forget(name);
         return Ok(Action::Done);
     }
     let node_pool = write_hashes(context, &node_pool).await?;
     let mut after = node_pool.clone();
     let readiness = context.cloud.node_class_readiness(class).await?;
-    judge(context, health, &mut after, readiness);
+    let count = judge(context, health, &mut after, readiness);
+    gauges.show(name, &count.resources, after.spec.limits.as_ref());
     let api: Api<NodePool> = Api::all(context.client.clone());
     if let Some(answer) = patch::status(&api, &node_pool, &after, Lock::Revision).await? {
         let revision = Revision::of(&answer.metadata);
@@ -99,16 +109,16 @@ async fn reconcile(context: &Context, health: &RegistrationHealth, name: &NodePo
     Ok(Action::RequeueAfter(RESYNC))
 }
 
-/// Conditions and counters.
+/// Conditions and counters. Gives back what was counted.
 fn judge(
     context: &Context,
     health: &RegistrationHealth,
     node_pool: &mut NodePool,
     readiness: cloudprovider::NodeClassReadiness,
-) {
+) -> counter::Count {
     let findings = validation::node_pool(node_pool, &context.cloud.config().labels);
     for warning in &findings.warnings {
-        warn!(nodepool = node_pool.metadata.name, warning, "nodepool can be used, but");
+        warn!(nodepool = node_pool.metadata.name, %warning, "nodepool can be used, but");
     }
     let (count, class_generation) = {
         let state = context.store.read();
@@ -141,10 +151,10 @@ fn judge(
         Health::Healthy => conditions.set_true(NODE_REGISTRATION_HEALTHY),
         Health::Unhealthy(reason, message) => conditions.set_false(NODE_REGISTRATION_HEALTHY, &reason, &message),
     };
-    show(context, node_pool.metadata.name.as_deref().unwrap_or_default(), &node_pool.spec, &count);
     status.nodes = Some(count.nodes);
-    status.resources = count.resources;
+    status.resources = count.resources.clone();
     status.node_class_observed_generation = (class_generation > 0).then_some(class_generation);
+    count
 }
 
 /// The machines of a NodePool that exist and are to stay. A registered Node says itself what it has.
@@ -170,17 +180,6 @@ fn count(state: &State, node_pool: &NodePool) -> counter::Count {
 fn capacity_of(claim: &NodeClaim) -> Vec<(String, String)> {
     let capacity = claim.status.iter().flat_map(|status| &status.capacity);
     capacity.map(|(name, amount)| (name.clone(), amount.0.clone())).collect()
-}
-
-fn show(context: &Context, name: &str, spec: &api::NodePoolSpec, count: &counter::Count) {
-    let labels = |resource: &str| ByResource { nodepool: name.to_owned(), resource_type: resource.to_owned() };
-    let number = |text: &str| Quantity::parse(text).map_or(0.0, |quantity| quantity.to_nano() as f64 / 1e9);
-    for (resource, amount) in &count.resources {
-        context.metrics.nodepools_usage.get_or_create(&labels(resource)).set(number(&amount.0));
-    }
-    for (resource, limit) in spec.limits.iter().flatten() {
-        context.metrics.nodepools_limit.get_or_create(&labels(resource)).set(number(&limit.0));
-    }
 }
 
 /// Stamps the NodePool, and NodeClaims that were stamped another way. Gives back the NodePool as it is then.

@@ -66,6 +66,9 @@ pub struct Options {
     pub max_instance_types: usize,
     /// Steps that the search for contended room may take before the verdict is "out of budget".
     pub search_steps: u64,
+    /// Karpenter's `IGNORE_DRA_REQUESTS`: pods with resource claims are left to others, so `decode` leaves them out of
+    /// [`Snapshot::pods`], and DaemonSets with claims out of [`Snapshot::daemon_sets`].
+    pub ignore_dra_requests: bool,
 }
 
 impl Default for Options {
@@ -74,6 +77,7 @@ impl Default for Options {
             min_values: MinValuesPolicy::Strict,
             max_instance_types: cloudprovider::MAX_INSTANCE_TYPES,
             search_steps: 200_000,
+            ignore_dra_requests: false,
         }
     }
 }

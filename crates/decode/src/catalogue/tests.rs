@@ -45,8 +45,8 @@ fn an_offering_has_the_labels_of_its_type_narrowed_by_its_own() {
     assert_eq!(
         printed,
         [
-            "gpu DoesNotExist, karpenter.sh/capacity-type In [reserved], kubernetes.io/arch In [amd64], reservation In [r1], topology.kubernetes.io/zone In [a] | cpu: 3900m, example.com/gpu: 1, memory: 7680Mi, pods: 110 | 1 | true",
-            "gpu DoesNotExist, karpenter.sh/capacity-type In [spot], kubernetes.io/arch In [amd64], topology.kubernetes.io/zone In [b] | cpu: 3900m, memory: 7680Mi, pods: 110 | 5 | false",
+            "beta.kubernetes.io/arch In [amd64], gpu DoesNotExist, karpenter.sh/capacity-type In [reserved], kubernetes.io/arch In [amd64], reservation In [r1], topology.kubernetes.io/zone In [a] | cpu: 3900m, example.com/gpu: 1, memory: 7680Mi, pods: 110 | 1 | true",
+            "beta.kubernetes.io/arch In [amd64], gpu DoesNotExist, karpenter.sh/capacity-type In [spot], kubernetes.io/arch In [amd64], topology.kubernetes.io/zone In [b] | cpu: 3900m, memory: 7680Mi, pods: 110 | 5 | false",
         ]
     );
 }

@@ -32,10 +32,13 @@ fn object() -> Value {
 }
 
 #[test]
-fn a_node_is_read_whole_and_the_new_name_of_a_label_wins() {
+fn a_node_is_read_whole_and_keeps_its_labels_as_they_are() {
     let (node, interner) = decoded(&object());
     let node = node.unwrap();
-    assert_eq!(node.labels.display(&interner).to_string(), "kubernetes.io/arch=new,kubernetes.io/os=linux,team=a");
+    assert_eq!(
+        node.labels.display(&interner).to_string(),
+        "beta.kubernetes.io/arch=old,beta.kubernetes.io/os=linux,kubernetes.io/arch=new,team=a"
+    );
     assert_eq!(node.allocatable.display(&interner).to_string(), "cpu: 3900m, memory: 7Gi, pods: 110");
     assert_eq!(node.taints[0].display(&interner).to_string(), "t=v:NoSchedule");
     assert!(node.ready && node.unschedulable);

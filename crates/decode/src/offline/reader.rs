@@ -4,20 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use api::admission::{Admission, Operation};
-use api::{NodePool, conditions, groups};
+use api::{NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
 use model::{Interner, NamespacedName, NodeName, Pod, Uid};
 use scheduling::catalogue::Catalogue;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::defaults::{Defaults, apply_to_metadata};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::context::Context;
-use crate::error::{ObjectError, Problem, Reason};
+use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 use crate::manifests::{DocumentError, Manifest, Origin};
-use crate::snapshot::{Cluster, LaunchableNodePool, PendingRule, is_for_default_scheduler};
+use crate::snapshot::{
+    Cluster, LaunchableNodePool, PendingRule, is_for_default_scheduler, is_ignored, is_provisionable,
+};
 use crate::snapshot_file::{self, Header};
 use crate::workloads::{WorkloadKind, workload};
 use crate::{node_claim_object, node_pool_object};
@@ -25,6 +27,9 @@ use crate::{node_claim_object, node_pool_object};
 /// Our CRDs, compiled when the first object of one of them comes along.
 static ADMISSION: LazyLock<Result<Admission, String>> =
     LazyLock::new(|| Admission::new(&api::crd::crds()).map_err(|why| why.to_string()));
+
+/// The gate that lets reserved offerings be used.
+const RESERVED_CAPACITY: &str = "ReservedCapacity";
 
 /// What an object is to the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,11 +104,17 @@ impl Role {
     }
 }
 
+/// A NodePool of the input, and why it is refused if it is.
+struct GivenNodePool {
+    object: Arc<NodePool>,
+    refused: Option<Arc<str>>,
+}
+
 pub(super) struct Reader<'a> {
     settings: &'a Settings<'a>,
     interner: Interner,
     cluster: Cluster,
-    node_pools: Vec<Arc<NodePool>>,
+    node_pools: Vec<GivenNodePool>,
     instance_types: BTreeMap<String, Vec<InstanceType>>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
     defaults: Defaults,
@@ -215,10 +226,7 @@ impl<'a> Reader<'a> {
             }
             Role::PriorityClass => self.defaults.add_priority_class(object)?,
             Role::RuntimeClass => self.defaults.add_runtime_class(object)?,
-            Role::NodePool => {
-                let admitted = self.admit(&manifest)?;
-                self.node_pools.push(Arc::new(node_pool_object(&admitted)?));
-            }
+            Role::NodePool => self.node_pool(&manifest)?,
             Role::NodeClaim => {
                 let admitted = self.admit(&manifest)?;
                 self.cluster.node_claims.push(Arc::new(node_claim_object(&admitted)?));
@@ -267,6 +275,38 @@ impl<'a> Reader<'a> {
                 why.push_str(&other.to_string());
             }
             error(field, why)
+        })
+    }
+
+    /// One that is refused stays, so that pods without a place can say why it is not used.
+    fn node_pool(&mut self, manifest: &Manifest) -> Result<(), ObjectError> {
+        let admitted = self.admit(manifest).and_then(|admitted| node_pool_object(&admitted));
+        let (object, error) = match admitted {
+            Ok(object) => {
+                let refused = self.validate(&object).err();
+                (Some(object), refused)
+            }
+            Err(error) => (by_name(&error.object.name.name), Some(error)),
+        };
+        let refused = error.as_ref().map(|error| format!("is refused: {}", error.problem).into());
+        self.node_pools.extend(object.map(|object| GivenNodePool { object: Arc::new(object), refused }));
+        error.map_or(Ok(()), Err)
+    }
+
+    /// What the controller would find wrong with a NodePool that the API server let in. In a snapshot its status says so.
+    fn validate(&self, object: &NodePool) -> Result<(), ObjectError> {
+        let findings = validation::node_pool(object, self.settings.labels);
+        let mut errors = findings.errors.into_iter();
+        let Some(first) = errors.next().filter(|_| self.header.is_none()) else { return Ok(()) };
+        let mut why = first.reason;
+        for other in errors {
+            why.push_str("; ");
+            why.push_str(&other.to_string());
+        }
+        let name = NamespacedName::new("", object.metadata.name.as_deref().unwrap_or_default());
+        Err(ObjectError {
+            object: ObjectRef { kind: "NodePool".into(), name },
+            problem: Problem { field: first.field, reason: Reason::Invalid(why) },
         })
     }
 
@@ -398,11 +438,14 @@ impl<'a> Reader<'a> {
     /// Pods of manifests all wait; those that no plan of ours is for are told apart here. A snapshot's pods have a state
     /// of their own.
     fn set_aside_pods_not_ours(&mut self) {
-        if self.cluster.pending != PendingRule::Unbound {
-            return;
-        }
+        let is_live = self.cluster.pending != PendingRule::Unbound;
         for pod in self.cluster.pods.iter().filter(|pod| pod.node_name.is_none()) {
-            let why = if pod.scheduling == SchedulingState::Gated {
+            let why = if is_live {
+                if !(is_ignored(pod, &self.cluster.options) && is_for_default_scheduler(pod) && is_provisionable(pod)) {
+                    continue;
+                }
+                NotPlanned::ResourceClaimsIgnored
+            } else if pod.scheduling == SchedulingState::Gated {
                 NotPlanned::Gated
             } else if !is_for_default_scheduler(pod) {
                 NotPlanned::OtherScheduler(Arc::clone(&pod.scheduler_name))
@@ -420,15 +463,26 @@ impl<'a> Reader<'a> {
             && let Some(pool) = self.settings.default_node_pool
         {
             self.notes.push(OfflineNote::DefaultNodePool(describe(pool)));
-            node_pools.push(Arc::new(pool.clone()));
+            node_pools.push(GivenNodePool { object: Arc::new(pool.clone()), refused: None });
         }
         let mut default_catalogue = None;
-        for object in node_pools {
+        for GivenNodePool { object, refused } in node_pools {
+            if let Some(why) = refused {
+                let catalogue = Arc::default();
+                self.cluster.node_pools.push(LaunchableNodePool { object, usable: Err(why), catalogue });
+                continue;
+            }
             let name = object.metadata.name.clone().unwrap_or_default();
             let catalogue = match self.instance_types.get(&name) {
                 Some(types) => {
                     let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-                    let (catalogue, errors) = crate::catalogue(types, context);
+                    let gates = self.header.as_ref().map(|header| &header.feature_gates);
+                    let (catalogue, errors) = if gates.and_then(|gates| gates.get(RESERVED_CAPACITY)) == Some(&false) {
+                        let types: Vec<_> = types.iter().map(crate::without_reserved).collect();
+                        crate::catalogue(types.iter().map(AsRef::as_ref), context)
+                    } else {
+                        crate::catalogue(types, context)
+                    };
                     self.catalogue_errors(errors);
                     Arc::new(catalogue)
                 }
@@ -479,6 +533,12 @@ fn readiness(object: &NodePool, is_live: bool) -> Result<(), Arc<str>> {
         None if is_live => Err("is not ready: it has not been looked into yet".into()),
         None => Ok(()),
     }
+}
+
+/// What is left of a NodePool that cannot be read.
+fn by_name(name: &str) -> Option<NodePool> {
+    let nothing = json!({"nodeClassRef": {"group": "", "kind": "", "name": ""}, "requirements": []});
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"template": {"spec": nothing}}})).ok()
 }
 
 /// A NodePool in one line: its name and its requirements.

@@ -255,7 +255,83 @@ fn node_pools_are_held_to_their_crd_and_the_others_go_on() {
         NodePool bad-limit: spec.limits[cpu]: quantity "-5" is negative
         NodePool bad-limit launches through EC2NodeClass.karpenter.k8s.aws; planned with the instance types given here, not with those of that cloud
         NodePool fine launches through EC2NodeClass.karpenter.k8s.aws; planned with the instance types given here, not with those of that cloud
-        read ["bad-limit", "fine"] usable ["fine"]
+        read ["bad-operator", "bad-limit", "bad-weight", "fine"] usable ["bad-operator", "bad-limit", "bad-weight", "fine"]
     "#]]
     .assert_eq(&printed);
+}
+
+fn node_pool(name: &str, template: &str) -> String {
+    format!(
+        "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{template: {template}}}\n"
+    )
+}
+
+const CLASS: &str = "nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: d}";
+
+#[test]
+fn a_node_pool_that_the_controller_would_refuse_is_refused_for_the_same_reason() {
+    let restricted = format!("{{metadata: {{labels: {{karpenter.sh/own: a}}}}, spec: {{{CLASS}, requirements: []}}}}");
+    let twice = format!(
+        "{{spec: {{{CLASS}, requirements: [], taints: [{{key: a, effect: NoSchedule}}], startupTaints: [{{key: a, effect: NoSchedule}}]}}}}"
+    );
+    let pools: Vec<NodePool> = [node_pool("labels", &restricted), node_pool("taints", &twice)]
+        .iter()
+        .map(|text| crate::node_pool_object(&crate::manifests::parse("p", text).manifests[0].object).unwrap())
+        .collect();
+    let text = node_pool("labels", &restricted) + &node_pool("taints", &twice);
+    let offline = read_text(&text, &settings());
+    let problems: Vec<_> = offline.problems.iter().map(ToString::to_string).collect();
+    // The schema finds the first before validation does; what is left to validation reads as in the condition.
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    let findings = api::validation::node_pool(&pools[1], settings().labels);
+    assert_eq!(problems[1], format!("in.yaml, document 2: NodePool taints: {}", findings.message()));
+    assert!(problems[0].contains("NodePool labels: spec.template.metadata.labels"), "{problems:?}");
+    assert!(!api::validation::node_pool(&pools[0], settings().labels).is_valid());
+}
+
+#[test]
+fn a_label_that_the_provider_reserves_is_refused() {
+    let labels =
+        ProviderLabels { restricted_domains: ["karpenter.kwok.sh".to_owned()].into(), ..ProviderLabels::default() };
+    let requirement =
+        format!("{{spec: {{{CLASS}, requirements: [{{key: karpenter.kwok.sh/own, operator: Exists}}]}}}}");
+    let text = node_pool("mine", &requirement);
+    assert!(read_text(&text, &settings()).problems.is_empty());
+    let offline = read_text(&text, &Settings { labels: &labels, ..settings() });
+    let problem = offline.problems[0].to_string();
+    assert!(
+        problem.starts_with(
+            "in.yaml, document 1: NodePool mine: spec.template.spec.requirements[0]: key \"karpenter.kwok.sh/own\" is restricted"
+        ),
+        "{problem}"
+    );
+}
+
+#[test]
+fn the_built_in_node_pool_does_not_stand_in_for_one_that_is_refused() {
+    let built_in = crate::node_pool_object(
+        &crate::manifests::parse("b", &node_pool("built-in", &format!("{{spec: {{{CLASS}, requirements: []}}}}")))
+            .manifests[0]
+            .object,
+    )
+    .unwrap();
+    let settings = Settings { default_node_pool: Some(&built_in), ..settings() };
+    let near = format!("{{spec: {{{CLASS}, requirements: [{{key: a, operator: Near, values: [x]}}]}}}}");
+    let twice = format!(
+        "{{spec: {{{CLASS}, requirements: [], taints: [{{key: a, effect: NoSchedule}}], startupTaints: [{{key: a, effect: NoSchedule}}]}}}}"
+    );
+    for refused in [near, twice] {
+        let offline = read_text(&node_pool("mine", &refused), &settings);
+        let pools: Vec<_> = offline
+            .cluster
+            .node_pools
+            .iter()
+            .map(|pool| (pool.object.metadata.name.clone().unwrap(), pool.usable.clone().unwrap_err()))
+            .collect();
+        assert_eq!(pools.len(), 1);
+        assert!(pools[0].0 == "mine" && pools[0].1.starts_with("is refused: spec.template.spec."), "{pools:?}");
+        assert!(!offline.notes.iter().any(|note| matches!(note, OfflineNote::DefaultNodePool(_))), "{refused}");
+    }
+    let offline = read_text("", &settings);
+    assert!(offline.notes.iter().any(|note| matches!(note, OfflineNote::DefaultNodePool(_))));
 }

@@ -142,7 +142,7 @@ fn bad_amounts_are_named_with_object_field_and_reason() {
 }
 
 #[test]
-fn node_selector_and_affinity_use_the_new_names_of_old_labels() {
+fn node_selector_and_affinity_are_about_the_very_labels_that_they_name() {
     let (shape, interner) = shape_of(
         r"
         nodeSelector: {beta.kubernetes.io/arch: arm64, failure-domain.beta.kubernetes.io/zone: a}
@@ -152,10 +152,10 @@ fn node_selector_and_affinity_use_the_new_names_of_old_labels() {
     );
     assert_eq!(
         shape.node_selector.display(&interner).to_string(),
-        "kubernetes.io/arch In [arm64], topology.kubernetes.io/zone In [a]"
+        "beta.kubernetes.io/arch In [arm64], failure-domain.beta.kubernetes.io/zone In [a]"
     );
     let [term] = shape.required_node_affinity.as_slice() else { panic!("one term") };
-    assert_eq!(term.expressions.display(&interner).to_string(), "cpu >=4, kubernetes.io/os In [linux]");
+    assert_eq!(term.expressions.display(&interner).to_string(), "beta.kubernetes.io/os In [linux], cpu >=4");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn pod_affinity_defaults_to_its_own_namespace_and_merges_match_label_keys() {
         ",
     );
     let [merged, elsewhere] = shape.pod_anti_affinity.required.as_slice() else { panic!("two terms") };
-    assert_eq!(interner.key_name(merged.topology_key), "topology.kubernetes.io/zone");
+    assert_eq!(interner.key_name(merged.topology_key), "failure-domain.beta.kubernetes.io/zone");
     assert_eq!(merged.namespaces, [Arc::from("n")]);
     // app must be web and must not be web: nothing, as at the API server.
     let labels = Labels::intern([("app", "web"), ("tier", "front")], &mut interner);
@@ -358,7 +358,15 @@ fn owners_annotations_and_defaults_of_a_pod() {
         json!({"karpenter.sh/do-not-disrupt": "-1h", "kubernetes.io/config.mirror": "x"});
     let pod = decoded(&object).0.unwrap();
     assert!(pod.is_mirror);
-    assert_eq!(pod.do_not_disrupt, DoNotDisrupt::Never);
+    for (text, expected) in [
+        ("true", DoNotDisrupt::Always),
+        ("false", DoNotDisrupt::Never),
+        ("-1h", DoNotDisrupt::Invalid),
+        ("yes", DoNotDisrupt::Invalid),
+    ] {
+        object["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": text});
+        assert_eq!(decoded(&object).0.unwrap().do_not_disrupt, expected, "{text}");
+    }
 }
 
 #[test]

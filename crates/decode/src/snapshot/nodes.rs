@@ -11,6 +11,7 @@ use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState};
 
 use super::Cluster;
+use crate::aliases;
 use crate::catalogue::set;
 use crate::context::Context;
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
@@ -88,7 +89,7 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: Vec<Arc<Pod>>, con
         excluded,
         labels: match registered {
             Some(claim) => NodeLabels::Promised(claim.promised.clone()),
-            None => NodeLabels::Known(object.labels.clone()),
+            None => NodeLabels::Known(known_labels(object, claim, state, context)),
         },
         taints: match (registered, claim) {
             (Some(claim), _) => claim.taints.clone(),
@@ -122,6 +123,20 @@ fn of_claim(claim: &Claim) -> Node {
         attach_limits: Vec::new(),
         pods: Vec::new(),
     }
+}
+
+/// A Node's own labels. One that has only just come may not have all that it will carry.
+fn known_labels(
+    object: &model::Node,
+    claim: Option<&Claim>,
+    state: NodeState,
+    context: &mut Context<'_>,
+) -> model::Labels {
+    let mut labels = object.labels.clone();
+    if claim.is_some() && state != NodeState::Initialized {
+        aliases::complete(&mut labels, context.interner);
+    }
+    labels
 }
 
 fn pool_of(object: &model::Node, context: &mut Context<'_>) -> Option<NodePoolName> {
@@ -188,6 +203,7 @@ impl Claim {
         let is_launched = is_true(claim_conditions::LAUNCHED) || provider_id.is_some();
         let mut promised = requirements::requirements(&object.spec.requirements, "spec.requirements", context)?;
         promised.intersect(&requirements::labels(own_labels, context), context.interner);
+        aliases::promise(&mut promised, context.interner);
         let mut resources = |list: &api::ResourceList, field: &str| resource_vec(list, field, context);
         // Before the launch there is only what was planned for it.
         let (capacity, allocatable) = match status.filter(|status| is_launched && !status.allocatable.is_empty()) {

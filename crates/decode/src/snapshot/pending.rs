@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::pod::{DoNotDisrupt, SchedulingState};
 use model::{IdVec, Interner, NodeName, Pod, Timestamp};
-use scheduling::snapshot::{Excluded, Node, NodeId, PendingPod, PodId};
+use scheduling::snapshot::{Excluded, Node, NodeId, Options, PendingPod, PodId};
 
 use super::{Cluster, PendingRule};
 
@@ -27,6 +27,11 @@ pub fn is_unbound(pod: &Pod) -> bool {
 /// Whether the scheduler by whose rules we plan places this pod.
 pub fn is_for_default_scheduler(pod: &Pod) -> bool {
     &*pod.scheduler_name == DEFAULT_SCHEDULER
+}
+
+/// Whether the user wants pods such as this one left to others.
+pub fn is_ignored(pod: &Pod, options: &Options) -> bool {
+    options.ignore_dra_requests && !pod.shape.resource_claims.is_empty()
 }
 
 fn is_waiting(pod: &Pod) -> bool {
@@ -56,7 +61,8 @@ pub(super) fn pending_pods(
                     && may_leave(pod, cluster, interner))
         }
     };
-    let wants_place = |pod: &Pod| is_for_default_scheduler(pod) && wants_place(pod);
+    let wants_place =
+        |pod: &Pod| is_for_default_scheduler(pod) && !is_ignored(pod, &cluster.options) && wants_place(pod);
     let mut pending = IdVec::new();
     for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
         let planned_on = cluster.planned_on.get(&pod.uid).cloned();
@@ -76,7 +82,7 @@ fn will_be_replaced(pod: &Pod) -> bool {
 /// Whether nothing forbids for good to evict the pod.
 fn may_leave(pod: &Pod, cluster: &Cluster, interner: &Interner) -> bool {
     let is_protected = match pod.do_not_disrupt {
-        DoNotDisrupt::Never => false,
+        DoNotDisrupt::Never | DoNotDisrupt::Invalid => false,
         DoNotDisrupt::Always => true,
         DoNotDisrupt::For(span) => {
             pod.started_at.map_or(Timestamp(i64::MAX), |start| start.saturating_add(span)) > cluster.now

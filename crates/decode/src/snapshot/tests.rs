@@ -250,3 +250,117 @@ fn a_claim_that_cannot_be_read_is_left_out_and_named() {
     "#]],
     );
 }
+
+/// Whether a pod that asks for `arch` under that key may be planned onto the machine.
+fn accepts(node: &scheduling::snapshot::Node, key: &str, names: &Interner) -> bool {
+    let (key, amd64) = (names.find_key(key).unwrap(), names.find_value("amd64").unwrap());
+    match &node.labels {
+        NodeLabels::Known(labels) => labels.get(key) == Some(amd64),
+        NodeLabels::Promised(promised) => {
+            promised.get(key).is_some_and(|known| known.values == model::ValueSet::one(amd64))
+        }
+    }
+}
+
+#[test]
+fn an_old_label_key_counts_on_machines_to_come_and_on_nodes_only_if_they_have_it() {
+    let with_arch = |text: String| {
+        text.replace("\"metadata\":{\"labels\":{", "\"metadata\":{\"labels\":{\"kubernetes.io/arch\":\"amd64\",")
+    };
+    let yaml = [
+        r"{apiVersion: v1, kind: Node, metadata: {name: foreign, labels: {kubernetes.io/arch: amd64}}}".to_owned(),
+        r"{apiVersion: v1, kind: Node, metadata: {name: old, labels: {beta.kubernetes.io/arch: amd64}}}".to_owned(),
+        with_arch(machine("launched", &launched("launched"), None)),
+        with_arch(machine("registered", &launched("registered"), Some("karpenter.sh/registered"))),
+        with_arch(machine("initialized", &launched("initialized"), Some("karpenter.sh/initialized"))),
+    ];
+    let (cluster, interner) = cluster(&yaml.join("\n---\n"));
+    let (snapshot, _) = snapshot(cluster, interner, &ProviderLabels::default());
+    let names = &*snapshot.interner;
+    let found: Vec<_> = snapshot
+        .nodes
+        .iter()
+        .map(|node| {
+            (
+                node.display_name().to_owned(),
+                accepts(node, "kubernetes.io/arch", names),
+                accepts(node, "beta.kubernetes.io/arch", names),
+            )
+        })
+        .collect();
+    let expected = [
+        ("foreign", true, false),
+        ("old", false, true),
+        ("node-of-registered", true, true),
+        ("node-of-initialized", true, false),
+        ("launched", true, true),
+    ];
+    assert_eq!(found, expected.map(|(name, new, old)| (name.to_owned(), new, old)));
+}
+
+#[test]
+fn a_node_pool_that_cannot_be_resolved_stays_and_says_why() {
+    let pool = POOL.replace("cpu: 10", "cpu: -1");
+    let (cluster, interner) = cluster(&pool);
+    let (snapshot, errors) = snapshot(cluster, interner, &ProviderLabels::default());
+    assert_eq!(errors.len(), 1);
+    let why: Vec<_> = snapshot.node_pools.iter().map(|pool| pool.usable.clone().unwrap_err()).collect();
+    assert_eq!(why, [Arc::from("is refused: spec.limits[cpu]: quantity \"-1\" is negative")]);
+}
+
+#[test]
+fn pods_with_resource_claims_are_left_out_only_if_the_user_wants_it() {
+    let (mut cluster, interner) = cluster(
+        r"
+apiVersion: v1
+kind: Pod
+metadata: {name: claims, namespace: ns, uid: a}
+spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c}]}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: ns, uid: b}
+spec: {containers: [{name: c}]}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+",
+    );
+    let mut interner = Interner::clone(&interner);
+    let daemons = json!({"metadata": {"name": "d", "namespace": "ns"}, "spec": {"template": {"spec": {
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}], "containers": [{"name": "c"}]}}}});
+    cluster.daemon_sets.push(Arc::new(crate::daemon_set(&daemons, &mut Context::new(&mut interner)).unwrap()));
+    let interner = Arc::new(interner);
+    for (ignore, pods, daemon_sets) in [(false, 2, 1), (true, 1, 0)] {
+        cluster.options.ignore_dra_requests = ignore;
+        let (snapshot, errors) = snapshot(cluster.clone(), interner.clone(), &ProviderLabels::default());
+        assert_eq!(errors, []);
+        assert_eq!((snapshot.pods.len(), snapshot.daemon_sets.len()), (pods, daemon_sets));
+    }
+}
+
+#[test]
+fn a_node_pool_that_leaves_nothing_to_launch_says_why() {
+    let types = cloudprovider_kwok::catalogue::default_instance_types();
+    let mut interner = Interner::new();
+    let (catalogue, _) = crate::catalogue(&types, &mut Context::new(&mut interner));
+    let mut why = |requirement: Value, min_values| {
+        let pool = json!({"metadata": {"name": "p"}, "spec": {"template": {"spec": {
+            "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": [requirement]}}}});
+        let pool = crate::node_pool_object(&pool).unwrap();
+        let context = &mut Context::new(&mut interner);
+        crate::node_pool::nothing_to_launch(&pool, &catalogue, min_values, context)
+    };
+    let strict = scheduling::snapshot::MinValuesPolicy::Strict;
+    let arch = "kubernetes.io/arch";
+    assert_eq!(why(json!({"key": arch, "operator": "In", "values": ["arm64"]}), strict), None);
+    assert_eq!(
+        why(json!({"key": arch, "operator": "In", "values": ["s390x"]}), strict).as_deref(),
+        Some("the requirements exclude all 144 instance types of the provider")
+    );
+    let three = json!({"key": arch, "operator": "Exists", "minValues": 3});
+    assert_eq!(
+        why(three.clone(), strict).as_deref(),
+        Some("minValues of kubernetes.io/arch wants 3 values, the instance types that the requirements allow have 2")
+    );
+    assert_eq!(why(three, scheduling::snapshot::MinValuesPolicy::BestEffort), None);
+}

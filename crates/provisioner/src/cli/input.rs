@@ -4,7 +4,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use api::labels::ProviderLabels;
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
 use decode::offline::{self, InputProblem, Offline, Settings};
 use scheduling::Snapshot;
@@ -82,8 +81,7 @@ impl Input {
     pub(super) fn new(documents: Documents, args: &InputArgs) -> anyhow::Result<Self> {
         let instance_types = machine_types::instance_types(args.instance_types.as_deref())?;
         let default_node_pool = if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool()?) };
-        // The kwok provider has no aliases of its own, and nothing else of a provider's labels matters to decoding.
-        let labels = ProviderLabels::default();
+        let labels = cloudprovider_kwok::provider_labels(&instance_types);
         let settings = Settings {
             expand_workloads: args.expand_workloads,
             default_node_pool: default_node_pool.as_ref(),

@@ -191,6 +191,8 @@ pub(super) fn next_best(machine: &Machine, catalogue: &Catalogue) -> Option<(Str
 
 fn requirements(requirements: &Requirements, pool: &NodePool, names: &Interner) -> Vec<Requirement> {
     let mut printed = Vec::new();
+    let mut requirements = requirements.clone();
+    decode::aliases::normalize(&mut requirements, names);
     for requirement in requirements.iter_by_name(names).filter(|it| !pool.planning_only.contains(&it.key)) {
         for expression in requirement.values.to_expressions() {
             printed.push(Requirement {
@@ -221,7 +223,9 @@ fn unschedulable(snapshot: &Snapshot, plan: &Plan, offline: &Offline) -> Vec<Uns
             decode::offline::NotPlanned::Unreadable(error) => {
                 Some(format!("{}/{}", error.object.kind.to_lowercase(), error.object.name.name))
             }
-            decode::offline::NotPlanned::OtherScheduler(_) | decode::offline::NotPlanned::Gated => None,
+            decode::offline::NotPlanned::OtherScheduler(_)
+            | decode::offline::NotPlanned::Gated
+            | decode::offline::NotPlanned::ResourceClaimsIgnored => None,
         };
         (pod.clone(), vec![Reason { code: why.code().to_owned(), message: why.to_string(), object }])
     });

@@ -149,7 +149,9 @@ fn requirements(snapshot: &Snapshot, machine: &Machine) -> Vec<NodeSelectorRequi
     let types = &pool.catalogue.types;
     let instance_type = names.find_key(labels::INSTANCE_TYPE);
     let min_types = instance_type.and_then(|key| machine.requirements.get(key)).and_then(|known| known.min_values);
-    let mut all = expressions(&machine.requirements, names);
+    let mut planned = machine.requirements.clone();
+    decode::aliases::normalize(&mut planned, names);
+    let mut all = expressions(&planned, names);
     all.retain(|requirement| requirement.key != labels::INSTANCE_TYPE);
     all.push(NodeSelectorRequirementWithMinValues {
         key: labels::INSTANCE_TYPE.to_owned(),

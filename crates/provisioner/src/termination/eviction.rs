@@ -92,11 +92,38 @@ pub fn decide(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> Step {
 /// Whether the pod's annotation forbids its disruption now.
 pub fn is_protected(pod: &Pod, now: Timestamp) -> bool {
     match pod.do_not_disrupt {
-        DoNotDisrupt::Never => false,
+        DoNotDisrupt::Never | DoNotDisrupt::Invalid => false,
         DoNotDisrupt::Always => true,
         // A pod that has not started has all of its time before it.
         DoNotDisrupt::For(span) => pod.started_at.is_none_or(|started| now < started.saturating_add(span)),
     }
+}
+
+/// What is to be told about a pod that shall leave and has the annotation `karpenter.sh/do-not-disrupt`.
+fn about_protection(pod: &Pod, now: Timestamp) -> Option<Event> {
+    let (severity, reason, message) = match pod.do_not_disrupt {
+        DoNotDisrupt::Never | DoNotDisrupt::Always => return None,
+        DoNotDisrupt::Invalid => (
+            Severity::Warning,
+            events::INVALID_DO_NOT_DISRUPT_ANNOTATION,
+            format!(
+                "Pod is not protected from disruption: its annotation {} is neither \"true\" nor a positive duration \
+                 such as \"30m\"",
+                api::annotations::DO_NOT_DISRUPT
+            ),
+        ),
+        DoNotDisrupt::For(span) => {
+            let until = pod.started_at?.saturating_add(span);
+            if now < until {
+                let message = format!("Pod may not be disrupted until {until}, {span} after its start");
+                (Severity::Normal, events::DO_NOT_DISRUPT_UNTIL, message)
+            } else {
+                let message = format!("Pod may be disrupted since {until}, {span} after its start");
+                (Severity::Normal, events::DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, message)
+            }
+        }
+    };
+    Some(Event::new(pod_reference(pod), severity, reason, message))
 }
 
 /// Pods that shall leave. Cheap to clone.
@@ -181,6 +208,9 @@ async fn reconcile(context: &Context, evictions: &Evictions, key: &PodKey) -> an
         evictions.remove(key);
         return Ok(Action::Done);
     };
+    if let Some(event) = about_protection(&pod, now) {
+        context.recorder.publish(event);
+    }
     match step {
         Step::Drop => Ok(Action::Done),
         Step::Wait => Ok(Action::RequeueAfter(wait(&pod, &request, now, evictions.refused(key)))),

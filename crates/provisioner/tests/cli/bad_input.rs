@@ -104,6 +104,32 @@ fn a_bad_node_pool_is_a_fault_and_the_other_is_planned_with() {
 }
 
 #[test]
+fn a_node_pool_that_the_controller_would_refuse_is_refused_and_nothing_stands_in_for_it() {
+    let pool = |name: &str, key: &str| {
+        format!(
+            "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}}}, spec: {{template: {{spec: {{nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: d}}, requirements: [{{key: {key}, operator: Exists}}]}}}}}}}}"
+        )
+    };
+    let (bad, good) = (pool("bad", "karpenter.kwok.sh/own"), pool("good", "karpenter.kwok.sh/instance-family"));
+    let alone = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &format!("{bad}{FINE}"));
+    let field = "spec.template.spec.requirements[0]: key \"karpenter.kwok.sh/own\" is restricted";
+    assert_eq!(alone.code, 1, "{alone:?}");
+    assert!(
+        alone.stderr.starts_with(&format!("problem: standard input, document 1: NodePool bad: {field}")),
+        "{alone:?}"
+    );
+    assert!(!alone.stderr.contains("built-in"), "{alone:?}");
+    let printed = alone.json();
+    assert_eq!(printed["nodeClaims"], json!([]));
+    let reason = &printed["unschedulable"][0]["reasons"][0];
+    assert_eq!((&reason["code"], &reason["object"]), (&json!("NodePoolNotUsable"), &json!("nodepool/bad")));
+    assert!(reason["message"].as_str().unwrap().starts_with(&format!("is refused: {field}")), "{reason}");
+
+    let beside = plan(&format!("{bad}\n---\n{good}"));
+    assert_eq!((beside.code, &beside.json()["nodeClaims"][0]["nodePool"]), (1, &json!("good")), "{beside:?}");
+}
+
+#[test]
 fn a_catalogue_that_does_not_parse_is_a_fault_that_names_file_entry_and_field() {
     let scratch = Scratch::new();
     scratch.write("pod.yaml", FINE);

@@ -349,6 +349,26 @@ fn the_built_in_node_pool_is_used_only_without_another_and_said() {
 }
 
 #[test]
+fn an_old_label_key_is_planned_for_where_nodes_will_carry_it() {
+    let pod = |name: &str, key: &str, value: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{nodeSelector: {{{key}: {value}}}, containers: [{{name: c}}]}}}}\n"
+        )
+    };
+    let text = pod("arm", "beta.kubernetes.io/arch", "arm64")
+        + &pod("zone", "failure-domain.beta.kubernetes.io/zone", "test-zone-a");
+    let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &text);
+    let plan = ran.json();
+    assert_eq!((ran.code, &plan["nodeClaims"][0]["pods"]), (3, &json!(["default/arm"])), "{plan}");
+    let types = plan["nodeClaims"][0]["instanceTypes"].to_string();
+    assert!(types.contains("-arm64-") && !types.contains("-amd64-"), "{types}");
+    let requirements = plan["nodeClaims"][0]["requirements"].to_string();
+    assert!(requirements.contains("\"kubernetes.io/arch\"") && !requirements.contains("beta."), "{requirements}");
+    let refused = &plan["unschedulable"][0];
+    assert_eq!((&refused["pod"], &refused["reasons"][0]["code"]), (&json!("default/zone"), &json!("LabelNotDefined")));
+}
+
+#[test]
 fn the_same_input_gives_the_same_bytes() {
     let scratch = Scratch::new();
     scratch.write("shop.yaml", SHOP);

@@ -46,6 +46,40 @@ fn a_snapshot_is_planned_with_its_own_machines_and_the_controllers_rule_for_pods
     assert_eq!(plan["unschedulable"], json!([]));
 }
 
+/// The snapshot with more in its header and another pod and type.
+fn snapshot_of(header: &Value, more: &[Value]) -> String {
+    let text = snapshot();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut first: Value = serde_json::from_str(first).unwrap();
+    first.as_object_mut().unwrap().extend(header.as_object().unwrap().clone());
+    let more: String = more.iter().map(|line| format!("{line}\n")).collect();
+    format!("{first}\n{rest}{more}")
+}
+
+#[test]
+fn options_and_gates_of_the_controller_are_those_of_the_plan() {
+    let claims = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "claims", "namespace": "ns", "uid": "claims"},
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}], "containers": [{"name": "c"}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    let reserved = json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotInstanceType", "nodePools": ["p"],
+        "instanceType": {"name": "reserved", "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"},
+            "requirements": {"node.kubernetes.io/instance-type": ["reserved"]},
+            "offerings": [{"zone": "z", "capacityType": "reserved", "price": 1, "available": true,
+                "reservation": {"id": "r", "remaining": 5}}]}});
+    for (header, launched, code) in [
+        (json!({}), "reserved", "Unsupported"),
+        (json!({"featureGates": {"ReservedCapacity": false}}), "dear", "Unsupported"),
+        (json!({"options": {"ignoreDraRequests": true}}), "reserved", "ResourceClaimsIgnored"),
+    ] {
+        let text = snapshot_of(&header, &[claims.clone(), reserved.clone()]);
+        let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &text);
+        let plan = ran.json();
+        assert_eq!(plan["nodeClaims"][0]["launch"]["instanceType"], launched, "{header}: {plan}");
+        assert_eq!(plan["unschedulable"][0]["reasons"][0]["code"], code, "{header}: {plan}");
+        assert_eq!(ran.code, 3);
+    }
+}
+
 #[test]
 fn pods_of_a_snapshot_are_explained_by_their_state() {
     let scratch = Scratch::new();

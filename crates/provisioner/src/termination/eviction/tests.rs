@@ -45,6 +45,29 @@ fn protection_for_a_time_counts_from_the_pods_start() {
     }
 }
 
+#[test]
+fn what_the_annotation_says_is_told_when_the_pod_shall_leave() {
+    let told = |do_not_disrupt, started: Option<i64>| {
+        let mut pod = pod("a");
+        pod.do_not_disrupt = do_not_disrupt;
+        pod.started_at = started.map(after);
+        about_protection(&pod, NOW).map(|event| (event.reason, event.message))
+    };
+    let minute = DoNotDisrupt::For(DurationMs::from_seconds(60));
+    assert_eq!(told(DoNotDisrupt::Never, Some(-90)), None);
+    assert_eq!(told(DoNotDisrupt::Always, Some(-90)), None);
+    assert_eq!(told(minute, None), None);
+    let (reason, message) = told(DoNotDisrupt::Invalid, Some(-90)).unwrap();
+    assert_eq!(reason, "InvalidDoNotDisruptAnnotation");
+    assert!(message.contains("karpenter.sh/do-not-disrupt") && message.contains("30m"), "{message}");
+    let (reason, message) = told(minute, Some(-59)).unwrap();
+    assert_eq!(reason, "DoNotDisruptUntil");
+    assert!(message.contains("until 1970-01-01T02:46:41Z"), "{message}");
+    let (reason, message) = told(minute, Some(-60)).unwrap();
+    assert_eq!(reason, "DoNotDisruptGracePeriodElapsed");
+    assert!(message.contains("since 1970-01-01T02:46:40Z"), "{message}");
+}
+
 fn request(deadline: Option<i64>) -> Request {
     Request { node: "n".into(), deadline: deadline.map(after), reason: "Drifted".to_owned() }
 }
