@@ -28,14 +28,14 @@ use crate::lifecycle::{consistency, garbage_collection};
 use crate::metered_provider::MeteredProvider;
 use crate::metrics::Metrics;
 use crate::nodepool::registration_health::RegistrationHealth;
-use crate::options::Options;
+use crate::options::{Options, without_effect};
 use crate::provisioning::{self, Provisioner};
 use crate::queue::as_controller;
 use crate::recorder::{self, Recorder};
 use crate::store::rebuild::{self, Feed};
 use crate::store::{Change, ClusterStore, Delta, Watches};
 use crate::termination::eviction;
-use crate::{client, handover, lifecycle, namespace, nodepool, provider, termination};
+use crate::{client, handover, lifecycle, namespace, nodepool, planner_state, provider, termination};
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -165,6 +165,7 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
     spawn(controllers, termination::node::NAME, termination::node::run(own(), evictions.clone()));
     spawn(controllers, eviction::NAME, eviction::run(own(), evictions));
     spawn(controllers, handover::NAME, handover::run(own()));
+    spawn(controllers, planner_state::NAME, planner_state::run(own()));
 }
 
 fn spawn(controllers: &mut JoinSet<()>, name: &'static str, controller: impl Future<Output = ()> + Send + 'static) {
@@ -282,6 +283,9 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
     );
     if versions_of(api::groups::KARPENTER).is_empty() {
         warn!("the CRDs of {} are not installed; see `dovetail crds`", api::groups::KARPENTER);
+    }
+    for sentence in without_effect(options) {
+        warn!("{sentence}");
     }
     if !options.ignored.is_empty() {
         warn!(flags = options.ignored.join(", "), "these options mean nothing here and are ignored");

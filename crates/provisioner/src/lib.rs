@@ -22,6 +22,7 @@ pub mod nodepool;
 pub mod options;
 pub mod patch;
 pub mod planned_pods;
+pub mod planner_state;
 pub mod provider;
 pub mod provisioning;
 pub mod queue;

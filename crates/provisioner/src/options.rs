@@ -14,9 +14,11 @@ use model::DurationMs;
 
 mod feature_gates;
 mod parse;
+mod without_effect;
 
 pub use feature_gates::FeatureGates;
 use parse::{go_bool, go_duration};
+pub use without_effect::without_effect;
 
 /// A value that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,13 +78,13 @@ pub struct RawOptions {
     /// A plan is made once no new pod has come for this long
     #[arg(long, env = "BATCH_IDLE_DURATION", default_value = "1s", value_parser = go_duration, help_heading = "Planning")]
     pub batch_idle_duration: DurationMs,
-    /// What preferred terms of pods count for: Respect or Ignore
+    /// What preferred terms of pods count for: Respect or Ignore. They are not planned for yet; Respect says so in the log
     #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect", help_heading = "Planning")]
     pub preference_policy: String,
     /// What happens when minValues cannot be met: Strict or BestEffort
     #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict", help_heading = "Planning")]
     pub min_values_policy: String,
-    /// Leave pods with ResourceClaims to others
+    /// Leave pods with resource claims to others, and DaemonSets with claims out of the overhead
     #[arg(long, env = "IGNORE_DRA_REQUESTS", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Planning")]
@@ -122,7 +124,7 @@ pub struct RawOptions {
     #[arg(long, env = "HAND_OVER_PATCHES_PER_POD", default_value_t = 3, help_heading = "Hand-over")]
     pub hand_over_patches_per_pod: u32,
 
-    /// Log level: debug, info or error; or a filter such as info,provisioner::store=debug
+    /// Log level: debug, info, warn or error; or a filter such as info,provisioner::store=debug
     #[arg(long, env = "LOG_LEVEL", default_value = "info", help_heading = "Logs")]
     pub log_level: String,
     /// Log format: json or text

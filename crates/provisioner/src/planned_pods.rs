@@ -36,7 +36,11 @@ pub fn encode<'a>(pods: impl IntoIterator<Item = &'a Uid>) -> Option<String> {
 
 /// The pods that an object's annotations name.
 pub fn decode(annotations: Option<&BTreeMap<String, String>>) -> Vec<Uid> {
-    let Some(value) = annotations.and_then(|annotations| annotations.get(ANNOTATION)) else { return Vec::new() };
+    annotations.and_then(|annotations| annotations.get(ANNOTATION)).map_or_else(Vec::new, |value| decode_value(value))
+}
+
+/// The pods that the annotation's value names.
+pub fn decode_value(value: &str) -> Vec<Uid> {
     let mut pods: Vec<Uid> = Vec::new();
     for uid in value.split(',').take(MAX_BYTES / 2) {
         let uid = uid.trim();

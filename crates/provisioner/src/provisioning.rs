@@ -5,7 +5,8 @@
 //! [`scheduling::provisioning::plan`], a pure function.
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was refused
-//! may fit by then, and room that was planned for one pod may have been taken by another.
+//! may fit by then, and room that was planned for one pod may have been taken by another. A change that finds every pod
+//! with its place on a machine under way (`places`) leads to no plan before that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub mod batcher;
 mod catalogues;
 mod commit;
 mod node_claim;
+mod places;
+mod planned_pods_update;
 mod report;
 pub mod snapshot;
 mod trigger;
@@ -29,6 +32,7 @@ use crate::metrics::{ByController, seconds};
 use crate::options;
 use batcher::{Batcher, Trigger};
 use catalogues::Catalogues;
+use places::Places;
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "provisioner";
@@ -77,10 +81,24 @@ impl Provisioner {
         let mut failures = 0_u32;
         let mut retry_at = None;
         loop {
-            tokio::select! {
-                () = self.batcher.wait() => {}
-                () = sleep_until(retry_at) => {}
+            let by_change = tokio::select! {
+                () = self.batcher.wait() => true,
+                () = sleep_until(retry_at) => false,
                 () = stop.cancelled() => return,
+            };
+            // What was planned within the last moments and goes its way is not planned again.
+            if by_change && retry_at.is_some() {
+                match places::look(
+                    &self.context.store.read(),
+                    &self.context.assignments,
+                    &plan_options(&self.context.options),
+                ) {
+                    Places::Planned => {
+                        debug!("each pod that waits has its place, no plan needed");
+                        continue;
+                    }
+                    Places::NotNeeded | Places::Lacking => {}
+                }
             }
             // Not interrupted: what is being committed is committed.
             let outcome = self.round().await;
@@ -114,10 +132,15 @@ impl Provisioner {
             // The catalogues speak of other names.
             return Outcome::Stale;
         }
+        let options = plan_options(&self.context.options);
+        let ignored: Vec<_> = state
+            .unbound_pods()
+            .filter(|pod| snapshot::is_ours(pod) && decode::snapshot::is_ignored(pod, &options))
+            .map(Arc::clone)
+            .collect();
         let context = self.context.clone();
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
-            let options = plan_options(&context.options);
             let labels = &context.cloud.config().labels;
             let (snapshot, errors) =
                 snapshot::build(&state, node_pools, &context.assignments, options, context.clock.now(), labels);
@@ -134,6 +157,7 @@ impl Provisioner {
             }
         };
         self.report.unusable(&errors);
+        self.report.ignored(&self.context, &ignored);
         let took = started.elapsed();
         let by_controller = ByController { controller: NAME.to_owned() };
         self.context.metrics.scheduler_scheduling_duration_seconds.get_or_create(&by_controller).observe(seconds(took));
@@ -160,6 +184,7 @@ fn plan_options(options: &options::Options) -> PlanOptions {
             options::MinValuesPolicy::Strict => MinValuesPolicy::Strict,
             options::MinValuesPolicy::BestEffort => MinValuesPolicy::BestEffort,
         },
+        ignore_dra_requests: options.ignore_dra_requests,
         ..PlanOptions::default()
     }
 }

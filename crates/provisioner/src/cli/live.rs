@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::{machine_types, output};
 use crate::client;
 use crate::clock::{Clock, WallClock};
+use crate::options::FeatureGates;
+use crate::planner_state::{self, PlannerState};
 
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
@@ -23,8 +25,12 @@ const PAGE: u32 = 500;
 pub(super) struct LiveOptions {
     /// Machines that the provider can launch, if not its own default ones.
     pub(super) instance_types: Option<std::path::PathBuf>,
-    /// What the controller does about minValues.
+    /// What the controller does about minValues, if not what it says itself.
     pub(super) min_values_policy: Option<MinValuesPolicyName>,
+    /// Whether the controller ignores pods with resource claims, if not what it says itself.
+    pub(super) ignore_dra_requests: Option<bool>,
+    /// The controller's feature gates, if not what it says itself.
+    pub(super) feature_gates: Option<FeatureGates>,
 }
 
 /// Reads a cluster on a runtime of its own.
@@ -37,6 +43,9 @@ pub(super) fn read(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
 async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
     let client = client::unlimited(client::config().await?)?;
     let version = client.apiserver_version().await.context("cannot reach the API server")?;
+    let state = controllers_state(&client).await;
+    let of_controller = state.as_ref().map(|state| state.options.clone()).unwrap_or_default();
+    let gates = options.feature_gates.as_ref().map(FeatureGates::by_name);
     let header = Header {
         schema_version: SCHEMA_VERSION,
         time: WallClock.now(),
@@ -44,10 +53,13 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
         server_version: version.git_version,
         seed: 0,
         options: HeaderOptions {
-            min_values_policy: options.min_values_policy.unwrap_or(MinValuesPolicyName::Strict),
-            ..HeaderOptions::default()
+            min_values_policy: options.min_values_policy.unwrap_or(of_controller.min_values_policy),
+            ignore_dra_requests: options.ignore_dra_requests.unwrap_or(of_controller.ignore_dra_requests),
+            ..of_controller
         },
-        feature_gates: Default::default(),
+        feature_gates: gates
+            .or_else(|| state.as_ref().map(|state| state.feature_gates.clone()))
+            .unwrap_or_else(|| FeatureGates::default().by_name()),
         names_hidden: false,
     };
     let mut lines = vec![header.to_line()];
@@ -62,9 +74,34 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
         }
         lines.append(&mut objects);
     }
-    let types = instance_types(client, options, &node_pools).await?;
+    let mut types = instance_types(client, options, &node_pools).await?;
+    if let Some(state) = &state {
+        types.iter_mut().for_each(|(pool, types)| state.apply(pool, types));
+    }
     lines.extend(snapshot_file::instance_type_lines(types.iter().map(|(pool, types)| (pool.as_str(), &**types))));
     Ok(lines)
+}
+
+/// What the running controller has written down about how it plans.
+async fn controllers_state(client: &Client) -> Option<PlannerState> {
+    match planner_state::read(client).await {
+        Ok(Some(state)) => Some(state),
+        Ok(None) => {
+            output::note(
+                "no controller has written down how it plans in this cluster; its defaults are assumed, and that no \
+                 offering has run out",
+            );
+            None
+        }
+        Err(error) => {
+            output::note(format_args!(
+                "cannot read ConfigMap {} ({error:#}); the controller's defaults are assumed, and that no offering has \
+                 run out",
+                planner_state::CONFIG_MAP
+            ));
+            None
+        }
+    }
 }
 
 /// Every object of a kind, pruned; `None` if the cluster does not know the kind.

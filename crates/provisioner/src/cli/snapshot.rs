@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::live::{self, LiveOptions};
 use super::progress::Progress;
 use super::{Outcome, output};
+use crate::options::FeatureGates;
 
 /// Write what the planner sees in a cluster into one file
 ///
@@ -29,15 +30,24 @@ pub(super) struct Args {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Hide names of objects, namespaces and labels; the plan of the file stays the same but for the names
+    /// Replace names by numbers: of objects, namespaces, volumes and owners, uids, and values of labels of your own
+    ///
+    /// Label keys, names of resources, drivers and instance types, and values of labels that Kubernetes or the cloud
+    /// defines stay. The numbers follow the order of the names, so the plan of the file is the same but for the names.
     #[arg(long)]
     hash_names: bool,
     /// Instance types of the provider: a file in the format of Karpenter's kwok provider [default: its 144 types]
     #[arg(long, value_name = "FILE", env = "INSTANCE_TYPES_FILE_PATH")]
     instance_types: Option<PathBuf>,
-    /// What the controller does where minValues cannot be met
-    #[arg(long, value_enum, env = "MIN_VALUES_POLICY", default_value_t = Policy::Strict, ignore_case = true)]
-    min_values_policy: Policy,
+    /// What the controller does where minValues cannot be met [default: what the running controller says]
+    #[arg(long, value_enum, env = "MIN_VALUES_POLICY", ignore_case = true)]
+    min_values_policy: Option<Policy>,
+    /// Whether the controller leaves pods with resource claims to others [default: what the running controller says]
+    #[arg(long, env = "IGNORE_DRA_REQUESTS", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    ignore_dra_requests: Option<bool>,
+    /// The controller's feature gates, such as ReservedCapacity=false [default: what the running controller says]
+    #[arg(long, env = "FEATURE_GATES")]
+    feature_gates: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,10 +62,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     let progress = Progress::new("reading the cluster");
     let options = LiveOptions {
         instance_types: args.instance_types,
-        min_values_policy: Some(match args.min_values_policy {
+        min_values_policy: args.min_values_policy.map(|policy| match policy {
             Policy::Strict => MinValuesPolicyName::Strict,
             Policy::BestEffort => MinValuesPolicyName::BestEffort,
         }),
+        ignore_dra_requests: args.ignore_dra_requests,
+        feature_gates: args.feature_gates.as_deref().map(FeatureGates::parse).transpose()?,
     };
     let mut lines = live::read(&options)?;
     if args.hash_names {

@@ -1,5 +1,7 @@
 //! Feature gates in Karpenter's form, `Name=true,Other=false`.
 
+use std::collections::BTreeMap;
+
 use super::{Error, parse::go_bool};
 
 /// Behaviour that can be switched.
@@ -37,6 +39,20 @@ impl Default for FeatureGates {
 }
 
 impl FeatureGates {
+    /// Every known gate by name.
+    pub fn by_name(&self) -> BTreeMap<String, bool> {
+        [
+            ("NodeRepair", self.node_repair),
+            ("ReservedCapacity", self.reserved_capacity),
+            ("SpotToSpotConsolidation", self.spot_to_spot_consolidation),
+            ("NodeOverlay", self.node_overlay),
+            ("StaticCapacity", self.static_capacity),
+            ("CapacityBuffer", self.capacity_buffer),
+        ]
+        .map(|(name, is_on)| (name.to_owned(), is_on))
+        .into()
+    }
+
     /// The defaults with what `text` changes; of two mentions the later counts.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ struct Cli {
     options: RawOptions,
 }
 
-fn options(args: &[&str]) -> Result<Options, Error> {
+pub(super) fn options(args: &[&str]) -> Result<Options, Error> {
     let args = std::iter::once("dovetail").chain(args.iter().copied());
     Cli::try_parse_from(args).unwrap().options.check()
 }

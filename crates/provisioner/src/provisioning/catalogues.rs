@@ -1,7 +1,8 @@
 //! What each NodePool can launch, compiled for the planner.
 //!
 //! The provider is asked before every plan (it caches); its answer is compiled only when the answer's generation is new.
-//! A NodePool whose instance types cannot be told is not planned with, and its NodePool gets an event; the others go on.
+//! A NodePool whose instance types cannot be told is not planned with; the others go on. It gets an event, and so does one
+//! whose own requirements leave nothing to launch: the pods' reasons tell the same, but to other people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +14,13 @@ use decode::snapshot::LaunchableNodePool;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use model::NodePoolName;
+use model::{NodePoolName, Uid};
 use parking_lot::Mutex;
 use scheduling::catalogue::Catalogue;
 use tracing::warn;
 
 use crate::context::Context;
+use crate::provisioning;
 use crate::recorder::{Event, Severity, reference};
 
 /// Longest that a plan waits for a provider.
@@ -37,6 +39,8 @@ struct Compiled {
     /// Of the store's names.
     epoch: u64,
     catalogue: Arc<Catalogue>,
+    /// Of the NodePool that it was last looked at for, and what was found.
+    looked_at: Option<(Uid, i64, Option<Arc<str>>)>,
 }
 
 impl Catalogues {
@@ -59,22 +63,45 @@ impl Catalogues {
         };
         let (catalogue, resolved) = match answer {
             Ok(catalogue) if catalogue.types.is_empty() => {
-                (catalogue, Err("the provider has no instance types".into()))
+                let why = "the provider has no instance types";
+                tell(&pool, why, context);
+                (catalogue, Err(why.into()))
             }
-            Ok(catalogue) => (catalogue, Ok(())),
+            Ok(catalogue) => {
+                if let Some(why) = self.nothing_to_launch(&pool, &catalogue, context) {
+                    tell(&pool, &why, context);
+                }
+                (catalogue, Ok(()))
+            }
             Err(why) => {
                 warn!(nodepool = pool.metadata.name, why, "skipping nodepool");
-                context.recorder.publish(Event::new(
-                    reference(&*pool),
-                    Severity::Warning,
-                    events::NO_COMPATIBLE_INSTANCE_TYPES,
-                    why.clone(),
-                ));
+                tell(&pool, &why, context);
                 (Arc::default(), Err(Arc::from(why)))
             }
         };
         let ready = if context.options.dry_run { dry_readiness(&pool, context).await } else { readiness(&pool) };
         LaunchableNodePool { usable: ready.and(resolved), object: pool, catalogue }
+    }
+
+    /// Why the NodePool's own requirements leave nothing, if they do. Looked at once for each state of pool and catalogue.
+    fn nothing_to_launch(&self, pool: &NodePool, catalogue: &Catalogue, context: &Context) -> Option<Arc<str>> {
+        let name = NodePoolName::from(pool.metadata.name.as_deref().unwrap_or_default());
+        let uid = Uid::from(pool.metadata.uid.as_deref().unwrap_or_default());
+        let generation = pool.metadata.generation.unwrap_or_default();
+        let known = self.compiled.lock().get(&name).and_then(|compiled| compiled.looked_at.clone());
+        if let Some((_, _, found)) = known.filter(|(of, at, _)| (of, *at) == (&uid, generation)) {
+            return found;
+        }
+        let min_values = provisioning::plan_options(&context.options).min_values;
+        let (found, _) = context.store.intern(|interner| {
+            let mut names = decode::Context::with_labels(interner, &context.cloud.config().labels);
+            decode::node_pool::nothing_to_launch(pool, catalogue, min_values, &mut names)
+        });
+        let found = found.map(Arc::from);
+        if let Some(compiled) = self.compiled.lock().get_mut(&name) {
+            compiled.looked_at = Some((uid, generation, found.clone()));
+        }
+        found
     }
 
     fn compile(&self, pool: &NodePool, types: &cloudprovider::InstanceTypes, context: &Context) -> Arc<Catalogue> {
@@ -86,20 +113,32 @@ impl Catalogues {
         }
         // Pools that got the same answer share one catalogue.
         let shared = self.compiled.lock().values().find(|known| is_current(known)).cloned();
+        let shared = shared.map(|known| Compiled { looked_at: None, ..known });
+        let reserved = context.options.feature_gates.reserved_capacity;
         let compiled = shared.unwrap_or_else(|| {
             let ((catalogue, errors), epoch) = context.store.intern(|interner| {
                 let mut context = decode::Context::with_labels(interner, &context.cloud.config().labels);
-                decode::catalogue(types.types.iter().map(AsRef::as_ref), &mut context)
+                if reserved {
+                    decode::catalogue(types.types.iter().map(AsRef::as_ref), &mut context)
+                } else {
+                    let types: Vec<_> = types.types.iter().map(|it| decode::without_reserved(it)).collect();
+                    decode::catalogue(types.iter().map(AsRef::as_ref), &mut context)
+                }
             });
             for error in errors {
                 warn!(nodepool = %name, %error, "leaving an instance type out");
             }
-            Compiled { generation: types.generation, epoch, catalogue: Arc::new(catalogue) }
+            Compiled { generation: types.generation, epoch, catalogue: Arc::new(catalogue), looked_at: None }
         });
         let catalogue = Arc::clone(&compiled.catalogue);
         self.compiled.lock().insert(name, compiled);
         catalogue
     }
+}
+
+fn tell(pool: &NodePool, why: &str, context: &Context) {
+    let event = Event::new(reference(pool), Severity::Warning, events::NO_COMPATIBLE_INSTANCE_TYPES, why);
+    context.recorder.publish(event);
 }
 
 /// Whether the NodePool's node class is one of the provider's.

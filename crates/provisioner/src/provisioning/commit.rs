@@ -22,6 +22,7 @@ use tracing::{error, info, warn};
 
 use super::catalogues::readiness;
 use super::node_claim::{self, node_claim, pod_uids, random_name};
+use super::planned_pods_update;
 use crate::context::Context;
 use crate::failpoints;
 use crate::store::{Revision, State, Stored};
@@ -114,6 +115,7 @@ fn assign_existing(context: &Context, snapshot: &Snapshot, plan: &Plan) {
         let pods = placement.pods.iter().map(|&pod| snapshot.pods[pod].pod.uid.clone());
         context.assignments.extend(claim, pods);
     }
+    planned_pods_update::write(context, snapshot, plan);
 }
 
 /// Each NodePool with machines as it is on the API server, or why it may not be used.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{annotations, events};
-use model::{NamespacedName, Uid};
+use model::{NamespacedName, Pod, Uid};
 use parking_lot::Mutex;
 use scheduling::plan::{Machine, Plan, Refusal, Verdict};
 use scheduling::reason::{NoteKind, Reason};
@@ -16,6 +16,7 @@ use super::commit::Committed;
 use super::{NAME, age_seconds};
 use crate::context::Context;
 use crate::metrics::{ByController, CreatedLabels, Metrics};
+use crate::options::PreferencePolicy;
 use crate::recorder::{Event, Severity, pod_reference};
 
 /// Names in a log line.
@@ -34,6 +35,8 @@ pub(super) struct Report {
     refused: Mutex<BTreeMap<Uid, Arc<str>>>,
     noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
     unusable: Mutex<BTreeSet<String>>,
+    /// Pods that the last plan was not asked about.
+    ignored: Mutex<BTreeSet<Uid>>,
     /// What the last plan of a dry run would have created.
     dry_run: Mutex<Vec<String>>,
 }
@@ -46,6 +49,7 @@ impl Report {
             refused: Mutex::default(),
             noted: Mutex::default(),
             unusable: Mutex::default(),
+            ignored: Mutex::default(),
             dry_run: Mutex::default(),
         }
     }
@@ -66,6 +70,23 @@ impl Report {
         *before = now;
     }
 
+    /// Pods that were left out because the user wants them left to others.
+    pub(super) fn ignored(&self, context: &Context, pods: &[Arc<Pod>]) {
+        for pod in pods {
+            let message = "Failed to schedule pod, it has resource claims, and --ignore-dra-requests leaves such pods to \
+                           others";
+            let event = Event::new(pod_reference(pod), Severity::Warning, events::FAILED_SCHEDULING, message);
+            context.recorder.publish(event.with_dedupe("resource claims ignored"));
+        }
+        let uids: BTreeSet<Uid> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        let mut before = self.ignored.lock();
+        let new = uids.difference(&before).count();
+        if new > 0 {
+            info!(count = new, "leaving pod(s) with resource claims to others");
+        }
+        *before = uids;
+    }
+
     /// A plan was made.
     pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration) {
         self.depth(snapshot.pods.len(), plan.refusals.len());
@@ -80,7 +101,11 @@ impl Report {
             debug!(count = snapshot.pods.len(), duration = ?took, "planned the same pod(s) again");
         }
         self.refusals(context, snapshot, plan);
-        self.notes(plan);
+        // Whoever wants preferences to be ignored needs not be told that they are.
+        match context.options.preference_policy {
+            PreferencePolicy::Respect => self.notes(plan),
+            PreferencePolicy::Ignore => {}
+        }
     }
 
     fn depth(&self, waiting: usize, refused: usize) {

@@ -1,0 +1,44 @@
+//! Options that are read and change nothing yet.
+//!
+//! Whoever sets one is told so at start: silence would pass for obedience. Preferences are left out of planning whatever
+//! `--preference-policy` says; under `Respect`, the default, the log names each class of pods that this concerns.
+
+use super::Options;
+
+/// One sentence for each option that was set to something that has no effect yet.
+pub fn without_effect(options: &Options) -> Vec<String> {
+    let mut said = Vec::new();
+    let gates = &options.feature_gates;
+    for (name, is_on, what) in [
+        ("NodeRepair", gates.node_repair, "broken nodes are not replaced"),
+        ("SpotToSpotConsolidation", gates.spot_to_spot_consolidation, "there is no consolidation"),
+        ("StaticCapacity", gates.static_capacity, "NodePools with replicas launch nothing"),
+        ("CapacityBuffer", gates.capacity_buffer, "CapacityBuffers are not read"),
+    ] {
+        if is_on {
+            said.push(format!("feature gate {name}=true has no effect yet: {what}"));
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::options;
+    use super::*;
+
+    #[test]
+    fn each_option_that_changes_nothing_is_named_and_no_other() {
+        assert_eq!(without_effect(&options(&[]).unwrap()), Vec::<String>::new());
+        let set = options(&[
+            "--preference-policy=Ignore",
+            "--ignore-dra-requests",
+            "--min-values-policy=BestEffort",
+            "--feature-gates=NodeRepair=true,StaticCapacity=true,CapacityBuffer=true,SpotToSpotConsolidation=true,ReservedCapacity=false,NodeOverlay=false",
+        ]);
+        let said = without_effect(&set.unwrap());
+        let names = ["NodeRepair", "SpotToSpotConsolidation", "StaticCapacity", "CapacityBuffer"];
+        assert_eq!(said.len(), names.len(), "{said:?}");
+        assert!(said.iter().zip(names).all(|(sentence, name)| sentence.contains(name)), "{said:?}");
+    }
+}
