@@ -41,6 +41,10 @@ annotations:
 {{- end }}
 {{- end -}}
 
+{{- define "dovetail.kwokInstancesNamespace" -}}
+{{- .Values.settings.kwokInstancesNamespace | default .Release.Namespace -}}
+{{- end -}}
+
 {{- define "dovetail.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
