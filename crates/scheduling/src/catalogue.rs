@@ -13,7 +13,9 @@
 use std::sync::Arc;
 
 use cloudprovider::CapacityType;
-use model::{IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id};
+use model::{
+    Id as _, IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id,
+};
 
 define_id! {
     /// An instance type of one [`Catalogue`].
@@ -111,5 +113,12 @@ impl Catalogue {
             }
         }
         catalogue
+    }
+    /// The offerings of one type; they are next to each other.
+    pub fn offerings_of(&self, instance_type: TypeId) -> impl Iterator<Item = OfferingId> + use<> {
+        let offerings = self.offerings.as_slice();
+        let first = offerings.partition_point(|offering| offering.instance_type < instance_type);
+        let end = offerings.partition_point(|offering| offering.instance_type <= instance_type);
+        (first..end).map(OfferingId::from_index)
     }
 }

@@ -176,8 +176,7 @@ fn machine(
     let mut rules = Rules::default();
     let mut shortages = Shortages::default();
     for instance_type in catalogue.types.ids() {
-        let offerings: Vec<OfferingId> =
-            catalogue.offerings.ids().filter(|&id| catalogue.offerings[id].instance_type == instance_type).collect();
+        let offerings: Vec<OfferingId> = catalogue.offerings_of(instance_type).collect();
         rules.count(instance_type, furthest(table, pods, term, &offerings, &mut shortages, names));
     }
     let mut by_label: Vec<(KeyId, ValueSet, usize)> = rules

@@ -177,13 +177,13 @@ impl<'t, 's> Settled<'t, 's> {
         let mut unsafe_types: IdSet<TypeId> = IdSet::with_len(catalogue.types.len());
         let considered: IdSet<TypeId> =
             self.offerings.iter().map(|offering| catalogue.offerings[offering].instance_type).collect();
-        for (id, offering) in catalogue.offerings.iter_enumerated() {
-            if self.offerings.contains(id) || !considered.contains(offering.instance_type) {
-                continue;
-            }
-            let allowed = self.requirements.intersects(&offering.requirements, names).is_ok();
-            if allowed && !requests.fits_in(&self.table.net[id]) {
-                unsafe_types.insert(offering.instance_type);
+        for instance_type in considered.iter() {
+            let misfit = catalogue.offerings_of(instance_type).filter(|&id| !self.offerings.contains(id)).any(|id| {
+                let allowed = self.requirements.intersects(&catalogue.offerings[id].requirements, names).is_ok();
+                allowed && !requests.fits_in(&self.table.net[id])
+            });
+            if misfit {
+                unsafe_types.insert(instance_type);
             }
         }
         let mut safe = self.offerings.clone();
@@ -251,10 +251,8 @@ impl<'t, 's> Settled<'t, 's> {
                     break;
                 }
                 let has = |offerings: &IdSet<OfferingId>| {
-                    offerings.iter().any(|offering| {
-                        self.offerings.contains(offering)
-                            && self.table.catalogue.offerings[offering].instance_type == instance_type
-                    })
+                    let mut of_type = self.table.catalogue.offerings_of(instance_type);
+                    of_type.any(|offering| self.offerings.contains(offering) && offerings.contains(offering))
                 };
                 let new = min.by_value.iter().filter(|(value, offerings)| !found.contains(value) && has(offerings));
                 let new: Vec<ValueId> = new.map(|(value, _)| *value).collect();

@@ -91,7 +91,7 @@ pub(crate) struct State {
     reservations: Vec<(ValueId, i64)>,
     journal: Vec<Undo>,
     marks: usize,
-    scratch: IdSet<OfferingId>,
+    candidates: IdSet<OfferingId>,
     trial: IdSet<OfferingId>,
 }
 
@@ -122,7 +122,7 @@ impl State {
             reservations: problem.reservations.clone(),
             journal: Vec::new(),
             marks: 0,
-            scratch: IdSet::default(),
+            candidates: IdSet::default(),
             trial: IdSet::default(),
         }
     }
@@ -199,20 +199,16 @@ impl State {
         alternative: &Alternative,
         wanted: u32,
     ) -> u32 {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut trial = std::mem::take(&mut self.trial);
-        let copies = self.bins.get(bin.0).map_or(0, |bin| {
-            scratch.clone_from(&bin.offerings);
-            scratch.intersect_with(&alternative.offerings);
-            let table = &problem.pools[bin.pool];
-            if !self.open_labels_agree(table, bin, alternative, &mut scratch, problem.names()) {
+        self.with_buffers(|state, candidates, trial| {
+            let Some(held) = state.bins.get(bin.0) else { return 0 };
+            candidates.clone_from(&held.offerings);
+            candidates.intersect_with(&alternative.offerings);
+            let table = &problem.pools[held.pool];
+            if !state.open_labels_agree(table, held, alternative, candidates, problem.names()) {
                 return 0;
             }
-            self.most(problem, bin.pool, Some(bin), class, &scratch, &mut trial, wanted)
-        });
-        self.scratch = scratch;
-        self.trial = trial;
-        copies
+            state.most(problem, held.pool, Some(held), class, candidates, trial, wanted)
+        })
     }
 
     /// Copies of the class that a new machine of the pool takes in the given way, at most `wanted`.
@@ -224,13 +220,19 @@ impl State {
         alternative: &Alternative,
         wanted: u32,
     ) -> u32 {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        self.with_buffers(|state, candidates, trial| {
+            candidates.clone_from(&alternative.offerings);
+            state.drop_exhausted_reservations(problem, pool, candidates);
+            state.most(problem, pool, None, class, candidates, trial, wanted)
+        })
+    }
+
+    /// Runs a trial on the two buffers that all trials share.
+    fn with_buffers(&mut self, run: impl FnOnce(&Self, &mut IdSet<OfferingId>, &mut IdSet<OfferingId>) -> u32) -> u32 {
+        let mut candidates = std::mem::take(&mut self.candidates);
         let mut trial = std::mem::take(&mut self.trial);
-        scratch.clone_from(&alternative.offerings);
-        self.drop_exhausted_reservations(problem, pool, &mut scratch);
-        let copies = self.most(problem, pool, None, class, &scratch, &mut trial, wanted);
-        self.scratch = scratch;
-        self.trial = trial;
+        let copies = run(self, &mut candidates, &mut trial);
+        (self.candidates, self.trial) = (candidates, trial);
         copies
     }
 
