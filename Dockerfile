@@ -3,9 +3,10 @@
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag dovetail .
 
-# Alpine's own target is musl, so the C of one dependency (ring) needs no cross compiler.
+# The toolchain of this image is rustup's for musl, of the platform that is built for: it links statically, has the target
+# below already, and the C and assembly of two dependencies (ring, psm) needs no cross compiler.
 FROM rust:1.95-alpine AS build
-RUN apk add --no-cache musl-dev
+RUN apk add --no-cache gcc musl-dev
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
