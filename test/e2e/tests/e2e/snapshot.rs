@@ -54,6 +54,14 @@ async fn the_plan_of_a_snapshot_is_what_the_controller_does() -> Result<()> {
     let controller = Controller::start_ready(&options).await?;
     corner.apply([objects::deployment(&corner.name, "first", 3, &json!({ "cpu": "900m" }))]).await?;
     corner.bound(3).await?;
+    eventually("the first machine is open", DEADLINE, async || {
+        let nodes = corner.nodes().await?;
+        let taints = nodes.iter().flat_map(|node| node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()));
+        let keys: Vec<_> = taints.map(|taint| taint.key.as_str()).collect();
+        ensure!(keys == [objects::TEST_KEY], "taints {keys:?}");
+        Ok(())
+    })
+    .await?;
     let first = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>();
     controller.terminate().await?;
 
@@ -114,12 +122,13 @@ async fn the_plan_of_a_snapshot_is_what_the_controller_does() -> Result<()> {
     Ok(())
 }
 
-/// The availability of an instance type's offerings in a snapshot file.
+/// The availability of an instance type's spot offerings in a snapshot file.
 fn availability(text: &str, instance_type: &str) -> Vec<bool> {
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines
         .filter(|line| line["instanceType"]["name"] == instance_type)
         .flat_map(|line| line["instanceType"]["offerings"].as_array().cloned().unwrap_or_default())
+        .filter(|offering| offering["capacityType"] == "spot")
         .filter_map(|offering| offering["available"].as_bool())
         .collect()
 }
@@ -128,7 +137,10 @@ fn availability(text: &str, instance_type: &str) -> Vec<bool> {
 async fn what_the_controller_found_out_and_was_told_is_in_the_snapshot() -> Result<()> {
     let cluster = Cluster::new("snapshot-state").await?;
     let corner = Corner::new(cluster.client().await?, "snapshot-state").await?;
-    let two = json!([{"key": INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux", "m-4x-amd64-linux"]}]);
+    let two = json!([
+        {"key": INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux", "m-4x-amd64-linux"]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+    ]);
     corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": two } } } })).await?;
     let faults = json!({ "noCapacity": [{ "instanceType": "c-4x-amd64-linux" }] }).to_string();
     corner
