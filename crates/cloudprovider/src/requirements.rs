@@ -178,6 +178,11 @@ impl LabelRequirements {
         Self::parse(&claim.spec.requirements, labels)
     }
 
+    /// The labels something is asked of, by key.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.by_key.keys().map(String::as_str)
+    }
+
     /// The labels something is asked of, and how many values each must keep, by key.
     pub fn min_values(&self) -> impl Iterator<Item = (&str, u32)> {
         self.by_key.iter().filter_map(|(key, requirement)| Some((key.as_str(), requirement.min_values?)))
@@ -212,7 +217,8 @@ impl LabelRequirements {
         })
     }
 
-    fn allow_offering(&self, offering: &Offering) -> bool {
+    /// Whether the labels that the offering decides meet what is asked of them.
+    pub fn allow_offering(&self, offering: &Offering) -> bool {
         offering.all_labels().all(|(key, value)| self.allow_value(key, Some(value)))
     }
 

@@ -97,6 +97,8 @@ define_name! {
     NodeClaimName
     /// The name of a NodePool.
     NodePoolName
+    /// The name of a NodeOverlay.
+    NodeOverlayName
     /// The name of a ResourceClaim or of an entry of `spec.resourceClaims`, inside a namespace that is known.
     ResourceClaimName
     /// The `metadata.uid` of an object.
