@@ -7,8 +7,8 @@
 //! Each line is a device, `{"device": {"driver", "attributes", "capacity", "allowMultipleAllocations"}}`, which the
 //! following lines are about, or a case, `{"name", "expr", "upstream": {"match", "error", "actualCost", "maxCost"}}`;
 //! `{"compileError"}` stands for a text that upstream refuses, and must be refused at the same place. A case may carry a
-//! `device` and a list of `features` of its own; without that list all gates are on. `kubernetes`, as in `"1.36"`, is the release that answered,
-//! by default the newest known. Exits with 1 if a case fails.
+//! `device` and a list of `features` of its own; without that list all gates are on. `kubernetes`, as in `"1.36"`, is
+//! the release that answered, by default 1.37 while it was an alpha. Exits with 1 if a case fails.
 
 use std::process::ExitCode;
 
@@ -146,7 +146,7 @@ fn category(message: &str) -> &str {
 
 fn compat(case: &Value) -> Result<Compat, String> {
     let release = match case["kubernetes"].as_str() {
-        None => KubernetesMinor::NEWEST,
+        None => KubernetesMinor::V1_37,
         Some(release) => release
             .strip_prefix("1.")
             .and_then(|minor| minor.parse().ok())
@@ -160,7 +160,7 @@ fn compat(case: &Value) -> Result<Compat, String> {
             names.iter().map(parse).collect::<Result<Gates, _>>().map_err(|error| error.to_string())?
         }
     };
-    Ok(Compat::with_gates(release, gates))
+    Ok(if case["kubernetes"].is_null() { Compat::alpha_1_37(gates) } else { Compat::with_gates(release, gates) })
 }
 
 fn read_device(device: &Value) -> Result<Device, String> {

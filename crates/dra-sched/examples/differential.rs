@@ -51,10 +51,11 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
     for index in 0..arguments.cases {
         let name = format!("{}-{index}", arguments.seed);
         let question = generate::question(&mut Random::of_case(arguments.seed, index), &name);
-        for (_, oracle) in &mut oracles {
+        let since = generate::first_release(&question);
+        for (_, oracle) in oracles.iter_mut().filter(|(release, _)| *release >= since) {
             oracle.send(&question)?;
         }
-        for (release, oracle) in &mut oracles {
+        for (release, oracle) in oracles.iter_mut().filter(|(release, _)| *release >= since) {
             let answer = oracle.receive(&question)?;
             match compare::compare(&question, *release, &answer)? {
                 Comparison::Unanswered => tally.unanswered(),

@@ -35,6 +35,8 @@ pub(crate) struct Quirks {
     /// Shares that take no capacity are not seen when counters are drawn, so that the next share draws them again. Up to
     /// 1.36 (kubernetes#140433).
     pub(crate) bare_shares_draw_counters_again: bool,
+    /// A DeviceTaintRule without selector taints every device; it is documented to taint none. Up to 1.36.
+    pub(crate) rule_without_selector_taints_all: bool,
     /// A device that allows several allocations and has shares may still be given out whole once its driver withdrew
     /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
     pub(crate) shared_device_can_become_dedicated: bool,
@@ -59,6 +61,7 @@ impl Quirks {
             config_is_repeated: up_to_1_36,
             counter_slices_reach_all_nodes: up_to_1_36,
             bare_shares_draw_counters_again: up_to_1_36,
+            rule_without_selector_taints_all: up_to_1_36,
             shared_device_can_become_dedicated: true,
             admin_access_draws_counters: true,
         }

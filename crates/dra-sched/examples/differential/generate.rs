@@ -1,6 +1,6 @@
 //! Random questions: every feature, mixed, small.
 
-use dra_sched::Gate;
+use dra_sched::{Gate, KubernetesMinor};
 use serde_json::{Map, Value, json};
 
 use crate::random::Random;
@@ -86,9 +86,13 @@ fn taint(random: &mut Random) -> Value {
 
 fn features(random: &mut Random) -> Vec<&'static str> {
     let chance = *random.pick(&[70, 100, 100, 100]);
-    // Derived attributes are refused by name for now.
-    let known = Gate::ALL.iter().filter(|gate| **gate != Gate::DerivedAttributes);
-    known.filter(|_| random.percent(chance)).map(|gate| gate.name()).collect()
+    Gate::ALL.iter().filter(|_| random.percent(chance)).map(|gate| gate.name()).collect()
+}
+
+/// The first release that knows every field of a question. A server of an older one would have dropped them.
+pub fn first_release(question: &Value) -> KubernetesMinor {
+    let is_derived = |pods: &Value| pods.to_string().contains("\"derivedAttributes\"");
+    if is_derived(&question["pods"]) { KubernetesMinor::V1_37 } else { KubernetesMinor::V1_36 }
 }
 
 fn classes() -> Value {
@@ -263,6 +267,9 @@ fn claim(random: &mut Random, name: &str) -> Value {
             devices["constraints"] = json!([constraint, {"matchAttribute": "a.example.com/model"}]);
         }
     }
+    if random.percent(8) {
+        derive(random, &mut devices);
+    }
     if random.percent(20) {
         let mut config = json!({"opaque": {"driver": "a.example.com", "parameters": {"from": "claim"}}});
         if random.percent(70) {
@@ -271,6 +278,38 @@ fn claim(random: &mut Random, name: &str) -> Value {
         devices["config"] = json!([config]);
     }
     json!({"metadata": {"name": name}, "spec": {"devices": devices}})
+}
+
+/// Makes requests compute an attribute that a constraint compares.
+fn derive(random: &mut Random, devices: &mut Value) {
+    let name = *random.pick(&["shared.example.com/root", "derived.example.com/group"]);
+    let kind = if random.percent(75) { "matchAttribute" } else { "distinctAttribute" };
+    for request in devices["requests"].as_array_mut().into_iter().flatten() {
+        let alternatives = match request.get_mut("firstAvailable") {
+            Some(alternatives) => alternatives.as_array_mut().into_iter().flatten().collect(),
+            None => vec![&mut request["exactly"]],
+        };
+        for exact in alternatives {
+            if random.percent(70) {
+                let expression = *random.pick(&[
+                    "device.attributes[device.driver].?model.orValue(\"none\")",
+                    "device.attributes[\"shared.example.com\"].?root.orValue(2)",
+                    "device.attributes[\"shared.example.com\"].root",
+                    "device.driver.size() % 2",
+                    "1 + 1",
+                    "[1, 2]",
+                    "semver(\"1.0.0\")",
+                    "\"model\" in device.attributes[device.driver]",
+                ]);
+                exact["derivedAttributes"] = json!([{"name": name, "expression": expression}]);
+            }
+        }
+    }
+    let constraint = json!({kind: name});
+    match devices["constraints"].as_array_mut() {
+        Some(constraints) => constraints.push(constraint),
+        None => devices["constraints"] = json!([constraint]),
+    }
 }
 
 fn request(random: &mut Random, index: usize) -> Value {

@@ -65,7 +65,6 @@ impl Tally {
     }
 
     /// A difference that is deliberate and named.
-    #[allow(dead_code, reason = "selectors have no named difference")]
     pub fn known(&mut self, name: &'static str) {
         self.passed += 1;
         *self.known.entry(name).or_default() += 1;
@@ -115,7 +114,6 @@ impl Tally {
     }
 
     /// Lists a named difference, if it was met.
-    #[allow(dead_code, reason = "selectors have no named difference")]
     pub fn describe(&self, name: &str, description: &str) {
         if let Some(count) = self.known.get(name) {
             self.clear_line();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::ast::{Comprehension, Expr, ExprKind, Literal, NodeId, op, qualified_name};
 use super::error::{CompileErrorKind, ErrorAt};
 use super::functions::conversions::named_type;
-use super::library::{Library, Overload, library};
+use super::library::{Libraries, Library, Overload, library};
 use super::parser::Parsed;
 use super::types::{Type, Unifier, most_general};
 use crate::compat::{Compat, Gate, KubernetesMinor};
@@ -18,8 +18,9 @@ use crate::compat::{Compat, Gate, KubernetesMinor};
 pub(crate) struct Environment {
     /// `device.allowMultipleAllocations`
     pub(crate) allow_multiple_allocations: bool,
-    /// `includes`
     pub(crate) includes: bool,
+    /// The release of cel-go and Kubernetes' libraries.
+    pub(crate) libraries: Libraries,
     /// Attributes that may be lists.
     pub(crate) list_attributes: bool,
     /// The expression computes an attribute (KEP-6080) and gives what an attribute can hold, not a verdict.
@@ -30,10 +31,13 @@ impl Environment {
     /// What a stored expression can refer to: all that the release knows, whatever its gates; only the type of
     /// attributes depends on one.
     pub(crate) fn stored(compat: &Compat) -> Self {
+        let libraries = Libraries::of(compat);
         Self {
             allow_multiple_allocations: true,
             includes: compat.kubernetes >= KubernetesMinor::V1_36,
-            list_attributes: compat.is_on(Gate::ListTypeAttributes),
+            libraries,
+            // From 1.37 on the newest type of `device` is that of every stored expression.
+            list_attributes: compat.is_on(Gate::ListTypeAttributes) || libraries == Libraries::Since1_37,
             derives_attribute: false,
         }
     }
@@ -45,6 +49,7 @@ impl Environment {
         Self {
             allow_multiple_allocations: consumable_capacity && compat.kubernetes >= KubernetesMinor::V1_35,
             includes: list_attributes && compat.kubernetes >= KubernetesMinor::V1_37,
+            libraries: Libraries::of(compat),
             list_attributes,
             derives_attribute: false,
         }
@@ -82,7 +87,7 @@ impl Environment {
     }
 
     pub(crate) fn library(self) -> &'static Library {
-        library(self.includes)
+        library(self.includes, self.libraries)
     }
 }
 
@@ -93,6 +98,7 @@ pub(crate) struct Checked {
     /// The overloads that a call may turn out to be.
     pub(crate) overloads: Vec<Vec<&'static Overload>>,
     pub(crate) parsed_offsets: Vec<u32>,
+    pub(crate) libraries: Libraries,
 }
 
 impl Checked {
@@ -141,7 +147,13 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
         return Err(checker.error(&expr, kind));
     }
     let types = checker.types.iter().map(|of| checker.unifier.resolve(of, true)).collect();
-    let checked = Checked { expr, types, overloads: checker.overloads, parsed_offsets: checker.offsets };
+    let checked = Checked {
+        expr,
+        types,
+        overloads: checker.overloads,
+        parsed_offsets: checker.offsets,
+        libraries: environment.libraries,
+    };
     literals_fit(&checked, &checked.expr, false)?;
     Ok(checked)
 }
@@ -153,9 +165,14 @@ fn literals_fit(checked: &Checked, node: &Expr, in_format: bool) -> Check<()> {
 }
 
 fn literals_fit_within(checked: &Checked, node: &Expr, in_format: bool) -> Check<()> {
-    let exactly = |first: Option<&Expr>, node: &Expr| match first {
-        Some(first) if !in_format && checked.type_of(first) != checked.type_of(node) => {
-            let (expected, found) = (checked.type_of(first), checked.type_of(node));
+    // What an optional element adds is the value inside of it.
+    let type_of = |node: &Expr, optional: bool| match checked.type_of(node) {
+        Type::Optional(value) if optional => (**value).clone(),
+        other => other.clone(),
+    };
+    let exactly = |first: Option<(&Expr, bool)>, node: &Expr, optional: bool| match first {
+        Some((first, of_first)) if !in_format && type_of(first, of_first) != type_of(node, optional) => {
+            let (expected, found) = (type_of(first, of_first), type_of(node, optional));
             let offset = checked.parsed_offsets.get(node.id as usize).copied().unwrap_or_default();
             let reason = format!("expected type '{expected}' but found '{found}'");
             Err(ErrorAt::new(offset as usize, CompileErrorKind::Type(reason)))
@@ -174,13 +191,10 @@ fn literals_fit_within(checked: &Checked, node: &Expr, in_format: bool) -> Check
             parts.into_iter().try_for_each(|part| literals_fit(checked, part, in_format || is_format))
         }
         ExprKind::List(elements) => {
-            let plain = |(element, optional): &(Expr, bool)| (!optional).then_some(element.id);
-            let first = elements.iter().find(|element| plain(element).is_some()).map(|(element, _)| element);
+            let first = elements.first().map(|(element, optional)| (element, *optional));
             for (element, optional) in elements {
                 literals_fit(checked, element, in_format)?;
-                if !optional {
-                    exactly(first, element)?;
-                }
+                exactly(first, element, *optional)?;
             }
             Ok(())
         }
@@ -188,10 +202,8 @@ fn literals_fit_within(checked: &Checked, node: &Expr, in_format: bool) -> Check
             for (key, value, optional) in entries {
                 literals_fit(checked, key, in_format)?;
                 literals_fit(checked, value, in_format)?;
-                exactly(entries.first().map(|(key, ..)| key), key)?;
-                if !optional {
-                    exactly(entries.iter().find(|(_, _, optional)| !optional).map(|(_, value, _)| value), value)?;
-                }
+                exactly(entries.first().map(|(key, ..)| (key, false)), key, false)?;
+                exactly(entries.first().map(|(_, value, optional)| (value, *optional)), value, *optional)?;
             }
             Ok(())
         }

@@ -10,6 +10,7 @@ mod size;
 pub(crate) use estimate::estimate;
 
 use super::error::EvalError;
+use super::library::Libraries;
 use super::value::Value;
 
 /// How the cost of one call is counted.
@@ -20,6 +21,8 @@ pub(crate) enum CallCost {
     Traverse,
     /// A tenth of the size of the first argument.
     Tenth,
+    /// A tenth of the size of the second argument.
+    TenthOfSecond,
     /// A fifth of the size of the first argument.
     Fifth,
     /// A fifth of the size of the result.
@@ -52,7 +55,7 @@ pub(crate) enum CallCost {
 
 impl CallCost {
     /// How calls of a function are counted. The overload is known only if types left no choice.
-    pub(crate) fn of(function: &str, overload: Option<&str>) -> Self {
+    pub(crate) fn of(function: &str, overload: Option<&str>, libraries: Libraries) -> Self {
         match overload {
             Some("list_slice" | "lists_range" | "list_reverse") => return Self::OutputList,
             Some("list_flatten" | "list_flatten_int") => return Self::Flatten,
@@ -64,6 +67,7 @@ impl CallCost {
             _ => {}
         }
         match function {
+            "includes" if libraries == Libraries::Since1_37 => Self::Traverse,
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => Self::Traverse,
             "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => Self::Tenth,
             "replace" | "split" => Self::Fifth,
@@ -77,12 +81,14 @@ impl CallCost {
             "validate" => Self::Validate,
             "sign" | "asInteger" | "isInteger" | "asApproximateFloat" | "isGreaterThan" | "isLessThan"
             | "compareTo" | "add" | "sub" | "major" | "minor" | "patch" => Self::One,
-            _ => Self::of_standard(overload.unwrap_or_default()),
+            _ => Self::of_standard(overload.unwrap_or_default(), libraries),
         }
     }
 
-    fn of_standard(overload: &str) -> Self {
+    fn of_standard(overload: &str, libraries: Libraries) -> Self {
         match overload {
+            "starts_with_string" | "ends_with_string" if libraries == Libraries::Since1_37 => Self::TenthOfSecond,
+            "matches" if libraries == Libraries::Since1_37 => Self::Pattern,
             "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
             | "string_format" => Self::Tenth,
             "in_list" => Self::SecondSize,
@@ -123,6 +129,7 @@ impl CallCost {
             Self::One => 1,
             Self::Traverse => args.first().map_or(0, |value| value.as_ref().map_or(1, traverse)),
             Self::Tenth => Self::tenth(size(0)),
+            Self::TenthOfSecond => Self::tenth(size(1)),
             Self::Fifth => size::factor(size(0), 0.2),
             Self::FifthOfResult => size::factor(size_of(result), 0.2),
             Self::Pattern => Self::tenth(size(0).saturating_add(1)).saturating_mul(size::factor(size(1), 0.25)),

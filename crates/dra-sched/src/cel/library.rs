@@ -12,6 +12,7 @@ use super::functions::{
     Function, collections, conversions, format, net, operators, optional, quantities, regex, strings, time, url,
 };
 use super::types::Type;
+use crate::compat::{Compat, Edition, KubernetesMinor};
 
 /// One signature of a function.
 #[derive(Debug)]
@@ -30,11 +31,36 @@ pub(crate) struct Overload {
 /// The functions of an environment, by name.
 pub(crate) type Library = BTreeMap<&'static str, Vec<Overload>>;
 
+/// The releases of cel-go and of Kubernetes' libraries, as far as they differ here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Libraries {
+    /// cel-go 0.26, Kubernetes up to 1.36. `includes` is DRA's own: it costs one unit and fails on long lists.
+    UpTo1_36,
+    /// cel-go 0.29. `includes` is one of the functions on lists and costs a walk; a global `matches` costs what the
+    /// member does; prefixes and suffixes cost their own length; `lists.range` refuses negative and huge sizes; the place
+    /// of `.name` is that of the name.
+    Since1_37,
+}
+
+impl Libraries {
+    pub(crate) fn of(compat: &Compat) -> Self {
+        let released = compat.edition() != Edition::Alpha;
+        if released && compat.kubernetes >= KubernetesMinor::V1_37 { Self::Since1_37 } else { Self::UpTo1_36 }
+    }
+}
+
 /// All functions, with `includes` or without.
-pub(crate) fn library(includes: bool) -> &'static Library {
-    static PLAIN: LazyLock<Library> = LazyLock::new(|| build(false));
-    static WITH_INCLUDES: LazyLock<Library> = LazyLock::new(|| build(true));
-    if includes { &WITH_INCLUDES } else { &PLAIN }
+pub(crate) fn library(includes: bool, libraries: Libraries) -> &'static Library {
+    static OLD: LazyLock<Library> = LazyLock::new(|| build(false, Libraries::UpTo1_36));
+    static OLD_WITH_INCLUDES: LazyLock<Library> = LazyLock::new(|| build(true, Libraries::UpTo1_36));
+    static NEW: LazyLock<Library> = LazyLock::new(|| build(false, Libraries::Since1_37));
+    static NEW_WITH_INCLUDES: LazyLock<Library> = LazyLock::new(|| build(true, Libraries::Since1_37));
+    match (libraries, includes) {
+        (Libraries::UpTo1_36, false) => &OLD,
+        (Libraries::UpTo1_36, true) => &OLD_WITH_INCLUDES,
+        (Libraries::Since1_37, false) => &NEW,
+        (Libraries::Since1_37, true) => &NEW_WITH_INCLUDES,
+    }
 }
 
 const A: Type = Type::Param(0);
@@ -79,7 +105,7 @@ fn highest_variable(of: &Type) -> u32 {
     }
 }
 
-fn build(includes: bool) -> Library {
+fn build(includes: bool, libraries: Libraries) -> Library {
     let mut builder = Builder(BTreeMap::new());
     logic(&mut builder);
     arithmetic(&mut builder);
@@ -89,20 +115,18 @@ fn build(includes: bool) -> Library {
     string_functions(&mut builder);
     time_functions(&mut builder);
     optionals(&mut builder);
-    list_extensions(&mut builder);
+    list_extensions(&mut builder, libraries);
     kubernetes_lists(&mut builder);
     quantities_and_versions(&mut builder);
     addresses(&mut builder);
     urls_and_formats(&mut builder);
     authorization(&mut builder);
     if includes {
-        builder.member(
-            "includes",
-            "dra_includes_dyn_dyn",
-            vec![Type::Dyn, Type::Dyn],
-            Type::Bool,
-            collections::includes,
-        );
+        let (id, run): (_, Function) = match libraries {
+            Libraries::UpTo1_36 => ("dra_includes_dyn_dyn", collections::includes_of_few),
+            Libraries::Since1_37 => ("list_includes_dyn_dyn", collections::includes),
+        };
+        builder.member("includes", id, vec![Type::Dyn, Type::Dyn], Type::Bool, run);
     }
     builder.0
 }
@@ -384,7 +408,11 @@ fn optionals(b: &mut Builder) {
     b.member("last", "list_last", vec![list], optional, collections::last);
 }
 
-fn list_extensions(b: &mut Builder) {
+fn list_extensions(b: &mut Builder, libraries: Libraries) {
+    let range: Function = match libraries {
+        Libraries::UpTo1_36 => collections::range,
+        Libraries::Since1_37 => collections::range_within_limits,
+    };
     let list = Type::list(A);
     b.member("slice", "list_slice", vec![list.clone(), Type::Int, Type::Int], list.clone(), collections::slice);
     let nested = Type::list(list.clone());
@@ -411,7 +439,7 @@ fn list_extensions(b: &mut Builder) {
             collections::sort_by_associated_keys,
         );
     }
-    b.global("lists.range", "lists_range", vec![Type::Int], Type::list(Type::Int), collections::range);
+    b.global("lists.range", "lists_range", vec![Type::Int], Type::list(Type::Int), range);
     b.member("reverse", "list_reverse", vec![list.clone()], list.clone(), collections::reverse);
     b.member("distinct", "list_distinct", vec![list.clone()], list.clone(), collections::distinct);
     b.global(
@@ -587,7 +615,7 @@ mod tests {
 
     #[test]
     fn overloads_of_a_function_have_ids_of_their_own() {
-        for (name, overloads) in library(true) {
+        for (name, overloads) in library(true, Libraries::Since1_37) {
             let mut ids: Vec<_> = overloads.iter().map(|overload| overload.id).collect();
             ids.sort_unstable();
             ids.dedup();
@@ -597,14 +625,17 @@ mod tests {
 
     #[test]
     fn includes_is_there_only_if_asked_for() {
-        assert!(library(true).contains_key("includes"));
-        assert!(!library(false).contains_key("includes"));
+        for libraries in [Libraries::UpTo1_36, Libraries::Since1_37] {
+            assert!(library(true, libraries).contains_key("includes"));
+            assert!(!library(false, libraries).contains_key("includes"));
+        }
     }
 
     #[test]
     fn every_named_format_can_be_called() {
         for format in &format::FORMATS {
-            assert!(library(false).contains_key(format!("format.{}", format.name).as_str()), "{}", format.name);
+            let library = library(false, Libraries::Since1_37);
+            assert!(library.contains_key(format!("format.{}", format.name).as_str()), "{}", format.name);
         }
     }
 }

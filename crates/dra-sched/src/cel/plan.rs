@@ -78,7 +78,7 @@ pub(crate) struct Qualifier {
 #[derive(Debug)]
 pub(crate) enum Key {
     Constant(Value),
-    Dynamic(Box<Attribute>),
+    Dynamic(Arc<Attribute>),
 }
 
 #[derive(Debug)]
@@ -241,7 +241,7 @@ impl Planner<'_> {
         let single = if let [single] = chosen { Some(*single) } else { None };
         if let Some(name) = function.strip_prefix("format.").filter(|name| *name != "named") {
             let format = format::FORMATS.iter().find(|format| format.name == name);
-            let cost = CallCost::of(function, single.map(|overload| overload.id));
+            let cost = CallCost::of(function, single.map(|overload| overload.id), self.checked.libraries);
             if let Some(format) = format {
                 // No constant: upstream counts the call.
                 let overloads = Vec::new();
@@ -267,7 +267,7 @@ impl Planner<'_> {
             }
             _ => None,
         };
-        let cost = CallCost::of(function, single.map(|overload| overload.id));
+        let cost = CallCost::of(function, single.map(|overload| overload.id), self.checked.libraries);
         let overloads = match single {
             Some(single) => vec![single],
             None => chosen.to_vec(),
@@ -287,24 +287,11 @@ impl Planner<'_> {
                 }
                 other => return Err(self.error(index, format!("invalid qualifier type: {}", other.type_name()))),
             },
-            Plan::Attribute(attribute) => Key::Dynamic(attribute),
-            other => Key::Dynamic(Box::new(Attribute { base: Base::Relative(other), qualifiers: Vec::new() })),
+            Plan::Attribute(attribute) => Key::Dynamic(Arc::new(*attribute)),
+            other => Key::Dynamic(Arc::new(Attribute { base: Base::Relative(other), qualifiers: Vec::new() })),
         };
-        match &mut operand.base {
-            // A dynamic key cannot be shared by both branches; the choice is made first.
-            Base::Conditional { .. } if matches!(key, Key::Dynamic(_)) => {
-                let base = Base::Relative(Plan::Attribute(Box::new(operand)));
-                Ok(Plan::Attribute(Box::new(Attribute { base, qualifiers: vec![Qualifier { key, optional }] })))
-            }
-            Base::Conditional { .. } => {
-                operand.qualify(|| Qualifier { key: key.share(), optional });
-                Ok(Plan::Attribute(Box::new(operand)))
-            }
-            Base::Device | Base::Local(_) | Base::Relative(_) => {
-                operand.qualifiers.push(Qualifier { key, optional });
-                Ok(Plan::Attribute(Box::new(operand)))
-            }
-        }
+        operand.qualify(|| Qualifier { key: key.share(), optional });
+        Ok(Plan::Attribute(Box::new(operand)))
     }
 
     fn list(&mut self, elements: &[(Expr, bool)]) -> Planned<Plan> {
@@ -425,11 +412,11 @@ impl Attribute {
 }
 
 impl Key {
-    /// A copy of a constant key; dynamic keys are never shared.
+    /// The same key, for the other branch of a condition.
     fn share(&self) -> Self {
         match self {
             Self::Constant(value) => Self::Constant(value.clone()),
-            Self::Dynamic(_) => Self::Constant(Value::Null),
+            Self::Dynamic(attribute) => Self::Dynamic(Arc::clone(attribute)),
         }
     }
 }

@@ -34,7 +34,8 @@ pub(crate) enum Value {
     Timestamp(i128),
     Quantity(Quantity),
     /// A quantity that `add` or `sub` made. Upstream makes those of another Go type, which is equal to nothing.
-    Sum(Quantity),
+    /// Nano-units, which may be beyond the range of quantities.
+    Sum(i128),
     Semver(Arc<SemanticVersion>),
     Url(Arc<Url>),
     Format(&'static NamedFormat),
@@ -209,7 +210,8 @@ impl Value {
             },
             (Self::Duration(a), Self::Duration(b)) => a == b,
             (Self::Timestamp(a), Self::Timestamp(b)) => a == b,
-            (Self::Quantity(a) | Self::Sum(a), Self::Quantity(b)) => a == b,
+            (Self::Quantity(a), Self::Quantity(b)) => a == b,
+            (Self::Sum(a), Self::Quantity(b)) => *a == b.to_nano(),
             (Self::Semver(a), Self::Semver(b)) => a == b,
             (Self::Url(a), Self::Url(b)) => a.text == b.text,
             (Self::Format(a), Self::Format(b)) => a.name == b.name,

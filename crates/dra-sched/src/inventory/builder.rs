@@ -198,6 +198,7 @@ fn mentioned_keys(
 
 struct Tables<'a> {
     compat: Compat,
+    quirks: Quirks,
     rules: Vec<&'a DeviceTaintRule>,
     slices: IdVec<SliceIndex, Slice>,
     pools: IdVec<PoolIndex, Pool>,
@@ -223,6 +224,7 @@ impl<'a> Tables<'a> {
         rules.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
         Self {
             compat,
+            quirks: Quirks::of(&compat),
             rules,
             slices: IdVec::new(),
             pools: IdVec::new(),
@@ -300,10 +302,9 @@ impl<'a> Tables<'a> {
             .chain(
                 self.rules
                     .iter()
-                    .filter(|rule| {
-                        rule.selector
-                            .as_ref()
-                            .is_some_and(|selector| selector.matches(&id.driver, &id.pool, &id.device))
+                    .filter(|rule| match &rule.selector {
+                        Some(selector) => selector.matches(&id.driver, &id.pool, &id.device),
+                        None => self.quirks.rule_without_selector_taints_all,
                     })
                     .map(|rule| &rule.taint),
             )

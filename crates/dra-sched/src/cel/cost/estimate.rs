@@ -7,6 +7,7 @@ use super::size::Range;
 use crate::cel::ast::{Comprehension, Expr, ExprKind, Literal, op};
 use crate::cel::checker::Checked;
 use crate::cel::functions::format::MAX_PATTERN_SIZE;
+use crate::cel::library::Libraries;
 use crate::cel::types::Type;
 
 /// The longest domain and driver name.
@@ -426,6 +427,13 @@ impl Coster<'_> {
     ) -> Option<Estimate> {
         let one = || Some(Estimate::of(ONE));
         match (function, target, args) {
+            ("includes", Some(target), _) if self.checked.libraries == Libraries::Since1_37 => {
+                // The target may be a list whatever its type says.
+                Some(Estimate::of(match self.checked.type_of(target) {
+                    Type::List(_) | Type::Map(..) | Type::Optional(_) => self.walk(target),
+                    _ => self.size_or_unknown(target),
+                }))
+            }
             ("includes", Some(_), _) => Some(Estimate::of(Range::up_to(MAX_LIST_VALUES))),
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(target), _) => {
                 Some(Estimate::of(self.walk(target)))
@@ -626,6 +634,10 @@ impl Coster<'_> {
             }
             ("starts_with_string" | "ends_with_string", _, [part]) => plus(self.size_or_unknown(part).by(0.1)),
             ("in_list", _, [_, list]) => plus(self.size_or_unknown(list).by(1.0)),
+            ("matches", None, [target, pattern]) if self.checked.libraries == Libraries::Since1_37 => {
+                let text = self.size_or_unknown(target).plus(ONE).by(0.1);
+                plus(text.times(self.size_or_unknown(pattern).by(0.25)))
+            }
             ("matches_string", Some(target), [pattern]) => {
                 let text = self.size_or_unknown(target).plus(ONE).by(0.1);
                 plus(text.times(self.size_or_unknown(pattern).by(0.25)))

@@ -10,7 +10,8 @@ type Outcome = Result<Value, EvalError>;
 
 /// The longest list that `lists.range` makes.
 ///
-/// Differs: upstream has no limit but its cost limit, which is checked after the list is made.
+/// Differs: up to 1.36 upstream has no limit but its cost limit, which is checked after the list is made. From 1.37 on it
+/// has the same.
 const MAX_RANGE: i64 = 1_000_000;
 
 /// The longest list that `includes` looks through.
@@ -35,6 +36,15 @@ pub(crate) fn size(_: Context<'_>, args: &[Value]) -> Outcome {
 }
 
 pub(crate) fn includes(_: Context<'_>, args: &[Value]) -> Outcome {
+    match args {
+        [Value::List(list), value] => Ok(Value::Bool(list.iter().any(|element| element.equals(value)))),
+        [target, value] => Ok(Value::Bool(target.equals(value))),
+        _ => no_overload("includes"),
+    }
+}
+
+/// As up to 1.36: an error on lists longer than attributes can be.
+pub(crate) fn includes_of_few(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
         [Value::List(list), value] => match list.iter().position(|element| element.equals(value)) {
             Some(at) if at < MAX_INCLUDES => Ok(Value::Bool(true)),
@@ -185,6 +195,19 @@ pub(crate) fn sort_by_associated_keys(_: Context<'_>, args: &[Value]) -> Outcome
     match args {
         [Value::List(list), Value::List(keys)] => sort_by(list, keys),
         _ => no_overload("sortBy"),
+    }
+}
+
+/// As from 1.37 on.
+pub(crate) fn range_within_limits(context: Context<'_>, args: &[Value]) -> Outcome {
+    match args {
+        [Value::Int(count)] if *count < 0 => {
+            Err(EvalError::invalid(format_args!("lists.range: size must be non-negative, got {count}")))
+        }
+        [Value::Int(count)] if *count > MAX_RANGE => Err(EvalError::invalid(format_args!(
+            "lists.range: size {count} exceeds maximum allowed ({MAX_RANGE})"
+        ))),
+        _ => range(context, args),
     }
 }
 

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use model::Quantity;
-use model::quantity::Format;
 
 use super::Context;
 use crate::cel::error::EvalError;
@@ -35,80 +34,82 @@ pub(crate) fn is_quantity(_: Context<'_>, args: &[Value]) -> Outcome {
 
 pub(crate) fn sign(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(value) | Value::Sum(value)] => {
-            Ok(Value::Int(i64::try_from(value.to_nano().signum()).unwrap_or_default()))
-        }
+        [value] => match nano(value) {
+            Some(nano) => Ok(Value::Int(i64::try_from(nano.signum()).unwrap_or_default())),
+            None => no_overload("sign"),
+        },
         _ => no_overload("sign"),
     }
 }
 
+/// Nano-units of a quantity or sum.
+fn nano(value: &Value) -> Option<i128> {
+    match value {
+        Value::Quantity(value) => Some(value.to_nano()),
+        Value::Sum(nano) => Some(*nano),
+        _ => None,
+    }
+}
+
 /// The whole number, if it is one.
-fn whole(value: Quantity) -> Option<i64> {
-    let nano = value.to_nano();
+fn whole(nano: i128) -> Option<i64> {
     if nano % NANO_PER_UNIT == 0 { i64::try_from(nano / NANO_PER_UNIT).ok() } else { None }
 }
 
 pub(crate) fn is_integer(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args {
-        [Value::Quantity(value) | Value::Sum(value)] => Ok(Value::Bool(whole(*value).is_some())),
-        _ => no_overload("isInteger"),
+    match args.first().and_then(nano) {
+        Some(nano) => Ok(Value::Bool(whole(nano).is_some())),
+        None => no_overload("isInteger"),
     }
 }
 
 pub(crate) fn as_integer(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args {
-        [Value::Quantity(value) | Value::Sum(value)] => {
-            whole(*value).map(Value::Int).ok_or_else(|| EvalError::invalid("cannot convert value to integer"))
+    match args.first().and_then(nano) {
+        Some(nano) => {
+            whole(nano).map(Value::Int).ok_or_else(|| EvalError::invalid("cannot convert value to integer"))
         }
-        _ => no_overload("asInteger"),
+        None => no_overload("asInteger"),
     }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "the function is called approximate")]
 pub(crate) fn as_approximate_float(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args {
-        [Value::Quantity(value) | Value::Sum(value)] => {
-            let nano = value.to_nano();
+    match args.first().and_then(nano) {
+        Some(nano) => {
             let (units, rest) = (nano / NANO_PER_UNIT, nano % NANO_PER_UNIT);
             Ok(Value::Double(units as f64 + rest as f64 / NANO_PER_UNIT as f64))
         }
-        _ => no_overload("asApproximateFloat"),
+        None => no_overload("asApproximateFloat"),
     }
 }
 
-/// The right side of `add` and `sub`: a quantity or an int.
-fn other(value: &Value) -> Option<Quantity> {
-    match value {
-        Value::Quantity(value) | Value::Sum(value) => Some(*value),
-        Value::Int(value) => Quantity::from_i64(*value, Format::DecimalSi).ok(),
-        _ => None,
+/// Adds or subtracts: a quantity and a quantity or int. Sums may leave the range of quantities.
+fn sum(function: &str, args: &[Value], operation: fn(i128, i128) -> Option<i128>) -> Outcome {
+    let [left, right] = args else { return no_overload(function) };
+    let right = match right {
+        Value::Int(value) => Some(i128::from(*value) * NANO_PER_UNIT),
+        other => nano(other),
+    };
+    match (nano(left), right) {
+        (Some(left), Some(right)) => {
+            operation(left, right).map(Value::Sum).ok_or_else(|| EvalError::invalid("sum of quantities is too large"))
+        }
+        _ => no_overload(function),
     }
 }
 
 pub(crate) fn add(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args {
-        [Value::Quantity(a) | Value::Sum(a), b] => match other(b) {
-            Some(b) => a.checked_add(b).map(Value::Sum).map_err(EvalError::invalid),
-            None => no_overload("add"),
-        },
-        _ => no_overload("add"),
-    }
+    sum("add", args, i128::checked_add)
 }
 
 pub(crate) fn sub(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args {
-        [Value::Quantity(a) | Value::Sum(a), b] => match other(b) {
-            Some(b) => a.checked_sub(b).map(Value::Sum).map_err(EvalError::invalid),
-            None => no_overload("sub"),
-        },
-        _ => no_overload("sub"),
-    }
+    sum("sub", args, i128::checked_sub)
 }
 
 fn order(args: &[Value]) -> Option<Ordering> {
     match args {
-        [Value::Quantity(a) | Value::Sum(a), Value::Quantity(b) | Value::Sum(b)] => Some(a.cmp(b)),
         [Value::Semver(a), Value::Semver(b)] => Some(a.cmp(b)),
+        [a, b] => Some(nano(a)?.cmp(&nano(b)?)),
         _ => None,
     }
 }
