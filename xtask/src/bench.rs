@@ -3,12 +3,25 @@
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::process::{cargo, run as run_command};
+use crate::process::{self, build, cargo, run as run_command};
+use crate::progress::Progress;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Plan 1,000 mixed pods on 144 instance types and print the time.
     Plan {
+        /// Passed on to the benchmark; `-- --help` shows what it takes.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Allocate devices with our engine and with kube-scheduler's allocator, side by side, and print both times.
+    Dra {
+        /// Passed on to the benchmark; `-- --help` shows what it takes.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Bring 1,000 waiting pods onto machines on a real control plane and print time, price and the controller's use.
+    E2e {
         /// Passed on to the benchmark; `-- --help` shows what it takes.
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -21,6 +34,20 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             eprintln!("building the planner's benchmark in release mode");
             let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "plan", "--"]);
             run_command(benchmark.args(arguments))
+        }
+        Command::Dra { arguments } => {
+            let progress = Progress::new();
+            let oracle = go_programs::ALLOCATOR_1_37.build(&|line| progress.say(line))?;
+            drop(progress);
+            eprintln!("building the allocators' benchmark in release mode");
+            let built = build(&["--release", "--package=bench", "--bin=dra"], "dra")?;
+            run_command(process::command(&built.to_string_lossy()).arg("--oracle").arg(oracle).args(arguments))
+        }
+        Command::E2e { arguments } => {
+            eprintln!("building dovetail in release mode");
+            // Side by side in one folder: the benchmark runs the controller that lies beside it.
+            let built = build(&["--release", "--package=provisioner", "--package=e2e", "--bins"], "bench-e2e")?;
+            run_command(process::command(&built.to_string_lossy()).args(arguments))
         }
     }
 }

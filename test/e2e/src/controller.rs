@@ -187,6 +187,12 @@ impl Controller {
         self.get("/readyz", self.health_port).is_ok()
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw).context("process id")?;
         kill_process(pid, signal).context("signal the controller")

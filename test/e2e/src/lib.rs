@@ -11,6 +11,7 @@ pub mod apply;
 pub mod binary;
 pub mod control_plane;
 pub mod controller;
+pub mod fleet;
 pub mod install;
 pub mod objects;
 pub mod scratch;

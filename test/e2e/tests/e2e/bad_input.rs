@@ -118,16 +118,14 @@ async fn a_selector_that_nothing_satisfies_is_named_in_an_event() -> Result<()> 
 #[tokio::test]
 async fn constructs_that_are_not_planned_yet_are_refused_by_name() -> Result<()> {
     let corner = Corner::shared("unsupported").await?;
-    let spread = objects::with(
-        objects::pod(&corner.name, "spread", &json!({ "cpu": "1" })),
-        json!({ "spec": { "topologySpreadConstraints": [{
-            "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": { "matchLabels": { "app": "spread" } } }] } }),
+    let volume = objects::with(
+        objects::pod(&corner.name, "volume", &json!({ "cpu": "1" })),
+        json!({ "spec": { "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "nowhere" } }] } }),
     );
-    corner.apply([spread]).await?;
+    corner.apply([volume]).await?;
     eventually("an event names the construct", DEADLINE, async || {
-        let events = corner.events("spread").await?;
-        ensure!(events.iter().any(|event| event.contains("topology spread")), "{events:#?}");
+        let events = corner.events("volume").await?;
+        ensure!(events.iter().any(|event| event.contains("nowhere, which does not exist")), "{events:#?}");
         Ok(())
     })
     .await?;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Controller, objects};
+use e2e::{Controller, apply, install, objects};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
@@ -53,6 +53,29 @@ async fn twenty_random_scenarios_are_bound_as_they_were_planned() -> Result<()> 
     let refused: Vec<_> =
         controller.log()?.lines().filter(|line| line.contains("forbidden")).map(str::to_owned).collect();
     ensure!(refused.is_empty(), "the chart's rights are not enough: {refused:#?}");
+    controller.terminate().await.map(drop)
+}
+
+#[tokio::test]
+async fn where_the_controller_may_not_patch_pods_it_nominates_them() -> Result<()> {
+    let cluster = Cluster::new("nominations").await?;
+    let client = cluster.client().await?;
+    let lesser =
+        tokio::task::spawn_blocking(|| install::render("charts/dovetail", &["settings.handOver=nominate"])).await??;
+    apply::apply(&client, lesser.into_iter().filter(install::is_about_rights)).await?;
+    let controller = Controller::start_ready(&cluster.controller()?).await?;
+    let scenario = Scenario::random(0);
+    let corner = Corner::new(client, &scenario.name).await?;
+    scenario.run(&corner).await?;
+    let outcome = scenario.outcome(&corner).await?;
+    println!("{} of {} pods bound exactly as planned", outcome.exact, outcome.pods);
+    ensure!(outcome.broken.is_empty(), "{}", outcome.broken.join("\n"));
+    for pod in scenario.planned(&corner).await? {
+        let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+        let keys: Vec<_> = tolerations.filter_map(|toleration| toleration.key.as_deref()).collect();
+        ensure!(!keys.contains(&api::taints::HELD), "{} tolerates {keys:?}", pod.name_any());
+    }
+    ensure!(controller.metric("dovetail_hand_over_nominations_total")? > 0.0, "{}", controller.metrics()?);
     controller.terminate().await.map(drop)
 }
 

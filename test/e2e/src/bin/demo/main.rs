@@ -3,7 +3,6 @@
 //!
 //! It fails if the scheduler leaves a pod unbound.
 
-mod fleet;
 mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +14,12 @@ use api::NodeClaim;
 use clap::Parser;
 use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
+use e2e::fleet::{self, Fleet};
 use e2e::{apply, eventually, install};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use fleet::Fleet;
 use screen::Screen;
 
 const EXAMPLE: &str = "examples/web";

@@ -11,7 +11,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::fleet::{Fleet, Machine, dollars};
+use e2e::fleet::{Fleet, Machine, dollars};
 
 pub struct Screen {
     terminal: bool,

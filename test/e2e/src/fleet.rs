@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::install;
 use anyhow::Result;
 use api::NodeClaim;
-use e2e::install;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 /// One reading.
+#[derive(Debug)]
 pub struct Fleet {
     pods: Vec<Pod>,
     claims: Vec<NodeClaim>,
@@ -19,6 +20,8 @@ pub struct Fleet {
 }
 
 /// One machine, as the table shows it.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "a table's columns")]
 pub struct Machine {
     pub name: String,
     pub instance_type: String,
@@ -33,6 +36,10 @@ pub struct Machine {
 }
 
 impl Fleet {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// Those of the API server.
     pub async fn read(client: &Client, namespace: &str, node_pool: &str) -> Result<Self> {
         let of_pool = ListParams::default().labels(&format!("{}={node_pool}", api::labels::NODEPOOL));
         let records = ListParams::default().labels("app.kubernetes.io/component=kwok-instance");
@@ -44,38 +51,51 @@ impl Fleet {
         })
     }
 
+    /// How many NodeClaims there are.
+    #[must_use]
     pub fn claims(&self) -> usize {
         self.claims.len()
     }
 
+    /// How many Nodes there are.
+    #[must_use]
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
+    /// How many machines the provider knows.
+    #[must_use]
     pub fn instances(&self) -> usize {
         self.instances.len()
     }
 
     /// The pods of Deployments that have a node.
+    #[must_use]
     pub fn bound(&self) -> usize {
         self.workload_pods().filter(|pod| node_of(pod).is_some()).count()
     }
 
     /// Whether exactly so many pods of Deployments exist and all are bound.
+    #[must_use]
     pub fn is_settled(&self, wanted: usize) -> bool {
         self.workload_pods().count() == wanted && self.bound() == wanted
     }
 
+    /// The Nodes that are initialized.
+    #[must_use]
     pub fn ready_nodes(&self) -> usize {
         let initialized = |node: &&Node| node.labels().contains_key(api::labels::INITIALIZED);
         self.nodes.iter().filter(initialized).count()
     }
 
+    /// The names of the NodeClaims.
+    #[must_use]
     pub fn machine_names(&self) -> BTreeSet<String> {
         self.claims.iter().map(ResourceExt::name_any).collect()
     }
 
     /// Dearest first, then by name.
+    #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         let mut machines: Vec<_> = self.claims.iter().map(|claim| self.machine(claim)).collect();
         machines.sort_by(|a, b| {
@@ -84,11 +104,14 @@ impl Fleet {
         machines
     }
 
+    /// What all machines cost.
+    #[must_use]
     pub fn price_nano_usd_per_hour(&self) -> i64 {
         self.machines().iter().map(|machine| machine.price_nano_usd_per_hour).sum()
     }
 
     /// What happened to the pods that `before` did not have.
+    #[must_use]
     pub fn since(&self, before: &Self) -> String {
         let old_pods: BTreeSet<_> = before.pods.iter().filter_map(ResourceExt::uid).collect();
         let old_nodes: BTreeSet<_> = before.nodes.iter().map(ResourceExt::name_any).collect();
@@ -103,6 +126,45 @@ impl Fleet {
         )
     }
 
+    /// Compares where pods are with where they were planned.
+    #[must_use]
+    pub fn as_planned(&self) -> AsPlanned {
+        let workload_of: BTreeMap<&str, String> =
+            self.workload_pods().filter_map(|pod| Some((pod.metadata.uid.as_deref()?, workload(pod)))).collect();
+        let by_workload = |uids: &BTreeSet<&str>| -> BTreeMap<String, usize> {
+            let names = uids.iter().filter_map(|uid| workload_of.get(uid).cloned());
+            names.fold(BTreeMap::new(), |mut counts, name| {
+                *counts.entry(name).or_default() += 1;
+                counts
+            })
+        };
+        let mut of_node: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for pod in self.workload_pods() {
+            if let (Some(node), Some(uid)) = (node_of(pod), pod.metadata.uid.as_deref()) {
+                of_node.entry(node).or_default().insert(uid);
+            }
+        }
+        let mut result = AsPlanned::default();
+        for claim in &self.claims {
+            let node = claim.status.as_ref().map(|status| status.node_name.as_str()).unwrap_or_default();
+            let bound = of_node.remove(node).unwrap_or_default();
+            let planned = claim.annotations().get(api::annotations::PLANNED_PODS);
+            let planned: BTreeSet<&str> = planned.into_iter().flat_map(|pods| pods.split(',')).collect();
+            let exact = planned.intersection(&bound).count();
+            let found = by_workload(&bound);
+            let alike = by_workload(&planned)
+                .into_iter()
+                .map(|(name, count)| found.get(&name).copied().unwrap_or(0).min(count))
+                .sum::<usize>();
+            result.exact += exact;
+            result.exchanged += alike.saturating_sub(exact);
+            result.empty += usize::from(bound.is_empty());
+        }
+        result
+    }
+
+    /// How far it is.
+    #[must_use]
     pub fn summary(&self, wanted: usize) -> Summary {
         Summary {
             bound: self.bound(),
@@ -150,7 +212,19 @@ impl Fleet {
     }
 }
 
+/// How the bound pods compare with what each NodeClaim was created for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AsPlanned {
+    /// Pods on the machine that was created for them.
+    pub exact: usize,
+    /// Pods on another, where one of their workload was planned.
+    pub exchanged: usize,
+    /// Machines without pods of workloads.
+    pub empty: usize,
+}
+
 /// The last line.
+#[derive(Debug)]
 pub struct Summary {
     bound: usize,
     wanted: usize,
@@ -159,6 +233,8 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Whether every pod is bound.
+    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.bound == self.wanted
     }
@@ -176,6 +252,7 @@ impl fmt::Display for Summary {
 }
 
 /// Dollars with four decimal places, rounded down.
+#[must_use]
 pub fn dollars(nano_usd: i64) -> String {
     format!("{}.{:04}", nano_usd / 1_000_000_000, nano_usd % 1_000_000_000 / 100_000)
 }
