@@ -37,8 +37,8 @@ pub(crate) enum Outcome {
     OutOfBudget,
 }
 
-/// An assignment.
-#[derive(Debug)]
+/// An assignment; by default that of no claims.
+#[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) allocations: Vec<Allocation>,
     pub(crate) score: u32,

@@ -163,6 +163,14 @@ pub(crate) fn held(
     }
 }
 
+/// What a device has under an attribute, for people.
+pub(crate) fn text(name: &QualifiedName, shape: &Shape, device: &DeviceEntry, attribute: AttributeIndex) -> String {
+    match device.bound.iter().find(|(bound, _)| *bound == attribute) {
+        Some((_, group)) => format!("unknown until launch, group {}", group & (DISTINCT - 1)),
+        None => lookup(name, shape).map_or_else(|| "none".to_owned(), ToString::to_string),
+    }
+}
+
 /// The exact key first, then the bare id if the domain is the driver's.
 fn lookup<'s>(name: &QualifiedName, shape: &'s Shape) -> Option<&'s AttributeValue> {
     let attributes = &shape.device().attributes;

@@ -22,7 +22,9 @@ use crate::derived::DerivedTable;
 use crate::machine::MachineShape;
 use crate::quirks::Quirks;
 use crate::selectors::SelectorTable;
-use crate::types::{CounterName, CounterSetName, Device, DeviceId, DeviceTaint, DriverName, PoolId, ResourceSlice};
+use crate::types::{
+    Allocation, CounterName, CounterSetName, Device, DeviceId, DeviceTaint, DriverName, PoolId, ResourceSlice,
+};
 
 pub use builder::InventoryBuilder;
 
@@ -180,6 +182,11 @@ impl Inventory {
     /// The key of a device, if any slice or allocation names it.
     pub fn device_key(&self, id: &DeviceId) -> Option<DeviceKey> {
         self.key_of.get(id).copied()
+    }
+
+    /// What a claim has in the cluster.
+    pub fn allocation(&self, claim: ClaimId) -> Option<&Allocation> {
+        self.claims[claim].object.allocation.as_ref()
     }
 
     /// The object of a device entry.

@@ -8,7 +8,7 @@
 
 mod bin;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::collections::{FastMap, FastSet};
@@ -107,6 +107,8 @@ impl Usage {
 pub(crate) struct PlannedClaim {
     /// Where it can be used.
     pub(crate) place: Place,
+    /// What it was given.
+    pub(crate) allocation: Arc<Allocation>,
 }
 
 #[derive(Debug)]
@@ -145,8 +147,14 @@ pub struct ClusterLedger {
 impl ClusterLedger {
     /// A ledger that holds what the inventory's allocated claims hold. Results with adminAccess hold nothing.
     pub fn new(inventory: &Inventory) -> Self {
+        Self::without(inventory, &BTreeSet::new())
+    }
+
+    /// The same without what the given claims hold: claims whose consumers all go.
+    pub fn without(inventory: &Inventory, released: &BTreeSet<ClaimId>) -> Self {
         let mut ledger = Self::default();
-        for allocation in inventory.claims.iter().filter_map(|claim| claim.object.allocation.as_ref()) {
+        let held = inventory.claims.iter_enumerated().filter(|(id, _)| !released.contains(id));
+        for allocation in held.filter_map(|(_, claim)| claim.object.allocation.as_ref()) {
             ledger.hold(inventory, allocation);
         }
         ledger

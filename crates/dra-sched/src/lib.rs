@@ -25,6 +25,7 @@ pub mod cel;
 pub mod claims;
 pub mod compat;
 mod derived;
+pub mod evictions;
 #[cfg(test)]
 mod fixture;
 pub mod inventory;
@@ -32,8 +33,10 @@ pub mod ledger;
 pub mod machine;
 pub mod node;
 pub mod packing;
+pub mod pods;
 mod quirks;
 mod selectors;
+pub mod support;
 pub mod types;
 pub mod verdict;
 mod view;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use model::{Budget, Id, IdSet};
 
-use crate::allocator::Outcome;
+use crate::allocator::{Found, Outcome};
 use crate::inventory::{ClaimClassId, ClaimId, DeviceKey, Inventory, PoolIndex, ShapeId};
 use crate::ledger::{
     BinId, BinLedger, ClusterLedger, Domain, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage, withhold,
@@ -49,6 +49,8 @@ pub enum ClaimUse {
         claim: ClaimId,
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
+        /// Whether the pod, or its PodGroup, is among the claim's consumers already.
+        reserved: bool,
     },
 }
 
@@ -114,6 +116,12 @@ impl Alternative {
         most
     }
 
+    /// Upstream's node score of one copy: 8 minus the index of the alternative, summed over firstAvailable requests.
+    pub fn score(&self, shape: Option<ShapeId>, copy: usize) -> u32 {
+        let trial = self.trials.iter().find(|trial| trial.shape == shape);
+        trial.and_then(|trial| trial.copies.get(copy)).map_or(0, |copy| copy.score)
+    }
+
     /// The allocations of one copy on a machine of a shape, in the order of its claims that had none.
     pub fn allocations(&self, shape: Option<ShapeId>, copy: usize) -> &[Allocation] {
         let trial = self.trials.iter().find(|trial| trial.shape == shape);
@@ -136,8 +144,20 @@ struct Copied {
     usage: Usage,
     demand: NodeDemand,
     allocations: Vec<Allocation>,
+    score: u32,
     /// Claims that were allocated with it.
-    named: Vec<(ClaimId, bool, Option<NodeSelector>)>,
+    named: Vec<Named>,
+    /// Claims that were allocated before and that nobody else may use from now on.
+    exclusive: Vec<ClaimId>,
+}
+
+/// A claim that exists by name and was allocated with a copy.
+#[derive(Debug)]
+struct Named {
+    claim: ClaimId,
+    /// Whether it can be used on this machine only.
+    pinned: bool,
+    allocation: Arc<Allocation>,
 }
 
 /// Why there are no more copies.
@@ -193,15 +213,21 @@ impl Inventory {
             Kind::Machine { id, .. } => Place::Bin(*id),
         };
         let taken = alternative.copies as usize;
-        for (claim, pinned, selector) in
-            alternative.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)).flat_map(|copy| &copy.named)
-        {
-            let place = if *pinned { place.clone() } else { Place::Nodes(selector.clone()) };
-            // If shapes disagree the claim stays where it can be used in any case.
-            let known =
-                cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
-            if !known {
-                cluster.set_claim(*claim, PlannedClaim { place });
+        for copy in alternative.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
+            for Named { claim, pinned, allocation } in &copy.named {
+                let place = if *pinned { place.clone() } else { Place::Nodes(allocation.node_selector.clone()) };
+                // If shapes disagree the claim stays where it can be used in any case.
+                let known =
+                    cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
+                if !known {
+                    cluster.set_claim(*claim, PlannedClaim { place, allocation: Arc::clone(allocation) });
+                }
+            }
+            for claim in &copy.exclusive {
+                if let Some(allocation) = &self.claims[*claim].object.allocation {
+                    let place = Place::Nodes(allocation.node_selector.clone());
+                    cluster.set_claim(*claim, PlannedClaim { place, allocation: Arc::new(allocation.clone()) });
+                }
             }
         }
         match &mut bin.kind {
@@ -260,6 +286,15 @@ fn offer(trials: Vec<Arc<Trial>>) -> Offer {
         }
     }
     offer
+}
+
+/// The claims of one copy.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// To be allocated: class, the claim if it exists by name, containers that use it.
+    new: Vec<(ClaimClassId, Option<ClaimId>, u32)>,
+    /// Allocated already.
+    allocated: Vec<(ClaimId, Arc<Allocation>, u32)>,
 }
 
 struct Attempt<'a> {
@@ -352,89 +387,135 @@ impl Attempt<'_> {
         let before = budget.remaining();
         let mut held = held.clone();
         let mut trial = Trial { shape, domain, copies: Vec::new(), end: End::Enough };
-        let mut done: BTreeSet<ClaimId> = BTreeSet::new();
+        let mut done: BTreeMap<ClaimId, Arc<Allocation>> = BTreeMap::new();
         while trial.copies.len() < self.wanted as usize {
-            let wanted = match self.unallocated(view, bin, &done) {
+            let wanted = match self.wanted(view, bin, &done) {
                 Ok(wanted) => wanted,
                 Err(refusal) => {
                     trial.end = End::Refused(refusal);
                     break;
                 }
             };
-            if wanted.is_empty() {
-                // Nothing is taken, so there is no end to it.
-                let copy = || Copied {
-                    usage: Usage::default(),
-                    demand: NodeDemand::default(),
-                    allocations: Vec::new(),
-                    named: Vec::new(),
-                };
-                trial.copies.resize_with(self.wanted as usize, copy);
-                break;
-            }
-            let classes: Vec<ClaimClassId> = wanted.iter().map(|(class, ..)| *class).collect();
+            let classes: Vec<ClaimClassId> = wanted.new.iter().map(|(class, ..)| *class).collect();
             // What a copy takes on a node that exists is kept beside the ledger like a hypothesis.
             let own = bin.unwrap_or(BinId::from_index(u32::MAX as usize));
             let taken = Taken { cluster: self.cluster, own: Some((own, &held)) };
-            match self.inventory.search(view, &classes, taken, budget) {
-                Outcome::Found(found) => {
-                    let mut named = Vec::new();
-                    for (index, (_, claim, _)) in wanted.iter().enumerate() {
-                        let Some(claim) = claim else { continue };
-                        done.insert(*claim);
-                        let selector = found.allocations.get(index).and_then(|found| found.node_selector.clone());
-                        named.push((*claim, found.pinned.get(index).copied().unwrap_or(true), selector));
-                    }
-                    let containers = wanted.iter().map(|(_, _, containers)| *containers);
-                    let demand = demand::of(self.inventory, view, found.allocations.iter().zip(containers));
-                    held.add(&found.usage);
-                    trial.copies.push(Copied { usage: found.usage, demand, allocations: found.allocations, named });
-                }
-                Outcome::Refused(refusal) => {
-                    trial.end = End::Refused(refusal);
-                    break;
-                }
+            let outcome = if classes.is_empty() {
+                Outcome::Found(Found::default())
+            } else {
+                self.inventory.search(view, &classes, taken, budget)
+            };
+            let copy = match outcome {
+                Outcome::Found(found) => self.copy(view, &wanted, found),
+                Outcome::Refused(refusal) => Err(refusal),
                 Outcome::OutOfBudget => {
                     trial.end = End::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) });
                     break;
+                }
+            };
+            let copy = match copy {
+                Ok(copy) => copy,
+                Err(refusal) => {
+                    trial.end = End::Refused(refusal);
+                    break;
+                }
+            };
+            done.extend(copy.named.iter().map(|named| (named.claim, Arc::clone(&named.allocation))));
+            for claim in &copy.exclusive {
+                done.insert(*claim, Arc::default());
+            }
+            held.add(&copy.usage);
+            let takes_nothing = wanted.new.is_empty() && copy.exclusive.is_empty();
+            trial.copies.push(copy);
+            if takes_nothing {
+                // There is no end to it: all further copies are like this one.
+                while trial.copies.len() < self.wanted as usize {
+                    let Some(last) = trial.copies.last() else { break };
+                    let (demand, named, allocations) = (last.demand.clone(), Vec::new(), Vec::new());
+                    let usage = Usage::default();
+                    trial.copies.push(Copied { usage, demand, allocations, score: 0, named, exclusive: Vec::new() });
                 }
             }
         }
         trial
     }
 
-    /// The claims that have to be allocated, in order; refused if one that is allocated cannot be used here.
-    fn unallocated(
+    /// One copy from what was found for the claims that had to be allocated.
+    fn copy(&self, view: &View, wanted: &Wanted, found: Found) -> Result<Copied, Refusal> {
+        let mut named = Vec::new();
+        for (index, (_, claim, _)) in wanted.new.iter().enumerate() {
+            let (Some(claim), Some(allocation)) = (claim, found.allocations.get(index)) else { continue };
+            let pinned = found.pinned.get(index).copied().unwrap_or(true);
+            named.push(Named { claim: *claim, pinned, allocation: Arc::new(allocation.clone()) });
+        }
+        let name = |class: ClaimClassId, claim: Option<ClaimId>| match claim {
+            Some(claim) => Arc::from(self.inventory.claims[claim].object.meta.name.to_string()),
+            None => Arc::clone(&self.inventory.claim_classes[class].name),
+        };
+        let new = wanted.new.iter().zip(&found.allocations).map(|((class, claim, containers), allocation)| {
+            demand::Costs { claim: name(*class, *claim), allocation, containers: *containers }
+        });
+        let old = wanted.allocated.iter().map(|(claim, allocation, containers)| demand::Costs {
+            claim: name(self.inventory.claims[*claim].class, Some(*claim)),
+            allocation,
+            containers: *containers,
+        });
+        let demand = demand::of(self.inventory, view, new.chain(old))?;
+        let exclusive = wanted.allocated.iter().filter(|(_, allocation, _)| self.hands_out(view, allocation));
+        let exclusive = exclusive.map(|(claim, ..)| *claim).collect();
+        Ok(Copied { usage: found.usage, demand, score: found.score, named, exclusive, allocations: found.allocations })
+    }
+
+    fn hands_out(&self, view: &View, allocation: &Allocation) -> bool {
+        demand::hands_out(self.inventory, view, allocation)
+    }
+
+    /// The claims that have to be allocated and those that are, in order; refused if one cannot be used here.
+    fn wanted(
         &self,
         view: &View,
         bin: Option<BinId>,
-        done: &BTreeSet<ClaimId>,
-    ) -> Result<Vec<(ClaimClassId, Option<ClaimId>, u32)>, Refusal> {
-        let mut wanted = Vec::new();
+        done: &BTreeMap<ClaimId, Arc<Allocation>>,
+    ) -> Result<Wanted, Refusal> {
+        let mut wanted = Wanted::default();
         for claim in self.claims {
-            match *claim {
-                ClaimUse::Fresh { class, containers } => wanted.push((class, None, containers)),
-                ClaimUse::Named { claim, containers } => {
-                    let entry = &self.inventory.claims[claim];
-                    let usable = match (&entry.object.allocation, self.cluster.claim(claim)) {
-                        (Some(allocation), _) => Some(self.reaches(view, allocation.node_selector.as_ref())),
-                        (None, Some(planned)) => Some(match &planned.place {
-                            Place::Bin(place) => bin == Some(*place),
-                            Place::Node(name) => bin.is_none() && view.facts.name == *name,
-                            Place::Nodes(selector) => self.reaches(view, selector.as_ref()),
-                        }),
-                        (None, None) => None,
-                    };
-                    match usable {
-                        None if !done.contains(&claim) => wanted.push((entry.class, Some(claim), containers)),
-                        None | Some(true) => {}
-                        Some(false) => {
-                            let name = Arc::from(entry.object.meta.name.to_string());
-                            return Err(Refusal::Elsewhere { claim: name });
-                        }
-                    }
+            let (claim, containers, reserved) = match *claim {
+                ClaimUse::Fresh { class, containers } => {
+                    wanted.new.push((class, None, containers));
+                    continue;
                 }
+                ClaimUse::Named { claim, containers, reserved } => (claim, containers, reserved),
+            };
+            let entry = &self.inventory.claims[claim];
+            let planned = self.cluster.claim(claim);
+            let name = || Arc::from(entry.object.meta.name.to_string());
+            let (allocation, reaches, others) = match (&entry.object.allocation, planned, done.get(&claim)) {
+                (Some(allocation), planned, done) => {
+                    let consumers = !entry.object.reserved_for.is_empty() && !reserved;
+                    let others = consumers || planned.is_some() || done.is_some();
+                    (Arc::new(allocation.clone()), self.reaches(view, allocation.node_selector.as_ref()), others)
+                }
+                (None, Some(planned), _) => {
+                    let reaches = match &planned.place {
+                        Place::Bin(place) => bin == Some(*place),
+                        Place::Node(name) => bin.is_none() && view.facts.name == *name,
+                        Place::Nodes(selector) => self.reaches(view, selector.as_ref()),
+                    };
+                    (Arc::clone(&planned.allocation), reaches, true)
+                }
+                (None, None, Some(allocation)) => (Arc::clone(allocation), true, true),
+                (None, None, None) => {
+                    wanted.new.push((entry.class, Some(claim), containers));
+                    continue;
+                }
+            };
+            if !reaches {
+                return Err(Refusal::Elsewhere { claim: name() });
             }
+            if others && self.hands_out(view, &allocation) {
+                return Err(Refusal::Shared { claim: name() });
+            }
+            wanted.allocated.push((claim, allocation, containers));
         }
         Ok(wanted)
     }

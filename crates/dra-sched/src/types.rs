@@ -19,7 +19,9 @@ mod device;
 mod json;
 mod meta;
 mod names;
+mod node;
 mod node_selector;
+mod pod;
 mod slice;
 mod taint;
 pub mod validate;
@@ -41,7 +43,9 @@ pub use names::{
     CounterName, CounterSetName, DeviceClassName, DeviceId, DeviceName, DriverName, PoolId, PoolName, QualifiedName,
     RequestName,
 };
+pub use node::Node;
 pub use node_selector::{NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
+pub use pod::{ClaimSource, Container, Lifetime, Pod, PodClaim, PodGroup, Resources};
 pub use slice::{CounterSet, NodeScope, Pool, ResourceSlice, SkipNodeOperation};
 pub use taint::{DeviceTaint, DeviceTaintRule, DeviceTaintSelector, DeviceToleration, TaintEffect, TolerationOperator};
 pub use version::{SemanticVersion, VersionError};

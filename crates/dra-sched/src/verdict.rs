@@ -3,6 +3,7 @@
 //! *Allocated*: what upstream would allocate. *Refused*: a proof that nothing fits, or the error that upstream answers
 //! with. *Out of budget*: neither. Texts are made only when somebody prints.
 
+mod explain;
 mod reason;
 
 use std::fmt;
@@ -12,7 +13,8 @@ use crate::capacity::BadCapacity;
 use crate::node::SelectorError;
 use crate::types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName, RequestName};
 
-pub use reason::{Fall, PoolTrouble, RequestReport, Rule};
+pub use explain::{Amount, Explanation, FallExplanation, Holder, Met, RequestExplanation, ValueInPlay};
+pub use reason::{ConstraintReport, Fall, PoolTrouble, RequestReport, Rule, Shortage};
 
 /// The answer for one view and one set of claims.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,16 @@ pub enum Refusal {
         /// The claim.
         claim: Arc<str>,
     },
+    /// A claim hands out the node's own resources (KEP-5517) and another pod uses it, which excludes all others.
+    Shared {
+        /// The claim.
+        claim: Arc<str>,
+    },
+    /// A claim hands out the node's own resources and no container of the pod uses it.
+    NotUsed {
+        /// The claim.
+        claim: Arc<str>,
+    },
     /// Upstream answers with an error.
     Fault(Fault),
 }
@@ -59,6 +71,8 @@ pub struct Infeasible {
     pub proof: Proof,
     /// What every request found, in order.
     pub requests: Vec<RequestReport>,
+    /// The values in play, where it is not a single request that fails.
+    pub constraints: Vec<ConstraintReport>,
     /// Pools that are seen but not used.
     pub pools: Vec<(PoolId, PoolTrouble)>,
 }
@@ -190,6 +204,21 @@ pub enum Fault {
         /// What is wrong.
         error: BadCapacity,
     },
+    /// A device hands out a resource of the node by an amount that the allocation does not tell.
+    #[error(
+        "claim {claim}: device {device} hands out {resource} by its capacity {capacity}, of which the allocation takes \
+         no amount"
+    )]
+    NodeResource {
+        /// The claim.
+        claim: Arc<str>,
+        /// The device.
+        device: DeviceId,
+        /// The node's resource.
+        resource: Arc<str>,
+        /// The capacity that says how much.
+        capacity: QualifiedName,
+    },
     /// A slice's node selector is not one.
     #[error("pool {pool}: {error}")]
     NodeSelector {
@@ -230,6 +259,7 @@ impl Fault {
             | Self::AllUnderConstraint { .. }
             | Self::TooManyDevices { .. }
             | Self::Capacity { .. }
+            | Self::NodeResource { .. }
             | Self::NodeSelector { .. }
             | Self::SelectorTerms { .. } => Scope::Pod,
         }
@@ -300,6 +330,12 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Elsewhere { claim } => write!(f, "claim {claim} is allocated for other nodes"),
+            Self::Shared { claim } => {
+                write!(f, "claim {claim} hands out resources of the node and is used by another pod")
+            }
+            Self::NotUsed { claim } => {
+                write!(f, "claim {claim} hands out resources of the node, but no container of the pod uses it")
+            }
             Self::Fault(fault) => fault.fmt(f),
             Self::Infeasible(infeasible) => infeasible.fmt(f),
         }

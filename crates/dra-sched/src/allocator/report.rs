@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::search::{BranchIndex, Search};
-use crate::attributes::Held;
+use crate::attributes::{self, Held};
 use crate::capacity::Demand;
 use crate::compat::Gate;
+use crate::inventory::{AttributeIndex, DeviceIndex, DeviceShape};
 use crate::selectors::Judgement;
-use crate::verdict::{Fall, RequestReport, Rule};
+use crate::verdict::{ConstraintReport, Fall, Proof, RequestReport, Rule, Shortage};
 use crate::view::Position;
 
 /// One report a branch. Nothing may be picked.
@@ -17,20 +18,57 @@ pub(super) fn requests(search: &mut Search<'_>) -> Vec<RequestReport> {
     branches.into_iter().map(|branch| report(search, branch)).collect()
 }
 
+/// Devices named in a report beside their number.
+const SAMPLE: usize = 4;
+
+/// Devices that fell at one rule, while they are counted.
+struct Fallen {
+    devices: u64,
+    example: Arc<str>,
+    shapes: Vec<DeviceShape>,
+    sample: Vec<DeviceIndex>,
+    shortage: Option<Shortage>,
+}
+
 fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
-    let mut falls: BTreeMap<Rule, (u64, Arc<str>)> = BTreeMap::new();
+    let mut falls: BTreeMap<Rule, Fallen> = BTreeMap::new();
     let mut usable = 0;
     for position in search.view.devices.ids() {
-        match first_rule(search, branch, position) {
-            None => usable += 1,
-            Some(rule) => {
-                let device = || search.inventory.keys[search.entry(position).key].to_string().into();
-                let (devices, _) = falls.entry(rule).or_insert_with(|| (0, device()));
-                *devices += 1;
-            }
+        let Some((rule, shortage)) = first_rule(search, branch, position) else {
+            usable += 1;
+            continue;
+        };
+        let entry = search.entry(position);
+        let is_about_itself = matches!(rule, Rule::InUse | Rule::Counter { .. } | Rule::Capacity { .. });
+        let fallen = falls.entry(rule).or_insert_with(|| Fallen {
+            devices: 0,
+            example: search.inventory.keys[entry.key].to_string().into(),
+            shapes: Vec::new(),
+            sample: Vec::new(),
+            shortage: None,
+        });
+        fallen.devices += 1;
+        // Devices of one shape fall at a selector alike, but each is in use by somebody.
+        if fallen.sample.len() < SAMPLE && (is_about_itself || !fallen.shapes.contains(&entry.shape)) {
+            fallen.shapes.push(entry.shape);
+            fallen.sample.push(search.view_device(position).device);
+        }
+        let missing = |shortage: &Shortage| shortage.needed - shortage.left;
+        if fallen
+            .shortage
+            .as_ref()
+            .is_none_or(|known| shortage.as_ref().is_some_and(|new| missing(new) < missing(known)))
+        {
+            fallen.shortage = shortage;
         }
     }
-    let fall = |(rule, (devices, example))| Fall { rule, devices, example };
+    let fall = |(rule, fallen): (Rule, Fallen)| Fall {
+        rule,
+        devices: fallen.devices,
+        example: fallen.example,
+        sample: fallen.sample,
+        shortage: fallen.shortage,
+    };
     let mut falls: Vec<Fall> = falls.into_iter().map(fall).collect();
     falls.sort_by_key(|fall| std::cmp::Reverse(fall.devices));
     let of = &search.branches[branch];
@@ -45,8 +83,93 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
     }
 }
 
+/// The values in play under each constraint that could be to blame.
+pub(super) fn constraints(search: &mut Search<'_>, proof: &Proof) -> Vec<ConstraintReport> {
+    let blamed = |of_claim: usize, of_constraint: usize| match proof {
+        Proof::NoCommonValue { claim, constraint } | Proof::TooFewValues { claim, constraint } => {
+            (*claim, *constraint) == (of_claim, of_constraint)
+        }
+        Proof::TooFew { .. } => false,
+        Proof::Together { .. } | Proof::Exhausted => true,
+    };
+    let mut reports = Vec::new();
+    for claim in search.claims.ids() {
+        let compiled = search.claims[claim].constraints.clone();
+        for (index, constraint) in compiled.into_iter().enumerate() {
+            if !blamed(model::Id::index(claim), index) {
+                continue;
+            }
+            let covered: Vec<BranchIndex> = search
+                .branches
+                .iter_enumerated()
+                .filter(|(_, branch)| branch.claim == claim && branch.alternative.constraints.contains(&index))
+                .map(|(branch, _)| branch)
+                .collect();
+            let mut requests = Vec::with_capacity(covered.len());
+            for branch in covered {
+                let name = search.branches[branch].alternative.name.clone();
+                requests.push((name, values(search, branch, index, constraint.attribute)));
+            }
+            reports.push(ConstraintReport {
+                claim: model::Id::index(claim),
+                constraint: index,
+                attribute: search.inventory.attributes[constraint.attribute].name.clone(),
+                distinct: constraint.distinct,
+                requests,
+            });
+        }
+    }
+    reports
+}
+
+/// Usable devices of a branch by what they have under a constraint's attribute.
+fn values(
+    search: &mut Search<'_>,
+    branch: BranchIndex,
+    constraint: usize,
+    attribute: AttributeIndex,
+) -> BTreeMap<Arc<str>, u64> {
+    let mut values: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+    for position in search.view.devices.ids() {
+        if first_rule(search, branch, position).is_some() {
+            continue;
+        }
+        let entry = search.entry(position);
+        let shape = &search.inventory.shapes[entry.shape];
+        let text = match search.branches[branch].alternative.derived_for(constraint) {
+            Some(derived) => search.inventory.derived.value(derived, entry.shape, shape).map(|value| value.to_string()),
+            None => Ok(attributes::text(&search.inventory.attributes[attribute].name, shape, entry, attribute)),
+        };
+        *values.entry(text.unwrap_or_else(|error| error.to_string()).into()).or_default() += 1;
+    }
+    values
+}
+
 /// The first rule that excludes a device by itself.
-fn first_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> Option<Rule> {
+fn first_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> Option<(Rule, Option<Shortage>)> {
+    if let Some(rule) = first_plain_rule(search, branch, position) {
+        return Some((rule, None));
+    }
+    if let Some((rule, shortage)) = capacity(search, branch, position) {
+        return Some((rule, shortage));
+    }
+    if !search.groups_admit(position) {
+        return Some((Rule::CompatibilityGroups, None));
+    }
+    if let Some(counter) = search.short_counter(position) {
+        let pool = search.view_device(position).pool;
+        let of = &search.inventory.pools[search.view.pools[pool].pool];
+        let (set, name) = &of.counters[counter];
+        let rule = Rule::Counter { set: of.sets[*set].clone(), counter: name.clone() };
+        let draws = search.draws_with_left(position);
+        let draw = draws.iter().find(|((at, drawn), ..)| *at == pool && *drawn == counter);
+        return Some((rule, draw.map(|(_, needed, left)| Shortage { needed: *needed, left: *left })));
+    }
+    missing_attribute(search, branch, position).map(|rule| (rule, None))
+}
+
+/// The first rule before those about amounts.
+fn first_plain_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> Option<Rule> {
     let device = search.device(position);
     let alternative = search.branches[branch].alternative;
     if !search.inventory.compat.is_on(Gate::DeviceBindingConditions) && !device.binding_conditions.is_empty() {
@@ -77,17 +200,11 @@ fn first_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) 
         let text = format!("{}={}:{}", taint.key, taint.value, taint.effect.as_str());
         return Some(Rule::Taint { taint: text.into() });
     }
-    if let Some(rule) = capacity(search, branch, position) {
-        return Some(rule);
-    }
-    if !search.groups_admit(position) {
-        return Some(Rule::CompatibilityGroups);
-    }
-    if let Some(counter) = search.short_counter(position) {
-        let pool = &search.inventory.pools[search.view.pools[search.view_device(position).pool].pool];
-        let (set, counter) = &pool.counters[counter];
-        return Some(Rule::Counter { set: pool.sets[*set].clone(), counter: counter.clone() });
-    }
+    None
+}
+
+fn missing_attribute(search: &Search<'_>, branch: BranchIndex, position: Position) -> Option<Rule> {
+    let alternative = search.branches[branch].alternative;
     let claim = search.branches[branch].claim;
     alternative.constraints.iter().find_map(|&constraint| {
         let compiled = search.claims[claim].constraints.get(constraint)?;
@@ -103,22 +220,23 @@ fn first_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) 
     })
 }
 
-fn capacity(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> Option<Rule> {
+fn capacity(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> Option<(Rule, Option<Shortage>)> {
     if !search.inventory.compat.is_on(Gate::ConsumableCapacity) {
         return None;
     }
     match search.has_capacity(branch, position, false) {
         Ok(true) => None,
-        Err(_) => Some(Rule::CapacityPolicy),
+        Err(_) => Some((Rule::CapacityPolicy, None)),
         Ok(false) => {
             let demand = search.demand(branch, position);
-            let Ok(Demand::Amounts(amounts)) = &*demand else { return Some(Rule::CapacityPolicy) };
+            let Ok(Demand::Amounts(amounts)) = &*demand else { return Some((Rule::CapacityPolicy, None)) };
             let taken = search.taken.shares(search.entry(position).key).unwrap_or_default();
             let short =
-                search.device(position).capacity.iter().zip(amounts.iter()).find(|((name, capacity), amount)| {
-                    taken.get(*name).copied().unwrap_or(0) + **amount > capacity.value.to_nano()
+                search.device(position).capacity.iter().zip(amounts.iter()).find_map(|((name, of), &needed)| {
+                    let left = of.value.to_nano() - taken.get(name).copied().unwrap_or(0);
+                    (needed > left).then(|| (Rule::Capacity { name: name.clone() }, Some(Shortage { needed, left })))
                 });
-            Some(short.map_or(Rule::CapacityPolicy, |((name, _), _)| Rule::Capacity { name: name.clone() }))
+            Some(short.unwrap_or((Rule::CapacityPolicy, None)))
         }
     }
 }

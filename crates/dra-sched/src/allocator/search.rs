@@ -139,7 +139,8 @@ pub(super) fn run(
         return Outcome::Refused(Refusal::Fault(Fault::InvalidPools { pool, trouble }));
     }
     let requests = report::requests(&mut search);
-    Outcome::Refused(Refusal::Infeasible(Box::new(Infeasible { proof, requests, pools })))
+    let constraints = report::constraints(&mut search, &proof);
+    Outcome::Refused(Refusal::Infeasible(Box::new(Infeasible { proof, requests, constraints, pools })))
 }
 
 impl<'a> Search<'a> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::compat::Gate;
 use crate::inventory::Inventory;
-use crate::types::{Allocation, Device, DeviceId, NodeAllocatableMapping};
+use crate::types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatableMapping};
+use crate::verdict::{Fault, Refusal};
 use crate::view::View;
 
 /// Amounts of node resources (`cpu`, `memory`, …) in nano-units, by resource name.
@@ -22,39 +23,73 @@ impl NodeDemand {
     }
 }
 
-/// What the allocations of one pod cost, each with the number of containers that refer to its claim.
+/// An allocation that a pod pays for.
+pub(super) struct Costs<'a> {
+    /// What reasons call the claim.
+    pub(super) claim: Arc<str>,
+    pub(super) allocation: &'a Allocation,
+    /// How many containers use the claim.
+    pub(super) containers: u32,
+}
+
+/// Whether a claim's devices hand out resources of the node, so that one pod alone may use it.
+pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocation) -> bool {
+    inventory.compat.is_on(Gate::NodeAllocatableResources)
+        && allocation.results.iter().any(|result| {
+            let device = device(inventory, view, &result.device);
+            device.is_some_and(|device| device.node_allocatable.values().any(|costs| costs.mapping.is_some()))
+        })
+}
+
+/// What the allocations of one pod cost.
 pub(super) fn of<'a>(
     inventory: &Inventory,
     view: &View,
-    allocations: impl Iterator<Item = (&'a Allocation, u32)>,
-) -> NodeDemand {
+    allocations: impl Iterator<Item = Costs<'a>>,
+) -> Result<NodeDemand, Refusal> {
     let mut demand = NodeDemand::default();
     if !inventory.compat.is_on(Gate::NodeAllocatableResources) {
-        return demand;
+        return Ok(demand);
     }
-    for (allocation, containers) in allocations {
-        for result in &allocation.results {
-            let Some(device) = device(inventory, view, &result.device) else { continue };
-            for (resource, costs) in &device.node_allocatable {
-                let mapped = match &costs.mapping {
-                    Some(NodeAllocatableMapping::Capacity { key, multiplier }) => {
-                        let consumed = result.consumed_capacity.get(key).map(|amount| amount.to_nano());
-                        let whole = device.capacity.get(key).map(|capacity| capacity.value.to_nano());
-                        times(consumed.or(whole).unwrap_or(0), multiplier.to_nano())
-                    }
-                    Some(NodeAllocatableMapping::Device { multiplier }) => multiplier.to_nano(),
-                    None => 0,
-                };
-                let overhead = costs.overhead.as_ref();
-                let per_pod = overhead.and_then(|overhead| overhead.per_pod).map_or(0, |amount| amount.to_nano());
-                let per_container =
-                    overhead.and_then(|overhead| overhead.per_container).map_or(0, |amount| amount.to_nano());
-                let total = mapped + per_pod + per_container * i128::from(containers);
-                *demand.0.entry(Arc::clone(resource)).or_default() += total;
+    for costs in allocations {
+        if costs.containers == 0 && hands_out(inventory, view, costs.allocation) {
+            return Err(Refusal::NotUsed { claim: costs.claim });
+        }
+        for result in &costs.allocation.results {
+            if let Some(device) = device(inventory, view, &result.device) {
+                add(&mut demand, device, result, &costs)?;
             }
         }
     }
-    demand
+    Ok(demand)
+}
+
+fn add(demand: &mut NodeDemand, device: &Device, result: &AllocationResult, of: &Costs<'_>) -> Result<(), Refusal> {
+    for (resource, costs) in &device.node_allocatable {
+        let mapped = match &costs.mapping {
+            // Upstream does not know what a device given out whole takes of its capacities.
+            Some(NodeAllocatableMapping::Capacity { key, .. }) if result.consumed_capacity.is_empty() => {
+                return Err(Refusal::Fault(Fault::NodeResource {
+                    claim: Arc::clone(&of.claim),
+                    device: result.device.clone(),
+                    resource: Arc::clone(resource),
+                    capacity: key.clone(),
+                }));
+            }
+            Some(NodeAllocatableMapping::Capacity { key, multiplier }) => {
+                let consumed = result.consumed_capacity.get(key).map_or(0, |amount| amount.to_nano());
+                times(consumed, multiplier.to_nano())
+            }
+            Some(NodeAllocatableMapping::Device { multiplier }) => multiplier.to_nano(),
+            None => 0,
+        };
+        let overhead = costs.overhead.as_ref();
+        let per_pod = overhead.and_then(|overhead| overhead.per_pod).map_or(0, |amount| amount.to_nano());
+        let per_container = overhead.and_then(|overhead| overhead.per_container).map_or(0, |amount| amount.to_nano());
+        let total = mapped + per_pod + per_container * i128::from(of.containers);
+        *demand.0.entry(Arc::clone(resource)).or_default() += total;
+    }
+    Ok(())
 }
 
 /// The product of two amounts in nano-units.

@@ -126,7 +126,7 @@ fn a_shared_claim_is_allocated_once_and_ties_its_pods_to_one_machine() {
     let mut cluster = ClusterLedger::new(&inventory);
     let all: IdSet<ShapeId> = inventory.machines.ids().collect();
     let (mut here, elsewhere) = (BinLedger::machine(&all, &mut cluster), BinLedger::machine(&all, &mut cluster));
-    let named = ClaimUse::Named { claim, containers: 1 };
+    let named = ClaimUse::Named { claim, containers: 1, reserved: false };
     let offer = try_add(&inventory, &here, &cluster, named, 3);
     assert_eq!(shown(&offer), [(3, String::new(), vec![0])], "one device serves all copies");
     inventory.commit(&mut here, &mut cluster, &offer.alternatives[0]);
@@ -161,3 +161,5 @@ fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
     let offer = try_add(&inventory, &bin, &cluster, ClaimUse::Fresh { class: triple, containers: 1 }, 1);
     assert!(offer.alternatives.is_empty() && offer.undecided.is_empty());
 }
+
+mod node_allocatable;

@@ -1,6 +1,7 @@
 //! A device: attributes, capacity, counters it draws, taints, and what it costs the node.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use model::{NodeName, Quantity};
@@ -62,6 +63,26 @@ pub enum AttributeValue {
     Versions(Arc<[Arc<str>]>),
     /// No value, or one of a kind that is not known. Selectors cannot be evaluated on such a device.
     Unset,
+}
+
+/// As in CEL: texts quoted, lists in brackets.
+impl fmt::Display for AttributeValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn list<T>(f: &mut fmt::Formatter<'_>, values: &[T], show: impl Fn(&T) -> String) -> fmt::Result {
+            write!(f, "[{}]", values.iter().map(show).collect::<Vec<_>>().join(", "))
+        }
+        match self {
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::String(text) => write!(f, "\"{text}\""),
+            Self::Version(text) => f.write_str(text),
+            Self::Ints(values) => list(f, values, ToString::to_string),
+            Self::Bools(values) => list(f, values, ToString::to_string),
+            Self::Strings(values) => list(f, values, |text| format!("\"{text}\"")),
+            Self::Versions(values) => list(f, values, ToString::to_string),
+            Self::Unset => f.write_str("nothing that can be read"),
+        }
+    }
 }
 
 /// An amount of a capacity that a device has.

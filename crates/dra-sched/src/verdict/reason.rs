@@ -1,9 +1,11 @@
 //! What a refusal says about each request: how many devices it saw and which rule each of them fell at.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Infeasible, Proof};
+use crate::inventory::DeviceIndex;
 use crate::types::{CounterName, CounterSetName, QualifiedName, RequestName};
 
 /// What one request, or alternative of a request, found.
@@ -34,6 +36,34 @@ pub struct Fall {
     pub devices: u64,
     /// The first of them.
     pub example: Arc<str>,
+    /// Some of them, as different as possible.
+    pub(crate) sample: Vec<DeviceIndex>,
+    /// How far the best of them is from passing, where the rule is about an amount.
+    pub shortage: Option<Shortage>,
+}
+
+/// An amount that is too small, in nano-units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// What a device needs.
+    pub needed: i128,
+    /// What is left.
+    pub left: i128,
+}
+
+/// What devices have under the attribute of a constraint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstraintReport {
+    /// The claim's index.
+    pub claim: usize,
+    /// The constraint's index.
+    pub constraint: usize,
+    /// The attribute.
+    pub attribute: QualifiedName,
+    /// Whether values must differ instead of being one.
+    pub distinct: bool,
+    /// Usable devices of each request that it covers, by value.
+    pub requests: Vec<(RequestName, BTreeMap<Arc<str>, u64>)>,
 }
 
 /// A rule that a device can fall at, the first that applies, in this order.

@@ -1,0 +1,163 @@
+//! KEP-5517: what devices cost of the node, in both shapes, and who may share such a claim.
+
+use std::sync::Arc;
+
+use model::{Budget, IdSet};
+use serde_json::{Value, json};
+
+use crate::compat::{Compat, Gate, Gates, KubernetesMinor};
+use crate::fixture::{STEPS, builder_for, exactly, local, n1};
+use crate::inventory::InventoryBuilder;
+use crate::ledger::{BinLedger, ClusterLedger};
+use crate::packing::{ClaimUse, Offer};
+use crate::types::ResourceClaim;
+use crate::verdict::Refusal;
+
+fn all(kubernetes: KubernetesMinor) -> Compat {
+    Compat::with_gates(kubernetes, Gates::all(kubernetes))
+}
+
+/// A node with two devices that have these further fields.
+fn node(compat: Compat, fields: &Value) -> InventoryBuilder {
+    let mut builder = builder_for(compat, &["cpu"]);
+    let mut device = fields.clone();
+    let mut devices = Vec::new();
+    for name in ["d0", "d1"] {
+        device["name"] = name.into();
+        devices.push(device.clone());
+    }
+    builder.slice(local("cpu", &devices.into()));
+    builder
+}
+
+fn existing(name: &str, count: usize, amount: Option<&str>) -> Arc<ResourceClaim> {
+    let mut request = exactly("r", "cpu", count);
+    if let Some(amount) = amount {
+        request["exactly"]["capacity"] = json!({"requests": {"cores": amount}});
+    }
+    let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
+        "spec": {"devices": {"requests": [request]}}});
+    Arc::new(ResourceClaim::from_json(&object).unwrap())
+}
+
+fn ask(builder: InventoryBuilder, claims: &[ClaimUse], copies: u32) -> Offer {
+    let inventory = builder.build();
+    let cluster = ClusterLedger::new(&inventory);
+    let bin = BinLedger::node(n1());
+    inventory.try_add(&bin, claims, copies, &IdSet::default(), &cluster, &mut Budget::new(STEPS))
+}
+
+/// `resource=units` of what one pod with one claim pays, or the reason.
+fn cost(compat: Compat, fields: &Value, amount: Option<&str>, containers: u32) -> Result<Vec<String>, String> {
+    let mut builder = node(compat, fields);
+    let claim = builder.claim(existing("c", 1, amount));
+    let offer = ask(builder, &[ClaimUse::Named { claim, containers, reserved: false }], 1);
+    match (offer.alternatives.first(), offer.refused.first()) {
+        (Some(alternative), _) => {
+            let shown = |(name, nano): (&Arc<str>, &i128)| format!("{name}={}m", nano / 1_000_000);
+            Ok(alternative.demand(None).0.iter().map(shown).collect())
+        }
+        (None, Some(refused)) => Err(refused.refusal.to_string()),
+        (None, None) => panic!("{offer:?}"),
+    }
+}
+
+fn shared(fields: Value) -> Value {
+    let mut fields = fields;
+    fields["allowMultipleAllocations"] = true.into();
+    fields["capacity"] = json!({"cores": {"value": "8"}});
+    fields
+}
+
+#[test]
+fn both_shapes_say_what_a_device_hands_out() {
+    let old = shared(json!({"nodeAllocatableResourceMappings":
+        {"cpu": {"capacityKey": "cores", "allocationMultiplier": "500m"}}}));
+    assert_eq!(cost(all(KubernetesMinor::V1_36), &old, Some("3"), 1), Ok(vec!["cpu=1500m".into()]));
+    let fixed = json!({"nodeAllocatableResourceMappings": {"memory": {"allocationMultiplier": "2"}}});
+    assert_eq!(cost(all(KubernetesMinor::V1_36), &fixed, None, 1), Ok(vec!["memory=2000m".into()]));
+    let new = shared(json!({"nodeAllocatableResources":
+        {"cpu": {"mapping": {"capacityKey": "cores", "capacityMultiplier": "2"}, "overhead": {"perPod": "1"}}}}));
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &new, Some("3"), 1), Ok(vec!["cpu=7000m".into()]));
+    let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &device, None, 1), Ok(vec!["cpu=4000m".into()]));
+}
+
+#[test]
+fn overhead_is_paid_once_a_pod_and_once_a_container() {
+    let device = json!({"nodeAllocatableResources":
+        {"memory": {"overhead": {"perPod": "10", "perContainer": "3"}}}});
+    for (containers, expected) in [(0, "memory=10000m"), (1, "memory=13000m"), (3, "memory=19000m")] {
+        assert_eq!(cost(all(KubernetesMinor::V1_37), &device, None, containers), Ok(vec![expected.into()]));
+    }
+}
+
+#[test]
+fn a_capacity_that_the_allocation_does_not_take_costs_nothing_and_one_given_out_whole_is_an_error() {
+    let other = shared(json!({"nodeAllocatableResources": {"cpu": {"mapping": {"capacityKey": "absent"}}}}));
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &other, Some("3"), 1), Ok(vec!["cpu=0m".into()]));
+    let whole = json!({"capacity": {"cores": {"value": "8"}},
+        "nodeAllocatableResources": {"cpu": {"mapping": {"capacityKey": "cores"}}}});
+    let error =
+        "claim c: device cpu/n1/d0 hands out cpu by its capacity cores, of which the allocation takes no amount";
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &whole, None, 1), Err(error.to_owned()));
+}
+
+#[test]
+fn without_the_gate_devices_cost_nothing() {
+    let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
+    let all = all(KubernetesMinor::V1_37);
+    let off = Compat::with_gates(all.kubernetes, all.gates.with(Gate::NodeAllocatableResources, false));
+    assert_eq!(cost(off, &device, None, 0), Ok(Vec::new()));
+}
+
+#[test]
+fn a_claim_that_hands_out_node_resources_belongs_to_one_pod_whose_containers_use_it() {
+    let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
+    let unused = cost(all(KubernetesMinor::V1_37), &device, None, 0).unwrap_err();
+    assert_eq!(unused, "claim c hands out resources of the node, but no container of the pod uses it");
+
+    let mut builder = node(all(KubernetesMinor::V1_37), &device);
+    let claim = builder.claim(existing("c", 1, None));
+    let named = ClaimUse::Named { claim, containers: 1, reserved: false };
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let mut bin = BinLedger::node(n1());
+    let ask = |cluster: &ClusterLedger, bin: &BinLedger, copies| {
+        inventory.try_add(bin, &[named], copies, &IdSet::default(), cluster, &mut Budget::new(STEPS))
+    };
+    let offer = ask(&cluster, &bin, 3);
+    assert_eq!(offer.alternatives[0].copies, 1);
+    assert_eq!(offer.refused[0].refusal, Refusal::Shared { claim: "c".into() });
+    inventory.commit(&mut bin, &mut cluster, &offer.alternatives[0]);
+    assert!(ask(&cluster, &bin, 1).alternatives.is_empty());
+}
+
+#[test]
+fn a_claim_that_only_costs_is_shared_and_each_pod_pays() {
+    let device = json!({"nodeAllocatableResources": {"memory": {"overhead": {"perPod": "10"}}}});
+    let mut builder = node(all(KubernetesMinor::V1_37), &device);
+    let claim = builder.claim(existing("c", 1, None));
+    let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reserved: false }], 3);
+    assert_eq!(offer.alternatives[0].copies, 3);
+    let memory: Arc<str> = "memory".into();
+    assert_eq!(offer.alternatives[0].demand(None).0[&memory], 10_000_000_000);
+}
+
+#[test]
+fn a_claim_in_the_cluster_is_free_for_the_pod_that_it_is_reserved_for_and_no_other() {
+    let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
+    for (reserved, expected) in [(true, 1), (false, 0)] {
+        let mut builder = node(all(KubernetesMinor::V1_37), &device);
+        let mut held = (*existing("c", 1, None)).clone();
+        let status = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+            "spec": {"devices": {"requests": []}},
+            "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}], "allocation": {"devices":
+                {"results": [{"request": "r", "driver": "cpu", "pool": "n1", "device": "d0"}]}}}});
+        let status = ResourceClaim::from_json(&status).unwrap();
+        (held.allocation, held.reserved_for) = (status.allocation, status.reserved_for);
+        let claim = builder.claim(Arc::new(held));
+        let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reserved }], 1);
+        assert_eq!(offer.alternatives.len(), expected, "{offer:?}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Which claims stand behind the entries of a pod's `spec.resourceClaims`.
+//!
+//! An entry names a claim, or a template from which the claim controller makes a claim for the pod. With
+//! DRAWorkloadResourceClaims (KEP-5729) an entry that the pod's PodGroup has too, written the same, is the group's: one
+//! claim for all its pods, reserved for the group as a whole.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::NamespacedName;
+
+use crate::compat::{Compat, Gate};
+use crate::types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
+
+/// Most consumers of one claim.
+const MAX_CONSUMERS: usize = 256;
+
+/// Names the entry of a pod that a generated claim stands for.
+const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+
+/// Objects that entries refer to, by namespace and name.
+#[derive(Debug, Clone, Copy)]
+pub struct Claims<'a> {
+    /// Claims that exist.
+    pub claims: &'a BTreeMap<NamespacedName, Arc<ResourceClaim>>,
+    /// Templates.
+    pub templates: &'a BTreeMap<NamespacedName, Arc<ClaimTemplate>>,
+    /// PodGroups.
+    pub groups: &'a BTreeMap<NamespacedName, Arc<PodGroup>>,
+}
+
+/// A claim that a pod needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WantedClaim {
+    /// One that exists.
+    Existing {
+        /// The pod's entry.
+        entry: Arc<str>,
+        /// The claim.
+        claim: NamespacedName,
+        /// Whether the pod, or its group, is among the claim's consumers already.
+        reserved: bool,
+    },
+    /// One that will be made for this pod alone.
+    Fresh {
+        /// The pod's entry.
+        entry: Arc<str>,
+        /// From this template.
+        template: NamespacedName,
+    },
+    /// One that will be made for all pods of a group.
+    OfGroup {
+        /// The pod's entry, which is also the group's.
+        entry: Arc<str>,
+        /// The group.
+        group: NamespacedName,
+        /// From this template.
+        template: NamespacedName,
+    },
+}
+
+impl WantedClaim {
+    /// The pod's entry.
+    pub fn entry(&self) -> &Arc<str> {
+        match self {
+            Self::Existing { entry, .. } | Self::Fresh { entry, .. } | Self::OfGroup { entry, .. } => entry,
+        }
+    }
+}
+
+/// Why a pod cannot be scheduled wherever devices are; upstream waits until that has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PodFault {
+    /// A claim is named that does not exist.
+    #[error("resource claim {0} does not exist")]
+    NoClaim(NamespacedName),
+    /// A template is named that does not exist.
+    #[error("resource claim template {0} does not exist")]
+    NoTemplate(NamespacedName),
+    /// The pod belongs to a group that does not exist.
+    #[error("pod group {0} does not exist")]
+    NoGroup(NamespacedName),
+    /// The claim is on its way out.
+    #[error("resource claim {0} is being deleted")]
+    Deleting(NamespacedName),
+    /// The claim was made for another pod.
+    #[error("resource claim {0} was made for another pod")]
+    OtherPod(NamespacedName),
+    /// No consumer can be added.
+    #[error("resource claim {0} has {limit} consumers, the most that are allowed", limit = MAX_CONSUMERS)]
+    TooManyConsumers(NamespacedName),
+}
+
+/// The claims that a pod needs, in the order of its entries.
+///
+/// # Errors
+/// Something that an entry refers to is missing or cannot be used by this pod.
+pub fn claims(pod: &Pod, objects: &Claims<'_>, compat: &Compat) -> Result<Vec<WantedClaim>, PodFault> {
+    let group = match &pod.pod_group {
+        Some(name) if compat.is_on(Gate::WorkloadResourceClaims) && !pod.claims.is_empty() => {
+            let name = in_namespace(pod, name);
+            Some(objects.groups.get(&name).ok_or(PodFault::NoGroup(name))?)
+        }
+        Some(_) | None => None,
+    };
+    let mut wanted = Vec::with_capacity(pod.claims.len());
+    for claim in &pod.claims {
+        let of_group = group.filter(|group| group.claims.contains(claim));
+        let names = of_group.map_or(&pod.claim_names, |group| &group.claim_names);
+        let made = match &claim.source {
+            ClaimSource::Claim(name) => Some(Arc::clone(name)),
+            ClaimSource::Template(_) => match names.get(&claim.name) {
+                // The controller found that no claim is needed.
+                Some(None) => continue,
+                Some(Some(name)) => Some(Arc::clone(name)),
+                None if of_group.is_some() => None,
+                None => made_before(pod, objects, &claim.name),
+            },
+        };
+        let entry = Arc::clone(&claim.name);
+        wanted.push(match (made, &claim.source) {
+            (Some(name), source) => {
+                let name = in_namespace(pod, &name);
+                let is_generated = matches!(source, ClaimSource::Template(_));
+                let reserved = existing(pod, objects, &name, is_generated, of_group.map(|group| &**group))?;
+                WantedClaim::Existing { entry, claim: name, reserved }
+            }
+            (None, ClaimSource::Template(template) | ClaimSource::Claim(template)) => {
+                let template = in_namespace(pod, template);
+                if !objects.templates.contains_key(&template) {
+                    return Err(PodFault::NoTemplate(template));
+                }
+                match of_group {
+                    Some(group) => WantedClaim::OfGroup { entry, group: group.meta.name.clone(), template },
+                    None => WantedClaim::Fresh { entry, template },
+                }
+            }
+        });
+    }
+    Ok(wanted)
+}
+
+fn in_namespace(pod: &Pod, name: &str) -> NamespacedName {
+    NamespacedName::new(Arc::clone(&pod.meta.name.namespace), name)
+}
+
+/// A claim that was made for an entry of the pod and that the pod's status does not tell yet.
+fn made_before(pod: &Pod, objects: &Claims<'_>, entry: &Arc<str>) -> Option<Arc<str>> {
+    let is_ours = |claim: &&Arc<ResourceClaim>| {
+        claim.meta.name.namespace == pod.meta.name.namespace
+            && claim.meta.annotations.get(POD_CLAIM_NAME) == Some(entry)
+            && is_owned(claim, pod)
+    };
+    objects.claims.values().find(is_ours).map(|claim| Arc::clone(&claim.meta.name.name))
+}
+
+/// Manifests have no uids, so there a name has to do.
+fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
+    claim.meta.owners.iter().any(|owner| {
+        owner.controller
+            && &*owner.kind == "Pod"
+            && owner.name == pod.meta.name.name
+            && (owner.uid == pod.meta.uid || pod.meta.uid.as_str().is_empty())
+    })
+}
+
+/// Checks that the pod may use a claim. Whether it, or its group, is a consumer already.
+fn existing(
+    pod: &Pod,
+    objects: &Claims<'_>,
+    name: &NamespacedName,
+    is_generated: bool,
+    group: Option<&PodGroup>,
+) -> Result<bool, PodFault> {
+    let claim = objects.claims.get(name).ok_or_else(|| PodFault::NoClaim(name.clone()))?;
+    if claim.meta.deletion_timestamp.is_some() {
+        return Err(PodFault::Deleting(name.clone()));
+    }
+    if is_generated && group.is_none() && !is_owned(claim, pod) {
+        return Err(PodFault::OtherPod(name.clone()));
+    }
+    let reserved = claim.reserved_for.iter().any(|consumer| match group {
+        Some(group) => &*consumer.resource == "podgroups" && consumer.name == group.meta.name.name,
+        None => {
+            &*consumer.resource == "pods"
+                && consumer.name == pod.meta.name.name
+                && (consumer.uid == pod.meta.uid || pod.meta.uid.as_str().is_empty())
+        }
+    });
+    if !reserved && claim.reserved_for.len() >= MAX_CONSUMERS {
+        return Err(PodFault::TooManyConsumers(name.clone()));
+    }
+    Ok(reserved)
+}

@@ -1,0 +1,131 @@
+//! What a pod takes of the node's own resources once its devices are counted in (KEP-5517).
+//!
+//! What devices cost comes on top of the pod's own requests. Where the pod as a whole says what it takes of a resource,
+//! that stays as it is and must cover containers and devices together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::Quantity;
+
+use crate::packing::NodeDemand;
+use crate::types::{Lifetime, Pod, Resources};
+
+/// Why a pod cannot have the node resources that its devices cost.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NodeResourceFault {
+    /// The pod's own total is less than containers and devices take.
+    #[error("the pod asks for {pod} {resource} as a whole, but its containers and devices take {needed}")]
+    PodRequest {
+        /// The resource.
+        resource: Arc<str>,
+        /// What the pod asks for.
+        pod: Quantity,
+        /// What containers and devices take.
+        needed: Quantity,
+    },
+    /// The node has not enough left.
+    #[error("with what the devices cost the pod takes {needed} {resource}, and {free} are free")]
+    Insufficient {
+        /// The resource.
+        resource: Arc<str>,
+        /// What the pod takes.
+        needed: Quantity,
+        /// What the node has left.
+        free: Quantity,
+    },
+}
+
+type Amounts = BTreeMap<Arc<str>, i128>;
+
+/// Whether a pod as a whole can say what it takes of a resource.
+fn is_for_whole_pods(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
+}
+
+fn add(total: &mut Amounts, amounts: &Resources) {
+    for (name, amount) in amounts {
+        *total.entry(Arc::clone(name)).or_default() += amount.to_nano();
+    }
+}
+
+fn raise(total: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        let most = total.entry(Arc::clone(name)).or_default();
+        *most = (*most).max(*amount);
+    }
+}
+
+/// What the containers take together, in nano-units: init containers need their most on top of the sidecars started
+/// before them.
+fn of_containers(pod: &Pod) -> Amounts {
+    let (mut running, mut sidecars, mut starting) = (Amounts::new(), Amounts::new(), Amounts::new());
+    for container in &pod.containers {
+        match container.lifetime {
+            Lifetime::Pod => add(&mut running, &container.requests),
+            Lifetime::Sidecar => {
+                add(&mut running, &container.requests);
+                add(&mut sidecars, &container.requests);
+                raise(&mut starting, &sidecars);
+            }
+            Lifetime::Init => {
+                let mut own = sidecars.clone();
+                add(&mut own, &container.requests);
+                raise(&mut starting, &own);
+            }
+        }
+    }
+    raise(&mut running, &starting);
+    running
+}
+
+/// What the pod takes with what its devices cost.
+pub fn total_demand(pod: &Pod, devices: &NodeDemand) -> NodeDemand {
+    let mut total = of_containers(pod);
+    for (name, amount) in &devices.0 {
+        *total.entry(Arc::clone(name)).or_default() += amount;
+    }
+    for (name, amount) in pod.pod_requests.iter().filter(|(name, _)| is_for_whole_pods(name)) {
+        total.insert(Arc::clone(name), amount.to_nano());
+    }
+    add(&mut total, &pod.overhead);
+    NodeDemand(total)
+}
+
+/// Whether the pod can have what its devices cost on a node with so much left, in nano-units by name. Only pods whose
+/// devices cost something are looked at; whether all else of a pod fits is the packer's business.
+///
+/// # Errors
+/// The first resource, by name, that is short.
+pub fn check_node_resources(pod: &Pod, devices: &NodeDemand, free: &NodeDemand) -> Result<(), NodeResourceFault> {
+    if devices.0.is_empty() {
+        return Ok(());
+    }
+    let containers = of_containers(pod);
+    for (name, whole) in pod.pod_requests.iter().filter(|(name, _)| is_for_whole_pods(name)) {
+        let of = |amounts: &Amounts| amounts.get(name).copied().unwrap_or(0);
+        let needed = of(&containers) + of(&devices.0);
+        if needed > whole.to_nano() {
+            let needed = quantity(needed, *whole);
+            return Err(NodeResourceFault::PodRequest { resource: Arc::clone(name), pod: *whole, needed });
+        }
+    }
+    for (name, needed) in total_demand(pod, devices).0 {
+        let is_checked = is_for_whole_pods(&name) || &*name == "ephemeral-storage";
+        let left = free.0.get(&name).copied().unwrap_or(0);
+        if is_checked && needed > 0 && needed > left {
+            let like = if &*name == "cpu" { Quantity::default() } else { binary() };
+            let (needed, free) = (quantity(needed, like), quantity(left, like));
+            return Err(NodeResourceFault::Insufficient { resource: name, needed, free });
+        }
+    }
+    Ok(())
+}
+
+fn binary() -> Quantity {
+    Quantity::from_milli(0, model::quantity::Format::BinarySi)
+}
+
+fn quantity(nano: i128, like: Quantity) -> Quantity {
+    Quantity::from_nano(nano, like.format()).unwrap_or(like)
+}

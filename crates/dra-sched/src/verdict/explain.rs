@@ -1,0 +1,396 @@
+//! A refusal in full: for each request what fell where and why, the values in play, and what would make it fit.
+//!
+//! Made only when somebody prints. Serialised it is an interface: fields are added, never renamed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::Quantity;
+use serde::Serialize;
+
+use super::{ConstraintReport, Fall, Infeasible, PoolTrouble, Proof, Refusal, RequestReport, Rule, Scope, Shortage};
+use crate::inventory::{DeviceIndex, Inventory};
+use crate::types::{DeviceId, RequestName};
+
+/// Values named in a line before the rest are left out.
+const VALUES: usize = 4;
+
+/// A refusal, explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// A stable word for programs.
+    pub code: &'static str,
+    /// In one line.
+    pub message: String,
+    /// Whether no other node could help.
+    pub everywhere: bool,
+    /// What each request found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestExplanation>,
+    /// Values in play under constraints that no devices satisfy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<ValueInPlay>,
+    /// Pools that are seen but not used, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<String>,
+    /// What would make it fit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<String>,
+}
+
+/// What one request, or one alternative of it, found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestExplanation {
+    /// The claim.
+    pub claim: String,
+    /// `request`, or `request/subrequest`.
+    pub request: String,
+    /// How many devices it wants; None for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<u64>,
+    /// Devices that the node can reach.
+    pub seen: u64,
+    /// Devices that pass every rule by themselves.
+    pub usable: u64,
+    /// What the others fell at, most first.
+    pub fell: Vec<FallExplanation>,
+}
+
+/// Devices that fell at one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FallExplanation {
+    /// How many.
+    pub devices: u64,
+    /// A stable word for the rule.
+    pub rule: &'static str,
+    /// The rule in words, as `… devices <message>`.
+    pub message: String,
+    /// The first of them.
+    pub example: String,
+    /// What a selector met, of what it looks at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub met: Vec<Met>,
+    /// What is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount: Option<Amount>,
+    /// Who has what is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<Holder>,
+}
+
+/// Values of one attribute or capacity among devices that fell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Met {
+    /// The attribute or capacity, or `driver`.
+    pub name: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// An amount that is too small.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Amount {
+    /// What the device that is nearest to fitting needs.
+    pub needed: String,
+    /// What is left.
+    pub left: String,
+}
+
+/// Who has a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// The device.
+    pub device: String,
+    /// The claim, and the pod if it is known.
+    pub holder: String,
+}
+
+/// What usable devices of one request have under the attribute of a constraint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ValueInPlay {
+    /// `matchAttribute` or `distinctAttribute`.
+    pub constraint: &'static str,
+    /// The attribute.
+    pub attribute: String,
+    /// The request.
+    pub request: String,
+    /// Devices by value.
+    pub devices: BTreeMap<Arc<str>, u64>,
+}
+
+impl Explanation {
+    /// One without details, for what is refused before devices are looked at.
+    pub fn new(code: &'static str, message: String) -> Self {
+        Self {
+            code,
+            message,
+            everywhere: false,
+            requests: Vec::new(),
+            values: Vec::new(),
+            pools: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+}
+
+impl Inventory {
+    /// Explains a refusal. `holder` names who has a device, if that is known.
+    pub fn explain(&self, refusal: &Refusal, holder: &dyn Fn(&DeviceId) -> Option<String>) -> Explanation {
+        let plain = |code, everywhere| Explanation { everywhere, ..Explanation::new(code, refusal.to_string()) };
+        match refusal {
+            Refusal::Elsewhere { .. } => plain("AllocatedElsewhere", false),
+            Refusal::Shared { .. } => plain("ClaimOfAnotherPod", false),
+            Refusal::NotUsed { .. } => plain("ClaimNotUsed", false),
+            Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),
+            Refusal::Infeasible(infeasible) => {
+                let explain = |request: &RequestReport| self.explain_request(request, holder);
+                Explanation {
+                    requests: relevant(infeasible).map(explain).collect(),
+                    values: infeasible.constraints.iter().flat_map(values_in_play).collect(),
+                    pools: infeasible.pools.iter().map(|(pool, trouble)| format!("{pool} is {trouble}")).collect(),
+                    hints: hints(infeasible),
+                    ..plain(code(&infeasible.proof), false)
+                }
+            }
+        }
+    }
+
+    fn explain_request(
+        &self,
+        request: &RequestReport,
+        holder: &dyn Fn(&DeviceId) -> Option<String>,
+    ) -> RequestExplanation {
+        RequestExplanation {
+            claim: request.claim_name.to_string(),
+            request: request.request.to_string(),
+            wanted: request.wanted,
+            seen: request.seen,
+            usable: request.usable,
+            fell: request.falls.iter().map(|fall| self.explain_fall(fall, holder)).collect(),
+        }
+    }
+
+    fn explain_fall(&self, fall: &Fall, holder: &dyn Fn(&DeviceId) -> Option<String>) -> FallExplanation {
+        let met = match &fall.rule {
+            Rule::ClassSelector { text, .. } | Rule::RequestSelector { text, .. } => self.met(text, &fall.sample),
+            _ => Vec::new(),
+        };
+        let holds =
+            |device: DeviceId| holder(&device).map(|holder| Holder { device: device.device.to_string(), holder });
+        let named = |device: &DeviceIndex| self.keys[self.devices[*device].key].clone();
+        let held_by = match &fall.rule {
+            Rule::InUse | Rule::Capacity { .. } => fall.sample.iter().map(named).filter_map(holds).collect(),
+            Rule::Counter { set, counter } => {
+                let drawing = self.drawing(fall, set.as_str(), counter.as_str());
+                drawing.map(|device| named(&device)).filter_map(holds).take(VALUES).collect()
+            }
+            _ => Vec::new(),
+        };
+        FallExplanation {
+            devices: fall.devices,
+            rule: fall.rule.code(),
+            message: fall.rule.to_string(),
+            example: fall.example.to_string(),
+            met,
+            amount: fall.shortage.map(amount),
+            held_by,
+        }
+    }
+
+    /// All devices that draw from a counter of the pool of the devices that fell.
+    fn drawing<'i>(&'i self, fall: &Fall, set: &'i str, counter: &'i str) -> impl Iterator<Item = DeviceIndex> + 'i {
+        let pool = fall.sample.first().map(|device| self.slices[self.devices[*device].slice].pool);
+        let pool = pool.map(|pool| &self.pools[pool]);
+        let draws = move |device: &DeviceIndex| {
+            pool.is_some_and(|pool| {
+                self.devices[*device].draws.iter().any(|draw| {
+                    pool.sets[draw.set].as_str() == set
+                        && draw.counters.iter().any(|(drawn, _)| pool.counters[*drawn].1.as_str() == counter)
+                })
+            })
+        };
+        let slices = pool.into_iter().flat_map(|pool| &pool.slices);
+        slices.flat_map(|slice| self.devices_of(*slice)).filter(draws)
+    }
+
+    /// What a selector looks at in some devices, by the names in its text.
+    fn met(&self, text: &str, sample: &[DeviceIndex]) -> Vec<Met> {
+        let mut met: Vec<Met> = Vec::new();
+        let mut add = |name: &str, value: String| match met.iter_mut().find(|known| known.name == name) {
+            Some(known) if known.values.contains(&value) => {}
+            Some(known) => known.values.push(value),
+            None => met.push(Met { name: name.to_owned(), values: vec![value] }),
+        };
+        for shape in sample.iter().map(|device| &self.shapes[self.devices[*device].shape]) {
+            let device = shape.device();
+            if text.contains("device.driver") {
+                add("driver", format!("\"{}\"", shape.driver));
+            }
+            for (name, value) in device.attributes.iter().filter(|(name, _)| mentions(text, name.id())) {
+                add(name.as_str(), value.to_string());
+            }
+            for (name, capacity) in device.capacity.iter().filter(|(name, _)| mentions(text, name.id())) {
+                add(name.as_str(), capacity.value.to_string());
+            }
+        }
+        met
+    }
+}
+
+/// Whether a text has an identifier.
+fn mentions(text: &str, identifier: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(identifier).any(|(at, _)| {
+        let before = text.get(..at).and_then(|before| before.chars().next_back());
+        let after = text.get(at + identifier.len()..).and_then(|after| after.chars().next());
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+fn amount(shortage: Shortage) -> Amount {
+    let text = |nano: i128| {
+        let binary = nano % (1024 * 1_000_000_000) == 0;
+        let format = if binary { model::quantity::Format::BinarySi } else { model::quantity::Format::DecimalSi };
+        Quantity::from_nano(nano, format).map_or_else(|_| "too much".to_owned(), |quantity| quantity.to_string())
+    };
+    Amount { needed: text(shortage.needed), left: text(shortage.left) }
+}
+
+/// Requests that the proof is about: those that are short, if any is.
+fn relevant(infeasible: &Infeasible) -> impl Iterator<Item = &RequestReport> {
+    let short = |report: &RequestReport| match report.wanted {
+        Some(wanted) => report.usable < wanted,
+        None => report.usable < report.seen || report.seen == 0,
+    };
+    let any = infeasible.requests.iter().any(short);
+    infeasible.requests.iter().filter(move |report| !any || short(report))
+}
+
+fn values_in_play(report: &ConstraintReport) -> impl Iterator<Item = ValueInPlay> + '_ {
+    report.requests.iter().map(|(request, devices)| ValueInPlay {
+        constraint: if report.distinct { "distinctAttribute" } else { "matchAttribute" },
+        attribute: report.attribute.to_string(),
+        request: request.to_string(),
+        devices: devices.clone(),
+    })
+}
+
+fn code(proof: &Proof) -> &'static str {
+    match proof {
+        Proof::TooFew { .. } => "TooFewDevices",
+        Proof::Together { .. } => "TooFewDevicesTogether",
+        Proof::NoCommonValue { .. } => "NoCommonValue",
+        Proof::TooFewValues { .. } => "TooFewValues",
+        Proof::Exhausted => "NoCombination",
+    }
+}
+
+/// What would make it fit, as far as one change does.
+fn hints(infeasible: &Infeasible) -> Vec<String> {
+    let mut hints = Vec::new();
+    for report in relevant(infeasible) {
+        let Some(wanted) = report.wanted else { continue };
+        let missing = wanted.saturating_sub(report.usable);
+        if missing > 0 {
+            hints.extend(hint_for(report, missing));
+        }
+    }
+    for report in &infeasible.constraints {
+        hints.extend(disjoint(report));
+    }
+    for (pool, trouble) in &infeasible.pools {
+        hints.push(match trouble {
+            PoolTrouble::Incomplete { .. } => format!("the driver publishes the missing slices of pool {pool}"),
+            _ => format!("the driver corrects pool {pool}"),
+        });
+    }
+    hints.dedup();
+    hints
+}
+
+fn hint_for(report: &RequestReport, missing: u64) -> Option<String> {
+    let request = &report.request;
+    let enough = report.falls.iter().find(|fall| fall.devices >= missing && fall.rule.can_change());
+    if let Some(fall) = enough {
+        let devices = if missing == 1 { "1 device".to_owned() } else { format!("{missing} devices") };
+        return Some(match &fall.rule {
+            Rule::InUse => format!("{devices} for request {request} are given back"),
+            Rule::Taint { taint } => format!("request {request} tolerates {taint}"),
+            Rule::Capacity { name } => format!("request {request} asks for less {name}, or some is given back"),
+            Rule::Counter { set, counter } => {
+                format!("devices that draw from counter {set}/{counter} are given back, for request {request}")
+            }
+            Rule::RequestSelector { text, .. } => format!("request {request} does without its selector {text}"),
+            rule => format!("request {request}: {devices} that {rule}"),
+        });
+    }
+    (report.usable > 0).then(|| format!("request {request} wants {} or fewer", report.usable))
+}
+
+impl Rule {
+    /// Whether somebody could change what a device falls at without another machine.
+    fn can_change(&self) -> bool {
+        matches!(
+            self,
+            Self::InUse
+                | Self::Taint { .. }
+                | Self::Capacity { .. }
+                | Self::Counter { .. }
+                | Self::RequestSelector { .. }
+        )
+    }
+
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::BindingConditionsOff => "BindingConditionsOff",
+            Self::ClassSelector { .. } => "ClassSelector",
+            Self::RequestSelector { .. } => "RequestSelector",
+            Self::SelectorError { .. } => "SelectorError",
+            Self::OtherNode => "OtherNode",
+            Self::InUse => "InUse",
+            Self::Taint { .. } => "Taint",
+            Self::CapacityPolicy => "CapacityPolicy",
+            Self::Capacity { .. } => "Capacity",
+            Self::Counter { .. } => "Counter",
+            Self::CountersOff => "CountersOff",
+            Self::CompatibilityGroups => "CompatibilityGroups",
+            Self::NodeOperations => "NodeOperations",
+            Self::NoAttribute { .. } => "NoAttribute",
+            Self::DerivedError { .. } => "DerivedError",
+        }
+    }
+}
+
+/// Two requests of a matchAttribute constraint whose devices have no value in common.
+fn disjoint(report: &ConstraintReport) -> Option<String> {
+    if report.distinct {
+        return None;
+    }
+    let named = |(request, values): &(RequestName, BTreeMap<Arc<str>, u64>)| {
+        let mut texts: Vec<&str> = values.keys().map(|value| &**value).collect();
+        let more = texts.len().saturating_sub(VALUES);
+        texts.truncate(VALUES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{request} has {}{more}", texts.join(", "))
+    };
+    for (index, first) in report.requests.iter().enumerate() {
+        for second in report.requests.iter().skip(index + 1) {
+            let is_apart = !first.1.is_empty()
+                && !second.1.is_empty()
+                && !first.1.keys().any(|value| second.1.contains_key(value));
+            if is_apart {
+                let (attribute, first, second) = (&report.attribute, named(first), named(second));
+                return Some(format!("devices that share {attribute}: {first}; {second}"));
+            }
+        }
+    }
+    None
+}
