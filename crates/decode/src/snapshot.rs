@@ -13,7 +13,7 @@ use std::sync::Arc;
 use api::labels::ProviderLabels;
 use api::{NodeClaim, NodePool};
 use model::workload::{DaemonSet, PodDisruptionBudget};
-use model::{Interner, Node, NodeClaimName, Pod, Timestamp, Uid};
+use model::{Interner, Labels, Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
@@ -48,6 +48,8 @@ pub struct Cluster {
     pub pod_disruption_budgets: Vec<Arc<PodDisruptionBudget>>,
     /// Storage objects.
     pub volumes: Volumes,
+    /// Labels of each namespace, by name.
+    pub namespaces: BTreeMap<Arc<str>, Labels>,
 }
 
 /// A NodePool and what it can launch.
@@ -111,6 +113,7 @@ pub fn snapshot(
             .filter(|daemon_set| !ignores_claims || daemon_set.template.shape.resource_claims.is_empty())
             .collect(),
         volumes: cluster.volumes,
+        namespaces: cluster.namespaces,
     };
     (snapshot, errors)
 }

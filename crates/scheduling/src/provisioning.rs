@@ -13,6 +13,7 @@ mod affinity;
 mod attachments;
 mod choose;
 mod classes;
+mod coupled;
 mod daemons;
 mod explain;
 mod fill;
@@ -24,6 +25,7 @@ mod problem;
 mod repair;
 mod state;
 mod supported;
+mod topology;
 
 #[cfg(test)]
 mod tests;
@@ -42,9 +44,15 @@ use crate::{
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    let problem = Problem::new(snapshot);
-    let mut budget = Budget::new(snapshot.options.search_steps);
-    let filled = fill::fill(&problem, &mut budget);
+    let mut problem = Problem::new(snapshot);
+    let (filled, budget) = loop {
+        let mut budget = Budget::new(snapshot.options.search_steps);
+        let filled = fill::fill(&problem, &mut budget);
+        // Ends, because each round adds a domain and there are finitely many.
+        if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &snapshot.interner) {
+            break (filled, budget);
+        }
+    };
     let steps = snapshot.options.search_steps.saturating_sub(budget.remaining());
     assemble(&problem, filled, steps)
 }

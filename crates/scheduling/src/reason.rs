@@ -81,6 +81,14 @@ pub enum Reason {
     },
     /// What happened on existing nodes.
     ExistingNodes(ExistingNodes),
+    /// Places that would hold the pod are closed by rules that couple it with other pods: spread, affinity and
+    /// anti-affinity, host ports, claims.
+    PodRules {
+        /// The pool whose machines are meant; `None` for existing nodes.
+        node_pool: Option<NodePoolName>,
+        /// Each rule that closes one of them, in Kubernetes' words.
+        rules: Vec<Arc<str>>,
+    },
     /// The search for contended room ran out of steps.
     OutOfBudget {
         /// Steps taken.
@@ -131,6 +139,8 @@ pub struct ExistingNodes {
     pub by_label: usize,
     /// Too few of its volumes can be attached.
     pub by_volumes: usize,
+    /// Room, but a rule that couples the pod with others says no.
+    pub by_rules: usize,
     /// No room.
     pub by_resources: usize,
     /// The smallest shortage among those without room.
@@ -184,6 +194,7 @@ impl Reason {
             Reason::LimitExceeded { .. } => "LimitExceeded",
             Reason::MinValues { .. } => "MinValues",
             Reason::ExistingNodes(_) => "ExistingNodes",
+            Reason::PodRules { .. } => "PodRules",
             Reason::OutOfBudget { .. } => "OutOfBudget",
         }
     }
@@ -198,6 +209,7 @@ impl Reason {
             | Reason::LimitExceeded { node_pool, .. }
             | Reason::MinValues { node_pool, .. } => node_pool,
             Reason::NoInstanceType(reason) => &reason.node_pool,
+            Reason::PodRules { node_pool, .. } => node_pool.as_ref()?,
             Reason::Unsupported(_) | Reason::NoNodePool | Reason::ExistingNodes(_) | Reason::OutOfBudget { .. } => {
                 return None;
             }
@@ -243,6 +255,10 @@ impl Reason {
                 format!("minValues of {} wants {wanted} values, {left} are left for this pod", names.key_name(*key))
             }
             Reason::ExistingNodes(nodes) => nodes.message(names),
+            Reason::PodRules { node_pool, rules } => {
+                let what = if node_pool.is_some() { "machines" } else { "nodes" };
+                format!("{what} that would hold it are closed by {}", rules.join("; "))
+            }
             Reason::OutOfBudget { steps } => {
                 format!(
                     "the search for room ended after {steps} steps without an answer; raise the budget to search on"
@@ -299,6 +315,7 @@ impl ExistingNodes {
             (self.by_taint, "have a taint it does not tolerate"),
             (self.by_label, "do not match its node selector or affinity"),
             (self.by_volumes, "could not attach the volumes of all pods that wait"),
+            (self.by_rules, "are closed by rules between pods"),
         ] {
             if count > 0 {
                 parts.push(format!("{count} {what}"));

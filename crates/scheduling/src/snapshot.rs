@@ -44,6 +44,9 @@ pub struct Snapshot {
     pub daemon_sets: Vec<Arc<DaemonSet>>,
     /// What the pods' volumes refer to.
     pub volumes: Volumes,
+    /// Labels of each namespace, for `namespaceSelector`. Empty if nobody looked: then pods that select namespaces by
+    /// label are refused.
+    pub namespaces: BTreeMap<Arc<str>, Labels>,
 }
 
 /// Storage objects, by name.

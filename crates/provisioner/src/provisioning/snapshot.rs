@@ -60,6 +60,7 @@ pub fn build(
             volumes: state.persistent_volumes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
             classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         },
+        namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
     };
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
 }

@@ -1,11 +1,17 @@
 //! Node selector and required node affinity against what is known of a node's or machine's labels.
 
-use model::{Interner, PodShape, Requirement, Requirements, Taint, Toleration, ValueSet};
+use std::sync::Arc;
 
-use crate::snapshot::{Node, NodeLabels};
+use model::{Interner, PodShape, Requirement, Requirements, Taint, Toleration, ValueSet, pod::VolumeRef};
+
+use super::attachments::class_of;
+use crate::snapshot::{Node, NodeLabels, Volumes};
+
+/// More combinations of node affinity and volumes than this are not planned for.
+pub(crate) const MAX_TERMS: usize = 64;
 
 /// The node selector together with one term of the required node affinity: one way to satisfy both.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Term {
     /// On labels.
     pub(crate) requirements: Requirements,
@@ -31,7 +37,65 @@ pub(crate) fn terms(shape: &PodShape, names: &Interner) -> Vec<Term> {
     terms
 }
 
+/// The terms together with where each volume of the pod lets it go: a bound volume's node affinity, and the topologies
+/// in which the class of a claim that waits makes volumes. `None` if there are more than [`MAX_TERMS`] combinations.
+pub(crate) fn terms_with_volumes(shape: &PodShape, volumes: &Volumes, names: &Interner) -> Option<Vec<Term>> {
+    let mut all = terms(shape, names);
+    for alternatives in shape.volumes.iter().map(|volume| reachable(volume, volumes)) {
+        if alternatives.is_empty() {
+            continue;
+        }
+        let mut narrowed: Vec<Term> = Vec::new();
+        for term in &all {
+            for alternative in &alternatives {
+                let mut requirements = term.requirements.clone();
+                requirements.intersect(&alternative.requirements, names);
+                let node_name = match (&term.node_name, &alternative.node_name) {
+                    (Some(one), Some(other)) => Some(one.intersect(other, names)),
+                    (one, other) => one.clone().or_else(|| other.clone()),
+                };
+                let term = Term { requirements, node_name };
+                if term.requirements.first_empty(names).is_none() && !narrowed.contains(&term) {
+                    narrowed.push(term);
+                }
+            }
+        }
+        if narrowed.len() > MAX_TERMS {
+            return None;
+        }
+        all = narrowed;
+    }
+    Some(all)
+}
+
+/// Ways to reach a volume; none if every node does.
+fn reachable(volume: &VolumeRef, volumes: &Volumes) -> Vec<Term> {
+    let class_topologies = |class: Option<&Arc<str>>| {
+        let class = class_of(class, volumes);
+        let allowed = class.map(|class| class.allowed_topologies.as_slice()).unwrap_or_default();
+        allowed.iter().map(|allowed| Term { requirements: allowed.clone(), node_name: None }).collect()
+    };
+    match volume {
+        VolumeRef::Ephemeral { storage_class, .. } => class_topologies(storage_class.as_ref()),
+        VolumeRef::Claim(claim) => {
+            let Some(claim) = volumes.claims.get(claim) else { return Vec::new() };
+            let Some(volume) = &claim.volume_name else { return class_topologies(claim.storage_class.as_ref()) };
+            let Some(volume) = volumes.volumes.get(volume) else { return Vec::new() };
+            let usable = volume.node_affinity.iter().filter(|term| term.unusable.is_none());
+            let terms: Vec<Term> = usable
+                .map(|term| Term { requirements: term.expressions.clone(), node_name: term.node_name.clone() })
+                .collect();
+            if terms.is_empty() && !volume.node_affinity.is_empty() { vec![Term::nowhere()] } else { terms }
+        }
+    }
+}
+
 impl Term {
+    /// A term that no node satisfies.
+    fn nowhere() -> Self {
+        Self { requirements: Requirements::default(), node_name: Some(ValueSet::nothing()) }
+    }
+
     /// Whether an existing node satisfies the term whatever comes of the labels it has not got yet.
     pub(crate) fn accepts(&self, node: &Node, names: &Interner) -> bool {
         self.accepts_name(node, names) && self.requirements.iter().all(|wanted| surely(&node.labels, wanted, names))

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use model::{NamespacedName, PodShape, Unsupported, pod::VolumeRef};
+use model::{NamespacedName, PodShape, Unsupported, pod::VolumeRef, volume::StorageClass};
 
 use crate::snapshot::{Node, Snapshot, Volumes};
 
@@ -80,12 +80,17 @@ fn count_of(all: &Attachments, driver: &Arc<str>) -> u32 {
     all.iter().find(|(known, _)| known == driver).map_or(0, |(_, count)| *count)
 }
 
+/// The named StorageClass or, without a name, the default one.
+pub(crate) fn class_of<'v>(name: Option<&Arc<str>>, volumes: &'v Volumes) -> Option<&'v Arc<StorageClass>> {
+    match name {
+        Some(name) => volumes.classes.get(name),
+        None => volumes.classes.values().find(|class| class.is_default),
+    }
+}
+
 /// The CSI driver that attaches a volume and, unless the volume is the pod's own, its claim.
 fn attached(volume: &VolumeRef, volumes: &Volumes) -> Option<(Arc<str>, Option<NamespacedName>)> {
-    let provisioner = |class: Option<&Arc<str>>| match class {
-        Some(class) => volumes.classes.get(class).map(|class| Arc::clone(&class.provisioner)),
-        None => volumes.classes.values().find(|class| class.is_default).map(|class| Arc::clone(&class.provisioner)),
-    };
+    let provisioner = |class: Option<&Arc<str>>| class_of(class, volumes).map(|class| Arc::clone(&class.provisioner));
     match volume {
         VolumeRef::Ephemeral { storage_class, .. } => Some((provisioner(storage_class.as_ref())?, None)),
         VolumeRef::Claim(name) => {

@@ -25,9 +25,9 @@ const MAX_GROWN: usize = 64;
 
 /// Copies somewhere, for an addition to the price.
 #[derive(Debug, Clone, Copy)]
-struct Offer<'p> {
+pub(crate) struct Offer<'p> {
     bin: Option<BinId>,
-    pool: PoolRank,
+    pub(crate) pool: PoolRank,
     alternative: &'p Alternative,
     copies: u32,
     added: i128,
@@ -35,9 +35,14 @@ struct Offer<'p> {
 
 impl Offer<'_> {
     /// Cheaper per copy first, then more copies.
-    fn cmp(&self, other: &Self) -> Ordering {
+    pub(crate) fn cmp(&self, other: &Self) -> Ordering {
+        self.cost_cmp(other).then(other.copies.cmp(&self.copies))
+    }
+
+    /// Cheaper per copy first.
+    pub(crate) fn cost_cmp(&self, other: &Self) -> Ordering {
         let (mine, theirs) = (self.added * i128::from(other.copies), other.added * i128::from(self.copies));
-        mine.cmp(&theirs).then(other.copies.cmp(&self.copies))
+        mine.cmp(&theirs)
     }
 }
 
@@ -77,6 +82,10 @@ fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: Cl
     let table = &problem.pools[bin.pool];
     let mut best: Option<(&Alternative, u32)> = None;
     for alternative in &table.by_class[class] {
+        let allowed = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+        if allowed == 0 {
+            continue;
+        }
         let same_price = table
             .by_price
             .iter()
@@ -84,7 +93,7 @@ fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: Cl
             .take_while(|&&offering| table.price(offering) == bin.price)
             .filter(|&&offering| bin.offerings.contains(offering) && alternative.offerings.contains(offering));
         let copies = same_price
-            .map(|&offering| more_copies(requests, &bin.requests, &table.net[offering], wanted))
+            .map(|&offering| more_copies(requests, &bin.requests, &table.net[offering], allowed))
             .max()
             .unwrap_or(0);
         if copies > best.map_or(0, |(_, most)| most) {
@@ -146,7 +155,7 @@ fn keep_best<'p>(best: &mut Option<Offer<'p>>, offer: Offer<'p>) {
 }
 
 /// The size that is cheapest per copy; the caller knows that `wanted` copies, at most, can be had at once.
-fn new_machine<'p>(
+pub(crate) fn new_machine<'p>(
     problem: &Problem<'_>,
     pool: PoolRank,
     table: &PoolTable<'_>,
@@ -178,7 +187,8 @@ fn larger_size<'p>(
     wanted: u32,
 ) -> Option<Offer<'p>> {
     let requests = &problem.classes[class].shape.requests;
-    let bin = state.bins.get(id.0)?;
+    let wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+    let bin = state.bins.get(id.0).filter(|_| wanted > 0)?;
     let mut best: Option<Offer<'p>> = None;
     for offering in bin.offerings.iter().filter(|&offering| alternative.offerings.contains(offering)) {
         let copies = more_copies(requests, &bin.requests, &table.net[offering], wanted);

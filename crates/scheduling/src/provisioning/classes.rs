@@ -6,9 +6,10 @@ use std::{cmp::Reverse, sync::Arc};
 use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id};
 
 use super::{
-    affinity::{Term, terms},
+    affinity::{self, Term, terms_with_volumes},
     attachments::{self, Attachments},
-    supported::{self, RunningAntiAffinity},
+    supported,
+    topology::{self, AffinitySet, Coupling, GroupId, Involvement, Kind, Owned, Signature, Topology},
 };
 use crate::snapshot::{PodId, Snapshot};
 
@@ -30,42 +31,69 @@ pub(crate) struct PodClass {
     pub(crate) attachments: Attachments,
     /// Set when the pod uses something that is not planned for.
     pub(crate) refused: Option<Unsupported>,
+    /// Rules that couple it with other pods; none for most.
+    pub(crate) involved: Vec<Involvement>,
+    /// Which of them are affinity of its own.
+    pub(crate) affinity_sets: Vec<AffinitySet>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct ClassKey {
-    priority: i32,
+/// Pods that nothing tells apart; several of them can still be one class.
+struct Variant {
     shape: Arc<PodShape>,
-    refused: Option<Unsupported>,
+    priority: i32,
+    members: Vec<PodId>,
 }
 
 /// Groups the snapshot's pods, and orders the classes: higher priority first, then the class that takes the largest
 /// share of `largest` (the most that any machine or node has, per resource), then more CPU, more memory, then the name
-/// of the first pod.
-pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> IdVec<ClassId, PodClass> {
+/// of the first pod. A class that has to be near to another comes after it, whatever the order otherwise.
+pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<ClassId, PodClass>, Topology) {
     let names = &*snapshot.interner;
-    let anti_affinity = RunningAntiAffinity::new(snapshot);
-    let mut by_key: FastMap<ClassKey, usize> = FastMap::default();
+    let mut builder = topology::Builder::new(snapshot);
+    let variants = variants(snapshot, &builder);
+    let owned: Vec<Result<Owned, Unsupported>> = variants
+        .iter()
+        .map(|variant| match variant.members.first() {
+            Some(&pod) => builder.own(&snapshot.pods[pod].pod),
+            None => Ok(Owned::default()),
+        })
+        .collect();
+    builder.add_running();
     let mut classes: Vec<PodClass> = Vec::new();
-    for (id, pending) in snapshot.pods.iter_enumerated() {
-        let pod = &pending.pod;
-        let refused =
-            supported::unsupported(&pod.shape, &snapshot.volumes).or_else(|| anti_affinity.against(pod, names));
-        let key = ClassKey { priority: pod.priority, shape: Arc::clone(&pod.shape), refused };
+    let mut by_key: FastMap<(i32, Arc<PodShape>, Coupling), usize> = FastMap::default();
+    for (variant, owned) in variants.into_iter().zip(owned) {
+        let (owned, refused) = match owned {
+            Ok(owned) => (owned, None),
+            Err(unsupported) => (Owned::default(), Some(unsupported)),
+        };
+        let Some(&first) = variant.members.first() else { continue };
+        let coupling = builder.coupling(&snapshot.pods[first].pod, &owned);
+        let key = (variant.priority, Arc::clone(&variant.shape), coupling);
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
-            class.members.push(id);
+            class.members.extend(variant.members);
             continue;
         }
-        classes.push(PodClass {
-            shape: Arc::clone(&pod.shape),
-            priority: pod.priority,
-            members: vec![id],
-            terms: terms(&pod.shape, names),
-            attachments: attachments::of(&pod.shape, &snapshot.volumes),
-            refused: key.refused.clone(),
+        let coupling = key.2.clone();
+        by_key.insert(key, classes.len());
+        let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
+        let refused = supported::unsupported(&variant.shape, &snapshot.volumes).or(refused).or_else(|| {
+            let too_many = || {
+                format!("more than {} combinations of node affinity terms and places of volumes", affinity::MAX_TERMS)
+            };
+            terms.is_none().then(|| Unsupported::new(too_many()))
         });
-        by_key.insert(key, classes.len() - 1);
+        classes.push(PodClass {
+            attachments: attachments::of(&variant.shape, &snapshot.volumes),
+            shape: variant.shape,
+            priority: variant.priority,
+            members: variant.members,
+            terms: terms.unwrap_or_default(),
+            refused,
+            involved: coupling.involved,
+            affinity_sets: coupling.affinity_sets,
+        });
     }
+    let topology = builder.finish();
     let waiting = waiting(&classes);
     for class in classes.iter_mut().filter(|class| class.refused.is_none()) {
         class.refused = attachments::unsupported(&class.attachments, &waiting, snapshot);
@@ -87,7 +115,52 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> IdVec<Class
             class.members.iter().map(|&id| name(id)).min().cloned(),
         )
     });
-    classes.into()
+    if classes.iter().any(|class| !class.affinity_sets.is_empty()) {
+        classes = after_what_they_need(classes, &topology);
+    }
+    (classes.into(), topology)
+}
+
+/// Pods by priority, shape and, where rules couple pods, what the rules read of them; in the order of their first pod.
+fn variants(snapshot: &Snapshot, builder: &topology::Builder<'_>) -> Vec<Variant> {
+    let mut by_key: FastMap<(i32, Arc<PodShape>, Option<Signature>), usize> = FastMap::default();
+    let mut variants: Vec<Variant> = Vec::new();
+    for (id, pending) in snapshot.pods.iter_enumerated() {
+        let pod = &pending.pod;
+        let key = (pod.priority, Arc::clone(&pod.shape), builder.signature(pod));
+        let index = *by_key.entry(key).or_insert(variants.len());
+        match variants.get_mut(index) {
+            Some(variant) => variant.members.push(id),
+            None => {
+                variants.push(Variant { shape: Arc::clone(&pod.shape), priority: pod.priority, members: vec![id] });
+            }
+        }
+    }
+    variants
+}
+
+/// Moves classes with affinity behind the classes that their affinity matches; among those that need each other, and
+/// otherwise, the order stays.
+fn after_what_they_need(classes: Vec<PodClass>, topology: &Topology) -> Vec<PodClass> {
+    let mut waiting: Vec<PodClass> = Vec::new();
+    let mut ordered: Vec<PodClass> = Vec::new();
+    for class in classes {
+        if class.affinity_sets.is_empty() { ordered.push(class) } else { waiting.push(class) }
+    }
+    let is_affinity = |group: GroupId| topology.groups[group].kind == Kind::Affinity;
+    while !waiting.is_empty() {
+        let needs_other = |index: usize, class: &PodClass| {
+            let wanted = class.involved.iter().filter(|mine| mine.owner && is_affinity(mine.group));
+            wanted.map(|mine| mine.group).any(|group| {
+                waiting.iter().enumerate().any(|(other, others)| {
+                    other != index && others.involved.iter().any(|theirs| theirs.group == group && theirs.matched)
+                })
+            })
+        };
+        let next = waiting.iter().enumerate().position(|(index, class)| !needs_other(index, class)).unwrap_or(0);
+        ordered.push(waiting.remove(next));
+    }
+    ordered
 }
 
 /// Volumes of all pods that wait.

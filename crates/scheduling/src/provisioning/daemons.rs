@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::{IdVec, Interner, ResourceVec, workload::DaemonSet};
+use model::{IdVec, Interner, PodShape, ResourceVec, pod::HostPort, workload::DaemonSet};
 
 use super::{
     affinity::{accepts_unknown, terms, untolerated},
@@ -23,29 +23,63 @@ pub(crate) fn overhead(
     let mut overhead = IdVec::filled(ResourceVec::default(), table.catalogue.offerings.len());
     for daemon_set in daemon_sets {
         let shape = &daemon_set.template.shape;
-        if untolerated(&table.pool.taints, &shape.tolerations, names).is_some() {
-            continue;
-        }
-        let terms = terms(shape, names);
-        for offering in table.members.iter() {
-            let runs = terms.iter().any(|term| {
-                term.node_name.as_ref().is_none_or(accepts_unknown)
-                    && term
-                        .requirements
-                        .iter()
-                        .all(|wanted| table.can_have(Some(offering), wanted.key, &wanted.values, names))
-            });
-            if runs {
-                overhead[offering].saturating_add_assign(&shape.requests);
-            }
+        for offering in running_on(table, shape, names) {
+            overhead[offering].saturating_add_assign(&shape.requests);
         }
     }
     overhead
 }
 
+/// Host ports of all daemons that would run on a machine from each offering.
+pub(crate) fn ports(
+    table: &PoolTable<'_>,
+    daemon_sets: &[Arc<DaemonSet>],
+    names: &Interner,
+) -> IdVec<OfferingId, Vec<HostPort>> {
+    let mut ports = IdVec::filled(Vec::new(), table.catalogue.offerings.len());
+    for daemon_set in daemon_sets.iter().filter(|daemon_set| !daemon_set.template.shape.host_ports.is_empty()) {
+        let shape = &daemon_set.template.shape;
+        for offering in running_on(table, shape, names) {
+            ports[offering].extend(&shape.host_ports);
+        }
+    }
+    ports
+}
+
+/// The offerings that the pool allows, launchable now or not, on whose machines a daemon would run.
+fn running_on(table: &PoolTable<'_>, shape: &PodShape, names: &Interner) -> Vec<OfferingId> {
+    if untolerated(&table.pool.taints, &shape.tolerations, names).is_some() {
+        return Vec::new();
+    }
+    let terms = terms(shape, names);
+    let runs = |offering: &OfferingId| {
+        terms.iter().any(|term| {
+            term.node_name.as_ref().is_none_or(accepts_unknown)
+                && term
+                    .requirements
+                    .iter()
+                    .all(|wanted| table.can_have(Some(*offering), wanted.key, &wanted.values, names))
+        })
+    };
+    table.catalogue.offerings.ids().filter(|&offering| table.allows(offering, names)).filter(runs).collect()
+}
+
 /// Requests of the daemons that will run on an existing node and have no pod there yet.
 pub(crate) fn missing(node: &Node, daemon_sets: &[Arc<DaemonSet>], names: &Interner) -> ResourceVec {
     let mut missing = ResourceVec::default();
+    for shape in missing_shapes(node, daemon_sets, names) {
+        missing.saturating_add_assign(&shape.requests);
+    }
+    missing
+}
+
+/// The daemons that will run on an existing node and have no pod there yet.
+pub(crate) fn missing_shapes<'d>(
+    node: &Node,
+    daemon_sets: &'d [Arc<DaemonSet>],
+    names: &Interner,
+) -> Vec<&'d PodShape> {
+    let mut missing = Vec::new();
     for daemon_set in daemon_sets {
         let shape = &daemon_set.template.shape;
         let present = node.pods.iter().any(|pod| {
@@ -57,7 +91,7 @@ pub(crate) fn missing(node: &Node, daemon_sets: &[Arc<DaemonSet>], names: &Inter
             continue;
         }
         if terms(shape, names).iter().any(|term| term.accepts(node, names)) {
-            missing.saturating_add_assign(&shape.requests);
+            missing.push(&**shape);
         }
     }
     missing

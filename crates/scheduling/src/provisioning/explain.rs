@@ -13,7 +13,8 @@ use super::{
     classes::{ClassId, PodClass},
     pools::{PoolRank, PoolTable},
     problem::Problem,
-    state::State,
+    state::{BinId, State},
+    topology::{Checking, Involvement, Kind, Place, Scope},
 };
 use crate::{
     catalogue::{OfferingId, TypeId},
@@ -38,7 +39,11 @@ pub(crate) fn reasons(
         reasons.push(Reason::OutOfBudget { steps });
     }
     if !problem.snapshot.nodes.is_empty() {
-        reasons.push(Reason::ExistingNodes(existing_nodes(problem, state, class)));
+        let mut rules = Vec::new();
+        reasons.push(Reason::ExistingNodes(existing_nodes(problem, state, class, &mut rules)));
+        if !rules.is_empty() {
+            reasons.push(Reason::PodRules { node_pool: None, rules });
+        }
     }
     if problem.snapshot.node_pools.is_empty() {
         reasons.push(Reason::NoNodePool);
@@ -57,7 +62,7 @@ pub(crate) fn reasons(
     reasons.into()
 }
 
-fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId) -> ExistingNodes {
+fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &mut Vec<Arc<str>>) -> ExistingNodes {
     let names = problem.names();
     let pods = &problem.classes[class];
     let mut tally = ExistingNodes { nodes: problem.snapshot.nodes.len(), ..ExistingNodes::default() };
@@ -71,6 +76,9 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId) -> Exist
             tally.by_label += 1;
         } else if !problem.node_accepts(class, id) {
             tally.by_volumes += 1;
+        } else if !pods.involved.is_empty() && pods.shape.requests.fits_in(&state.room[id]) {
+            tally.by_rules += 1;
+            closing(problem, state, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
         } else {
             tally.by_resources += 1;
             shortages.add(&pods.shape.requests, &state.room[id]);
@@ -78,6 +86,65 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId) -> Exist
     }
     tally.nearest = shortages.nearest(names);
     tally
+}
+
+/// Adds the rules by which a class may not be at a place.
+fn closing(
+    problem: &Problem<'_>,
+    state: &State,
+    pods: &PodClass,
+    place: impl Fn(&Involvement, usize) -> Place,
+    rules: &mut Vec<Arc<str>>,
+) {
+    let mut add = |mine: &Involvement| {
+        let rule: Arc<str> = problem.topology.groups[mine.group].describe(problem.names()).into();
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    };
+    for (position, mine) in pods.involved.iter().enumerate() {
+        let (group, counts) = (&problem.topology.groups[mine.group], &state.counts[mine.group]);
+        let at = place(mine, position);
+        let is_near = || match at {
+            Place::Domain(domain) => counts.matched(domain) > 0,
+            Place::OwnHost | Place::Outside | Place::Unknown => false,
+        };
+        let is_far = mine.owner && group.kind == Kind::Affinity && !is_near();
+        if is_far || group.room(counts, mine.owner, mine.matched, at, Checking::Stepwise, 1) == 0 {
+            add(mine);
+        }
+    }
+}
+
+/// Rules that close the machines of a pool that would hold a copy of the class.
+fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, class: ClassId) -> Vec<Arc<str>> {
+    let pods = &problem.classes[class];
+    let mut rules = Vec::new();
+    for alternative in &table.by_class[class] {
+        if alternative.offerings.iter().any(|offering| pods.shape.requests.fits_in(&table.net[offering])) {
+            let place = |mine: &Involvement, position: usize| match alternative.places.get(position) {
+                Some(Place::OwnHost) => {
+                    Place::Domain(problem.topology.groups[mine.group].host_of(BinId(state.bins.len())))
+                }
+                Some(place) => *place,
+                None => Place::Outside,
+            };
+            closing(problem, state, pods, place, &mut rules);
+        }
+    }
+    if table.by_class[class].is_empty() {
+        let needs_label = |mine: &&Involvement| {
+            let group = &problem.topology.groups[mine.group];
+            mine.owner && group.kind != Kind::AntiAffinity && group.scope != Scope::Host
+        };
+        rules.extend(
+            pods.involved
+                .iter()
+                .filter(needs_label)
+                .map(|mine| -> Arc<str> { problem.topology.groups[mine.group].describe(problem.names()).into() }),
+        );
+    }
+    rules
 }
 
 fn pool(problem: &Problem<'_>, state: &State, rank: PoolRank, table: &PoolTable<'_>, class: ClassId) -> Option<Reason> {
@@ -171,6 +238,12 @@ fn machine(
     let names = problem.names();
     if let Some(reason) = limits_or_min_values(problem, state, rank, table, class) {
         return reason;
+    }
+    if !pods.involved.is_empty() {
+        let rules = closed_machines(problem, state, table, class);
+        if !rules.is_empty() {
+            return Reason::PodRules { node_pool: Some(table.pool.name.clone()), rules };
+        }
     }
     let catalogue = table.catalogue;
     let mut rules = Rules::default();

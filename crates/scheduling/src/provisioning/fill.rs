@@ -11,9 +11,11 @@ use model::{Budget, NodeClaimName, collections::NameMap};
 use super::{
     choose,
     classes::ClassId,
+    coupled,
     problem::Problem,
     repair,
     state::{Charging, State},
+    topology::Checking,
 };
 use crate::{
     plan::Verdict,
@@ -40,6 +42,7 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget) -> Filled {
         }
     }
     let mut untouched = State::new(problem, Charging::Least);
+    untouched.checking = Checking::AtTheEnd;
     let mut refused = Vec::new();
     for (class, pods) in problem.classes.iter_enumerated() {
         let members = u32::try_from(pods.members.len()).unwrap_or(u32::MAX);
@@ -88,6 +91,15 @@ fn keep_earlier_placements(problem: &Problem<'_>, state: &mut State) -> Vec<(Cla
 
 /// Places up to `wanted` copies and returns how many are left.
 pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    if problem.classes[class].involved.is_empty() {
+        let left = on_nodes(problem, state, class, wanted);
+        return choose::place(problem, state, class, left);
+    }
+    coupled::place(problem, state, class, wanted)
+}
+
+/// Places up to `wanted` copies on existing nodes and returns how many are left.
+pub(crate) fn on_nodes(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
     let mut left = wanted;
     for &node in &problem.node_order {
         if left == 0 {
@@ -99,7 +111,7 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
             left -= copies;
         }
     }
-    choose::place(problem, state, class, left)
+    left
 }
 
 /// Whether one copy would have a place if nothing else were planned. If not, its refusal needs no search.

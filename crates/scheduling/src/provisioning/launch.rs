@@ -11,10 +11,12 @@ use api::labels;
 use model::{IdSet, Interner, KeyId, PriceNanoUsdPerHour, Requirement, Requirements, ResourceVec, ValueId, ValueSet};
 
 use super::{
+    classes::ClassId,
     limits::Amounts,
-    pools::PoolTable,
+    pools::{Alternative, PoolTable},
     problem::Problem,
     state::{Bin, State},
+    topology::{Involvement, Place, Scope},
 };
 use crate::{
     catalogue::{OfferingId, TypeId},
@@ -95,6 +97,23 @@ fn by_price(table: &PoolTable<'_>, offerings: &IdSet<OfferingId>) -> Vec<Offerin
     table.by_price.iter().copied().filter(|&offering| offerings.contains(offering)).collect()
 }
 
+/// The classes in a machine, each with the alternative by which it is there.
+fn held<'t>(table: &'t PoolTable<'_>, bin: &Bin) -> impl Iterator<Item = (ClassId, &'t Alternative)> {
+    bin.contents.iter().filter_map(|&(class, index, _)| Some((class, table.by_class[class].get(index)?)))
+}
+
+/// Whether a machine from the offering would be where its pods were counted, and leaves them their ports.
+fn suits_rules(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin, offering: OfferingId) -> bool {
+    held(table, bin).all(|(id, alternative)| {
+        let class = &problem.classes[id];
+        let is_in_place = |(mine, place): (&Involvement, &Place)| {
+            problem.topology.groups[mine.group].is_in_place(table, offering, *place, mine.owner, problem.names())
+        };
+        class.involved.iter().zip(&alternative.places).all(is_in_place)
+            && (class.shape.host_ports.is_empty() || !table.daemon_takes_port(offering, class))
+    })
+}
+
 /// A machine whose choices are made.
 struct Settled<'t, 's> {
     table: &'t PoolTable<'s>,
@@ -106,11 +125,13 @@ impl<'t, 's> Settled<'t, 's> {
     fn new(problem: &Problem<'_>, table: &'t PoolTable<'s>, bin: &Bin, offerings: &IdSet<OfferingId>) -> Self {
         let names = problem.names();
         let mut asked = table.pool.requirements.clone();
-        for (class, term, _) in &bin.contents {
-            if let Some(term) = problem.classes[*class].terms.get(*term) {
+        for (class, alternative) in held(table, bin) {
+            if let Some(term) = problem.classes[class].terms.get(alternative.term) {
                 asked.intersect(&term.requirements, names);
             }
         }
+        // Labels that are open say what the pods made of them, and where the machine was pinned.
+        asked.intersect(&bin.open, names);
         for key in &table.pool.planning_only {
             asked.remove(*key);
         }
@@ -119,8 +140,24 @@ impl<'t, 's> Settled<'t, 's> {
         }
         let mut settled = Self { table, offerings: offerings.clone(), requirements: asked };
         settled.narrow(names);
-        settled.drop_unsafe_types(&bin.requests, names);
+        settled.pin(problem, bin);
+        settled.drop_unsafe_types(problem, bin);
         settled
+    }
+
+    /// Lets the claim say the domain of every rule that counts a pod of the machine.
+    fn pin(&mut self, problem: &Problem<'_>, bin: &Bin) {
+        for (class, alternative) in held(self.table, bin) {
+            for (mine, place) in problem.classes[class].involved.iter().zip(&alternative.places) {
+                let group = &problem.topology.groups[mine.group];
+                if let (Scope::Label(key), Place::Domain(domain)) = (group.scope, *place)
+                    && let Some(&value) = group.values.try_get(domain)
+                {
+                    let pinned = Requirement::new(key, ValueSet::one(value));
+                    self.requirements.insert_intersect(pinned, problem.names());
+                }
+            }
+        }
     }
 
     /// Lets zone, capacity type and every other key that offerings decide say what the remaining offerings have.
@@ -147,8 +184,8 @@ impl<'t, 's> Settled<'t, 's> {
 
     /// Drops types of which the claim would allow an offering that does not hold the pods. If none is left, the claim is
     /// pinned to zone and capacity type of its cheapest offering first.
-    fn drop_unsafe_types(&mut self, requests: &ResourceVec, names: &Interner) {
-        let safe = self.safe_offerings(requests, names);
+    fn drop_unsafe_types(&mut self, problem: &Problem<'_>, bin: &Bin) {
+        let safe = self.safe_offerings(problem, bin);
         if !safe.is_empty() {
             self.offerings = safe;
             return;
@@ -165,22 +202,22 @@ impl<'t, 's> Settled<'t, 's> {
             .collect();
         self.offerings.clear();
         self.offerings.extend(pinned);
-        self.narrow(names);
-        let safe = self.safe_offerings(requests, names);
+        self.narrow(problem.names());
+        let safe = self.safe_offerings(problem, bin);
         if !safe.is_empty() {
             self.offerings = safe;
         }
     }
 
-    fn safe_offerings(&self, requests: &ResourceVec, names: &Interner) -> IdSet<OfferingId> {
-        let catalogue = self.table.catalogue;
+    fn safe_offerings(&self, problem: &Problem<'_>, bin: &Bin) -> IdSet<OfferingId> {
+        let (catalogue, names) = (self.table.catalogue, problem.names());
         let mut unsafe_types: IdSet<TypeId> = IdSet::with_len(catalogue.types.len());
         let considered: IdSet<TypeId> =
             self.offerings.iter().map(|offering| catalogue.offerings[offering].instance_type).collect();
         for instance_type in considered.iter() {
             let misfit = catalogue.offerings_of(instance_type).filter(|&id| !self.offerings.contains(id)).any(|id| {
                 let allowed = self.requirements.intersects(&catalogue.offerings[id].requirements, names).is_ok();
-                allowed && !requests.fits_in(&self.table.net[id])
+                allowed && !(bin.requests.fits_in(&self.table.net[id]) && suits_rules(problem, self.table, bin, id))
             });
             if misfit {
                 unsafe_types.insert(instance_type);

@@ -6,11 +6,11 @@
 //! keys are. The others (a custom label that the pool leaves open, an instance type that allows several values) are
 //! *open*: their values are tracked per machine as a requirement.
 
-use std::{borrow::Cow, cell::RefCell};
+use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use model::{
     IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, ValueSet,
-    collections::FastMap, define_id,
+    collections::FastMap, define_id, pod::HostPort,
 };
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     daemons,
     fit_index::FitIndex,
     limits::Limits,
+    topology::{Cell, GroupId, Place, Topology, cells},
 };
 use crate::{
     catalogue::{Catalogue, OfferingId},
@@ -42,6 +43,8 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) net: IdVec<OfferingId, ResourceVec>,
     /// Requests of the daemons that would run there.
     pub(crate) daemons: IdVec<OfferingId, ResourceVec>,
+    /// Host ports of the daemons that would run there; empty while no class takes a port.
+    pub(crate) daemon_ports: IdVec<OfferingId, Vec<HostPort>>,
     pub(crate) fit: FitIndex,
     /// The members, cheapest first; equal prices by type, zone and capacity type.
     pub(crate) by_price: Vec<OfferingId>,
@@ -56,15 +59,54 @@ pub(crate) struct PoolTable<'s> {
     open_keys: RefCell<FastMap<KeyId, bool>>,
 }
 
-/// One term of a class in one pool.
+/// One way for a class to be in one pool: by one of its terms and, if rules couple it with other pods, in one domain of
+/// each of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Alternative {
+    /// Its position among the class's alternatives in the pool.
+    pub(crate) index: usize,
     /// Index into the class's terms.
     pub(crate) term: usize,
     /// Members that satisfy it.
     pub(crate) offerings: IdSet<OfferingId>,
     /// What it says of open keys.
     pub(crate) open: Requirements,
+    /// Where a machine is for each of the class's involvements.
+    pub(crate) places: Vec<Place>,
+}
+
+/// How many ways a class may have in one pool. More can only come of several topology constraints with many values each;
+/// those that are left out are not planned on.
+const MAX_ALTERNATIVES: usize = 1024;
+
+impl Alternative {
+    /// The part of it that is in a cell.
+    fn within(&self, cell: &Cell, names: &Interner) -> Option<Self> {
+        if !self.offerings.intersects(&cell.offerings) {
+            return None;
+        }
+        let mut within = self.clone();
+        within.offerings.intersect_with(&cell.offerings);
+        within.places.push(cell.place);
+        if let Some(pin) = &cell.pin {
+            within.open.insert_intersect(pin.clone(), names);
+        }
+        within.open.first_empty(names).is_none().then_some(within)
+    }
+}
+
+/// How one pool's members fall into places, by group, each worked out once.
+struct Cells<'t> {
+    topology: &'t Topology,
+    by_group: FastMap<(GroupId, bool), Rc<Vec<Cell>>>,
+}
+
+impl Cells<'_> {
+    fn of(&mut self, table: &PoolTable<'_>, group: GroupId, owner: bool, names: &Interner) -> Rc<Vec<Cell>> {
+        let topology = self.topology;
+        let cells = || Rc::new(cells(table, &topology.groups[group], owner, names));
+        Rc::clone(self.by_group.entry((group, owner)).or_insert_with(cells))
+    }
 }
 
 /// A `minValues` of the pool.
@@ -87,6 +129,7 @@ impl MinValues {
 pub(crate) fn tables<'s>(
     snapshot: &'s Snapshot,
     classes: &IdVec<ClassId, PodClass>,
+    topology: &Topology,
     hostname: Option<KeyId>,
 ) -> IdVec<PoolRank, PoolTable<'s>> {
     let mut order: Vec<PoolId> =
@@ -95,11 +138,17 @@ pub(crate) fn tables<'s>(
         let (a, b) = (&snapshot.node_pools[a], &snapshot.node_pools[b]);
         b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name))
     });
-    order.into_iter().map(|id| PoolTable::new(id, snapshot, classes, hostname)).collect()
+    order.into_iter().map(|id| PoolTable::new(id, snapshot, classes, topology, hostname)).collect()
 }
 
 impl<'s> PoolTable<'s> {
-    fn new(id: PoolId, snapshot: &'s Snapshot, classes: &IdVec<ClassId, PodClass>, hostname: Option<KeyId>) -> Self {
+    fn new(
+        id: PoolId,
+        snapshot: &'s Snapshot,
+        classes: &IdVec<ClassId, PodClass>,
+        topology: &Topology,
+        hostname: Option<KeyId>,
+    ) -> Self {
         let names = &*snapshot.interner;
         let pool = &snapshot.node_pools[id];
         let catalogue = &*pool.catalogue;
@@ -110,6 +159,7 @@ impl<'s> PoolTable<'s> {
             members: IdSet::with_len(catalogue.offerings.len()),
             net: IdVec::default(),
             daemons: IdVec::default(),
+            daemon_ports: IdVec::default(),
             fit: FitIndex::default(),
             by_price: Vec::new(),
             limits: Limits::default(),
@@ -148,7 +198,11 @@ impl<'s> PoolTable<'s> {
         if snapshot.options.min_values == MinValuesPolicy::Strict {
             table.min_values.clone_from(&table.all_min_values);
         }
-        table.by_class = classes.iter().map(|class| table.alternatives(class, names)).collect();
+        if classes.iter().any(|class| !class.shape.host_ports.is_empty()) {
+            table.daemon_ports = daemons::ports(&table, &snapshot.daemon_sets, names);
+        }
+        let mut cells = Cells { topology, by_group: FastMap::default() };
+        table.by_class = classes.iter().map(|class| table.alternatives(class, &mut cells, names)).collect();
         table
     }
 
@@ -190,7 +244,12 @@ impl<'s> PoolTable<'s> {
     }
 
     /// What pool and offering say of the key; `None` if neither says anything.
-    fn known(&self, offering: Option<OfferingId>, key: KeyId, names: &Interner) -> Option<Cow<'_, ValueSet>> {
+    pub(crate) fn known(
+        &self,
+        offering: Option<OfferingId>,
+        key: KeyId,
+        names: &Interner,
+    ) -> Option<Cow<'_, ValueSet>> {
         let offered = offering.and_then(|offering| self.catalogue.offerings[offering].requirements.get(key));
         let pool = self.pool.requirements.get(key);
         match (offered, pool) {
@@ -225,13 +284,46 @@ impl<'s> PoolTable<'s> {
         accepting
     }
 
-    fn alternatives(&self, class: &PodClass, names: &Interner) -> Vec<Alternative> {
+    fn alternatives(&self, class: &PodClass, cells: &mut Cells<'_>, names: &Interner) -> Vec<Alternative> {
         let untolerated = || untolerated(&self.pool.taints, &class.shape.tolerations, names).is_some();
         if class.refused.is_some() || untolerated() {
             return Vec::new();
         }
         let terms = class.terms.iter().enumerate();
-        terms.filter_map(|(index, term)| self.alternative(index, term, names)).collect()
+        let mut alternatives: Vec<Alternative> =
+            terms.filter_map(|(index, term)| self.alternative(index, term, names)).collect();
+        if !class.shape.host_ports.is_empty() {
+            for alternative in &mut alternatives {
+                let taken = alternative.offerings.iter().filter(|&offering| self.daemon_takes_port(offering, class));
+                let taken: IdSet<OfferingId> = taken.collect();
+                alternative.offerings.difference_with(&taken);
+            }
+        }
+        for involvement in &class.involved {
+            let split = cells.of(self, involvement.group, involvement.owner, names);
+            alternatives = alternatives
+                .iter()
+                .flat_map(|alternative| split.iter().filter_map(|cell| alternative.within(cell, names)))
+                .take(MAX_ALTERNATIVES)
+                .collect();
+        }
+        alternatives.retain(|alternative| !alternative.offerings.is_empty());
+        for (index, alternative) in alternatives.iter_mut().enumerate() {
+            alternative.index = index;
+        }
+        alternatives
+    }
+
+    /// Whether a daemon on such a machine has a port that the class needs.
+    pub(crate) fn daemon_takes_port(&self, offering: OfferingId, class: &PodClass) -> bool {
+        self.daemon_ports.try_get(offering).is_some_and(|ports| {
+            ports.iter().any(|port| class.shape.host_ports.iter().any(|wanted| wanted.conflicts_with(port)))
+        })
+    }
+
+    /// Whether the key is the hostname, which every machine has and nobody can name beforehand.
+    pub(crate) fn is_hostname(&self, key: KeyId) -> bool {
+        Some(key) == self.hostname
     }
 
     fn alternative(&self, index: usize, term: &Term, names: &Interner) -> Option<Alternative> {
@@ -249,7 +341,8 @@ impl<'s> PoolTable<'s> {
                 open.insert_intersect(wanted.clone(), names);
             }
         }
-        (!offerings.is_empty()).then_some(Alternative { term: index, offerings, open })
+        let places = Vec::new();
+        (!offerings.is_empty()).then_some(Alternative { index: 0, term: index, offerings, open, places })
     }
 
     /// Drops the offerings whose labels can't meet what a machine's pods ask together of open labels.

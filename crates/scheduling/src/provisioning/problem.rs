@@ -8,6 +8,7 @@ use super::{
     classes::{ClassId, PodClass},
     daemons, pools,
     pools::{PoolRank, PoolTable},
+    topology::{self, Topology},
 };
 use crate::{
     catalogue::OfferingId,
@@ -21,6 +22,8 @@ pub(crate) struct Problem<'s> {
     pub(crate) classes: IdVec<ClassId, PodClass>,
     /// Usable pools, preferred first.
     pub(crate) pools: IdVec<PoolRank, PoolTable<'s>>,
+    /// Rules that couple pods with each other.
+    pub(crate) topology: Topology,
     /// What is free on each existing node, daemons to come subtracted.
     pub(crate) room: IdVec<NodeId, ResourceVec>,
     /// Nodes that take pods: those furthest along first, then by name.
@@ -36,8 +39,8 @@ impl<'s> Problem<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
         let names = &*snapshot.interner;
         let hostname = names.find_key(labels::HOSTNAME);
-        let classes = classes::classes(snapshot, &largest(snapshot));
-        let pools = pools::tables(snapshot, &classes, hostname);
+        let (classes, topology) = classes::classes(snapshot, &largest(snapshot));
+        let pools = pools::tables(snapshot, &classes, &topology, hostname);
         let room = snapshot.nodes.iter().map(|node| free(node, snapshot)).collect();
         let mut node_order: Vec<NodeId> =
             snapshot.nodes.ids().filter(|&id| snapshot.nodes[id].excluded.is_none()).collect();
@@ -48,7 +51,12 @@ impl<'s> Problem<'s> {
         let accepted = accepted(snapshot, &classes);
         let reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>> = pools.iter().map(reserved).collect();
         let reservations = reservations(&pools, names);
-        Self { snapshot, classes, pools, room, node_order, reservations, accepted, reserved, none: IdSet::default() }
+        let none = IdSet::default();
+        let mut problem =
+            Self { snapshot, classes, pools, topology, room, node_order, reservations, accepted, reserved, none };
+        let reachable = topology::reachable(&problem);
+        problem.topology.open(reachable);
+        problem
     }
 
     pub(crate) fn names(&self) -> &'s Interner {

@@ -4,7 +4,8 @@
 //! or limits that a different grouping would keep. For each left-over copy the search looks for *any* arrangement of
 //! everything placed so far plus this copy. It goes copy by copy through all targets, with three cuts that lose nothing:
 //! copies of one class are interchangeable, so their targets never go back; machines in equal states are tried once; and
-//! limits are counted by a bound from below while descending and exactly at a leaf. A finished search without a result
+//! limits are counted by a bound from below while descending and exactly at a leaf, and so are skews and affinity, which
+//! later copies can mend. A finished search without a result
 //! is a proof; a budget that runs out is its own verdict.
 //!
 //! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target.
@@ -17,6 +18,7 @@ use super::{
     pools::{Alternative, PoolRank},
     problem::Problem,
     state::{BinId, Charging, Mark, State},
+    topology::{Checking, rules_hold},
 };
 use crate::{plan::Verdict, snapshot::NodeId};
 
@@ -59,6 +61,7 @@ pub(crate) fn place_more(
             Ok(true) => {
                 state = search.state;
                 state.recharge(problem, Charging::Least);
+                state.checking = Checking::Stepwise;
                 left -= 1;
                 // The search made room for one; there may be more now.
                 left = place(problem, &mut state, class, left);
@@ -103,7 +106,7 @@ impl Search<'_, '_, '_> {
     /// Places copy number `copy` of the class at `index` at `from` or later, and everything after it.
     fn descend(&mut self, index: usize, copy: u32, from: Position) -> Result<bool, OutOfBudget> {
         let Some(&(class, count)) = self.copies.get(index) else {
-            return Ok(self.state.limits_hold(self.problem, LIMIT_STEPS));
+            return Ok(self.state.limits_hold(self.problem, LIMIT_STEPS) && rules_hold(self.problem, &self.state));
         };
         if copy == count {
             return self.descend(index + 1, 0, Position::Node(0));

@@ -8,10 +8,11 @@ use model::{IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceV
 use smallvec::SmallVec;
 
 use super::{
-    classes::ClassId,
+    classes::{ClassId, PodClass},
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
+    topology::{AffinitySet, Before, Checking, Counts, DomainId, GroupId, Involvement, Place},
 };
 use crate::{catalogue::OfferingId, snapshot::NodeId};
 
@@ -29,7 +30,7 @@ pub(crate) struct Bin {
     pub(crate) requests: ResourceVec,
     /// What the placed classes ask of labels that are not determined by the offering.
     pub(crate) open: Requirements,
-    /// (class, term, copies).
+    /// (class, position of the alternative among the class's in the pool, copies).
     pub(crate) contents: SmallVec<[(ClassId, usize, u32); 4]>,
     /// The lowest price of its offerings.
     pub(crate) price: PriceNanoUsdPerHour,
@@ -84,6 +85,13 @@ pub(crate) struct State {
     pub(crate) room: IdVec<NodeId, ResourceVec>,
     pub(crate) bins: Vec<Bin>,
     pub(crate) assignments: Vec<Assignment>,
+    /// What rules that couple pods count.
+    pub(crate) counts: IdVec<GroupId, Counts>,
+    /// When skews and affinity are checked.
+    pub(crate) checking: Checking,
+    /// Domains to which a class is confined for the moment: (position among its involvements, domain).
+    pub(crate) confined: SmallVec<[(usize, DomainId); 2]>,
+    start_counts: IdVec<GroupId, Counts>,
     /// Room before any class was placed, but after pods that stay where an earlier plan put them.
     start: IdVec<NodeId, ResourceVec>,
     charging: Charging,
@@ -98,6 +106,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 enum Undo {
     Room(NodeId, ResourceVec),
+    Counted(GroupId, DomainId, Before),
     Opened,
     Changed(BinId, Box<Bin>),
 }
@@ -116,6 +125,10 @@ impl State {
             room: problem.room.clone(),
             bins: Vec::new(),
             assignments: Vec::new(),
+            counts: problem.topology.start(),
+            checking: Checking::Stepwise,
+            confined: SmallVec::new(),
+            start_counts: problem.topology.start(),
             start: problem.room.clone(),
             charging,
             charges: problem.pools.iter().map(|table| table.limits.zero()).collect(),
@@ -147,6 +160,7 @@ impl State {
         while self.journal.len() > mark.journal {
             match self.journal.pop() {
                 Some(Undo::Room(node, room)) => self.room[node] = room,
+                Some(Undo::Counted(group, domain, before)) => self.counts[group].set(domain, before),
                 Some(Undo::Opened) => {
                     if let Some(bin) = self.bins.pop() {
                         self.account(problem, Some(&bin), None);
@@ -175,7 +189,104 @@ impl State {
         if !problem.node_accepts(class, node) {
             return 0;
         }
-        problem.classes[class].shape.requests.times_in(&self.room[node], wanted)
+        let class = &problem.classes[class];
+        let copies = class.shape.requests.times_in(&self.room[node], wanted);
+        if copies == 0 || class.involved.is_empty() {
+            return copies;
+        }
+        self.coupled_room(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies)
+    }
+
+    /// Copies that the rules coupling the class with other pods allow in an open machine or, without one, in a new one;
+    /// at most `wanted`.
+    pub(crate) fn copies_allowed(
+        &self,
+        problem: &Problem<'_>,
+        bin: Option<BinId>,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> u32 {
+        let class = &problem.classes[class];
+        if class.involved.is_empty() {
+            return wanted;
+        }
+        let bin = bin.unwrap_or(BinId(self.bins.len()));
+        let place = |position: usize, mine: &Involvement| place_in_bin(problem, bin, alternative, position, mine);
+        self.coupled_room(problem, class, place, wanted)
+    }
+
+    fn coupled_room(
+        &self,
+        problem: &Problem<'_>,
+        class: &PodClass,
+        place: impl Fn(usize, &Involvement) -> Place,
+        wanted: u32,
+    ) -> u32 {
+        let is_there = |&(position, domain): &(usize, DomainId)| {
+            class.involved.get(position).is_some_and(|mine| place(position, mine) == Place::Domain(domain))
+        };
+        if !self.confined.iter().all(is_there) {
+            return 0;
+        }
+        let mut room = wanted;
+        for (position, mine) in class.involved.iter().enumerate() {
+            let group = &problem.topology.groups[mine.group];
+            let counts = &self.counts[mine.group];
+            room = group.room(counts, mine.owner, mine.matched, place(position, mine), self.checking, room);
+            if room == 0 {
+                return 0;
+            }
+        }
+        if self.checking == Checking::AtTheEnd {
+            return room;
+        }
+        let counts_at = |position: usize| {
+            let mine = class.involved.get(position)?;
+            match place(position, mine) {
+                Place::Domain(domain) => Some((self.counts[mine.group].matched(domain), &self.counts[mine.group])),
+                Place::OwnHost | Place::Outside | Place::Unknown => None,
+            }
+        };
+        let near = |set: &AffinitySet| {
+            let all = || set.involvements.iter().map(|&position| counts_at(position));
+            all().all(|there| there.is_some_and(|(matched, _)| matched > 0))
+                || (set.matches_itself && all().all(|there| there.is_some_and(|(_, counts)| counts.total() == 0)))
+        };
+        if class.affinity_sets.iter().all(near) { room } else { 0 }
+    }
+
+    /// Where copies of a class are that were put on a target, for one of its involvements.
+    pub(crate) fn place_of(&self, problem: &Problem<'_>, class: ClassId, target: Target, position: usize) -> Place {
+        let Some(mine) = problem.classes[class].involved.get(position) else { return Place::Outside };
+        match target {
+            Target::Node(node) => problem.topology.place_of_node(mine.group, node),
+            Target::Bin(id) => {
+                let alternative = self.bins.get(id.0).and_then(|bin| {
+                    let (_, index, _) = bin.contents.iter().find(|(held, _, _)| *held == class)?;
+                    problem.pools[bin.pool].by_class[class].get(*index)
+                });
+                alternative.map_or(Place::Outside, |found| place_in_bin(problem, id, found, position, mine))
+            }
+        }
+    }
+
+    /// Counts copies of a class for all rules that it matches or has to keep.
+    fn count(
+        &mut self,
+        problem: &Problem<'_>,
+        class: ClassId,
+        place: impl Fn(usize, &Involvement) -> Place,
+        copies: u32,
+    ) {
+        for (position, mine) in problem.classes[class].involved.iter().enumerate() {
+            if let Place::Domain(domain) = place(position, mine) {
+                let matched = if mine.matched { copies } else { 0 };
+                let owners = if mine.owner { copies } else { 0 };
+                let before = self.counts[mine.group].add(domain, matched, owners);
+                self.record(|| Undo::Counted(mine.group, domain, before));
+            }
+        }
     }
 
     /// Puts copies onto a node; the caller has asked [`Self::copies_on_node`].
@@ -187,6 +298,7 @@ impl State {
             self.room[node].set(resource, left);
         }
         self.record(|| Undo::Room(node, before));
+        self.count(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies);
         self.assignments.push(Assignment { class, target: Target::Node(node), copies });
     }
 
@@ -199,6 +311,10 @@ impl State {
         alternative: &Alternative,
         wanted: u32,
     ) -> u32 {
+        let wanted = self.copies_allowed(problem, Some(bin), class, alternative, wanted);
+        if wanted == 0 {
+            return 0;
+        }
         self.with_buffers(|state, candidates, trial| {
             let Some(held) = state.bins.get(bin.0) else { return 0 };
             candidates.clone_from(&held.offerings);
@@ -220,6 +336,10 @@ impl State {
         alternative: &Alternative,
         wanted: u32,
     ) -> u32 {
+        let wanted = self.copies_allowed(problem, None, class, alternative, wanted);
+        if wanted == 0 {
+            return 0;
+        }
         self.with_buffers(|state, candidates, trial| {
             candidates.clone_from(&alternative.offerings);
             state.drop_exhausted_reservations(problem, pool, candidates);
@@ -365,12 +485,13 @@ impl State {
             let open = bin.open.clone();
             table.retain_open(&mut bin.offerings, &open, problem.names());
         }
-        self.fill(problem, &mut bin, class, alternative.term, copies);
+        self.fill(problem, &mut bin, class, alternative.index, copies);
         self.account(problem, Some(&before), Some(&bin));
         if let Some(slot) = self.bins.get_mut(id.0) {
             *slot = bin;
         }
         self.record(|| Undo::Changed(id, Box::new(before)));
+        self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
         self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
     }
 
@@ -395,16 +516,17 @@ impl State {
             slack: ResourceVec::default(),
             charge: Amounts::new(),
         };
-        self.fill(problem, &mut bin, class, alternative.term, copies);
+        self.fill(problem, &mut bin, class, alternative.index, copies);
         self.account(problem, None, Some(&bin));
         let id = BinId(self.bins.len());
         self.bins.push(bin);
         self.record(|| Undo::Opened);
+        self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
         self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
         id
     }
 
-    fn fill(&self, problem: &Problem<'_>, bin: &mut Bin, class: ClassId, term: usize, copies: u32) {
+    fn fill(&self, problem: &Problem<'_>, bin: &mut Bin, class: ClassId, index: usize, copies: u32) {
         let table = &problem.pools[bin.pool];
         for (resource, amount) in problem.classes[class].shape.requests.iter() {
             let total = bin.requests.get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
@@ -414,9 +536,9 @@ impl State {
                 None => bin.offerings.clear(),
             }
         }
-        match bin.contents.iter_mut().find(|(held, held_term, _)| (*held, *held_term) == (class, term)) {
+        match bin.contents.iter_mut().find(|(held, held_index, _)| (*held, *held_index) == (class, index)) {
             Some((_, _, held)) => *held += copies,
-            None => bin.contents.push((class, term, copies)),
+            None => bin.contents.push((class, index, copies)),
         }
         bin.charge = self.charge(table, &bin.offerings);
         bin.measure(table);
@@ -460,14 +582,18 @@ impl State {
     /// Makes what is placed now the start of every later search: pods that stay where an earlier plan put them.
     pub(crate) fn settle_start(&mut self) {
         self.start.clone_from(&self.room);
+        self.start_counts.clone_from(&self.counts);
         self.assignments.clear();
     }
 
     /// A state with nothing placed, for a search over everything that this one has placed.
     pub(crate) fn emptied(&self, problem: &Problem<'_>) -> Self {
         let mut state = Self::new(problem, Charging::Bound);
+        state.checking = Checking::AtTheEnd;
         state.room.clone_from(&self.start);
         state.start.clone_from(&self.start);
+        state.counts.clone_from(&self.start_counts);
+        state.start_counts.clone_from(&self.start_counts);
         state
     }
 
@@ -483,5 +609,19 @@ impl State {
             limits::add(&mut self.charges[bin.pool], &bin.charge);
         }
         self.bins = bins;
+    }
+}
+
+/// Where a machine is for one involvement of a class that is in it by an alternative.
+fn place_in_bin(
+    problem: &Problem<'_>,
+    bin: BinId,
+    alternative: &Alternative,
+    position: usize,
+    mine: &Involvement,
+) -> Place {
+    match alternative.places.get(position).copied().unwrap_or(Place::Outside) {
+        Place::OwnHost => Place::Domain(problem.topology.groups[mine.group].host_of(bin)),
+        place => place,
     }
 }

@@ -1,5 +1,6 @@
 //! Behaviours of the planner, one claim a test; the exhaustive comparison with an oracle is in `oracle`.
 
+mod coupled;
 mod fixture;
 mod oracle;
 
@@ -186,14 +187,12 @@ fn what_is_not_planned_for_is_refused_by_name_and_what_is_preferred_is_noted() {
     let mut f = Fixture::new();
     f.instance_type("large", 8, 16).offering("a", "on-demand", 10);
     f.pool("default");
-    f.pod("port").requests(100, gib(1)).host_port(8080);
     f.pod("volume").requests(100, gib(1)).claim("data");
     f.pod("prefers").requests(100, gib(1)).prefer("topology.kubernetes.io/zone", "z");
     check(
         &f,
         expect![[r#"
             machine default-0: large/a/on-demand $0.00000001/h types [large] pods [prefers]
-            refused port (Unsupported): host port 8080/TCP (hostPort) is not planned for yet
             refused volume (Unsupported): PersistentVolumeClaim default/data, which does not exist, is not planned for yet
             note prefers (1): preferred node affinity
         "#]],

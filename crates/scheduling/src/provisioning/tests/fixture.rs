@@ -5,10 +5,13 @@ use std::sync::Arc;
 use api::labels;
 use cloudprovider::CapacityType;
 use model::{
-    IdVec, Interner, Labels, NamespacedName, NodeClaimName, NodePoolName, Pod, PodShape, PriceNanoUsdPerHour,
-    Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration, TolerationOperator,
-    Unsupported,
-    pod::{HostPort, NodeSelectorTerm, Protocol, VolumeRef, Weighted},
+    IdVec, Interner, LabelSelector, Labels, NamespacedName, NodeClaimName, NodePoolName, Pod, PodShape,
+    PriceNanoUsdPerHour, Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration,
+    TolerationOperator, Unsupported,
+    pod::{
+        HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, TopologySpreadConstraint,
+        VolumeRef, Weighted, WhenUnsatisfiable,
+    },
     volume::{ClaimPhase, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
     workload::{DaemonSet, PodTemplate},
 };
@@ -32,6 +35,7 @@ pub(super) struct Fixture {
     pods: Vec<(Pod, PodShape, Option<NodeClaimName>)>,
     daemon_sets: Vec<Arc<DaemonSet>>,
     volumes: Volumes,
+    namespaces: std::collections::BTreeMap<Arc<str>, Labels>,
     options: Options,
 }
 
@@ -45,6 +49,7 @@ impl Fixture {
             pods: Vec::new(),
             daemon_sets: Vec::new(),
             volumes: Volumes::default(),
+            namespaces: Default::default(),
             options: Options::default(),
         }
     }
@@ -262,6 +267,7 @@ impl Fixture {
             pods: pods.collect::<IdVec<_, _>>(),
             daemon_sets: self.daemon_sets.clone(),
             volumes: self.volumes.clone(),
+            namespaces: self.namespaces.clone(),
         }
     }
 }
@@ -352,9 +358,70 @@ impl PodFixture<'_> {
         self
     }
 
-    pub(super) fn host_port(mut self, port: u16) -> Self {
-        self.shape().host_ports.push(HostPort { ip: HostPort::ANY_IP, port, protocol: Protocol::Tcp });
+    pub(super) fn label(self, key: &str, value: &str) -> Self {
+        let (key, value) = (self.fixture.names.key(key), self.fixture.names.value(value));
+        self.fixture.pods.last_mut().unwrap().0.labels.insert(key, value);
         self
+    }
+
+    /// Spreads pods with label `app` of this value.
+    pub(super) fn spread(mut self, key: &str, max_skew: u32, app: &str) -> Self {
+        let topology_key = self.fixture.names.key(key);
+        let selector = self.fixture.app(app);
+        self.shape().topology_spread.push(TopologySpreadConstraint {
+            max_skew,
+            topology_key,
+            when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
+            selector,
+            namespace: "default".into(),
+            min_domains: None,
+            node_affinity_policy: NodeInclusionPolicy::Honor,
+            node_taints_policy: NodeInclusionPolicy::Ignore,
+            match_label_keys: Vec::new(),
+        });
+        self
+    }
+
+    /// Refines the spread added last.
+    pub(super) fn but(mut self, change: impl FnOnce(&mut TopologySpreadConstraint, &mut Interner)) -> Self {
+        let mut names = std::mem::take(&mut self.fixture.names);
+        change(self.shape().topology_spread.last_mut().unwrap(), &mut names);
+        self.fixture.names = names;
+        self
+    }
+
+    pub(super) fn near(mut self, key: &str, app: &str) -> Self {
+        let term = self.fixture.pod_term(key, app);
+        self.shape().pod_affinity.required.push(term);
+        self
+    }
+
+    pub(super) fn away_from(mut self, key: &str, app: &str) -> Self {
+        let term = self.fixture.pod_term(key, app);
+        self.shape().pod_anti_affinity.required.push(term);
+        self
+    }
+
+    pub(super) fn port(mut self, ip: &str, port: u16, protocol: Protocol) -> Self {
+        self.shape().host_ports.push(HostPort { ip: ip.parse().unwrap(), port, protocol });
+        self
+    }
+
+    pub(super) fn going(self) -> Self {
+        self.fixture.pods.last_mut().unwrap().0.deletion_timestamp = Some(Timestamp::default());
+        self
+    }
+
+    pub(super) fn in_namespace(self, namespace: &str) -> Self {
+        self.fixture.pods.last_mut().unwrap().0.name.namespace = namespace.into();
+        self
+    }
+
+    /// The pod runs on the node added last instead of waiting.
+    pub(super) fn runs(self) {
+        let (pod, shape, _) = self.fixture.pods.pop().unwrap();
+        let node = self.fixture.nodes.last_mut().unwrap();
+        node.pods.push(Arc::new(Pod { shape: Arc::new(shape), node_name: node.name.clone(), ..pod }));
     }
 
     pub(super) fn claim(mut self, name: &str) -> Self {
@@ -374,6 +441,33 @@ impl PodFixture<'_> {
 }
 
 impl Fixture {
+    fn app(&mut self, app: &str) -> LabelSelector {
+        LabelSelector::new([("app", app)], [], &mut self.names).unwrap()
+    }
+
+    fn pod_term(&mut self, key: &str, app: &str) -> PodAffinityTerm {
+        PodAffinityTerm {
+            topology_key: self.names.key(key),
+            selector: self.app(app),
+            namespaces: vec!["default".into()],
+            namespace_selector: LabelSelector::Nothing,
+            match_label_keys: Vec::new(),
+            mismatch_label_keys: Vec::new(),
+        }
+    }
+
+    /// Adds a host port to the DaemonSet added last.
+    pub(super) fn daemon_port(&mut self, port: u16) {
+        let daemon_set = Arc::make_mut(self.daemon_sets.last_mut().unwrap());
+        let shape = Arc::make_mut(&mut daemon_set.template.shape);
+        shape.host_ports.push(HostPort { ip: HostPort::ANY_IP, port, protocol: Protocol::Tcp });
+    }
+
+    /// Changes a claim, its volume or its class.
+    pub(super) fn volumes(&mut self) -> (&mut Interner, &mut Volumes) {
+        (&mut self.names, &mut self.volumes)
+    }
+
     /// Makes the last node belong to a NodeClaim.
     pub(super) fn claim(&mut self, name: &str) -> &mut Self {
         self.nodes.last_mut().unwrap().node_claim = Some(name.into());

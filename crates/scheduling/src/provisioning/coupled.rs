@@ -1,0 +1,312 @@
+//! Placing classes that rules couple with other pods.
+//!
+//! * Existing nodes come first, round after round, since each copy can make room for the next.
+//! * What is left of a class that is spread over the values of one label is dealt out to these at once: as even as the
+//!   skew asks for, the copies above the least to the domains that are cheapest for it. So it goes to machines by counts
+//!   and not copy by copy.
+//! * If some domain can't take its share, and for all other rules, copies go step by step, each where it is cheapest.
+//! * A class that has to be together and may begin anywhere is tried in each domain, and goes where most copies find a
+//!   place for the least money.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::{
+    choose::{self, Offer},
+    classes::ClassId,
+    fill::on_nodes,
+    problem::Problem,
+    state::State,
+    topology::{Checking, DomainId, GroupId, Kind, Place, Scope, rules_hold},
+};
+
+/// Places up to `wanted` copies and returns how many are left.
+pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    if let Some(begins) = begins(problem, state, class) {
+        return together(problem, state, class, wanted, &begins);
+    }
+    let left = rounds(wanted, |left| on_nodes(problem, state, class, left));
+    let left = match spread(problem, class) {
+        Some(spread) => by_shares(problem, state, class, left, spread),
+        None => left,
+    };
+    step_by_step(problem, state, class, left)
+}
+
+fn step_by_step(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    rounds(wanted, |left| {
+        let left = on_nodes(problem, state, class, left);
+        choose::place(problem, state, class, left)
+    })
+}
+
+/// Repeats while something changes.
+fn rounds(wanted: u32, mut round: impl FnMut(u32) -> u32) -> u32 {
+    let mut left = wanted;
+    while left > 0 {
+        let after = round(left);
+        if after == left {
+            break;
+        }
+        left = after;
+    }
+    left
+}
+
+/// The one spread over values of a label that the class has to keep and is counted in.
+#[derive(Clone, Copy)]
+struct Spread {
+    /// Its position among the class's involvements.
+    position: usize,
+    group: GroupId,
+    max_skew: u32,
+}
+
+fn spread(problem: &Problem<'_>, class: ClassId) -> Option<Spread> {
+    let involved = problem.classes[class].involved.iter().enumerate();
+    let mut spreads = involved.filter(|(_, mine)| mine.owner).filter_map(|(position, mine)| {
+        let group = &problem.topology.groups[mine.group];
+        match (group.kind, group.scope) {
+            (Kind::Spread { max_skew, .. }, Scope::Label(_)) => {
+                Some((mine.matched, Spread { position, group: mine.group, max_skew }))
+            }
+            _ => None,
+        }
+    });
+    match (spreads.next(), spreads.next()) {
+        (Some((true, spread)), None) => Some(spread),
+        _ => None,
+    }
+}
+
+/// Deals the copies out over the domains; all of them are placed or none.
+fn by_shares(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32, spread: Spread) -> u32 {
+    if wanted < 2 {
+        return wanted;
+    }
+    let domains = cheapest_first(problem, state, class, wanted, spread.position);
+    let counts: Vec<u32> = domains.iter().map(|&domain| state.counts[spread.group].matched(domain)).collect();
+    let Some(shares) = shares(&counts, wanted, spread.max_skew) else { return wanted };
+    let mark = state.mark();
+    let before = state.checking;
+    state.checking = Checking::AtTheEnd;
+    let mut all_placed = true;
+    for (&domain, &share) in domains.iter().zip(&shares) {
+        state.confined = SmallVec::from_slice(&[(spread.position, domain)]);
+        all_placed &= share == 0 || choose::place(problem, state, class, share) == 0;
+        if !all_placed {
+            break;
+        }
+    }
+    state.confined.clear();
+    state.checking = before;
+    if all_placed && rules_hold(problem, state) {
+        state.commit(mark);
+        return 0;
+    }
+    state.rollback(problem, mark);
+    wanted
+}
+
+/// The domains in which the class could get a new machine, by what a copy costs there, then by name.
+fn cheapest_first(
+    problem: &Problem<'_>,
+    state: &mut State,
+    class: ClassId,
+    wanted: u32,
+    position: usize,
+) -> Vec<DomainId> {
+    let checking = std::mem::replace(&mut state.checking, Checking::AtTheEnd);
+    let mut offers: Vec<(DomainId, Offer<'_>)> = Vec::new();
+    for (pool, table) in problem.pools.iter_enumerated() {
+        for alternative in &table.by_class[class] {
+            let Some(&Place::Domain(domain)) = alternative.places.get(position) else { continue };
+            let most = state.copies_in_new_bin(problem, pool, class, alternative, wanted);
+            if most == 0 {
+                continue;
+            }
+            let offer = choose::new_machine(problem, pool, table, class, alternative, most);
+            match offers.iter_mut().find(|(known, _)| *known == domain) {
+                // A preferred pool goes first, whatever its price.
+                Some((_, known)) if known.pool == pool && offer.cmp(known) == Ordering::Less => *known = offer,
+                Some(_) => {}
+                None => offers.push((domain, offer)),
+            }
+        }
+    }
+    state.checking = checking;
+    offers.sort_by(|(one, a), (other, b)| a.cost_cmp(b).then(one.cmp(other)));
+    offers.into_iter().map(|(domain, _)| domain).collect()
+}
+
+/// How many copies go to each domain, given what each has: the earlier ones get as much as the skew allows. `None` if the
+/// skew can't be kept.
+fn shares(counts: &[u32], wanted: u32, max_skew: u32) -> Option<Vec<u32>> {
+    let least_now = counts.iter().copied().min()?;
+    let fewest = |least: u32| -> u64 { counts.iter().map(|&count| u64::from(least.saturating_sub(count))).sum() };
+    let most = |least: u32| -> u64 {
+        let top = least.saturating_add(max_skew);
+        counts.iter().map(|&count| u64::from(top.saturating_sub(count))).sum()
+    };
+    // The lowest least with room for all leaves most to choose.
+    let (mut low, mut high) = (least_now, least_now.saturating_add(wanted));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if most(middle) >= u64::from(wanted) { high = middle } else { low = middle + 1 }
+    }
+    let least = low;
+    if fewest(least) > u64::from(wanted) || most(least) < u64::from(wanted) {
+        return None;
+    }
+    let mut shares: Vec<u32> = counts.iter().map(|&count| least.saturating_sub(count)).collect();
+    let mut left = wanted - u32::try_from(fewest(least)).ok()?;
+    let top = least.saturating_add(max_skew);
+    for (share, &count) in shares.iter_mut().zip(counts) {
+        let more = top.saturating_sub(count + *share).min(left);
+        *share += more;
+        left -= more;
+    }
+    (left == 0).then_some(shares)
+}
+
+/// Where a class may begin that has to be together: one entry for each combination of domains.
+type Beginning = SmallVec<[(usize, DomainId); 2]>;
+
+/// The ways to begin, if the class has to be near to itself and nothing that it wants is anywhere yet.
+fn begins(problem: &Problem<'_>, state: &State, class: ClassId) -> Option<Vec<Beginning>> {
+    let pods = &problem.classes[class];
+    let mut positions: Vec<usize> = Vec::new();
+    for set in &pods.affinity_sets {
+        let involvements = || set.involvements.iter().filter_map(|&position| pods.involved.get(position));
+        let is_nowhere = involvements().all(|mine| state.counts[mine.group].total() == 0);
+        if set.matches_itself && is_nowhere {
+            positions.extend(&set.involvements);
+        }
+    }
+    // A host is too many to try one by one; see `together`.
+    positions.retain(|&position| {
+        pods.involved
+            .get(position)
+            .is_some_and(|mine| matches!(problem.topology.groups[mine.group].scope, Scope::Label(_) | Scope::Host))
+    });
+    if positions.is_empty() {
+        return None;
+    }
+    let by_label: Vec<usize> = positions
+        .into_iter()
+        .filter(|&position| {
+            pods.involved
+                .get(position)
+                .is_some_and(|mine| matches!(problem.topology.groups[mine.group].scope, Scope::Label(_)))
+        })
+        .collect();
+    let mut beginnings: Vec<Beginning> = Vec::new();
+    let mut add = |place: &dyn Fn(usize) -> Place| {
+        let mut beginning = Beginning::new();
+        for &position in &by_label {
+            let Place::Domain(domain) = place(position) else { return };
+            beginning.push((position, domain));
+        }
+        if !beginnings.contains(&beginning) {
+            beginnings.push(beginning);
+        }
+    };
+    for &node in problem.node_order.iter().filter(|&&node| problem.node_accepts(class, node)) {
+        add(&|position| {
+            let mine = pods.involved.get(position);
+            mine.map_or(Place::Outside, |mine| problem.topology.place_of_node(mine.group, node))
+        });
+    }
+    for table in &problem.pools {
+        for alternative in &table.by_class[class] {
+            add(&|position| alternative.places.get(position).copied().unwrap_or(Place::Outside));
+        }
+    }
+    beginnings.sort();
+    Some(beginnings)
+}
+
+/// Tries each beginning and keeps the one that places most copies for the least addition to the price.
+fn together(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32, beginnings: &[Beginning]) -> u32 {
+    let mut best: Option<(u32, i128, &Beginning, bool)> = None;
+    for beginning in beginnings {
+        for nodes_first in [true, false] {
+            let mark = state.mark();
+            let before = price(state);
+            let left = begin(problem, state, class, wanted, beginning, nodes_first);
+            let added = price(state) - before;
+            state.rollback(problem, mark);
+            if left < wanted && best.as_ref().is_none_or(|(least, cost, ..)| (left, added) < (*least, *cost)) {
+                best = Some((left, added, beginning, nodes_first));
+            }
+        }
+    }
+    match best {
+        Some((_, _, beginning, nodes_first)) => begin(problem, state, class, wanted, beginning, nodes_first),
+        None => wanted,
+    }
+}
+
+fn begin(
+    problem: &Problem<'_>,
+    state: &mut State,
+    class: ClassId,
+    wanted: u32,
+    beginning: &Beginning,
+    nodes_first: bool,
+) -> u32 {
+    state.confined.clone_from(beginning);
+    let left = if nodes_first {
+        // The node with most room for it, so that a host that all have to share is not too small.
+        let roomiest = problem
+            .node_order
+            .iter()
+            .map(|&node| (state.copies_on_node(problem, node, class, wanted), node))
+            .filter(|(copies, _)| *copies > 0)
+            .fold(None, |best: Option<(u32, _)>, this| match best {
+                Some(best) if best.0 >= this.0 => Some(best),
+                _ => Some(this),
+            });
+        match roomiest {
+            Some((copies, node)) => {
+                state.place_on_node(problem, node, class, copies);
+                step_by_step(problem, state, class, wanted - copies)
+            }
+            None => wanted,
+        }
+    } else {
+        let left = choose::place(problem, state, class, wanted);
+        step_by_step(problem, state, class, left)
+    };
+    state.confined.clear();
+    left
+}
+
+fn price(state: &State) -> i128 {
+    state.bins.iter().map(|bin| i128::from(bin.price.0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shares;
+
+    #[test]
+    fn shares_keep_the_skew_and_favour_the_first_domains() {
+        type Case<'c> = (&'c [u32], u32, u32, Option<&'c [u32]>);
+        let cases: [Case<'_>; 9] = [
+            (&[0, 0, 0], 9, 1, Some(&[3, 3, 3])),
+            (&[0, 0, 0], 10, 1, Some(&[4, 3, 3])),
+            (&[0, 0, 0], 2, 1, Some(&[1, 1, 0])),
+            (&[0, 0, 0], 7, 3, Some(&[3, 3, 1])),
+            (&[0, 0, 0], 3, 3, Some(&[3, 0, 0])),
+            (&[5, 0, 0], 4, 1, Some(&[0, 2, 2])),
+            (&[5, 4, 4], 3, 1, Some(&[1, 1, 1])),
+            (&[2], 7, 1, Some(&[7])),
+            (&[], 7, 1, None),
+        ];
+        for (counts, wanted, max_skew, expected) in cases {
+            assert_eq!(shares(counts, wanted, max_skew).as_deref(), expected, "{counts:?} {wanted} {max_skew}");
+        }
+    }
+}

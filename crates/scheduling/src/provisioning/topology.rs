@@ -1,0 +1,297 @@
+//! Rules that couple pods with each other: required topology spread, pod affinity and anti-affinity, host ports, claims
+//! that one pod at a time may use, and claims whose first pod decides where the others go.
+//!
+//! All of them are *groups*: a rule, the classes that have to keep it (owners), the classes that it counts (matched), and
+//! counters per domain. A domain is a value of a label, one host, or the whole cluster. So a host port is an
+//! anti-affinity between hosts, and a ReadWriteOncePod claim one over the cluster; what counts and what is checked is
+//! written once ([`Group::room`]).
+//!
+//! * `build` finds the groups and which classes they concern; a class that none concerns pays nothing anywhere.
+//! * `cells` splits the offerings of a pool by the domain that a machine from them is in, so that a machine with a copy
+//!   of a concerned class is pinned to one domain before anything is counted.
+//! * `counts` holds what is placed and says how many more copies may go to a domain.
+//!
+//! Rules are kube-scheduler's (plugins PodTopologySpread, InterPodAffinity, NodePorts, VolumeRestrictions, 1.36).
+//!
+//! Differs: kube-scheduler spreads over the domains of nodes that exist. As in Karpenter, those count too in which a
+//! machine could be launched for the class; hosts likewise, so that the least of hosts is 0 while machines can be
+//! launched. This is never laxer: a domain more can only lower the least.
+
+mod build;
+mod cells;
+mod counts;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{
+    IdSet, IdVec, Interner, KeyId, LabelSelector, Labels, NamespacedName, PodShape, Toleration, ValueId, define_id,
+    pod::{HostPort, PodAffinityTerm, VolumeRef},
+};
+
+use super::{
+    affinity::Term,
+    pools::{PoolRank, PoolTable},
+    problem::Problem,
+    state::{Bin, BinId, Charging, State},
+};
+use crate::snapshot::NodeId;
+
+pub(crate) use self::{
+    build::{Builder, Coupling, Owned, Signature},
+    cells::{Cell, cells},
+    counts::{Before, Checking, Counts, rules_hold},
+};
+
+define_id! {
+    /// A group of one plan.
+    pub(crate) struct GroupId;
+}
+define_id! {
+    /// A domain of one group. Label values are numbered by name; hosts as nodes are, then machines as they open.
+    pub(crate) struct DomainId;
+}
+
+/// What a group asks of its owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// No domain has more than `max_skew` above the least; the least is 0 with fewer than `min_domains`.
+    Spread { max_skew: u32, min_domains: u32 },
+    /// There is a matched pod in the domain.
+    Affinity,
+    /// There is no matched pod in the domain, nor does one come.
+    AntiAffinity,
+}
+
+/// What a domain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Scope {
+    /// A value of this label.
+    Label(KeyId),
+    /// One node or machine.
+    Host,
+    /// Everything.
+    Cluster,
+}
+
+/// Which pods are matched.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Rule {
+    /// Those of the namespace that the selector picks.
+    Selected { namespace: Arc<str>, selector: LabelSelector },
+    /// Those that match all of the terms.
+    Terms(Vec<PodAffinityTerm>),
+    /// Those with a port that conflicts with this one.
+    Port(HostPort),
+    /// Those that use this claim.
+    Claim(NamespacedName),
+}
+
+/// Which nodes a spread constraint counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Filter {
+    /// Labels that must be there: those of all hard constraints of the pod.
+    keys: Vec<KeyId>,
+    /// Node selector and affinity, if they are honoured.
+    terms: Option<Vec<Term>>,
+    /// Tolerations, if taints are honoured.
+    tolerations: Option<Vec<Toleration>>,
+}
+
+/// Where a node or machine is, as far as one group is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// In a domain.
+    Domain(DomainId),
+    /// On a machine of its own, whose domain is numbered when it opens.
+    OwnHost,
+    /// Without the label, or not counted.
+    Outside,
+    /// Not settled yet: the label of a machine that is still coming up.
+    Unknown,
+}
+
+/// One rule with what it concerns.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) kind: Kind,
+    pub(crate) scope: Scope,
+    rule: Rule,
+    filter: Option<Filter>,
+    /// For labels: the value of each domain, by name.
+    pub(crate) values: IdVec<DomainId, ValueId>,
+    /// Where each existing node is.
+    places: IdVec<NodeId, Place>,
+    /// Domains over which pods are spread.
+    present: IdSet<DomainId>,
+    /// For hosts: whether machines that count could be launched.
+    new_hosts: bool,
+    /// For hosts: how many domains existing nodes have.
+    hosts: usize,
+    /// What runs now.
+    start: Counts,
+}
+
+/// All groups of one snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Topology {
+    pub(crate) groups: IdVec<GroupId, Group>,
+}
+
+/// How a group concerns a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Involvement {
+    pub(crate) group: GroupId,
+    /// The class has to keep the rule.
+    pub(crate) owner: bool,
+    /// The rule counts the class.
+    pub(crate) matched: bool,
+}
+
+/// Affinity groups of a class that only count together: all terms of its pod affinity, or one shared claim. If nothing is
+/// matched anywhere, a class that matches itself may begin.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct AffinitySet {
+    /// Positions in the class's involvements.
+    pub(crate) involvements: Vec<usize>,
+    pub(crate) matches_itself: bool,
+}
+
+impl Rule {
+    fn matches(
+        &self,
+        namespace: &Arc<str>,
+        labels: &Labels,
+        shape: &PodShape,
+        namespaces: &BTreeMap<Arc<str>, Labels>,
+        names: &Interner,
+    ) -> bool {
+        match self {
+            Rule::Selected { namespace: wanted, selector } => wanted == namespace && selector.matches(labels, names),
+            Rule::Terms(terms) => terms
+                .iter()
+                .all(|term| in_namespaces(term, namespace, namespaces, names) && term.selector.matches(labels, names)),
+            Rule::Port(port) => shape.host_ports.iter().any(|other| other.conflicts_with(port)),
+            Rule::Claim(claim) => uses(shape, claim),
+        }
+    }
+}
+
+/// Whether the pod of this shape mounts the claim.
+fn uses(shape: &PodShape, claim: &NamespacedName) -> bool {
+    shape.volumes.iter().any(|volume| matches!(volume, VolumeRef::Claim(used) if used == claim))
+}
+
+/// A namespace whose labels are not known counts as selected: a class that owns such a term is refused, and pods that
+/// run stay further away than they might.
+fn in_namespaces(
+    term: &PodAffinityTerm,
+    namespace: &Arc<str>,
+    namespaces: &BTreeMap<Arc<str>, Labels>,
+    names: &Interner,
+) -> bool {
+    term.namespaces.contains(namespace)
+        || match &term.namespace_selector {
+            LabelSelector::Nothing => false,
+            selector => namespaces.get(namespace).is_none_or(|labels| selector.matches(labels, names)),
+        }
+}
+
+impl Topology {
+    /// Where an existing node is for one group.
+    pub(crate) fn place_of_node(&self, group: GroupId, node: NodeId) -> Place {
+        self.groups[group].places.try_get(node).copied().unwrap_or(Place::Outside)
+    }
+
+    /// What runs now, by group.
+    pub(crate) fn start(&self) -> IdVec<GroupId, Counts> {
+        self.groups.map(|group| group.start.clone())
+    }
+}
+
+impl Topology {
+    /// Adds places of machines that could be launched for classes that have to be spread.
+    pub(crate) fn open(&mut self, places: impl IntoIterator<Item = (GroupId, Place)>) {
+        for (group, place) in places {
+            self.groups[group].open(place);
+        }
+    }
+
+    /// Adds the domains in which machines of a plan count although the spread class could not have got a machine there;
+    /// says whether there is one. Then the plan has to be made again, since the least is 0 there.
+    pub(crate) fn open_planned(
+        &mut self,
+        pools: &IdVec<PoolRank, PoolTable<'_>>,
+        bins: &[Bin],
+        names: &Interner,
+    ) -> bool {
+        let mut opened = false;
+        for group in self.groups.iter_mut().filter(|group| matches!(group.kind, Kind::Spread { .. })) {
+            for bin in bins {
+                let Some(table) = pools.try_get(bin.pool) else { continue };
+                let (domains, hosts) = group.landing(table, &bin.offerings, names);
+                opened |= !domains.is_subset(&group.present) || (hosts && !group.new_hosts);
+                group.present.union_with(&domains);
+                group.new_hosts |= hosts;
+            }
+        }
+        opened
+    }
+}
+
+/// Places of machines that could be launched for classes that have to be spread, if nothing else were planned.
+pub(crate) fn reachable(problem: &Problem<'_>) -> Vec<(GroupId, Place)> {
+    let mut places = Vec::new();
+    let mut untouched = State::new(problem, Charging::Least);
+    untouched.checking = Checking::AtTheEnd;
+    for (id, class) in problem.classes.iter_enumerated().filter(|(_, class)| class.refused.is_none()) {
+        let is_spread =
+            |mine: &Involvement| mine.owner && matches!(problem.topology.groups[mine.group].kind, Kind::Spread { .. });
+        if !class.involved.iter().any(is_spread) {
+            continue;
+        }
+        for (pool, table) in problem.pools.iter_enumerated() {
+            for alternative in &table.by_class[id] {
+                if untouched.copies_in_new_bin(problem, pool, id, alternative, 1) == 1 {
+                    let mine = class.involved.iter().zip(&alternative.places).filter(|(mine, _)| is_spread(mine));
+                    places.extend(mine.map(|(mine, place)| (mine.group, *place)));
+                }
+            }
+        }
+    }
+    places
+}
+
+impl Group {
+    fn open(&mut self, place: Place) {
+        match place {
+            Place::Domain(domain) => drop(self.present.insert(domain)),
+            Place::OwnHost => self.new_hosts = true,
+            Place::Outside | Place::Unknown => {}
+        }
+    }
+
+    /// The domain of a machine on its own host.
+    pub(crate) fn host_of(&self, bin: BinId) -> DomainId {
+        model::Id::from_index(self.hosts + bin.0)
+    }
+
+    /// The rule in Kubernetes' words, for reasons.
+    pub(crate) fn describe(&self, names: &Interner) -> String {
+        let over = match self.scope {
+            Scope::Label(key) => names.key_name(key),
+            Scope::Host => api::labels::HOSTNAME,
+            Scope::Cluster => "the cluster",
+        };
+        match (&self.rule, self.kind) {
+            (Rule::Port(port), _) => format!("host port {port}"),
+            (Rule::Claim(claim), Kind::Affinity) => {
+                format!("PersistentVolumeClaim {claim}, whose pods must be in one {over},")
+            }
+            (Rule::Claim(claim), _) => format!("PersistentVolumeClaim {claim} with access mode ReadWriteOncePod"),
+            (_, Kind::Spread { max_skew, .. }) => format!("required topology spread over {over} (maxSkew {max_skew})"),
+            (_, Kind::Affinity) => format!("required pod affinity over {over}"),
+            (_, Kind::AntiAffinity) => format!("required pod anti-affinity over {over}"),
+        }
+    }
+}
