@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cloudprovider::{InstanceType, OfferingKey};
+use cloudprovider::{InstanceType, InstanceTypes, OfferingKey};
 use decode::snapshot_file::{HeaderOptions, MinValuesPolicyName};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -30,7 +30,7 @@ pub const CONFIG_MAP: &str = "dovetail-planner-state";
 /// Its only key.
 const KEY: &str = "state.json";
 /// How often it is looked whether something has changed.
-const PERIOD: Duration = Duration::from_secs(2);
+const PERIOD: Duration = Duration::from_secs(5);
 /// Offerings that are written down; beyond, the ConfigMap would become too large for the API server.
 const MAX_OFFERINGS: usize = 5_000;
 
@@ -118,25 +118,25 @@ impl PlannerState {
 pub async fn run(context: Context) {
     context.store.wait_until_synced().await;
     let mut ticks = tokio::time::interval(PERIOD);
-    let mut written: Option<PlannerState> = None;
+    // Of the provider's answers that were written down last.
+    let mut written: Option<Vec<(NodePoolName, u64)>> = None;
     let mut complained = false;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
         }
-        let mut state = look(&context).await;
-        if let Some(written) = &written {
-            let now = std::mem::replace(&mut state.updated_at, written.updated_at);
-            if state == *written {
-                continue;
-            }
-            state.updated_at = now;
+        let known = instance_types(&context).await;
+        let generations = known.iter().map(|(pool, types)| (pool.clone(), types.generation)).collect();
+        if written.as_ref() == Some(&generations) {
+            continue;
         }
+        let mut state = PlannerState::of_options(&context.options, context.clock.now());
+        state.set_unavailable(known.iter().map(|(pool, types)| (pool.clone(), &*types.types)));
         match write(&context, &state).await {
             Ok(()) => {
                 debug!(unavailable = state.unavailable.len(), "wrote what plans depend on");
-                written = Some(state);
+                written = Some(generations);
                 complained = false;
             }
             Err(error) if !complained => {
@@ -148,8 +148,8 @@ pub async fn run(context: Context) {
     }
 }
 
-async fn look(context: &Context) -> PlannerState {
-    let mut state = PlannerState::of_options(&context.options, context.clock.now());
+/// What each NodePool of the provider's can launch now. What cannot be told now is told the next time.
+async fn instance_types(context: &Context) -> Vec<(NodePoolName, InstanceTypes)> {
     let kinds = context.cloud.node_class_kinds();
     let pools: Vec<_> = context.store.read().node_pools.values().cloned().collect();
     let mut known = Vec::new();
@@ -158,13 +158,11 @@ async fn look(context: &Context) -> PlannerState {
         if !kinds.iter().any(|kind| kind.group == class.group && kind.kind == class.kind) {
             continue;
         }
-        // What cannot be told now is told the next time.
         if let Ok(types) = context.cloud.instance_types(&pool).await {
-            known.push((NodePoolName::from(pool.metadata.name.as_deref().unwrap_or_default()), types.types));
+            known.push((NodePoolName::from(pool.metadata.name.as_deref().unwrap_or_default()), types));
         }
     }
-    state.set_unavailable(known.iter().map(|(name, types)| (name.clone(), &**types)));
-    state
+    known
 }
 
 fn namespace_of(options: &Options) -> String {
@@ -240,9 +238,10 @@ mod tests {
 
     #[test]
     fn no_more_is_written_than_an_object_may_hold() {
+        let one = Arc::clone(&types()[0]);
         let many: Vec<Arc<InstanceType>> = (0..MAX_OFFERINGS)
             .map(|index| {
-                let mut instance_type = InstanceType::clone(&types()[0]);
+                let mut instance_type = InstanceType::clone(&one);
                 instance_type.name = format!("a-rather-long-name-of-a-type-{index}").as_str().into();
                 instance_type.offerings.iter_mut().for_each(|offering| offering.available = false);
                 Arc::new(instance_type)

@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::events;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use kube::core::Status;
 use model::pod::DoNotDisrupt;
 use model::{DurationMs, NamespacedName, NodeName, Pod, Timestamp, Uid};
 use parking_lot::Mutex;
@@ -295,6 +296,10 @@ async fn evict(
             evictions.remove(key);
             Ok(Action::Done)
         }
+        Err(kube::Error::Api(status)) if is_of_ending_namespace(&status) => {
+            debug!(pod = %pod.name, node = %request.node, "the pod goes with its namespace");
+            Ok(Action::RequeueAfter(wait(pod, request, now, evictions.refused(key))))
+        }
         Err(kube::Error::Api(status)) => match refusal(status.code, &status.message) {
             Some(message) => {
                 tell_refused(context, pod, request, message);
@@ -304,6 +309,13 @@ async fn evict(
         },
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether an eviction was refused because the whole namespace goes. The API server takes no eviction there any more, and
+/// the namespace's end deletes the pod.
+fn is_of_ending_namespace(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// What an answer that refuses an eviction because of PodDisruptionBudgets means.
