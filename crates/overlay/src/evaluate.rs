@@ -74,6 +74,14 @@ pub struct Corrected {
     pub with_capacity: BTreeSet<InstanceTypeName>,
 }
 
+impl Corrected {
+    /// Whether no overlay touches any of them.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.with_price.is_empty() && self.with_capacity.is_empty()
+    }
+}
+
 /// What came of all overlays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evaluation {

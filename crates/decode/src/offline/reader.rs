@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use api::admission::{Admission, Operation};
-use api::{NodePool, conditions, groups, validation};
+use api::{NodeOverlay, NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
-use model::{Interner, NamespacedName, NodeName, Pod, Uid};
+use model::{Interner, NamespacedName, NodeName, NodePoolName, Pod, Uid};
+use overlay::evaluate::Corrected;
+use overlay::{Overlay, Pool};
 use scheduling::catalogue::Catalogue;
 use serde_json::{Value, json};
 
@@ -30,6 +32,8 @@ static ADMISSION: LazyLock<Result<Admission, String>> =
 
 /// The gate that lets reserved offerings be used.
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
+/// The gate that lets NodeOverlays correct instance types.
+const NODE_OVERLAY: &str = "NodeOverlay";
 
 /// What an object is to the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,7 @@ enum Role {
     Workload(WorkloadKind),
     Header,
     InstanceType,
+    NodeOverlay,
     /// A kind of ours that has no part in planning yet; it is held to its CRD all the same.
     Checked,
     NotUsed,
@@ -69,6 +74,7 @@ impl Role {
             ("node.k8s.io", "RuntimeClass") => Self::RuntimeClass,
             (groups::KARPENTER, "NodePool") => Self::NodePool,
             (groups::KARPENTER, "NodeClaim") => Self::NodeClaim,
+            (groups::KARPENTER, "NodeOverlay") => Self::NodeOverlay,
             (snapshot_file::GROUP, snapshot_file::HEADER) => Self::Header,
             (snapshot_file::GROUP, snapshot_file::INSTANCE_TYPE) => Self::InstanceType,
             (groups::KARPENTER | groups::KARPENTER_KWOK | groups::AUTOSCALING_X_K8S, _) => Self::Checked,
@@ -91,6 +97,7 @@ impl Role {
             | Self::RuntimeClass
             | Self::NodePool
             | Self::NodeClaim
+            | Self::NodeOverlay
             | Self::Header
             | Self::InstanceType
             | Self::Checked
@@ -104,6 +111,9 @@ impl Role {
     }
 }
 
+/// Instance types that NodePools share.
+type Types = Arc<[Arc<InstanceType>]>;
+
 /// A NodePool of the input, and why it is refused if it is.
 struct GivenNodePool {
     object: Arc<NodePool>,
@@ -115,7 +125,8 @@ pub(super) struct Reader<'a> {
     interner: Interner,
     cluster: Cluster,
     node_pools: Vec<GivenNodePool>,
-    instance_types: BTreeMap<String, Vec<InstanceType>>,
+    instance_types: BTreeMap<String, Vec<Arc<InstanceType>>>,
+    overlays: Vec<(Origin, Overlay)>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
     defaults: Defaults,
     header: Option<Header>,
@@ -135,6 +146,7 @@ impl<'a> Reader<'a> {
             cluster: Cluster { pending: PendingRule::Unbound, ..Cluster::default() },
             node_pools: Vec::new(),
             instance_types: BTreeMap::new(),
+            overlays: Vec::new(),
             csi_nodes: BTreeMap::new(),
             defaults: Defaults::default(),
             header: None,
@@ -231,12 +243,14 @@ impl<'a> Reader<'a> {
                 let admitted = self.admit(&manifest)?;
                 self.cluster.node_claims.push(Arc::new(node_claim_object(&admitted)?));
             }
+            Role::NodeOverlay => self.node_overlay(&manifest)?,
             Role::Workload(kind) => self.workload(kind, &manifest),
             Role::Header => self.header(snapshot_file::header(object)?),
             Role::InstanceType => {
                 let line = snapshot_file::instance_type(object)?;
+                let instance_type = Arc::new(line.instance_type);
                 for pool in line.node_pools {
-                    self.instance_types.entry(pool).or_default().push(line.instance_type.clone());
+                    self.instance_types.entry(pool).or_default().push(Arc::clone(&instance_type));
                 }
             }
             Role::Checked => {
@@ -291,6 +305,27 @@ impl<'a> Reader<'a> {
         let refused = error.as_ref().map(|error| format!("is refused: {}", error.problem).into());
         self.node_pools.extend(object.map(|object| GivenNodePool { object: Arc::new(object), refused }));
         error.map_or(Ok(()), Err)
+    }
+
+    fn node_overlay(&mut self, manifest: &Manifest) -> Result<(), ObjectError> {
+        let error = |why: String| ObjectError {
+            object: manifest.object_ref(),
+            problem: Problem { field: String::new(), reason: Reason::Invalid(why) },
+        };
+        let admitted = self.admit(manifest)?;
+        if !self.gate(NODE_OVERLAY) {
+            *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
+            return Ok(());
+        }
+        let object: NodeOverlay = serde_json::from_value(admitted).map_err(|fault| error(fault.to_string()))?;
+        let overlay = Overlay::new(&object, self.settings.labels).map_err(|invalid| error(invalid.to_string()))?;
+        self.overlays.push((manifest.origin.clone(), overlay));
+        Ok(())
+    }
+
+    /// Whether a gate was on where the snapshot was taken. Manifests know of no gates: all that we have are on.
+    fn gate(&self, name: &str) -> bool {
+        self.header.as_ref().and_then(|header| header.feature_gates.get(name)).copied().unwrap_or(true)
     }
 
     /// What the controller would find wrong with a NodePool that the API server let in. In a snapshot its status says so.
@@ -465,7 +500,8 @@ impl<'a> Reader<'a> {
             self.notes.push(OfflineNote::DefaultNodePool(describe(pool)));
             node_pools.push(GivenNodePool { object: Arc::new(pool.clone()), refused: None });
         }
-        let mut default_catalogue = None;
+        let mut corrected = self.correct(&node_pools);
+        let mut compiled: Vec<(Types, Arc<Catalogue>)> = Vec::new();
         for GivenNodePool { object, refused } in node_pools {
             if let Some(why) = refused {
                 let catalogue = Arc::default();
@@ -473,27 +509,21 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let name = object.metadata.name.clone().unwrap_or_default();
-            let catalogue = match self.instance_types.get(&name) {
-                Some(types) => {
-                    let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-                    let gates = self.header.as_ref().map(|header| &header.feature_gates);
-                    let (catalogue, errors) = if gates.and_then(|gates| gates.get(RESERVED_CAPACITY)) == Some(&false) {
-                        let types: Vec<_> = types.iter().map(crate::without_reserved).collect();
-                        crate::catalogue(types.iter().map(AsRef::as_ref), context)
-                    } else {
-                        crate::catalogue(types, context)
-                    };
-                    self.catalogue_errors(errors);
-                    Arc::new(catalogue)
-                }
-                None if self.header.is_some() => {
-                    let usable = Err("has no instance types in the snapshot".into());
-                    self.cluster.node_pools.push(LaunchableNodePool { object, usable, catalogue: Arc::default() });
-                    continue;
-                }
+            let Some(types) = corrected.remove(name.as_str()) else {
+                let usable = Err("has no instance types in the snapshot".into());
+                self.cluster.node_pools.push(LaunchableNodePool { object, usable, catalogue: Arc::default() });
+                continue;
+            };
+            if !self.instance_types.contains_key(&name) {
+                self.note_foreign_class(&object, &name);
+            }
+            let known = compiled.iter().find(|(of, _)| Arc::ptr_eq(of, &types));
+            let catalogue = match known {
+                Some((_, catalogue)) => Arc::clone(catalogue),
                 None => {
-                    self.note_foreign_class(&object, &name);
-                    Arc::clone(default_catalogue.get_or_insert_with(|| self.default_catalogue()))
+                    let catalogue = self.compile(&types);
+                    compiled.push((types, Arc::clone(&catalogue)));
+                    catalogue
                 }
             };
             let usable = readiness(&object, self.header.is_some());
@@ -501,10 +531,61 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn default_catalogue(&mut self) -> Arc<Catalogue> {
+    /// The instance types of each NodePool that can be used, by its name, as the overlays leave them. Those of NodePools
+    /// that have the same are the same.
+    fn correct(&mut self, node_pools: &[GivenNodePool]) -> BTreeMap<String, Types> {
+        let default: Types = self.settings.instance_types.into();
+        let mut names = Vec::new();
+        let mut given = Vec::new();
+        for GivenNodePool { object, refused } in node_pools {
+            let name = NodePoolName::from(object.metadata.name.as_deref().unwrap_or_default());
+            let types = match self.instance_types.get(name.as_str()) {
+                Some(types) => types.as_slice().into(),
+                None if self.header.is_some() => continue,
+                None => Arc::clone(&default),
+            };
+            if refused.is_none() {
+                names.push((name, &object.spec.template.metadata.labels));
+                given.push(types);
+            }
+        }
+        let pools: Vec<Pool<'_>> = names
+            .iter()
+            .zip(&given)
+            .map(|((name, template_labels), types)| Pool { name, template_labels, types })
+            .collect();
+        let overlays: Vec<Overlay> = self.overlays.iter().map(|(_, overlay)| overlay.clone()).collect();
+        let evaluation = overlay::evaluate(&overlays, &pools);
+        for (origin, overlay) in std::mem::take(&mut self.overlays) {
+            if let Some(conflict) = evaluation.conflicts.get(&overlay.name) {
+                let name = NamespacedName::new("", overlay.name.as_str());
+                let problem = Problem { field: "spec".to_owned(), reason: Reason::Invalid(conflict.to_string()) };
+                self.problem(origin, ObjectError { object: ObjectRef { kind: "NodeOverlay".into(), name }, problem });
+            }
+        }
+        let mut shared: Vec<(Arc<Corrected>, Types)> = Vec::new();
+        let mut all = BTreeMap::new();
+        for (((name, _), given), corrected) in names.into_iter().zip(given).zip(evaluation.pools) {
+            let known = shared.iter().find(|(of, _)| Arc::ptr_eq(of, &corrected)).map(|(_, types)| Arc::clone(types));
+            let types = known.unwrap_or_else(|| {
+                let types = if corrected.is_unchanged() { given } else { corrected.types.as_slice().into() };
+                shared.push((corrected, Arc::clone(&types)));
+                types
+            });
+            all.insert(name.to_string(), types);
+        }
+        all
+    }
+
+    fn compile(&mut self, types: &[Arc<InstanceType>]) -> Arc<Catalogue> {
+        let reserved = self.gate(RESERVED_CAPACITY);
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-        let types = self.settings.instance_types.iter().map(|instance_type| &**instance_type);
-        let (catalogue, errors) = crate::catalogue(types, context);
+        let (catalogue, errors) = if reserved {
+            crate::catalogue(types.iter().map(AsRef::as_ref), context)
+        } else {
+            let types: Vec<_> = types.iter().map(|it| crate::without_reserved(it)).collect();
+            crate::catalogue(types.iter().map(AsRef::as_ref), context)
+        };
         self.catalogue_errors(errors);
         Arc::new(catalogue)
     }

@@ -335,3 +335,58 @@ fn the_built_in_node_pool_does_not_stand_in_for_one_that_is_refused() {
     let offline = read_text("", &settings);
     assert!(offline.notes.iter().any(|note| matches!(note, OfflineNote::DefaultNodePool(_))));
 }
+
+#[test]
+fn overlays_correct_what_node_pools_can_launch_and_one_in_conflict_is_told() {
+    let quantity = |text: &str| model::Quantity::parse(text).unwrap();
+    let instance_type = InstanceType {
+        name: "m".into(),
+        requirements: [("size".to_owned(), ["big".to_owned()].into())].into(),
+        offerings: vec![cloudprovider::Offering {
+            zone: "a".to_owned(),
+            capacity_type: cloudprovider::CapacityType::OnDemand,
+            labels: BTreeMap::new(),
+            reservation: None,
+            price: model::PriceNanoUsdPerHour(2_000_000_000),
+            available: true,
+            capacity_override: None,
+            overhead_override: None,
+        }],
+        capacity: [("cpu".to_owned(), quantity("4"))].into(),
+        overhead: Default::default(),
+        volume_attachment_limits: BTreeMap::new(),
+        dynamic_resources: Default::default(),
+    };
+    let instance_types = [Arc::new(instance_type)];
+    let settings = Settings { instance_types: &instance_types, ..settings() };
+    let overlay = |name: &str, spec: &str| {
+        format!(
+            "---\n{{apiVersion: karpenter.sh/v1alpha1, kind: NodeOverlay, metadata: {{name: {name}}}, spec: {spec}}}\n"
+        )
+    };
+    let text = [
+        node_pool("plain", &format!("{{spec: {{{CLASS}, requirements: []}}}}")),
+        node_pool("team", &format!("{{metadata: {{labels: {{team: ml}}}}, spec: {{{CLASS}, requirements: []}}}}")),
+        overlay("team", "{requirements: [{key: team, operator: In, values: [ml]}], capacity: {example.com/x: 3}}"),
+        overlay("b", "{requirements: [{key: size, operator: In, values: [big]}], priceAdjustment: -50%}"),
+        overlay("a", "{requirements: [], price: '7'}"),
+        overlay("no-such-amount", "{requirements: [], capacity: {example.com/x: '-1'}}"),
+    ];
+    let offline = read_text(&text.join(""), &settings);
+    let mut printed: String = offline.problems.iter().map(|problem| format!("{problem}\n")).collect();
+    for pool in &offline.cluster.node_pools {
+        let name = pool.object.metadata.name.as_deref().unwrap();
+        for offering in &pool.catalogue.offerings {
+            let _ =
+                writeln!(printed, "{name}: {}, [{}]", offering.price, offering.allocatable.display(&offline.interner));
+        }
+    }
+    let _ = writeln!(printed, "not used {:?}", offline.not_used);
+    expect![[r#"
+        in.yaml, document 6: NodeOverlay no-such-amount: spec.capacity.example.com/x: must not be negative
+        in.yaml, document 5: NodeOverlay a: spec: conflict with another overlay: nodeoverlay/b of equal weight also sets the price of instance type m in nodepool/plain
+        plain: $1.00/h, [cpu: 4]
+        team: $1.00/h, [cpu: 4, example.com/x: 3]
+        not used {}
+    "#]].assert_eq(&printed);
+}
