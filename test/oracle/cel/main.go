@@ -2,7 +2,8 @@
 //
 // It reads JSON lines: {"device": {"driver", "attributes", "capacity", "allowMultipleAllocations"}} sets the device
 // for the lines that follow; {"name", "expr", "features"} is a case. It writes the same lines, with "upstream" added to
-// each case: {"match", "error", "actualCost", "maxCost"}, or {"compileError"} for a text that is refused.
+// each case: {"match", "error", "actualCost", "maxCost"}, {"compileError"} for a text that is refused, or {"crash"} for one
+// that the libraries crash on.
 // Without "features" all gates are on. The same source is built against two releases: go.mod is v0.37.2, go_1_36.mod is
 // v0.36.3.
 package main
@@ -56,7 +57,12 @@ func release() (string, error) {
 	return "", errors.New("the program was built without a released k8s.io/dynamic-resource-allocation")
 }
 
-func answer(expression string, features dracel.Features, on device) map[string]any {
+func answer(expression string, features dracel.Features, on device) (result map[string]any) {
+	defer func() {
+		if crash := recover(); crash != nil {
+			result = map[string]any{"crash": fmt.Sprint(crash)}
+		}
+	}()
 	compiled := dracel.GetCompiler(features).CompileCELExpression(expression, dracel.Options{})
 	if compiled.Error != nil {
 		return map[string]any{"compileError": compiled.Error.Detail}
@@ -67,7 +73,7 @@ func answer(expression string, features dracel.Features, on device) map[string]a
 		Attributes:               on.Attributes,
 		Capacity:                 on.Capacity,
 	})
-	result := map[string]any{"match": matches, "error": "", "maxCost": compiled.MaxCost}
+	result = map[string]any{"match": matches, "error": "", "maxCost": compiled.MaxCost}
 	if err != nil {
 		result["error"] = err.Error()
 	}

@@ -331,7 +331,21 @@ fn integer(random: &mut Random, depth: usize, names: &mut Vec<(String, Kind)>) -
 
 fn string(random: &mut Random, depth: usize, names: &mut Vec<(String, Kind)>) -> String {
     let mut of = |random: &mut Random, kind| of(random, kind, depth, names);
-    match random.below(11) {
+    match random.below(13) {
+        11 => {
+            let verb = *random.pick(&["s", "s", "d", "x", "X", "o", "b", "f", ".2f", "%", "q"]);
+            let kind = *random.pick(&[
+                Kind::Int,
+                Kind::String,
+                Kind::Bool,
+                Kind::Double,
+                Kind::Any,
+                Kind::Strings,
+                Kind::Quantity,
+                Kind::Version,
+            ]);
+            format!("'<%{verb}>'.format([{}])", of(random, kind))
+        }
         0 => format!("{} + {}", of(random, Kind::String), of(random, Kind::String)),
         1 => format!("{}.{}()", of(random, Kind::String), random.pick(&["lowerAscii", "upperAscii", "trim"])),
         2 => format!("{}.replace({}, {})", of(random, Kind::String), quoted(random), of(random, Kind::String)),

@@ -506,7 +506,7 @@ fn format_fits(checked: &Checked, node: &Expr) -> Check<()> {
         let Some((arg, _)) = args.next() else { return fail(node, format!("index {} out of range", requested - 1)) };
         let of = checked.type_of(arg);
         let fits = match (verb, of) {
-            (_, Type::Dyn) => true,
+            (_, Type::Dyn) if "sdofebxX".contains(verb) => true,
             ('s', _) => prints(checked, arg),
             ('d' | 'o', _) => matches!(of, Type::Int | Type::Uint),
             ('f' | 'e', _) => matches!(of, Type::Double | Type::String),

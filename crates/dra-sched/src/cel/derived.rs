@@ -33,7 +33,7 @@ impl DerivedExpression {
             return Err(CompileError { line: 1, column: 1, kind });
         }
         let environment = Environment { derives_attribute: true, ..Environment::stored(compat) };
-        let plan = parse(text, environment.libraries).and_then(|parsed| check(parsed, environment)).and_then(|checked| plan(&checked));
+        let plan = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| plan(&checked));
         Ok(Self { plan: Arc::new(plan.map_err(|error| error.in_text(text))?) })
     }
 

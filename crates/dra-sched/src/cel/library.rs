@@ -37,8 +37,7 @@ pub(crate) enum Libraries {
     /// cel-go 0.26, Kubernetes up to 1.36. `includes` is DRA's own: it costs one unit and fails on long lists.
     UpTo1_36,
     /// cel-go 0.29. `includes` is one of the functions on lists and costs a walk; a global `matches` costs what the
-    /// member does; prefixes and suffixes cost their own length; `lists.range` refuses negative and huge sizes; the place
-    /// of `.name` is that of the name.
+    /// member does; prefixes and suffixes cost their own length; `lists.range` refuses negative and huge sizes.
     Since1_37,
 }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use super::ast::{Expr, ExprKind, Literal, NodeId, op};
 use super::error::{CompileErrorKind, ErrorAt};
 use super::lexer::{Lexer, Token};
-use super::library::Libraries;
 use super::macros;
 
 /// Expressions inside of each other, and levels of a tree.
@@ -49,7 +48,6 @@ const RESERVED: [&str; 17] = [
 ];
 
 pub(crate) struct Parser {
-    libraries: Libraries,
     tokens: Vec<(Token, u32)>,
     next: usize,
     offsets: Vec<u32>,
@@ -62,9 +60,9 @@ pub(crate) struct Parser {
 type Parse<T> = Result<T, ErrorAt>;
 
 /// Parses a text.
-pub(crate) fn parse(text: &str, libraries: Libraries) -> Parse<Parsed> {
+pub(crate) fn parse(text: &str) -> Parse<Parsed> {
     let tokens = Lexer::new(text).tokens()?;
-    let mut parser = Parser { libraries, tokens, next: 0, offsets: Vec::new(), levels: Vec::new(), open: 0 };
+    let mut parser = Parser { tokens, next: 0, offsets: Vec::new(), levels: Vec::new(), open: 0 };
     let expr = parser.expr()?;
     if parser.is_too_large() {
         return Err(ErrorAt::new(0, CompileErrorKind::TooLarge(MAX_NODES)));
@@ -383,10 +381,8 @@ impl Parser {
             Token::Symbol("{") => self.map(),
             Token::Symbol(".") => {
                 self.next += 1;
-                let offset = match self.libraries {
-                    Libraries::UpTo1_36 => offset,
-                    Libraries::Since1_37 => self.offset(),
-                };
+                // The place of `.name` is that of the name.
+                let offset = self.offset();
                 match self.advance() {
                     Token::Ident(name) => self.name(offset, name),
                     _ => {

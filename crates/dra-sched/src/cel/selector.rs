@@ -68,7 +68,7 @@ impl Selector {
     }
 
     fn compile_in(text: &str, environment: Environment) -> Result<Self, ErrorAt> {
-        let checked = check(parse(text, environment.libraries)?, environment)?;
+        let checked = check(parse(text)?, environment)?;
         let max_cost = estimate(&checked);
         let plan = plan(&checked)?;
         Ok(Self { text: text.into(), plan: Arc::new(plan), max_cost })

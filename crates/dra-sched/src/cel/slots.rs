@@ -308,7 +308,7 @@ fn path(attribute: &Attribute) -> Option<Path<'_>> {
         return None;
     }
     let (first, rest) = attribute.qualifiers.split_first()?;
-    let map = match &*constant(first).filter(|_| !first.optional)?.as_ref() {
+    let map = match &**constant(first).filter(|_| !first.optional)? {
         "driver" if rest.is_empty() => return Some(Path::Field(SlotKey::Driver)),
         "allowMultipleAllocations" if rest.is_empty() => return Some(Path::Field(SlotKey::AllowMultipleAllocations)),
         "attributes" => DeviceMap::Attributes,

@@ -207,7 +207,13 @@ pub(crate) fn join(_: Context<'_>, args: &[Value]) -> Outcome {
 }
 
 pub(crate) fn quote(_: Context<'_>, args: &[Value]) -> Outcome {
-    let [Value::String(text)] = args else { return no_overload("strings.quote") };
+    match args {
+        [Value::String(text)] => Ok(Value::string(quoted(text))),
+        _ => no_overload("strings.quote"),
+    }
+}
+
+fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -224,7 +230,7 @@ pub(crate) fn quote(_: Context<'_>, args: &[Value]) -> Outcome {
         }
     }
     quoted.push('"');
-    Ok(Value::string(quoted))
+    quoted
 }
 
 /// `"…%s…".format([…])`. The precision of a verb is bounded.
@@ -264,12 +270,10 @@ pub(crate) fn format(_: Context<'_>, args: &[Value]) -> Outcome {
 fn formatted(verb: char, value: &Value, precision: Option<usize>) -> Result<String, EvalError> {
     let unfit = || EvalError::invalid(format_args!("%{verb} is not for {}", value.type_name()));
     Ok(match (verb, value) {
-        ('s', _) => plain(value),
+        ('s', _) => plain(value)?,
         ('d', Value::Int(number)) => number.to_string(),
         ('d', Value::Uint(number)) => number.to_string(),
-        ('d', Value::Double(number)) if number.is_infinite() || number.is_nan() => plain(value),
-        ('f', Value::Double(number)) => format!("{number:.*}", precision.unwrap_or(6)),
-        ('f', Value::Int(number)) => format!("{number}.{:0<1$}", "", precision.unwrap_or(6)),
+        ('f', Value::Double(number)) => grouped(&format!("{number:.*}", precision.unwrap_or(6))),
         ('e', Value::Double(number)) => exponent(*number, precision.unwrap_or(6)),
         ('b', Value::Bool(value)) => u8::from(*value).to_string(),
         ('b', Value::Int(number)) => signed(*number, |magnitude| format!("{magnitude:b}")),
@@ -287,6 +291,23 @@ fn formatted(verb: char, value: &Value, precision: Option<usize>) -> Result<Stri
         ('d' | 'f' | 'e' | 'b' | 'x' | 'X' | 'o', _) => return Err(unfit()),
         _ => return Err(EvalError::invalid(format_args!("unrecognized formatting clause \"{verb}\""))),
     })
+}
+
+/// With a comma between groups of three digits, as numbers are written in upstream's locale.
+fn grouped(number: &str) -> String {
+    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return number.to_owned();
+    }
+    let mut grouped = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
 }
 
 fn signed(number: i64, print: impl Fn(u64) -> String) -> String {
@@ -309,8 +330,21 @@ fn exponent(number: f64, precision: usize) -> String {
 }
 
 /// How `%s` prints a value.
-fn plain(value: &Value) -> String {
-    match value {
+/// A value inside of a list or map: as one would write it.
+fn literal(value: &Value) -> Result<String, EvalError> {
+    Ok(match value {
+        Value::String(text) => quoted(text),
+        Value::Bytes(bytes) => format!("b{}", quoted(&String::from_utf8_lossy(bytes))),
+        Value::Double(number) if number.is_finite() => format!("{number:.6}"),
+        Value::Double(number) => quoted(&super::conversions::double_to_string(*number)),
+        Value::Duration(_) => format!("duration({})", quoted(&plain(value)?)),
+        Value::Timestamp(_) => format!("timestamp({})", quoted(&plain(value)?)),
+        other => plain(other)?,
+    })
+}
+
+fn plain(value: &Value) -> Result<String, EvalError> {
+    Ok(match value {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Int(number) => number.to_string(),
@@ -318,16 +352,25 @@ fn plain(value: &Value) -> String {
         Value::Double(number) => super::conversions::double_to_string(*number),
         Value::String(text) => text.to_string(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::List(list) => format!("[{}]", list.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Value::List(list) => format!("[{}]", list.iter().map(literal).collect::<Result<Vec<_>, _>>()?.join(", ")),
         Value::Map(map) => {
-            let mut entries: Vec<_> =
-                map.pairs().iter().map(|(key, value)| format!("{}: {}", plain(key), plain(value))).collect();
+            let entry = |(key, value): &(Value, Value)| Ok(format!("{}:{}", literal(key)?, literal(value)?));
+            let mut entries = map.pairs().iter().map(entry).collect::<Result<Vec<_>, EvalError>>()?;
             entries.sort();
             format!("{{{}}}", entries.join(", "))
         }
         Value::Duration(nanos) => super::time::duration_to_string(*nanos),
         Value::Timestamp(nanos) => super::time::timestamp_to_string(*nanos),
         Value::Type(of) => of.to_string(),
-        other => other.type_name().to_owned(),
-    }
+        Value::Optional(_)
+        | Value::Quantity(_)
+        | Value::Sum(_)
+        | Value::Semver(_)
+        | Value::Url(_)
+        | Value::Format(_)
+        | Value::Ip(_)
+        | Value::Cidr(_) => {
+            return Err(EvalError::invalid(format_args!("%s is not for {}", value.type_name())));
+        }
+    })
 }
