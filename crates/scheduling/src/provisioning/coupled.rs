@@ -28,8 +28,11 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
     }
     let left = rounds(wanted, |left| on_nodes(problem, state, class, left));
     let left = match spread(problem, class) {
-        Some(spread) => by_shares(problem, state, class, left, spread),
-        None => left,
+        // With affinity the order matters; see `rules_hold`.
+        Some(spread) if problem.classes[class].affinity_sets.is_empty() => {
+            by_shares(problem, state, class, left, spread)
+        }
+        _ => left,
     };
     step_by_step(problem, state, class, left)
 }

@@ -12,7 +12,7 @@ use super::{
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
-    topology::{AffinitySet, Before, Checking, Counts, DomainId, GroupId, Involvement, Place},
+    topology::{self, AllCounts, Before, Checking, DomainId, GroupId, Involvement, Place},
 };
 use crate::{catalogue::OfferingId, snapshot::NodeId};
 
@@ -86,12 +86,12 @@ pub(crate) struct State {
     pub(crate) bins: Vec<Bin>,
     pub(crate) assignments: Vec<Assignment>,
     /// What rules that couple pods count.
-    pub(crate) counts: IdVec<GroupId, Counts>,
+    pub(crate) counts: AllCounts,
     /// When skews and affinity are checked.
     pub(crate) checking: Checking,
     /// Domains to which a class is confined for the moment: (position among its involvements, domain).
     pub(crate) confined: SmallVec<[(usize, DomainId); 2]>,
-    start_counts: IdVec<GroupId, Counts>,
+    start_counts: AllCounts,
     /// Room before any class was placed, but after pods that stay where an earlier plan put them.
     start: IdVec<NodeId, ResourceVec>,
     charging: Charging,
@@ -229,31 +229,12 @@ impl State {
         if !self.confined.iter().all(is_there) {
             return 0;
         }
-        let mut room = wanted;
-        for (position, mine) in class.involved.iter().enumerate() {
-            let group = &problem.topology.groups[mine.group];
-            let counts = &self.counts[mine.group];
-            room = group.room(counts, mine.owner, mine.matched, place(position, mine), self.checking, room);
-            if room == 0 {
-                return 0;
-            }
-        }
-        if self.checking == Checking::AtTheEnd {
-            return room;
-        }
-        let counts_at = |position: usize| {
-            let mine = class.involved.get(position)?;
-            match place(position, mine) {
-                Place::Domain(domain) => Some((self.counts[mine.group].matched(domain), &self.counts[mine.group])),
-                Place::OwnHost | Place::Outside | Place::Unknown => None,
-            }
-        };
-        let near = |set: &AffinitySet| {
-            let all = || set.involvements.iter().map(|&position| counts_at(position));
-            all().all(|there| there.is_some_and(|(matched, _)| matched > 0))
-                || (set.matches_itself && all().all(|there| there.is_some_and(|(_, counts)| counts.total() == 0)))
-        };
-        if class.affinity_sets.iter().all(near) { room } else { 0 }
+        topology::room(&problem.topology, &self.counts, self.checking, class, place, wanted)
+    }
+
+    /// What rules counted before any class was placed.
+    pub(crate) fn counts_at_start(&self) -> &AllCounts {
+        &self.start_counts
     }
 
     /// Where copies of a class are that were put on a target, for one of its involvements.

@@ -40,7 +40,7 @@ use crate::snapshot::NodeId;
 pub(crate) use self::{
     build::{Builder, Coupling, Owned, Signature},
     cells::{Cell, cells},
-    counts::{Before, Checking, Counts, rules_hold},
+    counts::{AllCounts, Before, Checking, Counts, room, rules_hold},
 };
 
 define_id! {
@@ -124,8 +124,9 @@ pub(crate) struct Group {
     places: IdVec<NodeId, Place>,
     /// Domains over which pods are spread.
     present: IdSet<DomainId>,
-    /// For hosts: whether machines that count could be launched.
-    new_hosts: bool,
+    /// Whether the least is 0 whatever is placed: machines with hosts of their own, or with values of the label that
+    /// nobody names, could be launched or are planned.
+    least_is_zero: bool,
     /// For hosts: how many domains existing nodes have.
     hosts: usize,
     /// What runs now.
@@ -204,7 +205,7 @@ impl Topology {
     }
 
     /// What runs now, by group.
-    pub(crate) fn start(&self) -> IdVec<GroupId, Counts> {
+    pub(crate) fn start(&self) -> AllCounts {
         self.groups.map(|group| group.start.clone())
     }
 }
@@ -229,10 +230,10 @@ impl Topology {
         for group in self.groups.iter_mut().filter(|group| matches!(group.kind, Kind::Spread { .. })) {
             for bin in bins {
                 let Some(table) = pools.try_get(bin.pool) else { continue };
-                let (domains, hosts) = group.landing(table, &bin.offerings, names);
-                opened |= !domains.is_subset(&group.present) || (hosts && !group.new_hosts);
+                let (domains, elsewhere) = group.landing(table, bin, names);
+                opened |= !domains.is_subset(&group.present) || (elsewhere && !group.least_is_zero);
                 group.present.union_with(&domains);
-                group.new_hosts |= hosts;
+                group.least_is_zero |= elsewhere;
             }
         }
         opened
@@ -266,7 +267,7 @@ impl Group {
     fn open(&mut self, place: Place) {
         match place {
             Place::Domain(domain) => drop(self.present.insert(domain)),
-            Place::OwnHost => self.new_hosts = true,
+            Place::OwnHost => self.least_is_zero = true,
             Place::Outside | Place::Unknown => {}
         }
     }

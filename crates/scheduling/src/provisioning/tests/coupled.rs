@@ -384,10 +384,13 @@ fn a_pod_follows_the_node_affinity_of_its_bound_volume() {
     volumes.volumes.insert("pv".into(), Arc::new(volume));
     f.pod("p").requests(1000, gib(1)).claim("data");
     f.pod("lost").requests(1000, gib(1)).claim("data").select(ZONE, "b");
-    check(&f, expect![[r#"
+    check(
+        &f,
+        expect![[r#"
         machine default-0: small/c/on-demand $0.000000012/h types [small] pods [p]
         refused lost (DoesNotFit): of 1 existing node 1 do not match its node selector or affinity; nodepool/default: none of 1 instance types fits
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -402,10 +405,13 @@ fn a_claim_that_waits_goes_where_its_class_may_make_volumes_and_its_pods_stay_to
     for i in 0..6 {
         f.pod(&format!("p{i}")).requests(1000, gib(1)).claim("data");
     }
-    check(&f, expect![[r#"
+    check(
+        &f,
+        expect![[r#"
         machine default-0: small/b/on-demand $0.000000011/h types [small] pods [p0, p1, p2, p3]
         machine default-1: small/b/on-demand $0.000000011/h types [small] pods [p4, p5]
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -418,11 +424,14 @@ fn a_read_write_once_pod_claim_serves_one_pod() {
     f.pod("p1").requests(1000, gib(1)).claim("free");
     f.pod("p2").requests(1000, gib(1)).claim("free");
     f.pod("p3").requests(1000, gib(1)).claim("used");
-    check(&f, expect![[r#"
+    check(
+        &f,
+        expect![[r#"
         node old: [p1]
         refused p2 (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; PersistentVolumeClaim default/free, whose pods must be in one topology.kubernetes.io/zone,
         refused p3 (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -450,10 +459,13 @@ fn claims_whose_place_nobody_can_tell_are_refused_by_name() {
     for claim in ["at-once", "by-hand", "lost", "missing"] {
         f.pod(claim).requests(100, gib(1)).claim(claim);
     }
-    check(&f, expect![[r#"
+    check(
+        &f,
+        expect![[r#"
         refused at-once (Unsupported): PersistentVolumeClaim default/at-once, which is not bound yet by its StorageClass immediate, is not planned for yet
         refused by-hand (Unsupported): PersistentVolumeClaim default/by-hand of StorageClass local, which only binds volumes that exist, is not planned for yet
         refused lost (Unsupported): PersistentVolumeClaim default/lost, which has lost its volume, is not planned for yet
         refused missing (Unsupported): PersistentVolumeClaim default/missing, which does not exist, is not planned for yet
-    "#]]);
+    "#]],
+    );
 }

@@ -349,7 +349,7 @@ impl<'s> Builder<'s> {
             values,
             places,
             present,
-            new_hosts: false,
+            least_is_zero: false,
             hosts,
             start: Counts::default(),
         }

@@ -10,6 +10,7 @@ use crate::{
     provisioning::{
         affinity::{accepts_unknown, untolerated},
         pools::PoolTable,
+        state::Bin,
     },
 };
 
@@ -122,31 +123,31 @@ impl Group {
         }
     }
 
-    /// Domains in which a machine from one of these offerings could land and would count.
-    pub(crate) fn landing(
-        &self,
-        table: &PoolTable<'_>,
-        offerings: &IdSet<OfferingId>,
-        names: &Interner,
-    ) -> (IdSet<DomainId>, bool) {
+    /// Domains in which a planned machine could land and would count, and whether it could land in one that has no
+    /// number: a new host, or a value of the label that is made up at launch.
+    pub(crate) fn landing(&self, table: &PoolTable<'_>, bin: &Bin, names: &Interner) -> (IdSet<DomainId>, bool) {
         let mut domains = IdSet::new();
-        let mut hosts = false;
-        for offering in offerings.iter() {
+        let mut elsewhere = false;
+        for offering in bin.offerings.iter() {
             if self.counts_machine(table, offering, names) == Some(false) {
                 continue;
             }
             match self.scope {
-                Scope::Host => hosts = true,
+                Scope::Host => elsewhere = true,
                 Scope::Cluster => {}
                 Scope::Label(key) => {
-                    let Some(values) = table.known(Some(offering), key, names) else { continue };
+                    let Some(mut values) = table.known(Some(offering), key, names) else { continue };
+                    if let Some(pinned) = bin.open.get(key) {
+                        values = Cow::Owned(values.intersect(&pinned.values, names));
+                    }
                     let within =
                         self.values.iter_enumerated().filter(|(_, value)| values.contains(Some(**value), names));
                     domains.extend(within.map(|(domain, _)| domain));
+                    elsewhere |= values.finite_values().is_none();
                 }
             }
         }
-        (domains, hosts)
+        (domains, elsewhere)
     }
 
     /// Whether the rule is about a node's port rather than about its labels.

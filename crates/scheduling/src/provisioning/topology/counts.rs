@@ -7,8 +7,12 @@
 
 use model::{Id, IdVec};
 
-use super::{AffinitySet, DomainId, Group, GroupId, Kind, Place, Scope};
-use crate::provisioning::{classes::ClassId, problem::Problem, state::State, state::Target};
+use super::{AffinitySet, DomainId, Group, GroupId, Involvement, Kind, Place, Topology};
+use crate::provisioning::{
+    classes::{ClassId, PodClass},
+    problem::Problem,
+    state::{Assignment, State},
+};
 
 /// Counters of one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,7 +81,7 @@ impl Group {
     /// The least count of the domains other than `domain`; `None` if there is no other.
     fn least_elsewhere(&self, counts: &Counts, domain: DomainId) -> Option<u32> {
         let Kind::Spread { min_domains, .. } = self.kind else { return None };
-        if self.new_hosts || self.present.count() < min_domains as usize {
+        if self.least_is_zero || self.present.count() < min_domains as usize {
             return Some(0);
         }
         self.present.iter().filter(|&other| other != domain).map(|other| counts.matched(other)).min()
@@ -115,8 +119,8 @@ impl Group {
                 }
             }
             Kind::Spread { max_skew, .. } => {
-                // While machines can be launched the least of hosts stays 0, so nothing later mends a skew there.
-                let final_now = self.new_hosts && self.scope == Scope::Host;
+                // Where the least stays 0 nothing later mends a skew.
+                let final_now = self.least_is_zero;
                 let concerns = owner || counts.owners(domain) > 0;
                 if !concerns || (checking == Checking::AtTheEnd && !final_now) {
                     return wanted;
@@ -142,116 +146,102 @@ impl Group {
     }
 }
 
+/// Counters by group.
+pub(crate) type AllCounts = IdVec<GroupId, Counts>;
+
+/// Copies of a class that all its rules allow at a place, at most `wanted`. `place` says where that is, by position among
+/// the class's involvements.
+pub(crate) fn room(
+    topology: &Topology,
+    counts: &AllCounts,
+    checking: Checking,
+    class: &PodClass,
+    place: impl Fn(usize, &Involvement) -> Place,
+    wanted: u32,
+) -> u32 {
+    let mut room = wanted;
+    for (position, mine) in class.involved.iter().enumerate() {
+        let (group, counts) = (&topology.groups[mine.group], &counts[mine.group]);
+        room = group.room(counts, mine.owner, mine.matched, place(position, mine), checking, room);
+        if room == 0 {
+            return 0;
+        }
+    }
+    if checking == Checking::AtTheEnd {
+        return room;
+    }
+    let there = |position: usize| {
+        let mine = class.involved.get(position)?;
+        match place(position, mine) {
+            Place::Domain(domain) => Some((counts[mine.group].matched(domain), counts[mine.group].total())),
+            Place::OwnHost | Place::Outside | Place::Unknown => None,
+        }
+    };
+    let is_near = |set: &AffinitySet| {
+        let all = || set.involvements.iter().map(|&position| there(position));
+        all().all(|there| there.is_some_and(|(matched, _)| matched > 0))
+            || (set.matches_itself && all().all(|there| there.is_some_and(|(_, total)| total == 0)))
+    };
+    if class.affinity_sets.iter().all(is_near) { room } else { 0 }
+}
+
 /// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].
 pub(crate) fn rules_hold(problem: &Problem<'_>, state: &State) -> bool {
-    spread_holds(problem, &state.counts) && affinity_holds(problem, state)
+    let skews_hold =
+        problem.topology.groups.iter().zip(state.counts.iter()).all(|(group, counts)| group.skew_holds(counts));
+    skews_hold && can_bind(problem, state)
 }
 
-/// Whether every skew is kept by what is placed.
-fn spread_holds(problem: &Problem<'_>, counts: &IdVec<GroupId, Counts>) -> bool {
-    problem.topology.groups.iter().zip(counts.iter()).all(|(group, counts)| group.skew_holds(counts))
-}
-
-/// Pods with affinity at one place, for the order in which they can be bound.
-struct Entry<'p> {
-    sets: &'p [AffinitySet],
-    /// By involvement of the class: the group and the place.
-    places: Vec<(GroupId, Place)>,
-    matched: Vec<(GroupId, DomainId)>,
-}
-
-/// Whether what is placed can be bound in some order, such that each pod finds the pods that it has to be near to. Pods
-/// without affinity come first: kube-scheduler does not wait with them.
-fn affinity_holds(problem: &Problem<'_>, state: &State) -> bool {
-    let mut seen: Vec<(ClassId, Target)> = Vec::new();
-    let mut entries: Vec<Entry<'_>> = Vec::new();
-    let mut bound = None;
-    for assignment in &state.assignments {
-        let class = &problem.classes[assignment.class];
-        if class.affinity_sets.is_empty() {
-            continue;
-        }
-        let bound = bound.get_or_insert_with(|| state.counts.clone());
-        let places: Vec<(GroupId, Place)> = class
-            .involved
-            .iter()
-            .enumerate()
-            .map(|(position, involvement)| {
-                (involvement.group, state.place_of(problem, assignment.class, assignment.target, position))
-            })
-            .collect();
-        let mut matched = Vec::new();
-        for (involvement, (group, place)) in class.involved.iter().zip(&places) {
-            let is_affinity = problem.topology.groups[*group].kind == Kind::Affinity;
-            if let (true, true, Place::Domain(domain)) = (is_affinity, involvement.matched, *place) {
-                let counts = &mut bound[*group];
-                let left = counts.matched(domain).saturating_sub(assignment.copies);
-                let total = counts.total.saturating_sub(assignment.copies);
-                let owners = counts.owners(domain);
-                counts.set(domain, Before { matched: left, owners, total });
-                matched.push((*group, domain));
-            }
-        }
-        if !seen.contains(&(assignment.class, assignment.target)) {
-            seen.push((assignment.class, assignment.target));
-            entries.push(Entry { sets: &class.affinity_sets, places, matched });
-        }
+/// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there always is one
+/// if the skews hold at the end: the domain with least is filled up first. With affinity the order is looked for: pods
+/// without it come first, since kube-scheduler does not wait with them; who begins of those that want to be together is
+/// tried.
+fn can_bind(problem: &Problem<'_>, state: &State) -> bool {
+    let has_affinity = |class: ClassId| !problem.classes[class].affinity_sets.is_empty();
+    let mut entries: Vec<&Assignment> =
+        state.assignments.iter().filter(|entry| !problem.classes[entry.class].involved.is_empty()).collect();
+    entries.sort_by_key(|entry| has_affinity(entry.class));
+    let first = entries.partition_point(|entry| !has_affinity(entry.class));
+    if first == entries.len() {
+        return true;
     }
-    match bound {
-        None => true,
-        Some(bound) => can_bind(entries.iter().collect(), bound),
-    }
+    (first..entries.len()).any(|begins| {
+        let mut order = entries.clone();
+        if let Some(slice) = order.get_mut(first..=begins) {
+            slice.rotate_right(1);
+        }
+        binds_in_order(problem, state, &order)
+    })
 }
 
-fn can_bind(mut waiting: Vec<&Entry<'_>>, mut bound: IdVec<GroupId, Counts>) -> bool {
+/// Lets pods in as long as one of them gets in.
+fn binds_in_order(problem: &Problem<'_>, state: &State, order: &[&Assignment]) -> bool {
+    let mut counts = state.counts_at_start().clone();
+    let mut waiting: Vec<(&Assignment, u32)> = order.iter().map(|&entry| (entry, entry.copies)).collect();
     loop {
-        let before = waiting.len();
-        waiting.retain(|entry| {
-            let binds = entry.sets.iter().all(|set| finds_all(set, entry, &bound));
-            if binds {
-                bind(entry, &mut bound);
+        let mut changed = false;
+        for (entry, left) in &mut waiting {
+            let class = &problem.classes[entry.class];
+            let place = |position: usize, _: &Involvement| state.place_of(problem, entry.class, entry.target, position);
+            let copies = room(&problem.topology, &counts, Checking::Stepwise, class, place, *left);
+            if copies == 0 {
+                continue;
             }
-            !binds
-        });
+            for (position, mine) in class.involved.iter().enumerate() {
+                if let Place::Domain(domain) = place(position, mine) {
+                    let count = |counts: bool| if counts { copies } else { 0 };
+                    counts[mine.group].add(domain, count(mine.matched), count(mine.owner));
+                }
+            }
+            *left -= copies;
+            changed = true;
+        }
+        waiting.retain(|(_, left)| *left > 0);
         if waiting.is_empty() {
             return true;
         }
-        if waiting.len() == before {
-            break;
-        }
-    }
-    // Somebody has to begin; who does can matter.
-    (0..waiting.len()).any(|index| {
-        let Some(entry) = waiting.get(index).copied() else { return false };
-        if !entry.sets.iter().all(|set| finds_all(set, entry, &bound) || begins(set, entry, &bound)) {
+        if !changed {
             return false;
         }
-        let mut bound = bound.clone();
-        bind(entry, &mut bound);
-        let mut rest = waiting.clone();
-        rest.remove(index);
-        can_bind(rest, bound)
-    })
-}
-
-fn bind(entry: &Entry<'_>, bound: &mut IdVec<GroupId, Counts>) {
-    for &(group, domain) in &entry.matched {
-        bound[group].add(domain, 1, 0);
     }
-}
-
-fn finds_all(set: &AffinitySet, entry: &Entry<'_>, bound: &IdVec<GroupId, Counts>) -> bool {
-    set.involvements.iter().filter_map(|&position| entry.places.get(position)).all(|&(group, place)| match place {
-        Place::Domain(domain) => bound[group].matched(domain) > 0,
-        Place::OwnHost | Place::Outside | Place::Unknown => false,
-    })
-}
-
-fn begins(set: &AffinitySet, entry: &Entry<'_>, bound: &IdVec<GroupId, Counts>) -> bool {
-    set.matches_itself
-        && set.involvements.iter().filter_map(|&position| entry.places.get(position)).all(|&(group, place)| match place
-        {
-            Place::Domain(_) => bound[group].total == 0,
-            Place::OwnHost | Place::Outside | Place::Unknown => false,
-        })
 }

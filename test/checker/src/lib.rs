@@ -1,0 +1,144 @@
+//! Whether a plan is right, found out the slow way.
+//!
+//! It shares nothing with the planner but its input and output. A plan is played: the nodes that are there, and a node
+//! for each planned machine, get their pods one by one, each only where [`filter`] lets it in as kube-scheduler would at
+//! that moment. A plan is right if all of its pods get in, whatever the provider launches from the NodeClaims; if each
+//! pod is in it once; if no launch exceeds a limit; and if its price is what its machines cost.
+//!
+//! Left out: which pods the planner refused, and whether it had to.
+
+mod filter;
+mod launches;
+mod world;
+
+use std::collections::BTreeSet;
+
+use model::Pod;
+use scheduling::{
+    Plan, Snapshot,
+    snapshot::{Limit, PodId},
+};
+
+use self::world::World;
+
+/// What is wrong with the plan; nothing for a right one.
+pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut problems = each_pod_once(snapshot, plan);
+    problems.extend(prices(snapshot, plan));
+    problems.extend(limits(snapshot, plan));
+    if !problems.is_empty() {
+        return problems;
+    }
+    // What the provider launches is its choice, so several choices are played: each machine by its dearest, its cheapest
+    // and others in between, neighbours differently.
+    let most = plan.machines.iter().map(|machine| launches::allowed(snapshot, machine).len()).max().unwrap_or(1);
+    for choice in 0..most.clamp(1, 8) {
+        problems.extend(play_in_some_order(snapshot, plan, choice));
+        if !problems.is_empty() {
+            break;
+        }
+    }
+    problems
+}
+
+/// Pods that want to be near to each other can depend on which of them begins, so each may.
+fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<String> {
+    let stuck = play(World::new(snapshot, plan, choice), choice, None);
+    if stuck.is_empty() {
+        return stuck;
+    }
+    let pods = snapshot.pods.iter().filter(|pending| !pending.pod.shape.pod_affinity.required.is_empty());
+    let begins = pods.map(|pending| &*pending.pod);
+    let mut orders = begins.map(|first| play(World::new(snapshot, plan, choice), choice, Some(first)));
+    orders.find(Vec::is_empty).unwrap_or(stuck)
+}
+
+/// Lets the planned pods in as long as one of them gets in, those without affinity first, then `first`.
+fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>) -> Vec<String> {
+    let mut waiting = std::mem::take(&mut world.planned);
+    waiting.sort_by_key(|planned| {
+        let is_first = first.is_some_and(|first| first.uid == planned.pod.uid);
+        (!planned.pod.shape.pod_affinity.required.is_empty(), !is_first)
+    });
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        waiting.retain(|planned| match filter::filter(&world, planned.pod, planned.node) {
+            Ok(()) => {
+                world.bind(planned.pod, planned.node);
+                false
+            }
+            Err(_) => true,
+        });
+        if waiting.len() == before {
+            break;
+        }
+    }
+    let why_not = |planned: &world::Planned<'_>| {
+        let why = filter::filter(&world, planned.pod, planned.node).err()?;
+        Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
+    };
+    waiting.iter().filter_map(why_not).collect()
+}
+
+fn each_pod_once(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut seen: BTreeSet<PodId> = BTreeSet::new();
+    let on_machines = plan.machines.iter().flat_map(|machine| &machine.pods);
+    let placed = on_machines.chain(plan.existing.iter().flat_map(|placement| &placement.pods)).copied();
+    let mut problems = Vec::new();
+    for pod in placed.chain(plan.refusals.iter().map(|refusal| refusal.pod)) {
+        if !seen.insert(pod) {
+            problems.push(format!("{} is in the plan twice", snapshot.pods[pod].pod.name));
+        }
+    }
+    let missing = snapshot.pods.ids().filter(|pod| !seen.contains(pod));
+    problems.extend(missing.map(|pod| format!("{} is not in the plan", snapshot.pods[pod].pod.name)));
+    problems
+}
+
+fn prices(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut sum: i128 = 0;
+    for machine in &plan.machines {
+        let pool = &snapshot.node_pools[machine.node_pool];
+        let name = format!("{}-{}", pool.name, machine.index_in_pool);
+        let launchable = launches::allowed(snapshot, machine).into_iter().filter(|&offering| {
+            let offering = &pool.catalogue.offerings[offering];
+            offering.available && offering.reservation.is_none_or(|reservation| reservation.remaining > 0)
+        });
+        let cheapest = launchable.map(|offering| pool.catalogue.offerings[offering].price).min();
+        if cheapest != Some(machine.launch.price) {
+            problems.push(format!("{name} is said to cost {}, and costs {cheapest:?}", machine.launch.price));
+        }
+        if machine.pods.is_empty() {
+            problems.push(format!("{name} has no pods"));
+        }
+        sum += i128::from(machine.launch.price.0);
+    }
+    if sum != i128::from(plan.price.0) {
+        problems.push(format!("the plan is said to cost {}, its machines cost {sum} n$/h", plan.price));
+    }
+    problems
+}
+
+fn limits(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (id, pool) in snapshot.node_pools.iter_enumerated() {
+        for entry in &pool.remaining {
+            let taken = |offering| match entry.limit {
+                Limit::Nodes => 1,
+                Limit::Resource(resource) => pool.catalogue.offerings[offering].capacity.get(resource),
+            };
+            let machines = plan.machines.iter().filter(|machine| machine.node_pool == id);
+            let most: i64 = machines
+                .map(|machine| launches::allowed(snapshot, machine).into_iter().map(taken).max().unwrap_or(0))
+                .sum();
+            if most > 0 && most > entry.remaining {
+                problems.push(format!(
+                    "{} could take {most} of {:?}, {} are left",
+                    pool.name, entry.limit, entry.remaining
+                ));
+            }
+        }
+    }
+    problems
+}

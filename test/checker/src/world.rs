@@ -1,0 +1,165 @@
+//! The cluster as it will be: nodes with names, labels, taints and pods.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::labels;
+use model::{Interner, KeyId, Pod, PodShape, Requirements, ResourceVec, Taint, ValueId};
+use scheduling::{
+    Plan, Snapshot,
+    snapshot::{Excluded, NodeLabels},
+};
+
+use crate::launches;
+
+/// A node, there already or launched for a planned machine.
+pub(crate) struct Node<'s> {
+    name: String,
+    /// Key and value, sorted by nothing.
+    labels: Vec<(KeyId, ValueId)>,
+    pub(crate) taints: &'s [Taint],
+    pub(crate) allocatable: ResourceVec,
+    pub(crate) attach_limits: Vec<(Arc<str>, u32)>,
+    pub(crate) pods: Vec<&'s Pod>,
+    /// Daemons that will run and do not yet.
+    pub(crate) daemons: Vec<&'s PodShape>,
+}
+
+/// A pod with the node it is planned on.
+pub(crate) struct Planned<'s> {
+    pub(crate) pod: &'s Pod,
+    pub(crate) node: usize,
+}
+
+/// Everything a scheduler sees.
+pub(crate) struct World<'s> {
+    pub(crate) snapshot: &'s Snapshot,
+    /// The snapshot's names and those of labels that NodeClaims give.
+    pub(crate) names: Interner,
+    pub(crate) nodes: Vec<Node<'s>>,
+    pub(crate) planned: Vec<Planned<'s>>,
+}
+
+impl Node<'_> {
+    pub(crate) fn label(&self, key: KeyId) -> Option<ValueId> {
+        self.labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+    }
+}
+
+impl<'s> World<'s> {
+    /// `choice` says which of the offerings that a claim allows is launched for it.
+    pub(crate) fn new(snapshot: &'s Snapshot, plan: &Plan, choice: usize) -> Self {
+        let mut world = Self { snapshot, names: (*snapshot.interner).clone(), nodes: Vec::new(), planned: Vec::new() };
+        let waiting: BTreeSet<&str> = snapshot.pods.iter().map(|pending| pending.pod.uid.as_str()).collect();
+        for (id, node) in snapshot.nodes.iter_enumerated() {
+            if node.excluded == Some(Excluded::Deleting) {
+                continue;
+            }
+            let labels = match &node.labels {
+                NodeLabels::Known(labels) => labels.iter().collect(),
+                NodeLabels::Promised(promised) => single_values(promised),
+            };
+            let pods = node.pods.iter().map(|pod| &**pod).filter(|pod| !waiting.contains(pod.uid.as_str())).collect();
+            world.nodes.push(Node {
+                name: node.display_name().to_owned(),
+                labels,
+                taints: &node.taints,
+                allocatable: node.allocatable.clone(),
+                attach_limits: node.attach_limits.clone(),
+                pods,
+                daemons: Vec::new(),
+            });
+            let index = world.nodes.len() - 1;
+            for placement in plan.existing.iter().filter(|placement| placement.node == id) {
+                let planned = placement.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node: index });
+                world.planned.extend(planned);
+            }
+        }
+        for (position, machine) in plan.machines.iter().enumerate() {
+            world.launch(plan, position, machine, choice);
+        }
+        world.add_daemons();
+        world
+    }
+
+    fn launch(&mut self, _plan: &Plan, position: usize, machine: &scheduling::plan::Machine, choice: usize) {
+        let snapshot = self.snapshot;
+        let pool = &snapshot.node_pools[machine.node_pool];
+        let allowed = launches::allowed(snapshot, machine);
+        let chosen = if choice == 0 { machine.launch.offering } else { allowed[(choice + position) % allowed.len()] };
+        let offering = &pool.catalogue.offerings[chosen];
+        let mut labels: Vec<(KeyId, ValueId)> =
+            machine.labels.iter().map(|(key, value)| (*key, self.names.value(value))).collect();
+        for (key, value) in single_values(&offering.requirements).into_iter().chain(single_values(&pool.requirements)) {
+            if !labels.iter().any(|(known, _)| *known == key) {
+                labels.push((key, value));
+            }
+        }
+        let name = format!("{}-{}", pool.name, machine.index_in_pool);
+        let hostname = self.names.key(labels::HOSTNAME);
+        labels.push((hostname, self.names.value(&format!("host of {name}"))));
+        let instance_type = &pool.catalogue.types[offering.instance_type];
+        self.nodes.push(Node {
+            name,
+            labels,
+            taints: &pool.taints,
+            allocatable: offering.allocatable.clone(),
+            attach_limits: instance_type.volume_attachment_limits.clone(),
+            pods: Vec::new(),
+            daemons: Vec::new(),
+        });
+        let node = self.nodes.len() - 1;
+        self.planned.extend(machine.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node }));
+    }
+
+    fn add_daemons(&mut self) {
+        for index in 0..self.nodes.len() {
+            let daemons = self.snapshot.daemon_sets.iter().filter(|daemon_set| {
+                let shape = &daemon_set.template.shape;
+                let runs = self.nodes[index].pods.iter().any(|pod| {
+                    pod.is_daemon
+                        && pod.name.namespace == daemon_set.name.namespace
+                        && pod.owner.as_ref().is_some_and(|owner| *owner.name == *daemon_set.name.name)
+                });
+                !runs && self.tolerates(shape, index) && self.affinity_matches(shape, index)
+            });
+            let daemons: Vec<&PodShape> = daemons.map(|daemon_set| &*daemon_set.template.shape).collect();
+            self.nodes[index].daemons = daemons;
+        }
+    }
+
+    pub(crate) fn name(&self, node: usize) -> &str {
+        &self.nodes[node].name
+    }
+
+    pub(crate) fn bind(&mut self, pod: &'s Pod, node: usize) {
+        self.nodes[node].pods.push(pod);
+    }
+
+    /// Whether the pod tolerates the node's taints.
+    pub(crate) fn tolerates(&self, shape: &PodShape, node: usize) -> bool {
+        let hard = self.nodes[node].taints.iter().filter(|taint| taint.is_hard());
+        hard.into_iter()
+            .all(|taint| shape.tolerations.iter().any(|toleration| toleration.tolerates(taint, &self.names)))
+    }
+
+    /// Whether node selector and required node affinity let the pod onto the node.
+    pub(crate) fn affinity_matches(&self, shape: &PodShape, node: usize) -> bool {
+        self.all_hold(&shape.node_selector, node)
+            && (shape.required_node_affinity.is_empty()
+                || shape.required_node_affinity.iter().any(|term| self.term_matches(term, node)))
+    }
+
+    pub(crate) fn term_matches(&self, term: &model::pod::NodeSelectorTerm, node: usize) -> bool {
+        let by_name =
+            |wanted: &model::ValueSet| wanted.contains(self.names.find_value(&self.nodes[node].name), &self.names);
+        term.unusable.is_none() && term.node_name.as_ref().is_none_or(by_name) && self.all_hold(&term.expressions, node)
+    }
+
+    pub(crate) fn all_hold(&self, wanted: &Requirements, node: usize) -> bool {
+        wanted.iter().all(|wanted| wanted.values.contains(self.nodes[node].label(wanted.key), &self.names))
+    }
+}
+
+fn single_values(requirements: &Requirements) -> Vec<(KeyId, ValueId)> {
+    requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.values.single_value()?))).collect()
+}
