@@ -22,6 +22,15 @@ pub(crate) fn filter(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), St
     volumes(world, pod, node)
 }
 
+/// The filters that nothing which comes later can open.
+pub(crate) fn lasting(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
+    taints_and_node_affinity(world, pod, node)?;
+    resources(world, pod, node)?;
+    ports(world, pod, node)?;
+    anti_affinity(world, pod, node)?;
+    volumes(world, pod, node)
+}
+
 fn ensure(holds: bool, why: impl Into<String>) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.into()) }
 }

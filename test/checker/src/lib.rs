@@ -5,10 +5,11 @@
 //! that moment. A plan is right if all of its pods get in, whatever the provider launches from the NodeClaims; if each
 //! pod is in it once; if no launch exceeds a limit; and if its price is what its machines cost.
 //!
-//! Left out: which pods the planner refused, and whether it had to.
+//! Whether a refusal was due is for [`room_for`] to say, on small inputs.
 
 mod filter;
 mod launches;
+mod room;
 mod world;
 
 use std::collections::BTreeSet;
@@ -19,7 +20,9 @@ use scheduling::{
     snapshot::{Limit, PodId},
 };
 
-use self::world::World;
+use self::world::{Planned, World};
+
+pub use self::room::{Room, room_for};
 
 /// What is wrong with the plan; nothing for a right one.
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
@@ -55,14 +58,24 @@ fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<St
 
 /// Lets the planned pods in as long as one of them gets in, those without affinity first, then `first`.
 fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>) -> Vec<String> {
-    let mut waiting = std::mem::take(&mut world.planned);
+    let waiting = std::mem::take(&mut world.planned);
+    let stuck = let_in(&mut world, waiting, first);
+    let why_not = |planned: &Planned<'_>| {
+        let why = filter::filter(&world, planned.pod, planned.node).err()?;
+        Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
+    };
+    stuck.iter().filter_map(why_not).collect()
+}
+
+/// Binds pods as long as one of them gets in, those without affinity first, then `first`; those left do not get in.
+fn let_in<'s>(world: &mut World<'s>, mut waiting: Vec<Planned<'s>>, first: Option<&Pod>) -> Vec<Planned<'s>> {
     waiting.sort_by_key(|planned| {
         let is_first = first.is_some_and(|first| first.uid == planned.pod.uid);
         (!planned.pod.shape.pod_affinity.required.is_empty(), !is_first)
     });
     while !waiting.is_empty() {
         let before = waiting.len();
-        waiting.retain(|planned| match filter::filter(&world, planned.pod, planned.node) {
+        waiting.retain(|planned| match filter::filter(world, planned.pod, planned.node) {
             Ok(()) => {
                 world.bind(planned.pod, planned.node);
                 false
@@ -73,11 +86,7 @@ fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>) -> Vec<String>
             break;
         }
     }
-    let why_not = |planned: &world::Planned<'_>| {
-        let why = filter::filter(&world, planned.pod, planned.node).err()?;
-        Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
-    };
-    waiting.iter().filter_map(why_not).collect()
+    waiting
 }
 
 fn each_pod_once(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {

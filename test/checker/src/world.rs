@@ -6,7 +6,8 @@ use api::labels;
 use model::{Interner, KeyId, Pod, PodShape, Requirements, ResourceVec, Taint, ValueId};
 use scheduling::{
     Plan, Snapshot,
-    snapshot::{Excluded, NodeLabels},
+    catalogue::OfferingId,
+    snapshot::{Excluded, NodeLabels, PoolId},
 };
 
 use crate::launches;
@@ -69,32 +70,38 @@ impl<'s> World<'s> {
                 daemons: Vec::new(),
             });
             let index = world.nodes.len() - 1;
+            world.add_daemons_to(index);
             for placement in plan.existing.iter().filter(|placement| placement.node == id) {
                 let planned = placement.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node: index });
                 world.planned.extend(planned);
             }
         }
         for (position, machine) in plan.machines.iter().enumerate() {
-            world.launch(plan, position, machine, choice);
+            world.launch(position, machine, choice);
         }
-        world.add_daemons();
         world
     }
 
-    fn launch(&mut self, _plan: &Plan, position: usize, machine: &scheduling::plan::Machine, choice: usize) {
+    fn launch(&mut self, position: usize, machine: &scheduling::plan::Machine, choice: usize) {
         let snapshot = self.snapshot;
-        let pool = &snapshot.node_pools[machine.node_pool];
         let allowed = launches::allowed(snapshot, machine);
         let chosen = if choice == 0 { machine.launch.offering } else { allowed[(choice + position) % allowed.len()] };
-        let offering = &pool.catalogue.offerings[chosen];
-        let mut labels: Vec<(KeyId, ValueId)> =
-            machine.labels.iter().map(|(key, value)| (*key, self.names.value(value))).collect();
+        let labels = machine.labels.iter().map(|(key, value)| (*key, self.names.value(value))).collect();
+        self.add_machine(machine.node_pool, chosen, labels);
+        let node = self.nodes.len() - 1;
+        self.planned.extend(machine.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node }));
+    }
+
+    /// A node launched from an offering, with these labels besides those that pool and offering decide.
+    pub(crate) fn add_machine(&mut self, pool: PoolId, offering: OfferingId, mut labels: Vec<(KeyId, ValueId)>) {
+        let pool = &self.snapshot.node_pools[pool];
+        let offering = &pool.catalogue.offerings[offering];
         for (key, value) in single_values(&offering.requirements).into_iter().chain(single_values(&pool.requirements)) {
             if !labels.iter().any(|(known, _)| *known == key) {
                 labels.push((key, value));
             }
         }
-        let name = format!("{}-{}", pool.name, machine.index_in_pool);
+        let name = format!("machine {}", self.nodes.len());
         let hostname = self.names.key(labels::HOSTNAME);
         labels.push((hostname, self.names.value(&format!("host of {name}"))));
         let instance_type = &pool.catalogue.types[offering.instance_type];
@@ -108,23 +115,38 @@ impl<'s> World<'s> {
             daemons: Vec::new(),
         });
         let node = self.nodes.len() - 1;
-        self.planned.extend(machine.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node }));
+        self.add_daemons_to(node);
     }
 
-    fn add_daemons(&mut self) {
-        for index in 0..self.nodes.len() {
-            let daemons = self.snapshot.daemon_sets.iter().filter(|daemon_set| {
-                let shape = &daemon_set.template.shape;
-                let runs = self.nodes[index].pods.iter().any(|pod| {
-                    pod.is_daemon
-                        && pod.name.namespace == daemon_set.name.namespace
-                        && pod.owner.as_ref().is_some_and(|owner| *owner.name == *daemon_set.name.name)
-                });
-                !runs && self.tolerates(shape, index) && self.affinity_matches(shape, index)
-            });
-            let daemons: Vec<&PodShape> = daemons.map(|daemon_set| &*daemon_set.template.shape).collect();
-            self.nodes[index].daemons = daemons;
+    /// The ways in which labels can turn out that neither the pool nor the offering decides.
+    pub(crate) fn labelings(snapshot: &Snapshot, pool: PoolId, offering: OfferingId) -> Vec<Vec<(KeyId, ValueId)>> {
+        let pool = &snapshot.node_pools[pool];
+        let offered = &pool.catalogue.offerings[offering].requirements;
+        let mut all = vec![Vec::new()];
+        for wanted in pool.requirements.iter().filter(|wanted| !offered.contains_key(wanted.key)) {
+            let Some(values @ [_, _, ..]) = wanted.values.finite_values() else { continue };
+            all = all
+                .iter()
+                .flat_map(|labels: &Vec<(KeyId, ValueId)>| {
+                    values.iter().map(|&value| [labels.clone(), vec![(wanted.key, value)]].concat())
+                })
+                .collect();
         }
+        all
+    }
+
+    fn add_daemons_to(&mut self, index: usize) {
+        let daemons = self.snapshot.daemon_sets.iter().filter(|daemon_set| {
+            let shape = &daemon_set.template.shape;
+            let runs = self.nodes[index].pods.iter().any(|pod| {
+                pod.is_daemon
+                    && pod.name.namespace == daemon_set.name.namespace
+                    && pod.owner.as_ref().is_some_and(|owner| *owner.name == *daemon_set.name.name)
+            });
+            !runs && self.tolerates(shape, index) && self.affinity_matches(shape, index)
+        });
+        let daemons: Vec<&PodShape> = daemons.map(|daemon_set| &*daemon_set.template.shape).collect();
+        self.nodes[index].daemons = daemons;
     }
 
     pub(crate) fn name(&self, node: usize) -> &str {

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use api::labels::ProviderLabels;
+use checker::Room;
 use cloudprovider_kwok::catalogue::default_instance_types;
 use decode::offline::{self, Settings};
 use scheduling::{Plan, Snapshot, plan::Verdict, provisioning, snapshot::PodId};
@@ -41,7 +42,14 @@ const KEYS: [&str; 5] = [
     "rack",
 ];
 
-fn manifests(random: &mut Random) -> String {
+/// `Small` leaves out spread and endless labels, and has few pods: then a refusal can be checked by trying everything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Any,
+    Small,
+}
+
+fn manifests(random: &mut Random, size: Size) -> String {
     let mut text = String::new();
     for (index, zones) in ["[test-zone-a, test-zone-b, test-zone-c]", "[test-zone-b]"].iter().enumerate() {
         if index == 1 && random.chance(50) {
@@ -57,7 +65,7 @@ fn manifests(random: &mut Random) -> String {
         }
         let rack =
             ["", "\n      - {key: rack, operator: In, values: [r1, r2]}", "\n      - {key: rack, operator: Exists}"]
-                [usize::try_from(random.below(3)).unwrap_or(0)];
+                [usize::try_from(random.below(if size == Size::Small { 2 } else { 3 })).unwrap_or(0)];
         let taint = if index == 1 { "\n      taints: [{key: team, value: x, effect: NoSchedule}]" } else { "" };
         let _ = writeln!(
             text,
@@ -67,7 +75,7 @@ fn manifests(random: &mut Random) -> String {
             random.pick(&["on-demand", "spot, on-demand"])
         );
     }
-    for node in 0..random.below(4) {
+    for node in 0..random.below(if size == Size::Small { 3 } else { 4 }) {
         let _ = writeln!(
             text,
             "---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{node}, labels: {{kubernetes.io/hostname: n{node}, {}: {}{}}}}}\nspec: {{{}}}\n\
@@ -79,12 +87,12 @@ fn manifests(random: &mut Random) -> String {
             random.below(5),
         );
         for pod in 0..random.below(3) {
-            pods(random, &mut text, &format!("running-{node}-{pod}"), 1, Some(node));
+            pods(random, &mut text, &format!("running-{node}-{pod}"), 1, Some(node), size);
         }
     }
-    for class in 0..1 + random.below(4) {
-        let copies = 1 + random.below(5);
-        pods(random, &mut text, &format!("p{class}"), copies, None);
+    for class in 0..1 + random.below(if size == Size::Small { 2 } else { 4 }) {
+        let copies = 1 + random.below(if size == Size::Small { 2 } else { 5 });
+        pods(random, &mut text, &format!("p{class}"), copies, None, size);
     }
     if random.chance(30) {
         let _ = writeln!(
@@ -99,11 +107,11 @@ fn manifests(random: &mut Random) -> String {
 }
 
 /// Pods of one template.
-fn pods(random: &mut Random, text: &mut String, name: &str, copies: u64, node: Option<u64>) {
+fn pods(random: &mut Random, text: &mut String, name: &str, copies: u64, node: Option<u64>, size: Size) {
     let app = random.pick(&APPS);
     let mut spec = String::new();
     let selector = |random: &mut Random| format!("{{matchLabels: {{app: {}}}}}", random.pick(&APPS));
-    if random.chance(35) {
+    if size == Size::Any && random.chance(35) {
         spec.push_str("  topologySpreadConstraints:\n");
         for _ in 0..1 + random.below(2) {
             let _ = writeln!(
@@ -205,7 +213,7 @@ fn every_planned_pod_is_let_in_whatever_is_launched() {
     let (mut placed, mut refused) = (0, 0);
     let first = std::env::var("CHECKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     for seed in first..first + CASES {
-        let text = manifests(&mut Random(seed));
+        let text = manifests(&mut Random(seed), Size::Any);
         let snapshot = snapshot(&text);
         let plan = provisioning::plan(&snapshot);
         let problems = checker::check(&snapshot, &plan);
@@ -216,4 +224,28 @@ fn every_planned_pod_is_let_in_whatever_is_launched() {
         placed += snapshot.pods.len() - plan.refusals.len();
     }
     assert!(placed > refused * 2, "{placed} placed, {refused} refused: the cases are too hard to say anything");
+}
+
+#[test]
+fn no_refusal_is_wrong() {
+    let first = std::env::var("CHECKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let mut proved = 0;
+    for seed in first..first + CASES {
+        let text = manifests(&mut Random(seed), Size::Small);
+        let snapshot = snapshot(&text);
+        let plan = provisioning::plan(&snapshot);
+        let problems = checker::check(&snapshot, &plan);
+        assert!(problems.is_empty(), "seed {seed}: {problems:#?}\n{}\n{text}", render(&snapshot, &plan));
+        let refused = |pod: PodId| plan.refusals.iter().any(|refusal| refusal.pod == pod);
+        let placed: Vec<PodId> = snapshot.pods.ids().filter(|&pod| !refused(pod)).collect();
+        for refusal in plan.refusals.iter().filter(|refusal| refusal.verdict == Verdict::DoesNotFit) {
+            let pods = [placed.clone(), vec![refusal.pod]].concat();
+            let room = checker::room_for(&snapshot, &pods, 20_000);
+            let name = &snapshot.pods[refusal.pod].pod.name;
+            assert!(room != Room::Found, "seed {seed}: {name} fits\n{}\n{text}", render(&snapshot, &plan));
+            proved += usize::from(room == Room::None);
+        }
+    }
+    println!("{proved} refusals proved");
+    assert!(proved > 20, "{proved} refusals proved: the cases are too easy to say anything");
 }

@@ -33,6 +33,9 @@ pub(super) struct Args {
     /// How to print the plan
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+    /// Play the plan pod by pod by kube-scheduler's rules, written down a second time; exit 1 if a pod would not get in
+    #[arg(long)]
+    check: bool,
     /// Steps that the search for room may take where room is short [default: 200000, or the snapshot's]
     #[arg(long, value_name = "STEPS")]
     budget: Option<u64>,
@@ -60,7 +63,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     progress.now(format!("planning {} pods", input.snapshot.pods.len()));
     let plan = scheduling::provisioning::plan(&input.snapshot);
+    let wrong = if args.check { checker::check(&input.snapshot, &plan) } else { Vec::new() };
     drop(progress);
+    for problem in &wrong {
+        output::problem(format_args!("the plan is wrong: {problem}"));
+    }
 
     let is_bad = input.tell();
     let report = Report::new(&input, &plan);
@@ -74,7 +81,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
         Format::Yaml => report.to_yaml()?,
     };
     output::stdout(text.as_bytes())?;
-    Ok(if is_bad {
+    Ok(if is_bad || !wrong.is_empty() {
         Outcome::BadInput
     } else if report.has_unschedulable() {
         Outcome::NoPlace
