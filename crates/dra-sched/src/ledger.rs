@@ -19,7 +19,7 @@ use crate::inventory::{ClaimId, CounterIndex, DeviceKey, Inventory, PoolIndex};
 use crate::types::{Allocation, DeviceId, QualifiedName};
 
 pub use bin::{BinLedger, Domain};
-pub(crate) use bin::{Hypothesis, Kind, Place, withhold};
+pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, withhold};
 
 define_id! {
     /// A planned machine, as the cluster's ledger knows it.

@@ -17,7 +17,8 @@ use model::{Budget, Id, IdSet};
 use crate::allocator::{Found, Outcome};
 use crate::inventory::{ClaimClassId, ClaimId, DeviceKey, Inventory, PoolIndex, ShapeId};
 use crate::ledger::{
-    BinId, BinLedger, ClusterLedger, Domain, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage, withhold,
+    BinId, BinLedger, ClusterLedger, Domain, ExistingNode, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage,
+    withhold,
 };
 use crate::machine::LabelKnowledge;
 use crate::node::NodeFacts;
@@ -193,9 +194,9 @@ impl Inventory {
         budget: &mut Budget,
     ) -> Offer {
         let trials = match &bin.kind {
-            Kind::Node(facts) => {
+            Kind::Node(node) => {
                 let attempt = Attempt { inventory: self, cluster, claims, wanted: copies };
-                vec![Arc::new(attempt.on_node(facts, budget))]
+                vec![Arc::new(attempt.on_node(node, budget))]
             }
             Kind::Machine { id, domain, hypotheses } => {
                 let attempt = Attempt { inventory: self, cluster, claims, wanted: copies };
@@ -209,7 +210,7 @@ impl Inventory {
     /// Takes an alternative that [`Self::try_add`] offered for the same bin and ledger.
     pub fn commit(&self, bin: &mut BinLedger, cluster: &mut ClusterLedger, alternative: &Alternative) {
         let place = match &bin.kind {
-            Kind::Node(facts) => Place::Node(facts.name.clone()),
+            Kind::Node(node) => Place::Node(node.facts.name.clone()),
             Kind::Machine { id, .. } => Place::Bin(*id),
         };
         let taken = alternative.copies as usize;
@@ -305,9 +306,9 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn on_node(&self, facts: &NodeFacts, budget: &mut Budget) -> Trial {
-        match self.inventory.view_of_node(facts) {
-            Ok(view) => self.copies(&view, None, &Usage::default(), None, Domain::default(), budget),
+    fn on_node(&self, node: &ExistingNode, budget: &mut Budget) -> Trial {
+        match node.view(self.inventory) {
+            Ok(view) => self.copies(view, None, &Usage::default(), None, Domain::default(), budget),
             Err(fault) => Trial {
                 shape: None,
                 domain: Domain::default(),

@@ -263,15 +263,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::Gates;
     use crate::fixture::{ask, builder_for, claim, devices, exactly, local, names};
-    use crate::{Compat, Gates};
 
     #[test]
     fn every_gate_has_one_row_and_every_claim_of_support_is_held_against_something() {
         for gate in Gate::ALL {
             assert_eq!(FEATURES.iter().filter(|feature| feature.gate == Some(*gate)).count(), 1, "{gate:?}");
         }
-        for feature in FEATURES.iter().filter(|feature| matches!(feature.state, State::Supported | State::Partly(_))) {
+        for feature in FEATURES.iter().filter(|feature| matches!(feature.state, Supported | Partly(_))) {
             assert!(!feature.checks.is_empty(), "{}", feature.name);
         }
     }

@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod derived;
+mod explained;
 
 use serde_json::{Value, json};
 

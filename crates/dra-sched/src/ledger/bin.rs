@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use model::IdSet;
 use model::NodeName;
@@ -11,6 +11,8 @@ use super::{BinId, ClusterLedger, Usage};
 use crate::inventory::{Inventory, ShapeId};
 use crate::node::NodeFacts;
 use crate::types::NodeSelector;
+use crate::verdict::Fault;
+use crate::view::View;
 
 /// Values of labels that are decided by the choice of an offering: the zone that a machine will be in. Empty if no
 /// device depends on one.
@@ -54,15 +56,30 @@ pub struct BinLedger {
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     /// It exists; all that is taken is in the cluster's ledger.
-    Node(Arc<NodeFacts>),
+    Node(Arc<ExistingNode>),
     /// It is planned.
     Machine { id: BinId, domain: Domain, hypotheses: Vec<Hypothesis> },
 }
 
+/// A node that exists, with what it sees.
+#[derive(Debug)]
+pub(crate) struct ExistingNode {
+    pub(crate) facts: NodeFacts,
+    view: OnceLock<Result<View, Fault>>,
+}
+
+impl ExistingNode {
+    /// What it sees, gathered when first asked.
+    pub(crate) fn view(&self, inventory: &Inventory) -> Result<&View, Fault> {
+        self.view.get_or_init(|| inventory.view_of_node(&self.facts)).as_ref().map_err(Clone::clone)
+    }
+}
+
 impl BinLedger {
-    /// A node that exists.
+    /// A node that exists. Its pools are gathered once, so it is worth keeping; it must not be used with another
+    /// inventory.
     pub fn node(facts: NodeFacts) -> Self {
-        Self { kind: Kind::Node(Arc::new(facts)) }
+        Self { kind: Kind::Node(Arc::new(ExistingNode { facts, view: OnceLock::new() })) }
     }
 
     /// A machine to be, of any of the given shapes.

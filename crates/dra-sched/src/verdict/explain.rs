@@ -321,6 +321,7 @@ fn hint_for(report: &RequestReport, missing: u64) -> Option<String> {
     if let Some(fall) = enough {
         let devices = if missing == 1 { "1 device".to_owned() } else { format!("{missing} devices") };
         return Some(match &fall.rule {
+            Rule::InUse if missing == 1 => format!("1 device for request {request} is given back"),
             Rule::InUse => format!("{devices} for request {request} are given back"),
             Rule::Taint { taint } => format!("request {request} tolerates {taint}"),
             Rule::Capacity { name } => format!("request {request} asks for less {name}, or some is given back"),
@@ -388,7 +389,7 @@ fn disjoint(report: &ConstraintReport) -> Option<String> {
                 && !first.1.keys().any(|value| second.1.contains_key(value));
             if is_apart {
                 let (attribute, first, second) = (&report.attribute, named(first), named(second));
-                return Some(format!("devices that share {attribute}: {first}; {second}"));
+                return Some(format!("devices shared {attribute}, but {first}; {second}"));
             }
         }
     }

@@ -1,0 +1,131 @@
+//! What a refusal says when somebody reads it: a table of one cause each.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{ask_with, builder, claim, exactly, local, slice};
+use crate::inventory::InventoryBuilder;
+use crate::ledger::ClusterLedger;
+use crate::types::DeviceId;
+use crate::verdict::{Explanation, Verdict};
+
+fn id(device: &str) -> DeviceId {
+    DeviceId { driver: "gpu".into(), pool: "n1".into(), device: device.into() }
+}
+
+/// The explanation for one request, where the named devices are taken.
+fn explained(builder: InventoryBuilder, request: Value, taken: &[&str]) -> Explanation {
+    let mut builder = builder;
+    let class = claim(&mut builder, "c", &json!({"requests": [request]}));
+    let inventory = builder.build();
+    let mut ledger = ClusterLedger::new(&inventory);
+    for device in taken {
+        ledger.hold_device(&inventory, &id(device));
+    }
+    let (verdict, _) = ask_with(&inventory, &[class], &ledger);
+    let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
+    let holder = |device: &DeviceId| taken.contains(&device.device.as_str()).then(|| format!("owner of {device}"));
+    inventory.explain(&refusal, &holder)
+}
+
+fn with(devices: &Value) -> InventoryBuilder {
+    let mut builder = builder(&["gpu"]);
+    builder.slice(local("gpu", devices));
+    builder
+}
+
+#[test]
+fn devices_in_use_name_who_has_them() {
+    let why = explained(with(&json!([{"name": "a"}, {"name": "b"}])), exactly("r", "gpu", 2), &["a"]);
+    assert_eq!(why.code, "TooFewDevices");
+    let fell = &why.requests[0].fell[0];
+    assert_eq!((fell.rule, fell.devices), ("InUse", 1));
+    assert_eq!((fell.held_by[0].device.as_str(), fell.held_by[0].holder.as_str()), ("a", "owner of gpu/n1/a"));
+    assert_eq!(why.hints, ["1 device for request r is given back"]);
+}
+
+#[test]
+fn a_selector_names_what_it_looks_at_and_nothing_else() {
+    let devices = json!([
+        {"name": "a", "attributes": {"model": {"string": "x"}, "models": {"int": 1}}, "capacity": {"mem": {"value": "8Gi"}}},
+        {"name": "b", "attributes": {"model": {"string": "y"}}, "capacity": {"mem": {"value": "8Gi"}}},
+    ]);
+    let mut request = exactly("r", "gpu", 1);
+    let text = "device.attributes['gpu'].model == 'z' || device.capacity['gpu'].mem.isGreaterThan(quantity('9Gi'))";
+    request["exactly"]["selectors"] = json!([{"cel": {"expression": text}}]);
+    let why = explained(with(&devices), request, &[]);
+    let fell = &why.requests[0].fell[0];
+    let met: Vec<(&str, String)> = fell.met.iter().map(|met| (met.name.as_str(), met.values.join(" "))).collect();
+    assert_eq!(met, [("model", "\"x\" \"y\"".to_owned()), ("mem", "8Gi".to_owned())]);
+    assert!(fell.message.contains(text));
+}
+
+#[test]
+fn a_taint_says_what_tolerating_it_would_do() {
+    let taint = json!([{"key": "broken", "value": "yes", "effect": "NoSchedule"}]);
+    let why = explained(with(&json!([{"name": "a", "taints": taint}])), exactly("r", "gpu", 1), &[]);
+    assert_eq!(why.requests[0].fell[0].rule, "Taint");
+    assert_eq!(why.hints, ["request r tolerates broken=yes:NoSchedule"]);
+}
+
+#[test]
+fn a_counter_says_what_is_needed_what_is_left_and_who_draws() {
+    let draw = |name: &str, amount: &str| json!({"name": name, "consumesCounters": [{"counterSet": "s", "counters": {"mem": {"value": amount}}}]});
+    let mut builder = builder(&["gpu"]);
+    let pool = json!({"name": "n1", "generation": 1, "resourceSliceCount": 2});
+    let devices = json!([draw("a", "30Gi"), draw("b", "20Gi"), draw("c", "30Gi")]);
+    builder.slice(slice("devices", &json!({"driver": "gpu", "nodeName": "n1", "pool": pool, "devices": devices})));
+    let counters = json!([{"name": "s", "counters": {"mem": {"value": "40Gi"}}}]);
+    builder.slice(slice(
+        "counters",
+        &json!({"driver": "gpu", "nodeName": "n1", "pool": pool, "sharedCounters": counters}),
+    ));
+    let why = explained(builder, exactly("r", "gpu", 1), &["a"]);
+    let fell = why.requests[0].fell.iter().find(|fell| fell.rule == "Counter").unwrap();
+    let amount = fell.amount.as_ref().unwrap();
+    assert_eq!((fell.devices, amount.needed.as_str(), amount.left.as_str()), (2, "20Gi", "10Gi"));
+    assert_eq!(fell.held_by.iter().map(|holder| holder.device.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert!(why.hints[0].contains("counter s/mem"), "{:?}", why.hints);
+}
+
+#[test]
+fn a_capacity_says_what_is_needed_and_what_is_left() {
+    let devices = json!([{"name": "a", "allowMultipleAllocations": true, "capacity": {"mem": {"value": "8Gi"}}}]);
+    let mut request = exactly("r", "gpu", 1);
+    request["exactly"]["capacity"] = json!({"requests": {"mem": "9Gi"}});
+    let why = explained(with(&devices), request, &[]);
+    let fell = &why.requests[0].fell[0];
+    let amount = fell.amount.as_ref().unwrap();
+    assert_eq!((fell.rule, amount.needed.as_str(), amount.left.as_str()), ("Capacity", "9Gi", "8Gi"));
+}
+
+#[test]
+fn pools_that_are_not_used_are_named_with_the_reason() {
+    let mut builder = builder(&["gpu"]);
+    let pool = json!({"name": "n1", "generation": 3, "resourceSliceCount": 2});
+    builder.slice(slice("half", &json!({"driver": "gpu", "nodeName": "n1", "pool": pool, "devices": [{"name": "a"}]})));
+    let why = explained(builder, exactly("r", "gpu", 1), &[]);
+    assert_eq!(why.pools, ["gpu/n1 is incomplete: 1 of 2 slices of generation 3"]);
+    assert_eq!(why.hints, ["the driver publishes the missing slices of pool gpu/n1"]);
+}
+
+#[test]
+fn values_in_play_are_counted_for_each_request() {
+    let root = |name: &str, root: &str| json!({"name": name, "attributes": {"example.com/root": {"string": root}}});
+    let mut builder = builder(&["gpu", "nic"]);
+    builder.slice(local("gpu", &json!([root("a", "r0"), root("b", "r0"), root("c", "r1")])));
+    builder.slice(local("nic", &json!([root("n", "r2")])));
+    let spec = json!({"requests": [exactly("gpu", "gpu", 1), exactly("nic", "nic", 1)],
+        "constraints": [{"matchAttribute": "example.com/root"}]});
+    let class = claim(&mut builder, "c", &spec);
+    let inventory = builder.build();
+    let (verdict, _) = ask_with(&inventory, &[class], &ClusterLedger::new(&inventory));
+    let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
+    let why = inventory.explain(&refusal, &|_| None);
+    let shown: Vec<(&str, Vec<(&str, u64)>)> = why
+        .values
+        .iter()
+        .map(|value| (value.request.as_str(), value.devices.iter().map(|(text, count)| (&**text, *count)).collect()))
+        .collect();
+    assert_eq!(shown, [("gpu", vec![("\"r0\"", 2), ("\"r1\"", 1)]), ("nic", vec![("\"r2\"", 1)])]);
+    assert_eq!(why.hints, ["devices shared example.com/root, but gpu has \"r0\", \"r1\"; nic has \"r2\""]);
+}
