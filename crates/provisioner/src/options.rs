@@ -17,7 +17,8 @@ mod parse;
 mod without_effect;
 
 pub use feature_gates::FeatureGates;
-use parse::{go_bool, go_duration};
+pub(crate) use parse::go_bool;
+use parse::go_duration;
 pub use without_effect::without_effect;
 
 /// A value that cannot be used.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::live::{self, LiveOptions};
 use super::progress::Progress;
 use super::{Outcome, output};
-use crate::options::FeatureGates;
+use crate::options::{FeatureGates, go_bool};
 
 /// Write what the planner sees in a cluster into one file
 ///
@@ -43,7 +43,8 @@ pub(super) struct Args {
     #[arg(long, value_enum, env = "MIN_VALUES_POLICY", ignore_case = true)]
     min_values_policy: Option<Policy>,
     /// Whether the controller leaves pods with resource claims to others [default: what the running controller says]
-    #[arg(long, env = "IGNORE_DRA_REQUESTS", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, env = "IGNORE_DRA_REQUESTS", value_parser = go_bool, num_args = 0..=1, default_missing_value = "true",
+          require_equals = true)]
     ignore_dra_requests: Option<bool>,
     /// The controller's feature gates, such as ReservedCapacity=false [default: what the running controller says]
     #[arg(long, env = "FEATURE_GATES")]
@@ -67,7 +68,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
             Policy::BestEffort => MinValuesPolicyName::BestEffort,
         }),
         ignore_dra_requests: args.ignore_dra_requests,
-        feature_gates: args.feature_gates.as_deref().map(FeatureGates::parse).transpose()?,
+        feature_gates: args
+            .feature_gates
+            .as_deref()
+            .filter(|text| !text.is_empty())
+            .map(FeatureGates::parse)
+            .transpose()?,
     };
     let mut lines = live::read(&options)?;
     if args.hash_names {

@@ -3,7 +3,7 @@
 use model::DurationMs;
 
 /// Reads what Go's `strconv.ParseBool` reads.
-pub(super) fn go_bool(text: &str) -> Result<bool, String> {
+pub(crate) fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),

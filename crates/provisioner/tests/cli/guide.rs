@@ -48,7 +48,8 @@ fn check(page: &str, folder: &str, expected: usize) {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let ran = scratch.run(&arguments);
         let said = format!("{}{}", ran.stderr, ran.stdout);
-        let lines = |text: &str| text.lines().map(str::trim_end).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n");
+        let lines =
+            |text: &str| text.lines().map(str::trim_end).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n");
         assert_eq!(lines(&said), lines(&printed), "{page}: {command}");
     }
 }
