@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `crds/*.yaml` | `dovetail crds` |
 //! | `charts/dovetail-crd/templates/*.yaml` | `crds/`: Helm would take `{{` in a description for its own |
+//! | `docs/dra-support.md` | `dovetail support` |
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +17,7 @@ use crate::process::{build, command, output};
 
 const CRDS: &str = "crds";
 const CRD_CHART: &str = "charts/dovetail-crd/templates";
+const SUPPORT: &str = "docs/dra-support.md";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -72,6 +74,7 @@ fn generate() -> Result<Files> {
     if files.is_empty() {
         bail!("`dovetail crds` printed no CRD");
     }
+    files.insert(SUPPORT.into(), output(command(&dovetail.to_string_lossy()).arg("support"))?);
     Ok(files)
 }
 

@@ -4,6 +4,7 @@
 //! Results go to standard output, everything else to standard error, so that output can be piped. Exit codes: 0 done,
 //! 3 done and some pods have no place, 1 a fault, 2 wrong usage.
 
+mod dra;
 mod explain;
 mod input;
 mod live;
@@ -61,9 +62,13 @@ enum Command {
     Plan(plan::Args),
     Explain(explain::Args),
     Snapshot(snapshot::Args),
+    Dra(dra::Args),
     /// Print the CustomResourceDefinitions as YAML
     #[command(after_help = "Examples:\n  dovetail crds | kubectl apply --server-side -f -")]
     Crds,
+    /// Print which features of Kubernetes' Dynamic Resource Allocation are supported, as Markdown
+    #[command(after_help = "Examples:\n  dovetail support | less -S")]
+    Support,
     /// Print a completion script for a shell
     #[command(after_help = "Examples:\n  source <(dovetail completion bash)\n  dovetail completion fish > \
                             ~/.config/fish/completions/dovetail.fish")]
@@ -80,7 +85,9 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args).map(ExitCode::from),
         Command::Explain(args) => explain::run(args).map(ExitCode::from),
         Command::Snapshot(args) => snapshot::run(args).map(ExitCode::from),
+        Command::Dra(args) => dra::run(args).map(ExitCode::from),
         Command::Crds => crds().map(ExitCode::from),
+        Command::Support => output::stdout(dra_sched::support::markdown().as_bytes()).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "dovetail", &mut script);
