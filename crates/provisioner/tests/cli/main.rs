@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod corpus;
+mod dra;
 mod guide;
 mod plan;
 mod scratch;
