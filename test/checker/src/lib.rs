@@ -44,22 +44,27 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     problems
 }
 
-/// Pods that want to be near to each other can depend on which of them begins, so each may.
+/// Pods that want to be near to each other can depend on which of them begins, so each may. Pods that a spread counts and
+/// that are not spread themselves can come too early, so they may come last.
 fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<String> {
-    let stuck = play(World::new(snapshot, plan, choice), choice, None);
-    if stuck.is_empty() {
-        return stuck;
+    let mut stuck = Vec::new();
+    for order in [Order::AsPlanned, Order::SpreadFirst] {
+        stuck = play(World::new(snapshot, plan, choice), choice, None, order);
+        if stuck.is_empty() {
+            return stuck;
+        }
     }
     let pods = snapshot.pods.iter().filter(|pending| !pending.pod.shape.pod_affinity.required.is_empty());
     let begins = pods.map(|pending| &*pending.pod);
-    let mut orders = begins.map(|first| play(World::new(snapshot, plan, choice), choice, Some(first)));
+    let mut orders =
+        begins.map(|first| play(World::new(snapshot, plan, choice), choice, Some(first), Order::SpreadFirst));
     orders.find(Vec::is_empty).unwrap_or(stuck)
 }
 
 /// Lets the planned pods in as long as one of them gets in, those without affinity first, then `first`.
-fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>) -> Vec<String> {
+fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>, order: Order) -> Vec<String> {
     let waiting = std::mem::take(&mut world.planned);
-    let stuck = let_in(&mut world, waiting, first);
+    let stuck = let_in(&mut world, waiting, first, order);
     let why_not = |planned: &Planned<'_>| {
         let why = filter::filter(&world, planned.pod, planned.node).err()?;
         Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
@@ -67,11 +72,24 @@ fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>) -> Vec<String>
     stuck.iter().filter_map(why_not).collect()
 }
 
+/// Who is let in first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    AsPlanned,
+    SpreadFirst,
+}
+
 /// Binds pods as long as one of them gets in, those without affinity first, then `first`; those left do not get in.
-fn let_in<'s>(world: &mut World<'s>, mut waiting: Vec<Planned<'s>>, first: Option<&Pod>) -> Vec<Planned<'s>> {
+fn let_in<'s>(
+    world: &mut World<'s>,
+    mut waiting: Vec<Planned<'s>>,
+    first: Option<&Pod>,
+    order: Order,
+) -> Vec<Planned<'s>> {
     waiting.sort_by_key(|planned| {
         let is_first = first.is_some_and(|first| first.uid == planned.pod.uid);
-        (!planned.pod.shape.pod_affinity.required.is_empty(), !is_first)
+        let is_late = order == Order::SpreadFirst && planned.pod.shape.topology_spread.is_empty();
+        (!planned.pod.shape.pod_affinity.required.is_empty(), !is_first, is_late)
     });
     while !waiting.is_empty() {
         let before = waiting.len();

@@ -58,10 +58,8 @@ impl<'s> Search<'s> {
     fn place(&mut self, index: usize) -> Option<bool> {
         let Some(&pod) = self.pods.get(index) else { return Some(self.plays()) };
         for node in 0..self.world.nodes.len() {
-            if self.enters(pod, node)? {
-                if self.descend(pod, node, index)? {
-                    return Some(true);
-                }
+            if self.enters(pod, node)? && self.descend(pod, node, index)? {
+                return Some(true);
             }
         }
         let snapshot = self.snapshot;
@@ -133,7 +131,7 @@ impl<'s> Search<'s> {
         for first in firsts {
             let plan = planned();
             let counts: Vec<usize> = self.world.nodes.iter().map(|node| node.pods.len()).collect();
-            let stuck = crate::let_in(&mut self.world, plan, first);
+            let stuck = crate::let_in(&mut self.world, plan, first, crate::Order::AsPlanned);
             for (node, count) in self.world.nodes.iter_mut().zip(counts) {
                 node.pods.truncate(count);
             }

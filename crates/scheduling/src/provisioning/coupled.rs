@@ -18,13 +18,14 @@ use super::{
     fill::on_nodes,
     problem::Problem,
     state::State,
-    topology::{Checking, DomainId, GroupId, Kind, Place, Scope, rules_hold},
+    topology::{Checking, DomainId, GroupId, Involvement, Kind, Place, Scope, rules_hold},
 };
 
 /// Places up to `wanted` copies and returns how many are left.
 pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
     if let Some(begins) = begins(problem, state, class) {
-        return together(problem, state, class, wanted, &begins);
+        let left = together(problem, state, class, wanted, &begins);
+        return own_rules_only(problem, state, class, left);
     }
     let left = rounds(wanted, |left| on_nodes(problem, state, class, left));
     let left = match spread(problem, class) {
@@ -34,7 +35,22 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
         }
         _ => left,
     };
-    step_by_step(problem, state, class, left)
+    let left = step_by_step(problem, state, class, left);
+    own_rules_only(problem, state, class, left)
+}
+
+/// Places what found no place because it would have broken a skew that others were planned with. They do not keep it from
+/// being bound; it is only better bound after them.
+fn own_rules_only(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    let is_spread =
+        |mine: &Involvement| !mine.owner && matches!(problem.topology.groups[mine.group].kind, Kind::Spread { .. });
+    if wanted == 0 || !problem.classes[class].involved.iter().any(is_spread) {
+        return wanted;
+    }
+    let before = std::mem::replace(&mut state.checking, Checking::OwnOnly);
+    let left = step_by_step(problem, state, class, wanted);
+    state.checking = before;
+    left
 }
 
 fn step_by_step(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {

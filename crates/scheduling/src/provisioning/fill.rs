@@ -60,7 +60,9 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget) -> Filled {
                 refused.push((class, left, repaired.verdict));
             }
         } else if left > 0 {
-            refused.push((class, left, Verdict::DoesNotFit));
+            let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
+            let verdict = if is_cut_off { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
+            refused.push((class, left, verdict));
         }
     }
     Filled { state, kept: kept.into_iter().map(|(_, pod, node)| (pod, node)).collect(), refused }

@@ -55,6 +55,8 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) all_min_values: Vec<MinValues>,
     /// By class: the terms that the pool can satisfy. Empty where taints or labels exclude the class.
     pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
+    /// Classes that would have more alternatives than are kept.
+    pub(crate) cut_off: IdSet<ClassId>,
     hostname: Option<KeyId>,
     open_keys: RefCell<FastMap<KeyId, bool>>,
 }
@@ -76,7 +78,7 @@ pub(crate) struct Alternative {
 }
 
 /// How many ways a class may have in one pool. More can only come of several topology constraints with many values each;
-/// those that are left out are not planned on.
+/// what is left out is not planned on, and no refusal of the class is a proof then.
 const MAX_ALTERNATIVES: usize = 1024;
 
 impl Alternative {
@@ -99,6 +101,8 @@ impl Alternative {
 struct Cells<'t> {
     topology: &'t Topology,
     by_group: FastMap<(GroupId, bool), Rc<Vec<Cell>>>,
+    /// Set when a class gets fewer alternatives than it has.
+    cut_off: bool,
 }
 
 impl Cells<'_> {
@@ -166,6 +170,7 @@ impl<'s> PoolTable<'s> {
             min_values: Vec::new(),
             all_min_values: Vec::new(),
             by_class: IdVec::default(),
+            cut_off: IdSet::default(),
             hostname,
             open_keys: RefCell::default(),
         };
@@ -201,8 +206,19 @@ impl<'s> PoolTable<'s> {
         if classes.iter().any(|class| !class.shape.host_ports.is_empty()) {
             table.daemon_ports = daemons::ports(&table, &snapshot.daemon_sets, names);
         }
-        let mut cells = Cells { topology, by_group: FastMap::default() };
-        table.by_class = classes.iter().map(|class| table.alternatives(class, &mut cells, names)).collect();
+        let mut cells = Cells { topology, by_group: FastMap::default(), cut_off: false };
+        let mut cut_off = IdSet::default();
+        table.by_class = classes
+            .iter_enumerated()
+            .map(|(id, class)| {
+                let alternatives = table.alternatives(class, &mut cells, names);
+                if std::mem::take(&mut cells.cut_off) {
+                    cut_off.insert(id);
+                }
+                alternatives
+            })
+            .collect();
+        table.cut_off = cut_off;
         table
     }
 
@@ -304,8 +320,10 @@ impl<'s> PoolTable<'s> {
             alternatives = alternatives
                 .iter()
                 .flat_map(|alternative| split.iter().filter_map(|cell| alternative.within(cell, names)))
-                .take(MAX_ALTERNATIVES)
+                .take(MAX_ALTERNATIVES + 1)
                 .collect();
+            cells.cut_off |= alternatives.len() > MAX_ALTERNATIVES;
+            alternatives.truncate(MAX_ALTERNATIVES);
         }
         alternatives.retain(|alternative| !alternative.offerings.is_empty());
         for (index, alternative) in alternatives.iter_mut().enumerate() {

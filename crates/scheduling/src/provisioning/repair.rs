@@ -66,7 +66,13 @@ pub(crate) fn place_more(
                 // The search made room for one; there may be more now.
                 left = place(problem, &mut state, class, left);
             }
-            Ok(false) => return Repaired { state, left, verdict: Verdict::DoesNotFit },
+            Ok(false) => {
+                let is_cut_off =
+                    |(class, _): &(ClassId, u32)| problem.pools.iter().any(|table| table.cut_off.contains(*class));
+                let is_proof = !copies.iter().any(is_cut_off);
+                let verdict = if is_proof { Verdict::DoesNotFit } else { Verdict::OutOfBudget };
+                return Repaired { state, left, verdict };
+            }
             Err(OutOfBudget) => return Repaired { state, left, verdict: Verdict::OutOfBudget },
         }
     }

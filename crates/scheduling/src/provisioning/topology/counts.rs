@@ -34,8 +34,11 @@ pub(crate) struct Before {
 /// When rules are checked that later steps may mend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checking {
-    /// With each step.
+    /// With each step, for the pods placed and for those placed before: nothing breaks a skew that an owner was planned
+    /// with, so that the order of binding matters little.
     Stepwise,
+    /// With each step, for the pods placed: kube-scheduler asks no more, but those placed before have to be bound first.
+    OwnOnly,
     /// By the caller, with [`rules_hold`].
     AtTheEnd,
 }
@@ -121,8 +124,8 @@ impl Group {
             Kind::Spread { max_skew, .. } => {
                 // Where the least stays 0 nothing later mends a skew.
                 let final_now = self.least_is_zero;
-                let concerns = owner || counts.owners(domain) > 0;
-                if !concerns || (checking == Checking::AtTheEnd && !final_now) {
+                let concerns = owner || (checking != Checking::OwnOnly && counts.owners(domain) > 0);
+                if !concerns || (checking == Checking::AtTheEnd && (!final_now || !owner)) {
                     return wanted;
                 }
                 let Some(least) = self.least_elsewhere(counts, domain) else { return wanted };
@@ -187,23 +190,23 @@ pub(crate) fn room(
 
 /// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].
 pub(crate) fn rules_hold(problem: &Problem<'_>, state: &State) -> bool {
-    let skews_hold =
-        problem.topology.groups.iter().zip(state.counts.iter()).all(|(group, counts)| group.skew_holds(counts));
-    skews_hold && can_bind(problem, state)
+    let mut groups = problem.topology.groups.iter().zip(state.counts.iter());
+    let skews_hold = groups.all(|(group, counts)| group.skew_holds(counts));
+    can_bind(problem, state, skews_hold)
 }
 
 /// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there always is one
-/// if the skews hold at the end: the domain with least is filled up first. With affinity the order is looked for: pods
-/// without it come first, since kube-scheduler does not wait with them; who begins of those that want to be together is
-/// tried.
-fn can_bind(problem: &Problem<'_>, state: &State) -> bool {
+/// if the skews hold at the end: the domain with least is filled up first. Otherwise the order is looked for, beginning
+/// with the order of placing: pods with affinity come last, since kube-scheduler does not wait with the others, and who
+/// begins of those that want to be together is tried.
+fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool) -> bool {
     let has_affinity = |class: ClassId| !problem.classes[class].affinity_sets.is_empty();
     let mut entries: Vec<&Assignment> =
         state.assignments.iter().filter(|entry| !problem.classes[entry.class].involved.is_empty()).collect();
     entries.sort_by_key(|entry| has_affinity(entry.class));
     let first = entries.partition_point(|entry| !has_affinity(entry.class));
     if first == entries.len() {
-        return true;
+        return skews_hold || binds_in_order(problem, state, &entries);
     }
     (first..entries.len()).any(|begins| {
         let mut order = entries.clone();
@@ -223,7 +226,7 @@ fn binds_in_order(problem: &Problem<'_>, state: &State, order: &[&Assignment]) -
         for (entry, left) in &mut waiting {
             let class = &problem.classes[entry.class];
             let place = |position: usize, _: &Involvement| state.place_of(problem, entry.class, entry.target, position);
-            let copies = room(&problem.topology, &counts, Checking::Stepwise, class, place, *left);
+            let copies = room(&problem.topology, &counts, Checking::OwnOnly, class, place, *left);
             if copies == 0 {
                 continue;
             }
