@@ -330,7 +330,6 @@ fn exponent(number: f64, precision: usize) -> String {
     }
 }
 
-/// How `%s` prints a value.
 /// A value inside of a list or map: as one would write it.
 fn literal(value: &Value) -> Result<String, EvalError> {
     Ok(match value {
@@ -344,6 +343,7 @@ fn literal(value: &Value) -> Result<String, EvalError> {
     })
 }
 
+/// How `%s` prints a value.
 fn plain(value: &Value) -> Result<String, EvalError> {
     Ok(match value {
         Value::Null => "null".to_owned(),
