@@ -35,7 +35,7 @@ type measurement struct {
 	// Placed is how many pods got devices.
 	Placed   int   `json:"placed"`
 	TimedOut bool  `json:"timedOut"`
-	PeakKiB  int64 `json:"peakKiB"`
+	PeakKiB  int64 `json:"peakKib"`
 }
 
 type stopwatch struct {
