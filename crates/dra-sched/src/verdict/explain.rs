@@ -196,7 +196,7 @@ impl Inventory {
         FallExplanation {
             devices: fall.devices,
             rule: fall.rule.code(),
-            message: fall.rule.to_string(),
+            message: fall.message(),
             example: fall.example.to_string(),
             met,
             amount: fall.shortage.map(amount),
@@ -299,7 +299,7 @@ fn hints(infeasible: &Infeasible) -> Vec<String> {
         let Some(wanted) = report.wanted else { continue };
         let missing = wanted.saturating_sub(report.usable);
         if missing > 0 {
-            hints.extend(hint_for(report, missing));
+            hints.extend(hints_for(report, missing));
         }
     }
     for report in &infeasible.constraints {
@@ -315,39 +315,35 @@ fn hints(infeasible: &Infeasible) -> Vec<String> {
     hints
 }
 
-fn hint_for(report: &RequestReport, missing: u64) -> Option<String> {
+/// Single changes that give a request the devices that it lacks, the easiest first.
+fn hints_for(report: &RequestReport, missing: u64) -> Vec<String> {
     let request = &report.request;
-    let enough = report.falls.iter().find(|fall| fall.devices >= missing && fall.rule.can_change());
-    if let Some(fall) = enough {
-        let devices = if missing == 1 { "1 device".to_owned() } else { format!("{missing} devices") };
-        return Some(match &fall.rule {
-            Rule::InUse if missing == 1 => format!("1 device for request {request} is given back"),
-            Rule::InUse => format!("{devices} for request {request} are given back"),
-            Rule::Taint { taint } => format!("request {request} tolerates {taint}"),
-            Rule::Capacity { name } => format!("request {request} asks for less {name}, or some is given back"),
+    let mut changes: Vec<(u8, String)> = Vec::new();
+    for fall in report.falls.iter().filter(|fall| fall.devices >= missing) {
+        changes.extend(match &fall.rule {
+            Rule::InUse if missing == 1 => Some((0, format!("1 device for request {request} is given back"))),
+            Rule::InUse => Some((0, format!("{missing} devices for request {request} are given back"))),
             Rule::Counter { set, counter } => {
-                format!("devices that draw from counter {set}/{counter} are given back, for request {request}")
+                Some((1, format!("what is drawn from counter {set}/{counter} is given back, for request {request}")))
             }
-            Rule::RequestSelector { text, .. } => format!("request {request} does without its selector {text}"),
-            rule => format!("request {request}: {devices} that {rule}"),
+            Rule::Capacity { name } => {
+                Some((2, format!("request {request} asks for less {name}, or some is given back")))
+            }
+            Rule::Taint { taint } => Some((3, format!("request {request} tolerates {taint}"))),
+            Rule::RequestSelector { text, .. } => {
+                Some((5, format!("request {request} does without its selector {text}")))
+            }
+            _ => None,
         });
     }
-    (report.usable > 0).then(|| format!("request {request} wants {} or fewer", report.usable))
+    if report.usable > 0 {
+        changes.push((4, format!("request {request} wants {} or fewer", report.usable)));
+    }
+    changes.sort();
+    changes.into_iter().map(|(_, change)| change).collect()
 }
 
 impl Rule {
-    /// Whether somebody could change what a device falls at without another machine.
-    fn can_change(&self) -> bool {
-        matches!(
-            self,
-            Self::InUse
-                | Self::Taint { .. }
-                | Self::Capacity { .. }
-                | Self::Counter { .. }
-                | Self::RequestSelector { .. }
-        )
-    }
-
     /// A stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {

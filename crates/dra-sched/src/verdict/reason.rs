@@ -209,6 +209,28 @@ impl fmt::Display for Rule {
     }
 }
 
+impl Fall {
+    /// The rule in words that fit the number of devices.
+    pub fn message(&self) -> String {
+        let text = self.rule.to_string();
+        if self.devices != 1 {
+            return text;
+        }
+        let (verb, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let verb = match verb {
+            "are" => "is",
+            "have" => "has",
+            "do" => "does",
+            "lack" => "lacks",
+            "need" => "needs",
+            "wait" => "waits",
+            "consume" => "consumes",
+            other => other,
+        };
+        format!("{verb} {rest}")
+    }
+}
+
 impl fmt::Display for RequestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "claim {}, request {}: ", self.claim_name, self.request)?;
@@ -217,7 +239,7 @@ impl fmt::Display for RequestReport {
             None => write!(f, "all of {} devices wanted, {} are usable", self.seen, self.usable)?,
         }
         for (index, fall) in self.falls.iter().enumerate() {
-            write!(f, "{} {} {}", if index == 0 { ";" } else { "," }, fall.devices, fall.rule)?;
+            write!(f, "{} {} {}", if index == 0 { ";" } else { "," }, fall.devices, fall.message())?;
         }
         Ok(())
     }

@@ -119,28 +119,28 @@ fn pods_are_served_by_priority_and_then_as_written_each_with_what_is_left() {
         &pods,
         &options(),
         &expect![[r#"
-        Devices
-          POD         NODE   CLAIM   REQUEST   DEVICES
-          default/c   n1     dev     gpu       gpu.example.com/n1/gpu-0
-          default/a   n1     dev     gpu       gpu.example.com/n1/gpu-1
+            Devices
+              POD         NODE   CLAIM   REQUEST   DEVICES
+              default/c   n1     dev     gpu       gpu.example.com/n1/gpu-0
+              default/a   n1     dev     gpu       gpu.example.com/n1/gpu-1
 
-        No devices
-          default/b
-            n1: too few devices
-              claim made from default/one, request gpu: 1 wanted, 0 of 3 devices usable
-                2 are allocated
-                  gpu-0 by pod default/c (claim dev)
-                  gpu-1 by pod default/a (claim dev)
-                1 do not match selector #0 of the class: device.driver == "gpu.example.com"
-                  driver is "nic.example.com"
-              would fit if 1 device for request gpu is given back
-            n2: too few devices
-              claim made from default/one, request gpu: 1 wanted, 0 of 0 devices usable
-              pool gpu.example.com/n2 is incomplete: 1 of 2 slices of generation 1
-              would fit if the driver publishes the missing slices of pool gpu.example.com/n2
+            No devices
+              default/b
+                n1: too few devices
+                  claim made from default/one, request gpu: 1 wanted, 0 of 3 devices usable
+                    2 are allocated
+                      gpu-0 by pod default/c (claim dev)
+                      gpu-1 by pod default/a (claim dev)
+                    1 does not match selector #0 of the class: device.driver == "gpu.example.com"
+                      driver is "nic.example.com"
+                  would fit if 1 device for request gpu is given back
+                n2: too few devices
+                  claim made from default/one, request gpu: 1 wanted, 0 of 0 devices usable
+                  pool gpu.example.com/n2 is incomplete: 1 of 2 slices of generation 1
+                  would fit if the driver publishes the missing slices of pool gpu.example.com/n2
 
-        3 pods: 2 with their devices, 1 without
-    "#]],
+            3 pods: 2 with their devices, 1 without
+        "#]],
     );
 }
 
@@ -171,29 +171,30 @@ fn a_selector_shows_what_it_met_and_a_constraint_the_values_in_play() {
         &pods,
         &Options { node: Some("n1"), ..options() },
         &expect![[r#"
-        No devices
-          default/picky
-            n1: too few devices
-              claim made from default/picky, request gpu: 2 wanted, 1 of 3 devices usable
-                1 do not match selector #0 of the class: device.driver == "gpu.example.com"
-                  driver is "nic.example.com"
-                1 do not match selector #0: device.attributes["gpu.example.com"].model == "h100"
-                  model is "a100"
-              would fit if request gpu does without its selector device.attributes["gpu.example.com"].model == "h100"
-          default/aligned
-            n1: no value is shared by as many devices as wanted
-              claim made from default/aligned, request gpu: 1 wanted, 2 of 3 devices usable
-                1 do not match selector #0 of the class: device.driver == "gpu.example.com"
-                  driver is "nic.example.com"
-              claim made from default/aligned, request nic: 1 wanted, 1 of 3 devices usable
-                2 do not match selector #0 of the class: device.driver == "nic.example.com"
-                  driver is "gpu.example.com"
-              matchAttribute example.com/root, request gpu: "r0" on 1 device, "r1" on 1 device
-              matchAttribute example.com/root, request nic: "r2" on 1 device
-              would fit if devices shared example.com/root, but gpu has "r0", "r1"; nic has "r2"
+            No devices
+              default/picky
+                n1: too few devices
+                  claim made from default/picky, request gpu: 2 wanted, 1 of 3 devices usable
+                    1 does not match selector #0 of the class: device.driver == "gpu.example.com"
+                      driver is "nic.example.com"
+                    1 does not match selector #0: device.attributes["gpu.example.com"].model == "h100"
+                      model is "a100"
+                  would fit if request gpu wants 1 or fewer
+                            or request gpu does without its selector device.attributes["gpu.example.com"].model == "h100"
+              default/aligned
+                n1: no value is shared by as many devices as wanted
+                  claim made from default/aligned, request gpu: 1 wanted, 2 of 3 devices usable
+                    1 does not match selector #0 of the class: device.driver == "gpu.example.com"
+                      driver is "nic.example.com"
+                  claim made from default/aligned, request nic: 1 wanted, 1 of 3 devices usable
+                    2 do not match selector #0 of the class: device.driver == "nic.example.com"
+                      driver is "gpu.example.com"
+                  matchAttribute example.com/root, request gpu: "r0" on 1 device, "r1" on 1 device
+                  matchAttribute example.com/root, request nic: "r2" on 1 device
+                  would fit if devices shared example.com/root, but gpu has "r0", "r1"; nic has "r2"
 
-        2 pods: 2 without
-    "#]],
+            2 pods: 2 without
+        "#]],
     );
 }
 
@@ -206,19 +207,19 @@ fn taints_and_missing_objects_are_named() {
         &pods,
         &Options { node: Some("n1"), ..options() },
         &expect![[r#"
-        No devices
-          default/a
-            n1: too few devices
-              claim made from default/one, request gpu: 1 wanted, 0 of 3 devices usable
-                2 have taint broken=yes:NoSchedule
-                1 do not match selector #0 of the class: device.driver == "gpu.example.com"
-                  driver is "nic.example.com"
-              would fit if request gpu tolerates broken=yes:NoSchedule
-          default/lost
-            resource claim template default/absent does not exist
+            No devices
+              default/a
+                n1: too few devices
+                  claim made from default/one, request gpu: 1 wanted, 0 of 3 devices usable
+                    2 have taint broken=yes:NoSchedule
+                    1 does not match selector #0 of the class: device.driver == "gpu.example.com"
+                      driver is "nic.example.com"
+                  would fit if request gpu tolerates broken=yes:NoSchedule
+              default/lost
+                resource claim template default/absent does not exist
 
-        2 pods: 2 without
-    "#]],
+            2 pods: 2 without
+        "#]],
     );
 }
 
