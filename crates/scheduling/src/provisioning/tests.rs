@@ -359,6 +359,16 @@ fn the_order_in_which_names_were_interned_changes_nothing() {
             f.pod(&format!("any-{i}"))
                 .requests(300, gib(1))
                 .term(&[("topology.kubernetes.io/zone", "In", &["b", "a"]), ("zone-class", "NotIn", &["slow"])]);
+            f.pod(&format!("spread-{i}"))
+                .requests(600, gib(1))
+                .label("app", "spread")
+                .spread("topology.kubernetes.io/zone", 1, "spread")
+                .spread("team", 2, "spread");
+            f.pod(&format!("near-{i}"))
+                .requests(200, gib(1))
+                .label("app", if i % 3 == 0 { "spread" } else { "near" })
+                .near("topology.kubernetes.io/zone", "near")
+                .away_from("karpenter.sh/capacity-type", "far");
         }
         let snapshot = f.snapshot();
         fixture::render(&plan(&snapshot), &snapshot)
