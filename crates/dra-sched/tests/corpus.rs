@@ -67,7 +67,7 @@ fn the_real_allocation_is_ours_once_the_devices_listed_before_it_are_taken() {
     let real: Allocation = claim.allocation.clone().unwrap();
 
     let mut builder = builder(&slices, vec![gpus(), efa]);
-    let wanted = builder.claim_class("gpu-efa", &Arc::new(claim.spec.clone()), None);
+    let wanted = builder.claim_class("gpu-efa", &Arc::new(claim.spec), None);
     let inventory = builder.build();
     let mut ledger = ClusterLedger::default();
     let mut taken = 0;

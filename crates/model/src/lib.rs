@@ -35,7 +35,8 @@ pub use idset::IdSet;
 pub use intern::{Interner, KeyId, ResourceId, ValueId};
 pub use labels::Labels;
 pub use names::{
-    InstanceTypeName, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, ProviderId, ResourceClaimName, Uid,
+    InstanceTypeName, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, ProviderId,
+    ResourceClaimName, Uid,
 };
 pub use node::Node;
 pub use pod::{Pod, PodShape};

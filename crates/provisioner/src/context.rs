@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use api::NodeOverlay;
 use cloudprovider::CloudProvider;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,16 @@ pub struct Context {
     pub options: Arc<Options>,
     /// Cancelled when the controller shall stop: start nothing new, finish what is under way.
     pub stop: CancellationToken,
+}
+
+impl Context {
+    /// The NodeOverlays that are to be applied, by name; none if the gate NodeOverlay is off.
+    pub fn node_overlays(&self) -> Vec<Arc<NodeOverlay>> {
+        match self.options.feature_gates.node_overlay {
+            true => self.store.read().node_overlays.values().cloned().collect(),
+            false => Vec::new(),
+        }
+    }
 }
 
 impl fmt::Debug for Context {

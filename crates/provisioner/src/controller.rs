@@ -35,7 +35,7 @@ use crate::recorder::{self, Recorder};
 use crate::store::rebuild::{self, Feed};
 use crate::store::{Change, ClusterStore, Delta, Watches};
 use crate::termination::eviction;
-use crate::{client, handover, lifecycle, namespace, nodepool, planner_state, provider, termination};
+use crate::{client, handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination};
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -159,6 +159,7 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
     let evictions = eviction::Evictions::default();
     let own = || context.clone();
     spawn(controllers, nodepool::NAME, nodepool::run(own(), Arc::clone(&health)));
+    spawn(controllers, overlays::NAME, overlays::run(own()));
     spawn(controllers, lifecycle::NAME, lifecycle::run(own(), health));
     spawn(controllers, garbage_collection::NAME, garbage_collection::run(own()));
     spawn(controllers, consistency::NAME, consistency::run(own()));

@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod namespace;
 pub mod nodepool;
 pub mod options;
+pub mod overlays;
 pub mod patch;
 pub mod planned_pods;
 pub mod planner_state;

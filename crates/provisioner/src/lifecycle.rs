@@ -95,6 +95,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
         }
         Change::Pod(_)
         | Change::NodePool(_)
+        | Change::NodeOverlay(_)
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)

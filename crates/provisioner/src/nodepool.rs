@@ -73,7 +73,11 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodePoolName>>) {
                 queue.add_after(claim::node_pool(claim).into(), COUNT_DELAY);
             }
         }
-        Change::Pod(_) | Change::DaemonSet(_) | Change::PodDisruptionBudget(_) | Change::Other(_) => {}
+        Change::Pod(_)
+        | Change::NodeOverlay(_)
+        | Change::DaemonSet(_)
+        | Change::PodDisruptionBudget(_)
+        | Change::Other(_) => {}
     });
 }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tracing::{debug, error};
 
 pub mod batcher;
-mod catalogues;
+pub mod catalogues;
 mod commit;
 mod node_claim;
 mod places;
@@ -124,7 +124,7 @@ impl Provisioner {
             return Outcome::Settled;
         }
         let epoch = self.context.store.read().epoch;
-        let node_pools = self.catalogues.resolve(&self.context).await;
+        let (node_pools, overlays) = self.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
         // The cluster as it is now, after the provider was waited for.
         let state = self.context.store.snapshot();
@@ -166,7 +166,7 @@ impl Provisioner {
             self.report.dry_run(&snapshot, &plan);
             return Outcome::Waiting;
         }
-        let committed = commit::commit(&self.context, &snapshot, &plan, &objects).await;
+        let committed = commit::commit(&self.context, &snapshot, &plan, &objects, &overlays).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
         if committed.failed > 0 {
             Outcome::Failed

@@ -46,6 +46,7 @@ pub enum Kind {
     Node,
     NodeClaim,
     NodePool,
+    NodeOverlay,
     NodeClass,
     Namespace,
     DaemonSet,
@@ -59,11 +60,12 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
         Self::NodePool,
+        Self::NodeOverlay,
         Self::NodeClass,
         Self::Namespace,
         Self::DaemonSet,
@@ -82,6 +84,7 @@ impl Kind {
             Self::Node => "Node",
             Self::NodeClaim => "NodeClaim",
             Self::NodePool => "NodePool",
+            Self::NodeOverlay => "NodeOverlay",
             Self::NodeClass => "NodeClass",
             Self::Namespace => "Namespace",
             Self::DaemonSet => "DaemonSet",

@@ -44,7 +44,7 @@ const ANNOTATIONS: [&str; 5] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 11] = [
+pub const KINDS: [SnapshotKind; 12] = [
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",
@@ -77,6 +77,7 @@ pub const KINDS: [SnapshotKind; 11] = [
     ),
     kind("storage.k8s.io/v1", "CSINode", "csinodes", &["spec.drivers[].allocatable", "spec.drivers[].name"]),
     kind("karpenter.sh/v1", "NodePool", "nodepools", &["spec", "status"]),
+    kind("karpenter.sh/v1alpha1", "NodeOverlay", "nodeoverlays", &["spec"]),
     kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", &["spec", "status"]),
     kind(
         "v1",

@@ -140,6 +140,7 @@ fn subscribe(context: &Context, inbox: &Arc<Inbox>) {
             });
         }
         Change::NodePool(_)
+        | Change::NodeOverlay(_)
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{NodePool, conditions, events};
-use cloudprovider::NodeClassReadiness;
+use cloudprovider::{InstanceTypes, NodeClassReadiness};
 use decode::snapshot::LaunchableNodePool;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
@@ -20,8 +20,10 @@ use scheduling::catalogue::Catalogue;
 use tracing::warn;
 
 use crate::context::Context;
+use crate::overlays::{Outcome, Overlays};
 use crate::provisioning;
 use crate::recorder::{Event, Severity, reference};
+use crate::store::Stored;
 
 /// Longest that a plan waits for a provider.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,6 +32,35 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Catalogues {
     compiled: Mutex<BTreeMap<NodePoolName, Compiled>>,
+    overlays: Overlays,
+}
+
+/// What the provider says of a NodePool.
+#[derive(Debug)]
+pub struct Answer {
+    /// The NodePool.
+    pub pool: Arc<NodePool>,
+    /// Its instance types, or why they cannot be told.
+    pub types: Result<InstanceTypes, String>,
+}
+
+/// Every NodePool of the provider's node classes with what the provider says it can launch now. Ordered by name.
+pub async fn answers(context: &Context) -> Vec<Answer> {
+    let pools: Vec<Arc<NodePool>> = {
+        let state = context.store.read();
+        state.node_pools.values().filter(|pool| is_managed(pool, context)).cloned().collect()
+    };
+    let asking: FuturesOrdered<_> = pools.into_iter().map(|pool| answer(pool, context)).collect();
+    asking.collect().await
+}
+
+async fn answer(pool: Arc<NodePool>, context: &Context) -> Answer {
+    let types = match tokio::time::timeout(TIMEOUT, context.cloud.instance_types(&pool)).await {
+        Ok(Ok(types)) => Ok(types),
+        Ok(Err(error)) => Err(format!("instance types cannot be told: {error}")),
+        Err(_) => Err(format!("the provider did not tell the instance types within {TIMEOUT:?}")),
+    };
+    Answer { pool, types }
 }
 
 #[derive(Debug, Clone)]
@@ -44,23 +75,25 @@ struct Compiled {
 }
 
 impl Catalogues {
-    /// Every NodePool of the provider's node classes, with what it can launch now. Ordered by name.
-    pub async fn resolve(&self, context: &Context) -> Vec<LaunchableNodePool> {
-        let pools: Vec<Arc<NodePool>> = {
-            let state = context.store.read();
-            state.node_pools.values().filter(|pool| is_managed(pool, context)).cloned().collect()
-        };
-        self.compiled.lock().retain(|name, _| pools.iter().any(|pool| pool.metadata.name.as_deref() == Some(name)));
-        let resolving: FuturesOrdered<_> = pools.into_iter().map(|pool| self.resolve_one(pool, context)).collect();
-        resolving.collect().await
+    /// Every NodePool of the provider's node classes, with what it can launch now. Ordered by name. And what overlays have
+    /// changed of it.
+    pub async fn resolve(&self, context: &Context) -> (Vec<LaunchableNodePool>, Arc<Outcome>) {
+        let mut answers = answers(context).await;
+        let is_known = |name: &str| answers.iter().any(|answer| answer.pool.metadata.name.as_deref() == Some(name));
+        self.compiled.lock().retain(|name, _| is_known(name));
+        let outcome = self.overlays.evaluate(&context.node_overlays(), &answers, &context.cloud.config().labels);
+        for Answer { pool, types } in &mut answers {
+            if let (Ok(types), Some(corrected)) = (types, outcome.corrected.get(&pool.key())) {
+                *types = corrected.types.clone();
+            }
+        }
+        let resolving: FuturesOrdered<_> =
+            answers.into_iter().map(|answer| self.resolve_one(answer, context)).collect();
+        (resolving.collect().await, outcome)
     }
 
-    async fn resolve_one(&self, pool: Arc<NodePool>, context: &Context) -> LaunchableNodePool {
-        let answer = match tokio::time::timeout(TIMEOUT, context.cloud.instance_types(&pool)).await {
-            Ok(Ok(types)) => Ok(self.compile(&pool, &types, context)),
-            Ok(Err(error)) => Err(format!("instance types cannot be told: {error}")),
-            Err(_) => Err(format!("the provider did not tell the instance types within {TIMEOUT:?}")),
-        };
+    async fn resolve_one(&self, Answer { pool, types }: Answer, context: &Context) -> LaunchableNodePool {
+        let answer = types.map(|types| self.compile(&pool, &types, context));
         let (catalogue, resolved) = match answer {
             Ok(catalogue) if catalogue.types.is_empty() => {
                 let why = "the provider has no instance types";
@@ -104,7 +137,7 @@ impl Catalogues {
         found
     }
 
-    fn compile(&self, pool: &NodePool, types: &cloudprovider::InstanceTypes, context: &Context) -> Arc<Catalogue> {
+    fn compile(&self, pool: &NodePool, types: &InstanceTypes, context: &Context) -> Arc<Catalogue> {
         let name = NodePoolName::from(pool.metadata.name.as_deref().unwrap_or_default());
         let epoch = context.store.read().epoch;
         let is_current = |known: &Compiled| known.generation == types.generation && known.epoch == epoch;

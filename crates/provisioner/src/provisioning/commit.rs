@@ -25,6 +25,7 @@ use super::node_claim::{self, node_claim, pod_uids, random_name};
 use super::planned_pods_update;
 use crate::context::Context;
 use crate::failpoints;
+use crate::overlays::Outcome;
 use crate::store::{Revision, State, Stored};
 
 /// NodeClaims being created at the same time.
@@ -69,6 +70,7 @@ pub(super) async fn commit(
     snapshot: &Snapshot,
     plan: &Plan,
     planned_pools: &[Arc<NodePool>],
+    overlays: &Outcome,
 ) -> Committed {
     assign_existing(context, snapshot, plan);
     let mut committed = Committed::default();
@@ -92,7 +94,7 @@ pub(super) async fn commit(
     }
     let permits = Semaphore::new(PARALLEL_CREATES);
     let mut creating: FuturesUnordered<_> =
-        claims.into_iter().map(|(id, pool)| create(context, snapshot, plan, id, pool, &permits)).collect();
+        claims.into_iter().map(|(id, pool)| create(context, snapshot, plan, id, pool, overlays, &permits)).collect();
     while let Some((id, result)) = creating.next().await {
         match result {
             Ok(name) => {
@@ -218,6 +220,7 @@ async fn create(
     plan: &Plan,
     id: MachineId,
     pool: &NodePool,
+    overlays: &Outcome,
     permits: &Semaphore,
 ) -> (MachineId, anyhow::Result<NodeClaimName>) {
     // The semaphore is never closed.
@@ -225,7 +228,10 @@ async fn create(
     let machine = &plan.machines[id];
     let grace = context.cloud.config().default_termination_grace_period;
     let result = match node_claim(snapshot, machine, pool, grace) {
-        Ok(claim) => create_named(context, claim, &pod_uids(snapshot, machine)).await,
+        Ok(mut claim) => {
+            node_claim::note_overlays(&mut claim, snapshot, machine, overlays);
+            create_named(context, claim, &pod_uids(snapshot, machine)).await
+        }
         Err(error) => Err(node_claim::Error::into(error)),
     };
     (id, result)

@@ -16,6 +16,7 @@ use model::{DurationMs, Interner, Operator, Requirements, Uid};
 use scheduling::plan::Machine;
 use scheduling::snapshot::{self, Snapshot};
 
+use crate::overlays::Outcome;
 use crate::{nodepool, planned_pods};
 
 /// The API server's alphabet for generated names: no vowels, nothing that looks like something else.
@@ -126,6 +127,21 @@ fn claim_annotations(
         all.insert(planned_pods::ANNOTATION.to_owned(), value);
     }
     all
+}
+
+/// Notes on a planned claim that overlays have changed a price or a capacity among its instance types.
+pub fn note_overlays(claim: &mut NodeClaim, snapshot: &Snapshot, machine: &Machine, overlays: &Outcome) {
+    let pool = &snapshot.node_pools[machine.node_pool];
+    let Some(corrected) = overlays.corrected.get(&pool.name) else { return };
+    for (changed, annotation) in [
+        (&corrected.with_price, annotations::PRICE_OVERLAY_APPLIED),
+        (&corrected.with_capacity, annotations::CAPACITY_OVERLAY_APPLIED),
+    ] {
+        if machine.instance_types.iter().any(|&id| changed.contains(&pool.catalogue.types[id].name)) {
+            let all = claim.metadata.annotations.get_or_insert_default();
+            all.insert(annotation.to_owned(), annotations::TRUE.to_owned());
+        }
+    }
 }
 
 /// The uids of a machine's pods, in the plan's order.

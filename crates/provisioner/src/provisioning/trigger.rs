@@ -40,6 +40,7 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
         Change::NodePool(delta) => {
             cluster(delta.changed(|pool| pool.metadata.generation) || delta.changed(|pool| readiness(pool).is_ok()))
         }
+        Change::NodeOverlay(delta) => cluster(delta.changed(|overlay| overlay.metadata.generation)),
         Change::NodeClass(delta) => cluster(delta.changed(|class| class.generation)),
         Change::DaemonSet(_) | Change::PodDisruptionBudget(_) => None,
         Change::Other(kind) => match kind {
@@ -48,6 +49,7 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::Node
             | Kind::NodeClaim
             | Kind::NodePool
+            | Kind::NodeOverlay
             | Kind::NodeClass
             | Kind::Namespace
             | Kind::DaemonSet
@@ -95,6 +97,7 @@ pub(super) fn keep_assignments(context: &Context) {
         },
         Change::Node(_)
         | Change::NodePool(_)
+        | Change::NodeOverlay(_)
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)

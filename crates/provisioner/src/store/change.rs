@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use api::{NodeClaim, NodePool};
+use api::{NodeClaim, NodeOverlay, NodePool};
 use model::workload::{DaemonSet, PodDisruptionBudget};
-use model::{NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod};
+use model::{NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod};
 
 use super::Kind;
 use super::object::{NodeClass, NodeClassKey, NodeRecord};
@@ -44,6 +44,7 @@ pub enum Change<'a> {
     Node(Delta<'a, NodeName, NodeRecord>),
     NodeClaim(Delta<'a, NodeClaimName, NodeClaim>),
     NodePool(Delta<'a, NodePoolName, NodePool>),
+    NodeOverlay(Delta<'a, NodeOverlayName, NodeOverlay>),
     NodeClass(Delta<'a, NodeClassKey, NodeClass>),
     DaemonSet(Delta<'a, NamespacedName, DaemonSet>),
     PodDisruptionBudget(Delta<'a, NamespacedName, PodDisruptionBudget>),
@@ -59,6 +60,7 @@ impl Change<'_> {
             Self::Node(_) => Kind::Node,
             Self::NodeClaim(_) => Kind::NodeClaim,
             Self::NodePool(_) => Kind::NodePool,
+            Self::NodeOverlay(_) => Kind::NodeOverlay,
             Self::NodeClass(_) => Kind::NodeClass,
             Self::DaemonSet(_) => Kind::DaemonSet,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,

@@ -3,13 +3,13 @@
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
-use api::{NodeClaim, NodeClassReference, NodePool, labels};
+use api::{NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use model::volume::{CsiNodeDriver, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
-use model::{Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, ProviderId, Uid};
+use model::{Labels, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
 
 use super::change::{Change, Delta};
 use super::state::State;
@@ -218,6 +218,20 @@ impl Stored for NodePool {
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
         Change::NodePool(delta)
+    }
+}
+
+impl Stored for NodeOverlay {
+    type Key = NodeOverlayName;
+    const KIND: Kind = Kind::NodeOverlay;
+    stored_in!(node_overlays);
+
+    fn key(&self) -> NodeOverlayName {
+        self.metadata.name.as_deref().unwrap_or_default().into()
+    }
+
+    fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
+        Change::NodeOverlay(delta)
     }
 }
 

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{NodeClaim, NodePool};
+use api::{NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::NodeClassKind;
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
@@ -135,6 +135,7 @@ impl ClusterStore {
         self.tell_difference::<NodeRecord>(&before, state);
         self.tell_difference::<NodeClaim>(&before, state);
         self.tell_difference::<NodePool>(&before, state);
+        self.tell_difference::<NodeOverlay>(&before, state);
         self.tell_difference::<NodeClass>(&before, state);
         self.tell_difference::<Namespace>(&before, state);
         self.tell_difference::<DaemonSet>(&before, state);

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use api::{NodeClaim, NodePool};
+use api::{NodeClaim, NodeOverlay, NodePool};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
-use model::{Interner, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, ProviderId, Uid};
+use model::{Interner, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
 
 use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, VolumeAttachment};
 use super::{Index, Kind, Table};
@@ -25,6 +25,7 @@ pub struct State {
     pub nodes: Table<NodeName, NodeRecord>,
     pub node_claims: Table<NodeClaimName, NodeClaim>,
     pub node_pools: Table<NodePoolName, NodePool>,
+    pub node_overlays: Table<NodeOverlayName, NodeOverlay>,
     pub node_classes: Table<NodeClassKey, NodeClass>,
     pub namespaces: Table<Arc<str>, Namespace>,
     pub daemon_sets: Table<NamespacedName, DaemonSet>,

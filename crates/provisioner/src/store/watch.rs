@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::labels::ProviderLabels;
-use api::{NodeClaim, NodePool, events, groups};
+use api::{NodeClaim, NodeOverlay, NodePool, events, groups};
 use cloudprovider::NodeClassKind;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
@@ -116,6 +116,12 @@ impl Watches {
             |raw, _| decode::node_pool_object(&raw.json).map_err(|error| error.to_string()),
             |raw| (&*raw.name().name).into(),
         )));
+        let overlays = Source::<NodeOverlay>::new(
+            resource(groups::KARPENTER, "v1alpha1", "NodeOverlay", "nodeoverlays"),
+            |raw, _| NodeOverlay::deserialize(&raw.json).map_err(|error| error.to_string()),
+            |raw| (&*raw.name().name).into(),
+        );
+        tasks.spawn(self.clone().watch(Source { optional: true, ..overlays }));
         self.start_node_classes(node_classes, &mut tasks);
         self.start_workloads(&mut tasks);
         self.start_storage(&mut tasks);

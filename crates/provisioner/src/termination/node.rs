@@ -86,6 +86,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeName>>) {
             }
             Change::Node(_)
             | Change::NodePool(_)
+            | Change::NodeOverlay(_)
             | Change::NodeClass(_)
             | Change::DaemonSet(_)
             | Change::PodDisruptionBudget(_)

@@ -11,6 +11,7 @@ mod fidelity;
 mod launch;
 mod leader_election;
 mod outages;
+mod overlays;
 mod planning;
 mod rights;
 mod serving;

@@ -204,9 +204,9 @@ pub(crate) fn range_within_limits(context: Context<'_>, args: &[Value]) -> Outco
         [Value::Int(count)] if *count < 0 => {
             Err(EvalError::invalid(format_args!("lists.range: size must be non-negative, got {count}")))
         }
-        [Value::Int(count)] if *count > MAX_RANGE => Err(EvalError::invalid(format_args!(
-            "lists.range: size {count} exceeds maximum allowed ({MAX_RANGE})"
-        ))),
+        [Value::Int(count)] if *count > MAX_RANGE => {
+            Err(EvalError::invalid(format_args!("lists.range: size {count} exceeds maximum allowed ({MAX_RANGE})")))
+        }
         _ => range(context, args),
     }
 }

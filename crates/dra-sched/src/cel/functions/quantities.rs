@@ -65,9 +65,7 @@ pub(crate) fn is_integer(_: Context<'_>, args: &[Value]) -> Outcome {
 
 pub(crate) fn as_integer(_: Context<'_>, args: &[Value]) -> Outcome {
     match args.first().and_then(nano) {
-        Some(nano) => {
-            whole(nano).map(Value::Int).ok_or_else(|| EvalError::invalid("cannot convert value to integer"))
-        }
+        Some(nano) => whole(nano).map(Value::Int).ok_or_else(|| EvalError::invalid("cannot convert value to integer")),
         None => no_overload("asInteger"),
     }
 }

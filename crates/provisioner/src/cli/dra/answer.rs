@@ -355,7 +355,7 @@ impl<'a> Run<'a> {
         else {
             return Answer::Undecided;
         };
-        let mut asks: Vec<Ask> = asked.claims.as_ref().map(Clone::clone).unwrap_or_default();
+        let mut asks: Vec<Ask> = asked.claims.clone().unwrap_or_default();
         match asked.extended.get(name) {
             None => {}
             Some(Ok(class)) => asks

@@ -1,0 +1,269 @@
+//! NodeOverlays in the controller: what NodePools can launch is corrected by them, and each learns whether it is in effect.
+//!
+//! [`Overlays`] corrects the provider's answers before they are compiled for the planner. [`run`] keeps the overlays'
+//! conditions. Both evaluate all overlays against all NodePools ([`overlay::evaluate()`]), and only when one of them has
+//! changed. With the gate NodeOverlay off, neither does anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::conditions::node_overlay::{CONFLICT, READY_DEPENDS_ON, RUNTIME_VALIDATION, VALIDATION_SUCCEEDED};
+use api::labels::ProviderLabels;
+use api::{NodeOverlay, NodePool};
+use cloudprovider::InstanceTypes;
+use kube::api::Api;
+use model::{InstanceTypeName, NodeOverlayName, NodePoolName, Uid};
+use overlay::evaluate::Corrected;
+use overlay::{Overlay, Pool};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::conditions::ConditionSet;
+use crate::context::Context;
+use crate::patch::{self, Lock};
+use crate::provisioning::catalogues::{self, Answer};
+use crate::store::{Change, Revision, Stored};
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "nodeoverlay";
+/// Changes are collected for this long.
+const COLLECT: Duration = Duration::from_millis(500);
+/// After this long overlays are looked at though nothing has changed that we know of.
+const RESYNC: Duration = Duration::from_secs(60);
+/// Generations of corrected instance types have this bit, so that they are none of the provider's.
+const CORRECTED: u64 = 1 << 63;
+
+/// Corrects instance types, and remembers what came of it as long as nothing changes.
+#[derive(Debug, Default)]
+pub struct Overlays {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    inputs: Inputs,
+    outcome: Arc<Outcome>,
+    generations: u64,
+}
+
+/// What an evaluation depends on.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Inputs {
+    overlays: Vec<(NodeOverlayName, Uid, i64)>,
+    /// Name, template labels, and the generation of the provider's answer.
+    pools: Vec<(NodePoolName, BTreeMap<String, String>, u64)>,
+}
+
+/// What overlays do.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Why an overlay is not in effect: reason and message. The others are.
+    pub refused: BTreeMap<NodeOverlayName, (&'static str, String)>,
+    /// What becomes of the provider's answer, by NodePool, where an overlay touches it.
+    pub corrected: BTreeMap<NodePoolName, CorrectedTypes>,
+}
+
+/// Instance types of a NodePool that overlays have changed.
+#[derive(Debug, Clone)]
+pub struct CorrectedTypes {
+    /// In place of the provider's answer.
+    pub types: InstanceTypes,
+    /// Types with another price.
+    pub with_price: BTreeSet<InstanceTypeName>,
+    /// Types with other capacity.
+    pub with_capacity: BTreeSet<InstanceTypeName>,
+}
+
+impl Overlays {
+    /// What the overlays make of these answers. A NodePool that the provider has no answer for has no part in it.
+    pub fn evaluate(&self, overlays: &[Arc<NodeOverlay>], answers: &[Answer], labels: &ProviderLabels) -> Arc<Outcome> {
+        let answered: Vec<(NodePoolName, &NodePool, &InstanceTypes)> = answers
+            .iter()
+            .filter_map(|answer| Some((answer.pool.key(), &*answer.pool, answer.types.as_ref().ok()?)))
+            .collect();
+        let inputs = Inputs {
+            overlays: overlays
+                .iter()
+                .map(|it| {
+                    let uid = it.metadata.uid.as_deref().unwrap_or_default().into();
+                    (it.key(), uid, it.metadata.generation.unwrap_or_default())
+                })
+                .collect(),
+            pools: answered
+                .iter()
+                .map(|(name, pool, types)| (name.clone(), pool.spec.template.metadata.labels.clone(), types.generation))
+                .collect(),
+        };
+        let mut known = self.known.lock();
+        if known.inputs != inputs {
+            known.outcome = Arc::new(evaluate(overlays, &answered, labels, &mut known.generations));
+            known.inputs = inputs;
+        }
+        Arc::clone(&known.outcome)
+    }
+}
+
+fn evaluate(
+    objects: &[Arc<NodeOverlay>],
+    answered: &[(NodePoolName, &NodePool, &InstanceTypes)],
+    labels: &ProviderLabels,
+    generations: &mut u64,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut overlays = Vec::new();
+    for object in objects {
+        match Overlay::new(object, labels) {
+            Ok(overlay) => overlays.push(overlay),
+            Err(invalid) => {
+                outcome.refused.insert(object.key(), (RUNTIME_VALIDATION, invalid.to_string()));
+            }
+        }
+    }
+    let pools: Vec<Pool<'_>> = answered
+        .iter()
+        .map(|(name, pool, answer)| Pool {
+            name,
+            template_labels: &pool.spec.template.metadata.labels,
+            types: &answer.types,
+        })
+        .collect();
+    let evaluation = overlay::evaluate(&overlays, &pools);
+    let conflicts = evaluation.conflicts.into_iter();
+    outcome.refused.extend(conflicts.map(|(name, conflict)| (name, (CONFLICT, conflict.to_string()))));
+    // NodePools that share the correction share its compilation as well.
+    let mut shared: Vec<(Arc<Corrected>, CorrectedTypes)> = Vec::new();
+    for ((name, ..), corrected) in answered.iter().zip(evaluation.pools) {
+        if corrected.is_unchanged() {
+            continue;
+        }
+        let known = shared.iter().find(|(of, _)| Arc::ptr_eq(of, &corrected)).map(|(_, types)| types.clone());
+        let types = known.unwrap_or_else(|| {
+            *generations += 1;
+            let types = CorrectedTypes {
+                types: InstanceTypes { generation: CORRECTED | *generations, types: corrected.types.as_slice().into() },
+                with_price: corrected.with_price.clone(),
+                with_capacity: corrected.with_capacity.clone(),
+            };
+            shared.push((corrected, types.clone()));
+            types
+        });
+        outcome.corrected.insert(name.clone(), types);
+    }
+    outcome
+}
+
+/// Keeps the conditions of all overlays until the context is stopped.
+pub async fn run(context: Context) {
+    if !context.options.feature_gates.node_overlay {
+        return context.stop.cancelled().await;
+    }
+    let changed = Arc::new(Notify::new());
+    let notify = Arc::clone(&changed);
+    context.store.on_change(move |change, _| {
+        let matters = match change {
+            Change::NodeOverlay(delta) => delta.changed(|overlay| overlay.metadata.generation),
+            Change::NodePool(delta) => delta.changed(|pool| pool.metadata.generation),
+            Change::NodeClass(delta) => delta.changed(|class| class.generation),
+            Change::Pod(_)
+            | Change::Node(_)
+            | Change::NodeClaim(_)
+            | Change::DaemonSet(_)
+            | Change::PodDisruptionBudget(_)
+            | Change::Other(_) => false,
+        };
+        if matters {
+            notify.notify_one();
+        }
+    });
+    context.store.wait_until_synced().await;
+    let overlays = Overlays::default();
+    loop {
+        tell(&context, &overlays).await;
+        tokio::select! {
+            () = changed.notified() => tokio::time::sleep(COLLECT).await,
+            () = tokio::time::sleep(RESYNC) => {}
+            () = context.stop.cancelled() => return,
+        }
+    }
+}
+
+/// Writes the condition of each overlay whose condition differs.
+async fn tell(context: &Context, overlays: &Overlays) {
+    let objects = context.node_overlays();
+    if objects.is_empty() {
+        return;
+    }
+    let answers = catalogues::answers(context).await;
+    let outcome = overlays.evaluate(&objects, &answers, &context.cloud.config().labels);
+    let api: Api<NodeOverlay> = Api::all(context.client.clone());
+    for before in &objects {
+        let name = before.key();
+        let mut after = NodeOverlay::clone(before);
+        let status = after.status.get_or_insert_default();
+        let mut conditions =
+            ConditionSet::of(&mut status.conditions, &before.metadata, &READY_DEPENDS_ON, context.clock.now());
+        match outcome.refused.get(&name) {
+            None => conditions.set_true(VALIDATION_SUCCEEDED),
+            Some((reason, message)) => conditions.set_false(VALIDATION_SUCCEEDED, reason, message),
+        };
+        match patch::status(&api, before, &after, Lock::Revision).await {
+            Ok(None) => {}
+            Ok(Some(answer)) => {
+                let revision = Revision::of(&answer.metadata);
+                context.store.apply(answer, revision);
+            }
+            // The watch brings what has changed, or the next look does.
+            Err(error) => warn!(nodeoverlay = %name, error = format!("{error:#}"), "could not write its condition"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn overlay(name: &str, generation: i64, spec: Value) -> Arc<NodeOverlay> {
+        let object = json!({
+            "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+            "metadata": {"name": name, "uid": name, "generation": generation}, "spec": spec,
+        });
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn answer(pool: &str, generation: u64) -> Answer {
+        let types = cloudprovider_kwok::catalogue::default_instance_types().into_iter().take(3).map(Arc::new);
+        let object = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": pool},
+            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}}}},
+        });
+        Answer {
+            pool: Arc::new(serde_json::from_value(object).unwrap()),
+            types: Ok(InstanceTypes { generation, types: types.collect() }),
+        }
+    }
+
+    #[test]
+    fn what_overlays_change_has_a_generation_of_its_own_that_lasts_as_long_as_its_inputs() {
+        let overlays = Overlays::default();
+        let labels = ProviderLabels::default();
+        let of_a = json!({"requirements": [{"key": "karpenter.sh/nodepool", "operator": "In", "values": ["a"]}], "price": "1"});
+        let objects = [overlay("o", 1, of_a.clone()), overlay("bad", 1, json!({"requirements": [], "price": "x"}))];
+        let answers = [answer("a", 7), answer("b", 7)];
+        let first = overlays.evaluate(&objects, &answers, &labels);
+        assert_eq!(first.corrected.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(first.refused[&NodeOverlayName::from("bad")].0, "RuntimeValidation");
+        let again = overlays.evaluate(&objects, &answers, &labels);
+        assert!(Arc::ptr_eq(&first, &again), "nothing has changed");
+        let generation = |outcome: &Outcome| outcome.corrected[&NodePoolName::from("a")].types.generation;
+        let changed = [overlay("o", 2, of_a)];
+        let second = overlays.evaluate(&changed, &answers, &labels);
+        assert_ne!(generation(&first), generation(&second));
+        let third = overlays.evaluate(&changed, &[answer("a", 8), answer("b", 7)], &labels);
+        assert_ne!(generation(&second), generation(&third));
+        assert!(generation(&third) & CORRECTED != 0);
+    }
+}
