@@ -39,6 +39,11 @@ pub fn node_claim_object(object: &Value) -> Result<api::NodeClaim, ObjectError> 
     typed(object, "NodeClaim")
 }
 
+/// Reads a NodeOverlay's JSON into its API type.
+pub fn node_overlay_object(object: &Value) -> Result<api::NodeOverlay, ObjectError> {
+    typed(object, "NodeOverlay")
+}
+
 fn typed<T: serde::de::DeserializeOwned>(object: &Value, kind: &str) -> Result<T, ObjectError> {
     limits::check(object)
         .and_then(|()| {

@@ -33,6 +33,7 @@ fn read(object: &Value) -> Result<String, ObjectError> {
         "PodGroup" => format!("{:?}", decode::pod_group(object)?),
         "NodePool" => format!("{:?}", decode::node_pool_object(object)?),
         "NodeClaim" => format!("{:?}", decode::node_claim_object(object)?),
+        "NodeOverlay" => format!("{:?}", decode::node_overlay_object(object)?),
         other => panic!("no decoder for {other:?}"),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use api::admission::{Admission, Operation};
-use api::{NodeOverlay, NodePool, conditions, groups, validation};
+use api::{NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
@@ -24,7 +24,7 @@ use crate::snapshot::{
 };
 use crate::snapshot_file::{self, Header};
 use crate::workloads::{WorkloadKind, workload};
-use crate::{node_claim_object, node_pool_object};
+use crate::{node_claim_object, node_overlay_object, node_pool_object};
 
 /// Our CRDs, compiled when the first object of one of them comes along.
 static ADMISSION: LazyLock<Result<Admission, String>> =
@@ -317,7 +317,7 @@ impl<'a> Reader<'a> {
             *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
             return Ok(());
         }
-        let object: NodeOverlay = serde_json::from_value(admitted).map_err(|fault| error(fault.to_string()))?;
+        let object = node_overlay_object(&admitted)?;
         let overlay = Overlay::new(&object, self.settings.labels).map_err(|invalid| error(invalid.to_string()))?;
         self.overlays.push((manifest.origin.clone(), overlay));
         Ok(())

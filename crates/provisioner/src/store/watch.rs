@@ -118,7 +118,7 @@ impl Watches {
         )));
         let overlays = Source::<NodeOverlay>::new(
             resource(groups::KARPENTER, "v1alpha1", "NodeOverlay", "nodeoverlays"),
-            |raw, _| NodeOverlay::deserialize(&raw.json).map_err(|error| error.to_string()),
+            |raw, _| decode::node_overlay_object(&raw.json).map_err(|error| error.to_string()),
             |raw| (&*raw.name().name).into(),
         );
         tasks.spawn(self.clone().watch(Source { optional: true, ..overlays }));
