@@ -18,6 +18,8 @@ use crate::outages::nothing_is_leaked;
 const SIGABRT: i32 = 6;
 const PODS: usize = 4;
 const CLUSTERS: usize = 3;
+/// The one step that is taken only where pods are not given tolerations.
+const NOMINATION: &str = "hand-over.before-nomination";
 
 #[tokio::test]
 async fn a_crash_at_any_step_leaks_no_machine_and_loses_no_pod() -> Result<()> {
@@ -64,8 +66,12 @@ async fn survives(cluster: &Cluster, failpoint: &str) -> Result<()> {
     let name = failpoint.replace(['.', '_'], "-");
     let corner = Corner::new(client.clone(), &name).await?;
     // No lease: a dead holder's would have to run out each time.
-    let options =
-        cluster.controller()?.named(&name).arg("--disable-leader-election").env("BATCH_IDLE_DURATION", "100ms");
+    let options = cluster
+        .controller()?
+        .named(&name)
+        .arg("--disable-leader-election")
+        .env("BATCH_IDLE_DURATION", "100ms")
+        .env("HAND_OVER", if failpoint == NOMINATION { "nominate" } else { "tolerate" });
     let requests = json!({ "cpu": "700m" });
     corner.apply([objects::deployment(&name, "web", u32::try_from(PODS)?, &requests)]).await?;
 
