@@ -25,23 +25,33 @@ struct Inner {
 impl Assignments {
     /// Remembers the pods of a NodeClaim, in place of those it had. A pod that was planned elsewhere moves here.
     pub fn assign(&self, claim: &NodeClaimName, pods: impl IntoIterator<Item = Uid>) {
-        let mut inner = self.inner.write();
-        inner.remove_claim(claim);
-        let mut assigned = Vec::new();
-        for pod in pods {
-            inner.remove_pod(&pod);
-            inner.by_pod.insert(pod.clone(), claim.clone());
-            assigned.push(pod);
-        }
-        inner.by_claim.insert(claim.clone(), assigned.into());
+        self.inner.write().assign(claim, pods);
     }
 
     /// Adds pods to a NodeClaim that has some already: a later plan found room there.
     pub fn extend(&self, claim: &NodeClaimName, pods: impl IntoIterator<Item = Uid>) {
-        let known = self.pods_of(claim);
-        let mut all: Vec<Uid> = known.to_vec();
-        all.extend(pods.into_iter().filter(|pod| !known.contains(pod)));
-        self.assign(claim, all);
+        let mut inner = self.inner.write();
+        let mut all: Vec<Uid> = inner.by_claim.get(claim).map(|known| known.to_vec()).unwrap_or_default();
+        for pod in pods {
+            if inner.by_pod.get(&pod) != Some(claim) {
+                all.push(pod);
+            }
+        }
+        inner.assign(claim, all);
+    }
+
+    /// Brings back what was planned for a NodeClaim, unless it is known, but for pods that wait for another by now.
+    ///
+    /// One step: the plan that creates the NodeClaim may be remembering all its pods at the same moment.
+    pub fn restore(&self, claim: &NodeClaimName, pods: impl IntoIterator<Item = Uid>) {
+        let mut inner = self.inner.write();
+        if inner.by_claim.contains_key(claim) {
+            return;
+        }
+        let free: Vec<Uid> = pods.into_iter().filter(|pod| !inner.by_pod.contains_key(pod)).collect();
+        if !free.is_empty() {
+            inner.assign(claim, free);
+        }
     }
 
     /// Forgets a NodeClaim.
@@ -63,14 +73,20 @@ impl Assignments {
     pub fn claim_of(&self, pod: &Uid) -> Option<NodeClaimName> {
         self.inner.read().by_pod.get(pod).cloned()
     }
-
-    /// Whether anything was ever remembered for that NodeClaim.
-    pub fn knows(&self, claim: &str) -> bool {
-        self.inner.read().by_claim.contains_key(claim)
-    }
 }
 
 impl Inner {
+    fn assign(&mut self, claim: &NodeClaimName, pods: impl IntoIterator<Item = Uid>) {
+        self.remove_claim(claim);
+        let mut assigned = Vec::new();
+        for pod in pods {
+            self.remove_pod(&pod);
+            self.by_pod.insert(pod.clone(), claim.clone());
+            assigned.push(pod);
+        }
+        self.by_claim.insert(claim.clone(), assigned.into());
+    }
+
     fn remove_claim(&mut self, claim: &NodeClaimName) {
         for pod in self.by_claim.remove(claim).iter().flat_map(|pods| pods.iter()) {
             self.by_pod.remove(pod);
@@ -104,6 +120,32 @@ mod tests {
     }
 
     #[test]
+    fn what_a_plan_remembers_is_not_cut_down_by_what_is_brought_back() {
+        let assignments = Assignments::default();
+        assignments.assign(&"a".into(), uids(&["1", "2", "3"]));
+        assignments.restore(&"a".into(), uids(&["1"]));
+        assert_eq!(*assignments.pods_of("a"), *uids(&["1", "2", "3"]));
+        assignments.restore(&"b".into(), uids(&["3", "4"]));
+        assert_eq!(*assignments.pods_of("b"), *uids(&["4"]), "3 waits for another machine");
+        assignments.restore(&"c".into(), uids(&["1"]));
+        assignments.assign(&"c".into(), uids(&["5"]));
+        assert_eq!(*assignments.pods_of("c"), *uids(&["5"]));
+    }
+
+    #[test]
+    fn restoring_and_planning_at_the_same_moment_loses_no_pod() {
+        let pods: Vec<Uid> = (0..200).map(|index| Uid::from(index.to_string())).collect();
+        for _ in 0..50 {
+            let assignments = Assignments::default();
+            std::thread::scope(|scope| {
+                scope.spawn(|| assignments.restore(&"a".into(), pods.iter().cloned()));
+                scope.spawn(|| assignments.assign(&"a".into(), pods.iter().cloned()));
+            });
+            assert_eq!(*assignments.pods_of("a"), *pods);
+        }
+    }
+
+    #[test]
     fn forgetting_a_claim_forgets_its_pods_and_no_others() {
         let assignments = Assignments::default();
         assignments.assign(&"a".into(), uids(&["1"]));
@@ -112,7 +154,7 @@ mod tests {
         assignments.forget_claim(&"a".into());
         assignments.forget_pod(&"2".into());
         assert_eq!(assignments.claim_of(&"1".into()), None);
-        assert!(!assignments.knows("a"));
+        assert!(assignments.pods_of("a").is_empty());
         assert_eq!(*assignments.pods_of("b"), *uids(&["4"]));
     }
 }

@@ -1,15 +1,16 @@
 //! Brings the annotation with the planned pods up to date when a later plan puts more pods on a NodeClaim that is under
 //! way, so that a restart does not lose them.
 //!
-//! Best effort and in the background: what is not written now is written with the next plan. Pods that have been bound are
-//! not taken out; whoever reads the annotation leaves them aside.
+//! Best effort and in the background: what is not written now is written with the next plan. Pods that run there by now
+//! are not taken out, so that the annotation tells what the machine was planned for; whoever restores plans from it leaves
+//! them aside.
 
 use std::sync::Arc;
 
 use api::NodeClaim;
 use futures::StreamExt;
 use kube::api::{Api, Patch, PatchParams};
-use model::NodeClaimName;
+use model::{NodeClaimName, Uid};
 use scheduling::plan::Plan;
 use scheduling::snapshot::Snapshot;
 use serde_json::json;
@@ -17,6 +18,7 @@ use tracing::debug;
 
 use crate::assignments::Assignments;
 use crate::context::Context;
+use crate::lifecycle::claim;
 use crate::planned_pods;
 use crate::store::{Revision, State};
 
@@ -67,20 +69,31 @@ pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
 
 /// What the NodeClaim's annotation should say, if it lacks a pod that it could name.
 fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName) -> Option<Outdated> {
-    let claim = state.node_claims.get(name).filter(|claim| claim.metadata.deletion_timestamp.is_none())?;
-    let value = planned_pods::encode(assignments.pods_of(name).iter())?;
-    let noted = planned_pods::decode(claim.metadata.annotations.as_ref());
+    let node_claim = state.node_claims.get(name).filter(|claim| claim.metadata.deletion_timestamp.is_none())?;
+    let waiting = assignments.pods_of(name);
+    let noted = planned_pods::decode(node_claim.metadata.annotations.as_ref());
+    // Those that wait come first: if the annotation cannot hold all, they are the ones that a restart must not lose.
+    let node = claim::provider_id(node_claim).and_then(|id| state.nodes_of_machine(id).next());
+    let runs_there = |uid: &Uid| {
+        node.is_some_and(|node| {
+            state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.as_ref() == Some(&node.model.name))
+        })
+    };
+    let have_come = noted.iter().filter(|uid| runs_there(uid));
+    let value = planned_pods::encode(waiting.iter().chain(have_come))?;
     let wanted = planned_pods::decode_value(&value);
     let lacks_some = wanted.iter().any(|pod| !noted.contains(pod));
-    lacks_some.then(|| Outdated { name: name.clone(), uid: claim.metadata.uid.clone().unwrap_or_default(), value })
+    lacks_some.then(|| Outdated { name: name.clone(), uid: node_claim.metadata.uid.clone().unwrap_or_default(), value })
 }
 
 #[cfg(test)]
 mod tests {
-    use model::Uid;
+    use serde::Deserialize;
+    use serde_json::Value;
 
     use super::*;
-    use crate::store::ClusterStore;
+    use crate::store::watch::node_record;
+    use crate::store::{ClusterStore, RawObject};
 
     fn store(annotation: Option<&str>) -> ClusterStore {
         let store = ClusterStore::new();
@@ -88,6 +101,7 @@ mod tests {
         let claim: NodeClaim = serde_json::from_value(json!({
             "metadata": {"name": "m", "uid": "claim-uid", "resourceVersion": "1", "annotations": annotations},
             "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"providerID": "id-m"},
         }))
         .unwrap();
         let revision = Revision::of(&claim.metadata);
@@ -111,6 +125,28 @@ mod tests {
         assert_eq!(lacking(Some("a,b"), &["b"]), None, "nor is a pod that has been bound");
         assert_eq!(lacking(Some("a"), &[]), None);
         assert_eq!(lacking(Some("a,b"), &["c"]).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn pods_that_run_on_the_machine_stay_in_its_annotation() {
+        let store = store(Some("here,elsewhere,gone"));
+        let node: Value = json!({
+            "metadata": {"name": "node", "uid": "node", "resourceVersion": "1"}, "spec": {"providerID": "id-m"},
+        });
+        let raw = RawObject::deserialize(node).unwrap();
+        store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+        for (name, node) in [("here", "node"), ("elsewhere", "another")] {
+            let pod: Value = json!({
+                "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
+                "spec": {"nodeName": node, "containers": [{"name": "a"}]},
+            });
+            let raw = RawObject::deserialize(pod).unwrap();
+            store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        }
+        let assignments = Assignments::default();
+        assignments.assign(&"m".into(), [Uid::from("new")]);
+        let outdated = outdated(&store.read(), &assignments, &"m".into()).unwrap();
+        assert_eq!(outdated.value, "new,here");
     }
 
     #[test]

@@ -110,15 +110,9 @@ pub(super) fn keep_assignments(context: &Context) {
 }
 
 fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: &Assignments) {
-    if assignments.knows(name) {
-        return;
-    }
     let waits = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
     let planned = planned_pods::decode(claim.metadata.annotations.as_ref());
-    let pods: Vec<Uid> = planned.into_iter().filter(|uid| waits(uid) && assignments.claim_of(uid).is_none()).collect();
-    if !pods.is_empty() {
-        assignments.assign(name, pods);
-    }
+    assignments.restore(name, planned.into_iter().filter(waits));
 }
 
 #[cfg(test)]
