@@ -1,6 +1,7 @@
 //! `dovetail dra`: device allocation on files, with reasons.
 
 mod answer;
+mod api_form;
 mod objects;
 mod table;
 

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, Timestamp, Uid};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -26,7 +27,8 @@ use crate::metrics::ByOutcome;
 use crate::options::HandOverMode;
 use crate::patch::{self, Lock};
 use crate::queue::is_conflict;
-use crate::store::{Change, State};
+use crate::store::watch::node_record;
+use crate::store::{Change, RawObject, State};
 
 /// Calls under way at the same time.
 const PARALLEL_CALLS: usize = 64;
@@ -472,6 +474,17 @@ async fn close(context: &Context, name: &NodeName, node: &Node, taint: &Taint) {
     }
 }
 
+/// Puts what we have written into the store, so that the next look does not ask for it a second time.
+fn note(context: &Context, node: Option<&Node>) {
+    let raw = node.map(serde_json::to_value).and_then(Result::ok).map(RawObject::deserialize);
+    if let Some(Ok(raw)) = raw
+        && let Err(error) =
+            context.store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names)))
+    {
+        debug!(error, "could not read a node that was written");
+    }
+}
+
 /// Changes the Node's taints, whatever others change meanwhile. Says whether they are as wanted, or the Node is gone.
 async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: impl Fn(&mut Vec<Taint>)) -> bool {
     // Not rate limited: there are few, and machines must open together.
@@ -481,7 +494,10 @@ async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: imp
         let mut wanted = node.clone();
         change(wanted.spec.get_or_insert_default().taints.get_or_insert_default());
         let fresh = match patch::object(&nodes, &node, &wanted, Lock::Revision).await {
-            Ok(_) => return true,
+            Ok(written) => {
+                note(context, written.as_ref());
+                return true;
+            }
             Err(failure) if is_conflict(&failure) => nodes.get(name).await,
             Err(failure) => {
                 warn!(node = %name, error = format!("{failure:#}"), "could not change the taints of a node");

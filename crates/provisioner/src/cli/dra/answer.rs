@@ -14,7 +14,9 @@ use dra_sched::{
 };
 use model::{Budget, IdSet, NamespacedName};
 use serde::Serialize;
+use serde_json::Value;
 
+use super::api_form;
 use super::objects::Objects;
 
 const SCHEMA_VERSION: u32 = 1;
@@ -73,6 +75,12 @@ pub(super) struct ClaimAnswer {
     pub(super) claim: String,
     pub(super) state: ClaimState,
     pub(super) devices: Vec<DeviceAnswer>,
+    /// As in `status.allocation.devices.config` of the claim.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    config: Vec<Value>,
+    /// As in `status.allocation.nodeSelector` of the claim; None for everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_selector: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -92,10 +100,15 @@ pub(super) struct DeviceAnswer {
     pub(super) device: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) admin_access: bool,
+    /// Whether others may have a share of it too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shared: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) consumed_capacity: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     binding_conditions: Vec<Arc<str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    binding_failure_conditions: Vec<Arc<str>>,
 }
 
 /// Why nodes give nothing. Nodes that say the same are together, with the devices' names of the first.
@@ -418,7 +431,13 @@ impl<'a> Run<'a> {
                 self.holders.insert(result.device.clone(), format!("pod {pod} (claim {})", ask.name));
             }
             let devices = allocation.results.iter().map(device).collect();
-            claims.push(ClaimAnswer { claim: ask.name.clone(), state, devices });
+            claims.push(ClaimAnswer {
+                claim: ask.name.clone(),
+                state,
+                devices,
+                config: allocation.config.iter().map(api_form::config).collect(),
+                node_selector: allocation.node_selector.as_ref().map(api_form::node_selector),
+            });
         }
         self.inventory.commit(&mut fit.bin, ledger, &fit.alternative);
         if let Some(asked) = self.asked.get(index) {
@@ -472,8 +491,10 @@ fn device(result: &AllocationResult) -> DeviceAnswer {
         pool: result.device.pool.to_string(),
         device: result.device.device.to_string(),
         admin_access: result.admin_access,
+        shared: result.share_id.is_some(),
         consumed_capacity: consumed.collect(),
         binding_conditions: result.binding_conditions.clone(),
+        binding_failure_conditions: result.binding_failure_conditions.clone(),
     }
 }
 
