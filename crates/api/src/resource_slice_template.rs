@@ -261,8 +261,14 @@ pub struct CapacityRequestPolicyRange {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CounterSet {
-    /// Unique in the pool.
+    /// Unique in the pool; with replicas it contains `{index}`.
     pub name: String,
+    /// How many such sets, numbered from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i64>,
+    /// The instance type's label that says how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas_from_label: Option<String>,
     /// Counters by name.
     pub counters: BTreeMap<String, Counter>,
 }

@@ -7,9 +7,11 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod evaluate;
+pub mod expand;
 pub mod overlay;
 pub mod price;
 
 pub use evaluate::{Conflict, Evaluation, Field, Pool, evaluate};
+pub use expand::Expansion;
 pub use overlay::{Invalid, Overlay};
 pub use price::PriceChange;

@@ -72,6 +72,26 @@ pub struct CounterSet {
     pub counters: BTreeMap<CounterName, Quantity>,
 }
 
+impl CounterSet {
+    /// Reads a set by itself.
+    ///
+    /// # Errors
+    /// A value of the wrong type or an unknown field; the error names the field.
+    pub fn from_json(object: &Value) -> Result<Self, FieldError> {
+        let unknown = Unknown::default();
+        let set = Self::read(&Reader::root(object, &unknown))?;
+        match unknown.into_paths().into_iter().next() {
+            Some(field) => Err(FieldError { field, reason: Reason::Unknown }),
+            None => Ok(set),
+        }
+    }
+
+    fn read(set: &Reader<'_>) -> Result<Self, FieldError> {
+        set.object(&["counters", "name"])?;
+        Ok(Self { name: set.field("name").string()?, counters: read_counters(&set.field("counters"))? })
+    }
+}
+
 /// A step on the node that a driver does not need (KEP-5945).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipNodeOperation {
@@ -164,10 +184,6 @@ impl ResourceSlice {
             spec.field("allNodes").boolean()?.unwrap_or(false),
             spec.field("perDeviceNodeSelection").boolean()?.unwrap_or(false),
         )?;
-        let counter_set = |set: &Reader<'_>| {
-            set.object(&["counters", "name"])?;
-            Ok(CounterSet { name: set.field("name").string()?, counters: read_counters(&set.field("counters"))? })
-        };
         Ok(Self {
             meta,
             driver: spec.field("driver").string()?,
@@ -178,7 +194,7 @@ impl ResourceSlice {
             },
             node_scope,
             devices: spec.field("devices").list(|device| Device::read(device, version))?,
-            shared_counters: spec.field("sharedCounters").list(counter_set)?,
+            shared_counters: spec.field("sharedCounters").list(CounterSet::read)?,
             partition_type_attribute: spec.field("partitionTypeAttribute").optional_string()?,
             skip_node_operations: spec.field("skipNodeOperations").strings()?,
             unsupported: Vec::new(),

@@ -22,13 +22,16 @@ use crate::compat::Compat;
 const MAX_REQUESTS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
 const MAX_SELECTORS: usize = 32;
-const MAX_DEVICES: usize = 128;
-const MAX_ADVANCED_DEVICES: usize = 64;
+/// Devices of one slice.
+pub const MAX_DEVICES: usize = 128;
+/// Devices of one slice if one of them [`is_advanced`].
+pub const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_ATTRIBUTES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_VALUE: usize = 64;
 const MAX_TAINTS: usize = 16;
-const MAX_COUNTER_SETS: usize = 8;
+/// Sets of counters of one slice.
+pub const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMPTIONS: usize = 2;
 
@@ -301,7 +304,8 @@ fn is_list(value: &AttributeValue) -> bool {
     matches!(value, Ints(_) | Bools(_) | Strings(_) | Versions(_))
 }
 
-fn is_advanced(device: &Device) -> bool {
+/// Whether the device has taints, counters or lists, of which a slice can hold fewer.
+pub fn is_advanced(device: &Device) -> bool {
     !device.taints.is_empty() || !device.consumes_counters.is_empty() || device.attributes.values().any(is_list)
 }
 

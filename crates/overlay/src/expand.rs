@@ -1,0 +1,467 @@
+//! ResourceSliceTemplates become the pools of devices that drivers will publish for one machine.
+//!
+//! A template describes a set of devices. All templates of one driver with the same suffix, scope and node selection are
+//! one pool. Replicated devices are written out, bindings become groups of devices, and everything is held against the
+//! API's limits, as if it had been published. Where an instance type's label decides (`replicasFromLabel`), the outcome
+//! differs by type; types with equal outcomes have equal [`Expansion`]s.
+//!
+//! Left out: which of the pools a node can use ([`Nodes`] says what it depends on), and real pool names, which drivers
+//! choose ([`layout`] makes them up).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::resource_slice_template::{
+    AttributeBinding, DeviceTemplate, NodeSelectorTemplate, ResourceSliceTemplate, ResourceSliceTemplateSpec, Scope,
+};
+use api::{DynamicResources, NodeSelectorRequirement};
+use dra_sched::types::{CounterSet, Device, DriverName};
+use dra_sched::{MachineTemplate, machine};
+use serde_json::Value;
+
+mod devices;
+mod error;
+pub mod layout;
+
+pub use error::{Error, Reason};
+
+/// Devices that one pool may have.
+pub const MAX_DEVICES: usize = 2048;
+/// What stands for the number of a replica.
+pub const INDEX: &str = "{index}";
+
+/// What templates yield for machines with certain labels.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Expansion {
+    /// The pools, in the order of their first templates.
+    pub pools: Vec<Pool>,
+    /// Attributes with one unknown value each.
+    pub groups: Vec<Group>,
+}
+
+/// The devices that a driver will publish in one pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    /// The driver.
+    pub driver: DriverName,
+    /// Tells pools of one driver with equal node selection apart; mostly empty.
+    pub suffix: String,
+    /// To what the pool belongs.
+    pub scope: PoolScope,
+    /// Who can use its devices.
+    pub nodes: Nodes,
+    /// The templates, in order.
+    pub templates: Vec<String>,
+    /// The devices, in the order of publishing.
+    pub devices: Vec<PoolDevice>,
+    /// Counters that they draw from.
+    pub shared_counters: Vec<CounterSet>,
+    /// The same as the API has it.
+    counters_json: Vec<Value>,
+}
+
+/// A device of a pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolDevice {
+    /// The device, without its node selection.
+    pub device: Device,
+    /// Who can use it, where the pool leaves it to each device.
+    pub nodes: Option<Nodes>,
+    /// The same as the API has it.
+    json: Value,
+}
+
+/// To what a pool belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PoolScope {
+    /// Each machine brings its own; it comes and goes with the machine.
+    Machine,
+    /// There is one for each domain, however many machines are in it.
+    Domain,
+}
+
+/// Who can use devices.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Nodes {
+    /// The machine itself.
+    Host,
+    /// Every node.
+    All,
+    /// Each device says.
+    PerDevice,
+    /// Nodes like this.
+    Selected(Selection),
+}
+
+/// Selects nodes, partly by what the publishing machine is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Selection {
+    /// Labels in which a node must equal the publishing machine. Sorted.
+    pub match_label_keys: BTreeSet<String>,
+    /// Requirements on labels.
+    pub expressions: Vec<NodeSelectorRequirement>,
+    /// Requirements on fields.
+    pub fields: Vec<NodeSelectorRequirement>,
+}
+
+/// Devices with one unknown value under some attributes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// The binding that it comes from, by its place.
+    pub binding: usize,
+    /// Whether its value differs from those of the binding's other groups.
+    pub distinct: bool,
+    /// The attributes.
+    pub attributes: Vec<String>,
+    /// The pools and the places of the devices in them.
+    pub members: Vec<(usize, usize)>,
+}
+
+impl Expansion {
+    /// Writes templates and bindings out for a machine of which `label` knows the labels that are certain.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense, or that such a machine cannot have.
+    pub fn new(templates: &DynamicResources, label: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        check(templates)?;
+        let mut expansion = Self::default();
+        // For each template its pool, and for each of its entries the places of the devices.
+        let mut entries: BTreeMap<&str, (usize, Vec<Entry>)> = BTreeMap::new();
+        for template in &templates.resource_slice_templates {
+            let pool = expansion.pool_of(template);
+            let added = expansion.add_devices(pool, template, label)?;
+            entries.insert(&template.metadata.name, (pool, added));
+        }
+        for (place, binding) in templates.attribute_bindings.iter().enumerate() {
+            expansion.bind(place, binding, &entries)?;
+        }
+        layout::check(&expansion)?;
+        Ok(expansion)
+    }
+
+    /// Whether there is no device and no counter.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pools.iter().all(|pool| pool.devices.is_empty() && pool.shared_counters.is_empty())
+    }
+
+    /// Devices by driver.
+    #[must_use]
+    pub fn device_counts(&self) -> BTreeMap<DriverName, usize> {
+        let mut counts = BTreeMap::new();
+        for pool in &self.pools {
+            *counts.entry(pool.driver.clone()).or_default() += pool.devices.len();
+        }
+        counts
+    }
+
+    /// What the machine itself will publish and can use, as the allocator takes it: the pools that `usable` says yes to.
+    #[must_use]
+    pub fn machine_templates(&self, usable: impl Fn(&Pool, Option<&Nodes>) -> bool) -> Vec<Arc<MachineTemplate>> {
+        let mut templates = Vec::new();
+        for (place, pool) in self.pools.iter().enumerate().filter(|(_, pool)| pool.scope == PoolScope::Machine) {
+            let mine: Vec<usize> = (0..pool.devices.len())
+                .filter(|device| pool.devices.get(*device).is_some_and(|it| usable(pool, it.nodes.as_ref())))
+                .collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let devices = mine.iter().filter_map(|device| pool.devices.get(*device)).map(|it| it.device.clone());
+            templates.push(Arc::new(MachineTemplate {
+                driver: pool.driver.clone(),
+                pool_suffix: pool.suffix.as_str().into(),
+                devices: devices.collect(),
+                shared_counters: pool.shared_counters.clone(),
+                bindings: self.bindings_of(place, &mine),
+            }));
+        }
+        templates
+    }
+
+    fn bindings_of(&self, pool: usize, devices: &[usize]) -> Vec<(u32, machine::BoundAttribute)> {
+        let mut bindings = Vec::new();
+        for (number, group) in (0_u32..).zip(&self.groups) {
+            let members = group.members.iter().filter(|(of, device)| *of == pool && devices.contains(device));
+            let members: Vec<_> =
+                members.filter_map(|(of, device)| self.pools.get(*of)?.devices.get(*device)).collect();
+            for attribute in &group.attributes {
+                bindings.extend(members.iter().map(|member| {
+                    let bound = machine::BoundAttribute {
+                        device: member.device.name.clone(),
+                        attribute: attribute.as_str().into(),
+                    };
+                    (machine::binding_group(number, group.distinct), bound)
+                }));
+            }
+        }
+        bindings
+    }
+
+    /// The pool that a template belongs to.
+    fn pool_of(&mut self, template: &ResourceSliceTemplate) -> usize {
+        let spec = &template.spec;
+        let nodes = Nodes::of_template(spec);
+        let scope = if spec.scope == Some(Scope::Domain) { PoolScope::Domain } else { PoolScope::Machine };
+        let suffix = spec.pool_suffix.as_deref().unwrap_or_default();
+        let known = self.pools.iter().position(|pool| {
+            pool.driver.as_str() == spec.driver && pool.suffix == suffix && pool.scope == scope && pool.nodes == nodes
+        });
+        let place = known.unwrap_or_else(|| {
+            self.pools.push(Pool {
+                driver: spec.driver.as_str().into(),
+                suffix: suffix.to_owned(),
+                scope,
+                nodes,
+                templates: Vec::new(),
+                devices: Vec::new(),
+                shared_counters: Vec::new(),
+                counters_json: Vec::new(),
+            });
+            self.pools.len() - 1
+        });
+        if let Some(pool) = self.pools.get_mut(place) {
+            pool.templates.push(template.metadata.name.clone());
+        }
+        place
+    }
+
+    fn add_devices(
+        &mut self,
+        pool: usize,
+        template: &ResourceSliceTemplate,
+        label: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<Entry>, Error> {
+        let name = &template.metadata.name;
+        let mut entries = Vec::new();
+        let Some(pool) = self.pools.get_mut(pool) else { return Ok(entries) };
+        for (place, set) in template.spec.shared_counters.iter().enumerate() {
+            let field = || format!("sharedCounters[{place}]");
+            for written in devices::write_counter_set(set, label).map_err(|it| it.at(name, &field()))? {
+                let (set, json) = written;
+                pool.shared_counters.push(set);
+                pool.counters_json.push(json);
+            }
+        }
+        for (place, device) in template.spec.devices.iter().enumerate() {
+            let field = format!("devices[{place}]");
+            let count = devices::replicas(device.replicas, device.replicas_from_label.as_deref(), label)
+                .map_err(|it| it.at(name, &field))?;
+            let first = pool.devices.len();
+            if first.saturating_add(count.unwrap_or(1)) > MAX_DEVICES {
+                return Err(Reason::TooManyDevices.at(name, &field));
+            }
+            let nodes = Nodes::of_device(device);
+            for index in 0..count.unwrap_or(1) {
+                let index = count.map(|_| index);
+                let (device, json) = devices::write(device, index).map_err(|it| it.at(name, &field))?;
+                pool.devices.push(PoolDevice { device, nodes: nodes.clone(), json });
+            }
+            entries.push(Entry { name: device.name.clone(), first, count });
+        }
+        Ok(entries)
+    }
+
+    fn bind(
+        &mut self,
+        place: usize,
+        binding: &AttributeBinding,
+        entries: &BTreeMap<&str, (usize, Vec<Entry>)>,
+    ) -> Result<(), Error> {
+        // For each selector its devices: by number where it has one.
+        let mut selected: Vec<BTreeMap<Option<usize>, (usize, usize)>> = Vec::new();
+        for (number, selector) in binding.device_selectors.iter().enumerate() {
+            let error = |reason: Reason| reason.at_binding(place, &format!("deviceSelectors[{number}]"));
+            let Some((pool, entries)) = entries.get(selector.resource_slice_template.as_str()) else {
+                return Err(error(Reason::UnknownTemplate(selector.resource_slice_template.clone())));
+            };
+            let found = self.select(*pool, entries, &selector.device);
+            if found.is_empty() && !entries.iter().any(|entry| entry.name == selector.device) {
+                return Err(error(Reason::UnknownDevice(selector.device.clone())));
+            }
+            selected.push(found);
+        }
+        let numbered: Vec<_> = selected.iter().filter(|found| !found.contains_key(&None)).collect();
+        let numbers: Vec<Option<usize>> = match numbered.split_first() {
+            None => vec![None],
+            Some((first, rest)) => {
+                first.keys().filter(|number| rest.iter().all(|it| it.contains_key(number))).copied().collect()
+            }
+        };
+        let distinct = binding.distinct_groups == Some(true);
+        for number in numbers {
+            let member = |found: &BTreeMap<_, _>| found.get(&number).or_else(|| found.get(&None)).copied();
+            let members: Vec<(usize, usize)> = selected.iter().filter_map(member).collect();
+            let group = Group { binding: place, distinct, attributes: binding.attributes.clone(), members };
+            self.check_group(place, &group)?;
+            self.groups.push(group);
+        }
+        Ok(())
+    }
+
+    /// The devices that a selector names: one, or one for each number.
+    fn select(&self, pool: usize, entries: &[Entry], name: &str) -> BTreeMap<Option<usize>, (usize, usize)> {
+        if let Some(entry) = entries.iter().find(|entry| entry.name == name && entry.count.is_some()) {
+            return (0..entry.count.unwrap_or(0)).map(|it| (Some(it), (pool, entry.first + it))).collect();
+        }
+        let devices = self.pools.get(pool).map(|pool| pool.devices.as_slice()).unwrap_or_default();
+        let place = devices.iter().position(|it| it.device.name.as_str() == name);
+        let own = |place: &usize| entries.iter().any(|it| (it.first..it.first + it.count.unwrap_or(1)).contains(place));
+        place.filter(own).map(|place| (None, (pool, place))).into_iter().collect()
+    }
+
+    /// A device has one value under an attribute, so one group at most, and none if the template gives the value.
+    fn check_group(&self, place: usize, group: &Group) -> Result<(), Error> {
+        for &(pool, device) in &group.members {
+            let Some(pool_here) = self.pools.get(pool) else { continue };
+            let Some(found) = pool_here.devices.get(device) else { continue };
+            for attribute in &group.attributes {
+                let name = found.device.name.to_string();
+                let same = |other: &str| names_same(&pool_here.driver, attribute, other);
+                if found.device.attributes.keys().any(|key| same(key.as_str())) {
+                    return Err(Reason::BoundAndGiven { device: name, attribute: attribute.clone() }
+                        .at_binding(place, "attributes"));
+                }
+                let twice = self.groups.iter().any(|known| {
+                    known.members.contains(&(pool, device)) && known.attributes.iter().any(|other| same(other))
+                });
+                if twice {
+                    return Err(Reason::BoundTwice { device: name, attribute: attribute.clone() }
+                        .at_binding(place, "attributes"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The devices of one entry of a template's list.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    first: usize,
+    /// How many, if they are numbered.
+    count: Option<usize>,
+}
+
+/// Whether two names mean the same attribute of a driver's device. A name without domain is in the driver's.
+fn names_same(driver: &DriverName, a: &str, b: &str) -> bool {
+    let full = |name: &str| match name.split_once('/') {
+        Some((domain, id)) => (domain.to_owned(), id.to_owned()),
+        None => (driver.to_string(), name.to_owned()),
+    };
+    full(a) == full(b)
+}
+
+impl Nodes {
+    fn of_template(spec: &ResourceSliceTemplateSpec) -> Self {
+        match &spec.node_selector {
+            Some(selector) => Self::Selected(Selection::new(selector)),
+            None if spec.all_nodes == Some(true) => Self::All,
+            None if spec.per_device_node_selection == Some(true) => Self::PerDevice,
+            None => Self::Host,
+        }
+    }
+
+    fn of_device(device: &DeviceTemplate) -> Option<Self> {
+        match &device.node_selector {
+            Some(selector) => Some(Self::Selected(Selection::new(selector))),
+            None => (device.all_nodes == Some(true)).then_some(Self::All),
+        }
+    }
+}
+
+impl Selection {
+    fn new(selector: &NodeSelectorTemplate) -> Self {
+        let mut selection = Self::default();
+        // Exactly one; `check` has seen to it.
+        for term in &selector.node_selector_terms {
+            selection.match_label_keys.extend(term.match_label_keys.iter().cloned());
+            selection.expressions.extend(term.match_expressions.iter().cloned());
+            selection.fields.extend(term.match_fields.iter().cloned());
+        }
+        selection
+    }
+}
+
+/// What can be seen without a machine. The CRD says the same, for objects that come by the API server.
+///
+/// # Errors
+/// The first thing that makes no sense.
+pub fn check(templates: &DynamicResources) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for template in &templates.resource_slice_templates {
+        let name = &template.metadata.name;
+        if !names.insert(name) {
+            return Err(Reason::Duplicate.at(name, "metadata.name"));
+        }
+        check_template(template)?;
+    }
+    for (place, binding) in templates.attribute_bindings.iter().enumerate() {
+        let required =
+            [("attributes", binding.attributes.is_empty()), ("deviceSelectors", binding.device_selectors.is_empty())];
+        if let Some((field, _)) = required.into_iter().find(|(_, missing)| *missing) {
+            return Err(Reason::Required.at_binding(place, field));
+        }
+        for (number, selector) in binding.device_selectors.iter().enumerate() {
+            if !names.contains(&selector.resource_slice_template) {
+                return Err(Reason::UnknownTemplate(selector.resource_slice_template.clone())
+                    .at_binding(place, &format!("deviceSelectors[{number}].resourceSliceTemplate")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_template(template: &ResourceSliceTemplate) -> Result<(), Error> {
+    let (name, spec) = (&template.metadata.name, &template.spec);
+    let error = |reason: Reason, field: &str| Err(reason.at(name, field));
+    let given = |selector: &Option<_>, all_nodes: Option<bool>| {
+        usize::from(selector.is_some()) + usize::from(all_nodes == Some(true))
+    };
+    let per_device = spec.per_device_node_selection == Some(true);
+    if given(&spec.node_selector, spec.all_nodes) + usize::from(per_device) > 1 {
+        return error(Reason::SeveralNodeFields, "nodeSelector");
+    }
+    if let Some(Scope::Unknown(scope)) = &spec.scope {
+        return error(Reason::UnknownScope(scope.clone()), "scope");
+    }
+    if let Some(selector) = &spec.node_selector
+        && selector.node_selector_terms.len() != 1
+    {
+        return error(Reason::OneTerm, "nodeSelector.nodeSelectorTerms");
+    }
+    let is_shared = spec.all_nodes == Some(true) || spec.node_selector.is_some();
+    if spec.scope == Some(Scope::Domain) && !is_shared {
+        return error(Reason::DomainOfOne, "scope");
+    }
+    if spec.devices.is_empty() && spec.shared_counters.is_empty() {
+        return error(Reason::Required, "devices");
+    }
+    let mut names = BTreeSet::new();
+    for (place, device) in spec.devices.iter().enumerate() {
+        let field = |name: &str| format!("devices[{place}].{name}");
+        if !names.insert(&device.name) {
+            return error(Reason::Duplicate, &field("name"));
+        }
+        match (per_device, given(&device.node_selector, device.all_nodes)) {
+            (true, 1) | (false, 0) => {}
+            (true, 0) => return error(Reason::Required, &field("nodeSelector")),
+            (true, _) => return error(Reason::SeveralNodeFields, &field("nodeSelector")),
+            (false, _) => return error(Reason::NotPerDevice, &field("nodeSelector")),
+        }
+        if let Some(selector) = &device.node_selector
+            && selector.node_selector_terms.len() != 1
+        {
+            return error(Reason::OneTerm, &field("nodeSelector.nodeSelectorTerms"));
+        }
+        let is_replicated = device.replicas.is_some() || device.replicas_from_label.is_some();
+        if is_replicated != device.name.contains(INDEX) {
+            let reason = if is_replicated { Reason::NoIndex } else { Reason::IndexWithoutReplicas };
+            return error(reason, &field("name"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
