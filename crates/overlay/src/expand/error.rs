@@ -12,7 +12,7 @@ pub struct Error {
     /// The template or binding, and the field there.
     pub place: Place,
     /// What is wrong.
-    pub reason: Reason,
+    pub reason: Box<Reason>,
 }
 
 /// Where something is wrong.
@@ -158,10 +158,10 @@ pub enum Reason {
 
 impl Reason {
     pub(super) fn at(self, template: &str, field: &str) -> Error {
-        Error { place: Place::Template { name: template.to_owned(), field: field.to_owned() }, reason: self }
+        Error { place: Place::Template { name: template.to_owned(), field: field.to_owned() }, reason: Box::new(self) }
     }
 
     pub(super) fn at_binding(self, index: usize, field: &str) -> Error {
-        Error { place: Place::Binding { index, field: field.to_owned() }, reason: self }
+        Error { place: Place::Binding { index, field: field.to_owned() }, reason: Box::new(self) }
     }
 }

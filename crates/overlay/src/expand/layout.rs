@@ -59,8 +59,10 @@ fn subdomain(value: &str) -> String {
 /// # Errors
 /// The first label in which nodes must equal the host and that the host lacks.
 pub fn slices(pool: &Pool, host: Host<'_>) -> Result<Vec<Value>, Error> {
-    let error =
-        |key: String| Error { place: Place::Driver(pool.driver.to_string()), reason: Reason::LabelMissing(key) };
+    let error = |key: String| Error {
+        place: Place::Driver(pool.driver.to_string()),
+        reason: Box::new(Reason::LabelMissing(key)),
+    };
     let nodes = node_fields(&pool.nodes, host).map_err(error)?;
     let mut devices = Vec::with_capacity(pool.devices.len());
     for device in &pool.devices {
@@ -128,7 +130,7 @@ fn selector(selection: &Selection, host: Host<'_>) -> Result<Value, String> {
 /// Whether the API server and the scheduler would take the pools as they are.
 pub(super) fn check(expansion: &Expansion) -> Result<(), Error> {
     for pool in &expansion.pools {
-        let error = |reason| Err(Error { place: Place::Driver(pool.driver.to_string()), reason });
+        let error = |reason| Err(Error { place: Place::Driver(pool.driver.to_string()), reason: Box::new(reason) });
         let mut names = BTreeSet::new();
         if let Some(twice) = pool.devices.iter().find(|it| !names.insert(&it.device.name)) {
             return error(Reason::DeviceTwice(twice.device.name.to_string()));
@@ -176,7 +178,10 @@ fn check_slices(pool: &Pool) -> Result<(), Error> {
             Ok(devices) => first += devices,
             Err(errors) => {
                 let Some(error) = errors.into_iter().next() else { continue };
-                return Err(Error { place: Place::Driver(pool.driver.to_string()), reason: named(pool, first, error) });
+                return Err(Error {
+                    place: Place::Driver(pool.driver.to_string()),
+                    reason: Box::new(named(pool, first, error)),
+                });
             }
         }
     }
