@@ -2,10 +2,14 @@
 //!
 //!     cargo run --release -p dra-sched --example conformance -- FILE.jsonl…
 //!
-//! A case holds feature gates, claims, classes, slices, a node, what is allocated, and the results or the error.
+//! A case holds feature gates, claims, classes, slices, a node, what is allocated, and the results or the error; or it is
+//! a question of `cargo xtask oracle` with upstream's answers, about several pods and nodes.
 //! Compared are the verdict (allocated, nothing, error), and of an allocation every device in order with request,
 //! adminAccess, consumed capacity, whether it is a share, binding conditions, then configurations and node selector.
 
+#[path = "differential/arguments.rs"]
+#[allow(dead_code, reason = "only the names of releases are needed")]
+mod arguments;
 #[path = "conformance/case.rs"]
 mod case;
 #[path = "conformance/show.rs"]
@@ -49,17 +53,28 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The difference between a case and our answer, if there is one.
-fn check(line: &str) -> Result<(), String> {
+/// The difference between a case and our answer, if there is one. A case that names a release was recorded by
+/// `test/oracle/allocator` and may have several attempts.
+pub fn check(line: &str) -> Result<(), String> {
     let record: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
     let name = record["name"].as_str().unwrap_or("unnamed").to_owned();
-    let gates = case::gates(&record).map_err(|error| format!("{name}: {error}"))?;
-    let mut case = case::Case::read(&record, Compat::alpha_1_37(gates)).map_err(|error| format!("{name}: {error}"))?;
-    let attempts = case.attempts(STEPS);
-    let ours = show::verdict(&attempts.first().ok_or_else(|| format!("{name}: nothing was asked"))?.verdict);
-    let theirs = show::recorded(&record).map_err(|error| format!("{name}: {error}"))?;
-    if ours.answer == theirs.answer {
-        return Ok(());
+    let named = |error: String| format!("{name}: {error}");
+    let gates = case::gates(&record).map_err(named)?;
+    let compat = match record["kubernetes"].as_str() {
+        Some(release) => Compat::with_gates(arguments::release(release).map_err(named)?, gates),
+        None => Compat::alpha_1_37(gates),
+    };
+    let mut case = case::Case::read(&record, compat).map_err(named)?;
+    let ours = case.attempts(STEPS);
+    let theirs = record["attempts"].as_array().map_or_else(|| vec![&record], |attempts| attempts.iter().collect());
+    if ours.len() != theirs.len() {
+        return Err(format!("{name}: {} attempts expected, {} found", theirs.len(), ours.len()));
     }
-    Err(format!("{name}:\n  expected {}\n  found    {}", theirs, ours))
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        let (ours, theirs) = (show::verdict(&ours.verdict), show::recorded(theirs).map_err(named)?);
+        if ours.answer != theirs.answer {
+            return Err(format!("{name}:\n  expected {theirs}\n  found    {ours}"));
+        }
+    }
+    Ok(())
 }

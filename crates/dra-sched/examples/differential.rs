@@ -5,7 +5,8 @@
 //!
 //! PROGRAM is built from `test/oracle/allocator`. Questions are small, so that upstream's search ends. A difference is
 //! shrunk while it stays one and written into FOLDER with upstream's answer, in the form of the recorded questions in
-//! `tests/allocator`. `cargo xtask oracle` builds the programs and runs this.
+//! `tests/allocator/upstream.jsonl`, to which it is added once it is understood. `cargo xtask oracle` builds the programs
+//! and runs this.
 
 #[path = "differential/arguments.rs"]
 mod arguments;

@@ -42,7 +42,15 @@ pub(crate) struct Quirks {
     pub(crate) shared_device_can_become_dedicated: bool,
     /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
     pub(crate) admin_access_draws_counters: bool,
+    /// `skipNodeOperations` of a slice has no effect. Releases before 1.37 do not know the field; in 1.37 only the
+    /// experimental variant of the allocator reads it, which is taken when one of [`EXPERIMENTAL`] is on, so that with
+    /// default gates devices go to nodes that cannot skip what their driver cannot do.
+    pub(crate) node_operations_are_not_checked: bool,
 }
+
+/// Gates for which 1.37 takes the experimental variant of its allocator; with none of them it takes the incubating one.
+const EXPERIMENTAL: [Gate; 4] =
+    [Gate::ListTypeAttributes, Gate::DerivedAttributes, Gate::DeviceCompatibilityGroups, Gate::OptionalNodeOperations];
 
 impl Quirks {
     pub(crate) fn of(compat: &Compat) -> Self {
@@ -52,6 +60,8 @@ impl Quirks {
             Edition::Release => up_to_1_36,
             Edition::Alpha => true,
         };
+        let released = compat.edition() == Edition::Release;
+        let experimental = EXPERIMENTAL.iter().any(|gate| compat.is_on(*gate));
         Self {
             distinct_forgets_devices_of_its_request: up_to_1_36,
             match_keeps_what_was_narrowed: up_to_1_36 && compat.is_on(Gate::ListTypeAttributes),
@@ -64,6 +74,7 @@ impl Quirks {
             rule_without_selector_taints_all: up_to_1_36,
             shared_device_can_become_dedicated: true,
             admin_access_draws_counters: true,
+            node_operations_are_not_checked: up_to_1_36 || released && !experimental,
         }
     }
 }

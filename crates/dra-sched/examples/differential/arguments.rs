@@ -56,7 +56,12 @@ impl Arguments {
 }
 
 fn oracle(value: &str) -> Result<(KubernetesMinor, String), String> {
-    let (release, program) = value.split_once('=').ok_or_else(|| format!("--oracle: {value} has no release"))?;
-    let known = KubernetesMinor::ALL.into_iter().find(|known| known.to_string() == release);
-    Ok((known.ok_or_else(|| format!("--oracle: release {release} is not known"))?, program.to_owned()))
+    let (name, program) = value.split_once('=').ok_or_else(|| format!("--oracle: {value} has no release"))?;
+    Ok((release(name).map_err(|error| format!("--oracle: {error}"))?, program.to_owned()))
+}
+
+/// A release by its name, `1.37`.
+pub fn release(name: &str) -> Result<KubernetesMinor, String> {
+    let known = KubernetesMinor::ALL.into_iter().find(|known| known.to_string() == name);
+    known.ok_or_else(|| format!("release {name} is not known"))
 }

@@ -1,6 +1,6 @@
 //! Random questions: every feature, mixed, small.
 
-use dra_sched::{Gate, KubernetesMinor};
+use dra_sched::{Gate, Gates, KubernetesMinor};
 use serde_json::{Map, Value, json};
 
 use crate::random::Random;
@@ -9,12 +9,26 @@ const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const CLASSES: [&str; 4] = ["class-a", "class-b", "class-any", "class-model"];
 
+/// What a question is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Everything there is, rarely much of one kind.
+    Varied,
+    /// Few kinds of devices on one node and requests for most of them, so that the search has to come back often.
+    Crowded,
+}
+
 /// A question.
 pub fn question(random: &mut Random, name: &str) -> Value {
     let features = features(random);
+    let style = if random.percent(30) { Style::Crowded } else { Style::Varied };
+    let pools = match style {
+        Style::Varied => 2 + random.below(4),
+        Style::Crowded => 1 + random.below(2),
+    };
     let mut slices = Vec::new();
-    for index in 0..2 + random.below(4) {
-        pool(random, index, &mut slices);
+    for index in 0..pools {
+        pool(random, style, index, &mut slices);
     }
     let devices = device_ids(&slices);
     let chosen = |random: &mut Random, chance: usize| -> Vec<Value> {
@@ -32,12 +46,15 @@ pub fn question(random: &mut Random, name: &str) -> Value {
             }
         }
     }
-    let nodes = 1 + random.below(5) * random.below(2) / 2;
+    let nodes = match style {
+        Style::Varied => 1 + random.below(5) * random.below(2) / 2,
+        Style::Crowded => 1,
+    };
     let pods = 1 + random.below(7) * random.below(2) / 2;
     json!({
         "name": name, "features": features, "classes": classes(), "slices": slices, "taintRules": rules(random, &devices),
         "nodes": (0..nodes).map(|index| node(random, index)).collect::<Vec<_>>(),
-        "pods": (0..pods).map(|index| pod(random, index)).collect::<Vec<_>>(),
+        "pods": (0..pods).map(|index| pod(random, style, index)).collect::<Vec<_>>(),
         "allocatedDevices": allocated, "allocatedSharedDevices": shares, "aggregatedCapacity": consumed,
     })
 }
@@ -51,9 +68,9 @@ fn node(random: &mut Random, index: usize) -> Value {
     node
 }
 
-fn pod(random: &mut Random, index: usize) -> Vec<Value> {
+fn pod(random: &mut Random, style: Style, index: usize) -> Vec<Value> {
     (0..1 + random.below(3) * random.below(2))
-        .map(|claim| self::claim(random, &format!("claim-{index}-{claim}")))
+        .map(|claim| self::claim(random, style, &format!("claim-{index}-{claim}")))
         .collect()
 }
 
@@ -84,8 +101,15 @@ fn taint(random: &mut Random) -> Value {
         "effect": random.pick(&["NoSchedule", "NoExecute", "None"]), "timeAdded": "2026-01-01T00:00:00Z"})
 }
 
+/// As a release has them, all, most or few. Which of its variants upstream's allocator takes depends on them.
 fn features(random: &mut Random) -> Vec<&'static str> {
-    let chance = *random.pick(&[70, 100, 100, 100]);
+    let chance = match random.below(6) {
+        0 => return Gates::defaults(KubernetesMinor::V1_36).iter().map(Gate::name).collect(),
+        1 => return Gates::defaults(KubernetesMinor::V1_37).iter().map(Gate::name).collect(),
+        2 => 20,
+        3 => 70,
+        _ => 100,
+    };
     Gate::ALL.iter().filter(|_| random.percent(chance)).map(|gate| gate.name()).collect()
 }
 
@@ -113,23 +137,33 @@ fn classes() -> Value {
 }
 
 /// One or two slices of a pool, now and then with something wrong.
-fn pool(random: &mut Random, index: usize, slices: &mut Vec<Value>) {
+fn pool(random: &mut Random, style: Style, index: usize, slices: &mut Vec<Value>) {
     let driver = *random.pick(&DRIVERS);
     // Equal pool names of two drivers are the usual case: both are named after the node.
     let name = if random.percent(25) { "pool".to_owned() } else { format!("pool-{index}") };
     let counters = random.percent(25);
-    let parts = 1 + random.below(2);
+    let parts = match style {
+        Style::Varied => 1 + random.below(2),
+        Style::Crowded => 1,
+    };
     let mut count = parts + usize::from(counters);
     if random.percent(4) {
         count += 1;
     }
-    let scope = random.below(10);
+    let scope = match style {
+        Style::Varied => random.below(10),
+        Style::Crowded => 6,
+    };
     let generation = 1 + random.below(2);
     for part in 0..parts {
         let per_device = scope == 8;
         let prefix = if random.percent(3) { "dev".to_owned() } else { format!("dev-{part}") };
-        let devices: Vec<Value> = (0..random.below(5))
-            .map(|number| device(random, &format!("{prefix}-{number}"), counters, per_device))
+        let number = match style {
+            Style::Varied => random.below(5),
+            Style::Crowded => 2 + random.below(4),
+        };
+        let devices: Vec<Value> = (0..number)
+            .map(|number| device(random, style, &format!("{prefix}-{number}"), counters, per_device))
             .collect();
         let mut spec = json!({
             "driver": driver, "devices": devices,
@@ -174,8 +208,11 @@ fn zone_selector(random: &mut Random) -> Value {
     json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]})
 }
 
-fn device(random: &mut Random, name: &str, counters: bool, per_device: bool) -> Value {
-    let mut device = json!({"name": name, "attributes": attributes(random)});
+fn device(random: &mut Random, style: Style, name: &str, counters: bool, per_device: bool) -> Value {
+    let mut device = json!({"name": name, "attributes": attributes(random, style)});
+    if style == Style::Crowded && random.percent(70) {
+        return device;
+    }
     if per_device {
         match random.below(4) {
             0 => device["nodeName"] = NODES[0].into(),
@@ -227,8 +264,17 @@ fn policy(random: &mut Random, device: &mut Value) {
     }
 }
 
-fn attributes(random: &mut Random) -> Value {
+fn attributes(random: &mut Random, style: Style) -> Value {
     let mut attributes = Map::new();
+    if style == Style::Crowded {
+        if random.percent(93) {
+            attributes.insert("model".to_owned(), json!({"string": random.pick(&["x", "x", "x", "y"])}));
+        }
+        if random.percent(93) {
+            attributes.insert("shared.example.com/root".to_owned(), json!({"int": 1 + random.below(3)}));
+        }
+        return Value::Object(attributes);
+    }
     if random.percent(85) {
         attributes.insert("model".to_owned(), json!({"string": random.pick(&["x", "y"])}));
     }
@@ -247,10 +293,10 @@ fn attributes(random: &mut Random) -> Value {
     Value::Object(attributes)
 }
 
-fn claim(random: &mut Random, name: &str) -> Value {
-    let requests: Vec<Value> = (0..1 + random.below(2)).map(|index| request(random, index)).collect();
+fn claim(random: &mut Random, style: Style, name: &str) -> Value {
+    let requests: Vec<Value> = (0..1 + random.below(2)).map(|index| request(random, style, index)).collect();
     let mut devices = json!({"requests": requests});
-    if random.percent(35) {
+    if random.percent(if style == Style::Crowded { 60 } else { 35 }) {
         let attribute = *random.pick(&[
             "shared.example.com/root",
             "shared.example.com/root",
@@ -312,27 +358,29 @@ fn derive(random: &mut Random, devices: &mut Value) {
     }
 }
 
-fn request(random: &mut Random, index: usize) -> Value {
+fn request(random: &mut Random, style: Style, index: usize) -> Value {
     let name = format!("req-{index}");
     if random.percent(25) {
         let alternative = |random: &mut Random, index: usize| {
-            let mut exact = exact(random);
+            let mut exact = exact(random, style);
             exact["name"] = format!("sub-{index}").into();
             exact
         };
         let alternatives: Vec<Value> = (0..1 + random.below(3)).map(|index| alternative(random, index)).collect();
         return json!({"name": name, "firstAvailable": alternatives});
     }
-    let mut exact = exact(random);
+    let mut exact = exact(random, style);
     if random.percent(8) {
         exact["adminAccess"] = true.into();
     }
     json!({"name": name, "exactly": exact})
 }
 
-fn exact(random: &mut Random) -> Value {
+fn exact(random: &mut Random, style: Style) -> Value {
     let mut exact = json!({"deviceClassName": random.pick(&CLASSES), "allocationMode": "ExactCount"});
-    if random.percent(12) {
+    if style == Style::Crowded && random.percent(60) {
+        exact["count"] = (1 + random.below(4)).into();
+    } else if random.percent(12) {
         exact["allocationMode"] = "All".into();
     } else {
         exact["count"] = if random.percent(2) { 40 } else { 1 + random.below(3) * random.below(2) }.into();

@@ -539,14 +539,15 @@ impl<'a> Search<'a> {
         Arc::clone(self.demands.entry((branch, shape)).or_insert_with(compute))
     }
 
-    /// Whether a device has the capacity for one more share, or as a whole.
+    /// Whether a device has the capacity for one more share, or as a whole. Without the gate nothing is taken of any.
     pub(crate) fn has_capacity(
         &mut self,
         branch: BranchIndex,
         position: Position,
         statically: bool,
     ) -> Result<bool, BadCapacity> {
-        if self.device(position).capacity.is_empty() && self.branches[branch].alternative.capacity.is_empty() {
+        let wants_none = self.branches[branch].alternative.capacity.is_empty();
+        if !self.consumable || wants_none && self.device(position).capacity.is_empty() {
             return Ok(true);
         }
         let demand = self.demand(branch, position);
@@ -598,12 +599,8 @@ impl<'a> Search<'a> {
             return false;
         }
         let declares = self.view.facts.declared_features.contains(Gate::OptionalNodeOperations.name());
-        self.knows_node_operations() && !(self.inventory.compat.is_on(Gate::OptionalNodeOperations) && declares)
-    }
-
-    /// Releases before 1.37 do not know the field.
-    fn knows_node_operations(&self) -> bool {
-        self.inventory.compat.kubernetes >= crate::compat::KubernetesMinor::V1_37
+        let can_skip = self.inventory.compat.is_on(Gate::OptionalNodeOperations) && declares;
+        !self.inventory.quirks.node_operations_are_not_checked && !can_skip
     }
 
     pub(crate) fn counters_are_off(&self, position: Position) -> bool {
