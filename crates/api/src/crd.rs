@@ -5,6 +5,7 @@
 //! refuse, and a message of a CEL rule reads the same.
 
 mod capacity_buffer;
+mod dynamic_resources;
 mod kwok_node_class;
 mod node_claim;
 mod node_overlay;

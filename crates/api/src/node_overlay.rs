@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{NodeSelectorRequirement, ResourceList};
+use crate::{DynamicResources, NodeSelectorRequirement, ResourceList};
 
 /// Which instance types to correct, and how.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,9 @@ pub struct NodeOverlaySpec {
     /// Resources that the machines have beside those the provider knows of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<ResourceList>,
+    /// What DRA drivers will publish on the machines. For each driver, the overlay of the highest weight gives all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dynamic_resources: Option<DynamicResources>,
     /// Where overlays correct the same thing, the highest weight wins; none is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,

@@ -4,7 +4,7 @@
 //! slices is the driver's business. Fields that cannot be known before the machine exists (`nodeName`, `pool`,
 //! generations, `timeAdded`) do not exist here. All else mirrors `resource.k8s.io/v1`.
 //!
-//! Cloud providers hand these out with their instance types. The NodeOverlay CRD does not have them yet.
+//! NodeOverlays carry them, and cloud providers hand them out with their instance types.
 
 use std::collections::BTreeMap;
 

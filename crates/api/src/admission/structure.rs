@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::{
     FieldError, FieldErrorKind,
-    node::{List, Node, Type},
+    node::{Bounds, List, Node, Type},
     pattern::is_date_time,
 };
 
@@ -83,7 +83,7 @@ fn check_value(node: &Node, path: &str, value: &Value, old: Option<&Value>, erro
             for name in node.required.iter().filter(|name| !fields.contains_key(*name)) {
                 errors.push(FieldError::new(&format!("{path}.{name}"), FieldErrorKind::Required, "Required value"));
             }
-            check_count(path, fields.len(), node.max_properties, errors);
+            check_count(path, fields.len(), node.properties_bounds, "properties", errors);
         }
         Value::Null | Value::Bool(_) => {}
     }
@@ -138,13 +138,16 @@ fn check_list(node: &Node, path: &str, entries: &[Value], old: Option<&Value>, e
             walk(items, &format!("{path}[{index}]"), entry, old_entry(&node.list, entry, old), errors);
         }
     }
-    check_count(path, entries.len(), node.max_items, errors);
+    check_count(path, entries.len(), node.items_bounds, "items", errors);
 }
 
-fn check_count(path: &str, count: usize, max: Option<i64>, errors: &mut Vec<FieldError>) {
+fn check_count(path: &str, count: usize, bounds: Bounds<i64>, of: &str, errors: &mut Vec<FieldError>) {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    if let Some(max) = max.filter(|max| count > *max) {
-        let message = format!("Too many: {count}: must have at most {max} items");
+    if let Some(min) = bounds.min.filter(|min| count < *min) {
+        errors.push(invalid(path, &Value::from(count), &format!("should have at least {min} {of}")));
+    }
+    if let Some(max) = bounds.max.filter(|max| count > *max) {
+        let message = format!("Too many: {count}: must have at most {max} item{}", if max == 1 { "" } else { "s" });
         errors.push(FieldError::new(path, FieldErrorKind::TooMany, message));
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomR
 use kube::CustomResourceExt;
 
 use super::{
-    complete, rules,
+    complete, dynamic_resources, rules,
     schema::{Constrain, at},
 };
 use crate::NodeOverlay;
@@ -15,7 +15,7 @@ const PRICE: &str = r"^\d+(\.\d+)?$";
 const PRICE_ADJUSTMENT: &str = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$";
 
 pub(super) fn crd() -> CustomResourceDefinition {
-    complete(NodeOverlay::crd(), &[prices, weight, capacity, requirements, rules::conditions])
+    complete(NodeOverlay::crd(), &[prices, weight, capacity, requirements, dynamic_resources::rules, rules::conditions])
 }
 
 fn prices(root: &mut JSONSchemaProps) {

@@ -40,7 +40,8 @@ fn values(map: &mut JSONSchemaProps) -> &mut JSONSchemaProps {
 
 /// What the derive macros write differently from Kubernetes' own generator: optional fields are not nullable (a null
 /// is dropped, so that a default takes its place), an integer or string says so twice, descriptions are paragraphs,
-/// and there are no titles.
+/// there are no titles,
+/// and whether unknown fields are refused is not the schema's business.
 pub(super) fn make_kubernetes_like(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.title = None;
@@ -62,7 +63,9 @@ pub(super) fn make_kubernetes_like(schema: &mut JSONSchemaProps) {
     }
     match &mut schema.additional_properties {
         Some(JSONSchemaPropsOrBool::Schema(values)) => make_kubernetes_like(values),
-        Some(JSONSchemaPropsOrBool::Bool(_)) | None => {}
+        // Unknown fields are pruned, or refused where the client asks for it.
+        Some(JSONSchemaPropsOrBool::Bool(_)) => schema.additional_properties = None,
+        None => {}
     }
 }
 
@@ -82,6 +85,8 @@ pub(super) trait Constrain {
     fn require(&mut self, fields: &[&str]) -> &mut Self;
     fn optional(&mut self, fields: &[&str]) -> &mut Self;
     fn list_type(&mut self, list_type: &str) -> &mut Self;
+    fn list_by_key(&mut self, key: &str) -> &mut Self;
+    fn properties(&mut self, min: Option<i64>, max: i64) -> &mut Self;
     fn map_type(&mut self, map_type: &str) -> &mut Self;
     fn rule(&mut self, rule: &str, message: &str) -> &mut Self;
 }
@@ -139,6 +144,18 @@ impl Constrain for JSONSchemaProps {
 
     fn list_type(&mut self, list_type: &str) -> &mut Self {
         self.x_kubernetes_list_type = Some(list_type.to_owned());
+        self
+    }
+
+    /// No two items have the same value there.
+    fn list_by_key(&mut self, key: &str) -> &mut Self {
+        self.x_kubernetes_list_map_keys = Some(vec![key.to_owned()]);
+        self.list_type("map")
+    }
+
+    /// How many entries a map, or fields an object, may have.
+    fn properties(&mut self, min: Option<i64>, max: i64) -> &mut Self {
+        (self.min_properties, self.max_properties) = (min, Some(max));
         self
     }
 

@@ -39,6 +39,39 @@ async fn our_crds_accept_and_refuse_what_karpenters_do() -> Result<()> {
     Ok(())
 }
 
+/// The rules are accepted although they cost, and refuse what they should. `api`'s tests ask the offline admission the same.
+#[tokio::test]
+async fn slice_templates_are_held_against_what_can_be_seen_without_a_machine() -> Result<()> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Templates {
+        name: String,
+        dynamic_resources: Value,
+        /// Text of the refusal, if it is one.
+        refused: Option<String>,
+    }
+    let text = include_str!("../../../../crates/api/tests/admission/dynamic-resources.jsonl");
+    let all = text.lines().map(serde_json::from_str).collect::<Result<Vec<Templates>, _>>()?;
+    let server = Server::new(&[]).await?;
+    let mut wrong = Vec::new();
+    for Templates { name, dynamic_resources, refused } in all {
+        let object = json!({
+            "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": { "name": name },
+            "spec": { "requirements": [], "dynamicResources": dynamic_resources },
+        });
+        let expect = if refused.is_some() { Verdict::Refuse } else { Verdict::Accept };
+        let case = Case { name, object, old_object: None, subresource: None, expect, expect_fields: Vec::new() };
+        let answer = server.answer(&case).await?;
+        let explains = refused.is_none_or(|text| answer.body.as_str().is_some_and(|body| body.contains(&text)));
+        wrong.extend(case.wrong(&answer).map(|wrong| format!("{}: {wrong}", case.name)));
+        if !explains {
+            wrong.push(format!("{}: {}", case.name, answer.body));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
 /// Where the sets are: `DOVETAIL_CORPUS`, else `../shared` beside the repository.
 fn shared_folder() -> Option<PathBuf> {
     let folder =
