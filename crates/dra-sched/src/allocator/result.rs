@@ -121,8 +121,8 @@ fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
             if whole || part {
                 configs.push(copy());
             }
-            // Old releases go on after an alternative's own configuration.
-            if whole || part && !repeats {
+            // Old releases go on and copy it for each request that it concerns.
+            if (whole || part) && !repeats {
                 break;
             }
         }
@@ -235,4 +235,42 @@ fn usage(search: &Search<'_>) -> Usage {
         }
     }
     usage
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::fixture::{ask, builder_for, claim, devices, exactly, local};
+    use crate::verdict::Verdict;
+    use crate::{Compat, KubernetesMinor};
+
+    /// The requests of each configuration in the result of a claim with the requests `a` and `b/sub`.
+    fn named(release: KubernetesMinor, requests: &Value) -> Vec<Vec<String>> {
+        let mut builder = builder_for(Compat::new(release), &["gpu"]);
+        builder.slice(local("gpu", &devices(2, |_| json!({}))));
+        let alternatives = json!({"name": "b", "firstAvailable": [{"name": "sub", "deviceClassName": "gpu"}]});
+        let spec = json!({
+            "requests": [exactly("a", "gpu", 1), alternatives],
+            "config": [{"requests": requests, "opaque": {"driver": "gpu", "parameters": {}}}],
+        });
+        let class = claim(&mut builder, "c", &spec);
+        let Verdict::Allocated { allocations, .. } = ask(&builder.build(), &[class]).0 else { panic!("refused") };
+        let names = |requests: &[crate::types::RequestName]| requests.iter().map(ToString::to_string).collect();
+        allocations[0].config.iter().map(|config| names(&config.config.requests)).collect()
+    }
+
+    #[test]
+    fn a_configuration_is_copied_for_each_request_that_it_names_up_to_1_36_and_once_from_then_on() {
+        let none: &[&str] = &[];
+        for (requests, up_to_1_36, later) in [
+            (json!(["a"]), vec![&["a"][..]], vec![&["a"][..]]),
+            (json!(["b", "b/sub"]), vec![&["b", "b/sub"][..]], vec![&["b", "b/sub"][..]]),
+            (json!(["a", "b/sub"]), vec![&["a", "b/sub"][..]; 2], vec![none]),
+            (json!(["a", "b"]), vec![&["a", "b"][..]; 2], vec![none]),
+        ] {
+            assert_eq!(named(KubernetesMinor::V1_36, &requests), up_to_1_36, "{requests}");
+            assert_eq!(named(KubernetesMinor::V1_37, &requests), later, "{requests}");
+        }
+    }
 }

@@ -77,6 +77,8 @@ pub struct Pod {
     pub claim_names: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// The claim that was made for its extended resources.
     pub extended_resource_claim: Option<Arc<str>>,
+    /// `status.nodeAllocatableResourceClaimStatuses`: what its devices cost of the node, in nano-units.
+    pub device_costs: BTreeMap<Arc<str>, i128>,
     /// The PodGroup that it belongs to.
     pub pod_group: Option<Arc<str>>,
     /// Requests of the pod as a whole.
@@ -130,6 +132,7 @@ impl Pod {
                 .text()?
                 .filter(non_empty)
                 .map(Arc::from),
+            device_costs: device_costs(&status)?,
             pod_group: group.field("podGroupName").text()?.filter(non_empty).map(Arc::from),
             pod_requests: resources(&whole.field("requests"))?,
             pod_limits: resources(&whole.field("limits"))?,
@@ -212,4 +215,26 @@ fn claim_names(status: &Reader<'_>) -> Result<BTreeMap<Arc<str>, Option<Arc<str>
         Ok((entry.field("name").string()?, claim.map(Arc::from)))
     };
     Ok(status.field("resourceClaimStatuses").list(entry)?.into_iter().collect())
+}
+
+/// What the scheduler has charged, in the words of 1.36 (`resources`) and of 1.37.
+fn device_costs(status: &Reader<'_>) -> Result<BTreeMap<Arc<str>, i128>, FieldError> {
+    let amount = |reader: &Reader<'_>| Ok(reader.quantity()?.map_or(0, Quantity::to_nano));
+    let named = |reader: &Reader<'_>, nano: i128| Ok((reader.field("name").string::<Arc<str>>()?, nano));
+    let mut costs: BTreeMap<Arc<str>, i128> = BTreeMap::new();
+    let of_claims = status.field("nodeAllocatableResourceClaimStatuses").list(|claim| {
+        let containers = claim.field("containers").list(|container| container.string::<Arc<str>>())?.len() as i128;
+        let mut amounts: Vec<(Arc<str>, i128)> = claim.field("resources").map(amount)?.into_iter().collect();
+        amounts.extend(claim.field("mapping").list(|entry| named(entry, amount(&entry.field("quantity"))?))?);
+        amounts.extend(claim.field("overhead").list(|entry| {
+            let each = amount(&entry.field("perContainer"))?;
+            named(entry, amount(&entry.field("perPod"))?.saturating_add(each.saturating_mul(containers)))
+        })?);
+        Ok(amounts)
+    })?;
+    for (name, nano) in of_claims.into_iter().flatten() {
+        let total = costs.entry(name).or_default();
+        *total = total.saturating_add(nano);
+    }
+    Ok(costs)
 }

@@ -586,7 +586,7 @@ fn used(objects: &Objects) -> BTreeMap<Arc<str>, NodeDemand> {
     for pod in objects.pods.iter().filter(|pod| !pod.is_terminal) {
         let Some(node) = &pod.node_name else { continue };
         let of_node = used.entry(Arc::from(node.as_str())).or_default();
-        for (resource, amount) in pods::total_demand(pod, &NodeDemand::default()).0 {
+        for (resource, amount) in pods::total_demand(pod, &NodeDemand(pod.device_costs.clone())).0 {
             *of_node.0.entry(resource).or_default() += amount;
         }
     }
