@@ -111,7 +111,7 @@ pub(crate) struct PlannedClaim {
     pub(crate) allocation: Arc<Allocation>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Undo {
     /// Base gained this.
     Charged(Arc<Usage>),
@@ -129,7 +129,7 @@ enum Undo {
 pub struct Mark(usize);
 
 /// What all nodes and planned machines share.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ClusterLedger {
     pub(crate) base: Usage,
     bins: Vec<Arc<Usage>>,

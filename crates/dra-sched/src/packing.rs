@@ -207,14 +207,18 @@ impl Inventory {
         offer(trials)
     }
 
-    /// Takes an alternative that [`Self::try_add`] offered for the same bin and ledger.
+    /// Takes an alternative that [`Self::try_add`] offered for the same bin and ledger, or for another machine that holds
+    /// as little. It may have been narrowed to some of its shapes and to fewer copies.
     pub fn commit(&self, bin: &mut BinLedger, cluster: &mut ClusterLedger, alternative: &Alternative) {
         let place = match &bin.kind {
             Kind::Node(node) => Place::Node(node.facts.name.clone()),
             Kind::Machine { id, .. } => Place::Bin(*id),
         };
         let taken = alternative.copies as usize;
-        for copy in alternative.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
+        // A packer may have dropped shapes and lowered the copies.
+        let is_meant = |trial: &&Arc<Trial>| trial.shape.is_none_or(|shape| alternative.shapes.contains(shape));
+        let meant = alternative.trials.iter().filter(is_meant);
+        for copy in meant.flat_map(|trial| trial.copies.iter().take(taken)) {
             for Named { claim, pinned, allocation } in &copy.named {
                 let place = if *pinned { place.clone() } else { Place::Nodes(allocation.node_selector.clone()) };
                 // If shapes disagree the claim stays where it can be used in any case.
