@@ -2,17 +2,23 @@
 //!
 //! Overlays are taken by weight, highest first, then by name, last first; for each price and each resource the first that
 //! says something wins. Two of equal weight that say something about the same price or resource conflict: the later one
-//! is rejected whole. NodePools between which no overlay can tell are evaluated once.
+//! is rejected whole. The same goes for the devices of each driver (`devices`), except that two may say the same of them.
+//! NodePools between which no overlay can tell are evaluated once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use cloudprovider::InstanceType;
+use cloudprovider::{InstanceType, OfferingKey};
+use dra_sched::types::DriverName;
 use model::{InstanceTypeName, NodeOverlayName, NodePoolName};
 use thiserror::Error as ThisError;
 
-use crate::Overlay;
+use self::devices::{Expansions, Said};
+use crate::{Overlay, expand};
+
+mod devices;
 
 /// What overlays may correct of one NodePool.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +38,8 @@ pub enum Field {
     Price,
     /// The amount of this resource.
     Capacity(String),
+    /// The devices of this driver.
+    Devices(DriverName),
 }
 
 impl fmt::Display for Field {
@@ -39,6 +47,7 @@ impl fmt::Display for Field {
         match self {
             Self::Price => f.write_str("the price"),
             Self::Capacity(resource) => write!(f, "the amount of {resource}"),
+            Self::Devices(driver) => write!(f, "the devices of {driver}"),
         }
     }
 }
@@ -63,6 +72,48 @@ pub struct Conflict {
     pub instance_type: InstanceTypeName,
 }
 
+/// Why an overlay is not in effect.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+pub enum Rejection {
+    /// Another says something else about the same thing.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// Its templates make no sense on an instance type (reason `RuntimeValidation`).
+    #[error("spec.dynamicResources.{error} (instance type {instance_type} in nodepool/{node_pool})")]
+    Devices {
+        /// What is wrong.
+        error: expand::Error,
+        /// The first NodePool.
+        node_pool: NodePoolName,
+        /// The first instance type there.
+        instance_type: InstanceTypeName,
+    },
+    /// It describes devices, and not all machines of an instance type are meant (reason `RuntimeValidation`).
+    #[error(
+        "spec.requirements: they leave out {offering} of instance type {instance_type} in nodepool/{node_pool}, but \
+         devices are the same on all machines of a type; use a template's nodeSelector for what differs by zone"
+    )]
+    PartOfAType {
+        /// An offering that is not meant.
+        offering: OfferingKey,
+        /// The first NodePool.
+        node_pool: NodePoolName,
+        /// The first instance type there.
+        instance_type: InstanceTypeName,
+    },
+}
+
+/// The devices of one driver that an overlay describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Described {
+    /// On how many instance types, all NodePools together.
+    pub instance_types: usize,
+    /// The fewest on one machine.
+    pub fewest: usize,
+    /// The most on one machine.
+    pub most: usize,
+}
+
 /// The instance types of one NodePool as overlays leave them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Corrected {
@@ -72,13 +123,15 @@ pub struct Corrected {
     pub with_price: BTreeSet<InstanceTypeName>,
     /// Those with other capacity.
     pub with_capacity: BTreeSet<InstanceTypeName>,
+    /// Those whose devices an overlay describes.
+    pub with_devices: BTreeSet<InstanceTypeName>,
 }
 
 impl Corrected {
     /// Whether no overlay touches any of them.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
-        self.with_price.is_empty() && self.with_capacity.is_empty()
+        self.with_price.is_empty() && self.with_capacity.is_empty() && self.with_devices.is_empty()
     }
 }
 
@@ -86,7 +139,9 @@ impl Corrected {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evaluation {
     /// The overlays that were rejected; all others are in effect.
-    pub conflicts: BTreeMap<NodeOverlayName, Conflict>,
+    pub rejected: BTreeMap<NodeOverlayName, Rejection>,
+    /// What those in effect with templates describe, be it shadowed by another or not.
+    pub described: BTreeMap<NodeOverlayName, BTreeMap<DriverName, Described>>,
     /// One for each NodePool, in the order given. Equal ones are shared.
     pub pools: Vec<Arc<Corrected>>,
 }
@@ -97,15 +152,19 @@ pub fn evaluate(overlays: &[Overlay], pools: &[Pool<'_>]) -> Evaluation {
     let mut overlays: Vec<&Overlay> = overlays.iter().collect();
     overlays.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name)));
     let (mut classes, class_of_pool) = Class::of_pools(&overlays, pools);
-    let mut conflicts = BTreeMap::new();
+    let (mut rejected, mut described) = (BTreeMap::new(), BTreeMap::new());
     for overlay in overlays {
-        let found: Vec<Matches> = classes.iter().map(|class| matches(overlay, &class.pool)).collect();
-        let conflict = classes.iter().zip(&found).find_map(|(class, found)| class.conflict(overlay, found));
-        match conflict {
-            Some(conflict) => {
-                conflicts.insert(overlay.name.clone(), conflict);
+        let mut expansions = Expansions::default();
+        let found: Result<Vec<Matches>, Rejection> =
+            classes.iter().map(|class| class.matches(overlay, &mut expansions)).collect();
+        match found {
+            Err(rejection) => {
+                rejected.insert(overlay.name.clone(), rejection);
             }
-            None => {
+            Ok(found) => {
+                if !overlay.dynamic_resources.is_empty() {
+                    described.insert(overlay.name.clone(), describe(&classes, &found));
+                }
                 for (class, found) in classes.iter_mut().zip(found) {
                     class.register(overlay, found);
                 }
@@ -114,11 +173,42 @@ pub fn evaluate(overlays: &[Overlay], pools: &[Pool<'_>]) -> Evaluation {
     }
     let corrected: Vec<Arc<Corrected>> = classes.iter().map(|class| Arc::new(class.corrected())).collect();
     let pools = class_of_pool.into_iter().filter_map(|class| corrected.get(class).cloned()).collect();
-    Evaluation { conflicts, pools }
+    Evaluation { rejected, described, pools }
 }
 
-/// For each instance type that matches, by its place, the places of its offerings that do.
-type Matches = Vec<(usize, Vec<usize>)>;
+fn describe(classes: &[Class<'_>], found: &[Matches]) -> BTreeMap<DriverName, Described> {
+    let mut types: BTreeMap<DriverName, BTreeSet<&InstanceTypeName>> = BTreeMap::new();
+    let mut described: BTreeMap<DriverName, Described> = BTreeMap::new();
+    for (class, matches) in classes.iter().zip(found) {
+        for matching in matches {
+            let Some(instance_type) = class.pool.types.get(matching.instance_type) else { continue };
+            for (driver, says) in matching.devices.iter() {
+                let count = says.devices();
+                let types = types.entry(driver.clone()).or_default();
+                types.insert(&instance_type.name);
+                let of_driver = Described { instance_types: types.len(), fewest: count, most: count };
+                let described = described.entry(driver.clone()).or_insert(of_driver);
+                described.instance_types = types.len();
+                described.fewest = described.fewest.min(count);
+                described.most = described.most.max(count);
+            }
+        }
+    }
+    described
+}
+
+/// The instance types that match.
+type Matches = Vec<Match>;
+
+/// An instance type that matches.
+struct Match {
+    /// By its place.
+    instance_type: usize,
+    /// The places of its offerings that match.
+    offerings: Vec<usize>,
+    /// What the overlay says about the devices of each driver there.
+    devices: Said,
+}
 
 /// NodePools between which no overlay can tell.
 struct Class<'a> {
@@ -128,6 +218,8 @@ struct Class<'a> {
     prices: BTreeMap<(usize, usize), Claimed<'a>>,
     /// By type and resource.
     capacity: BTreeMap<(usize, &'a str), Claimed<'a>>,
+    /// By type and driver.
+    devices: BTreeMap<(usize, DriverName), devices::Claimed<'a>>,
 }
 
 /// Who says something about a price or an amount.
@@ -142,7 +234,9 @@ struct Claimed<'a> {
 impl<'a> Class<'a> {
     /// The classes, in the order of their first NodePools, and for each NodePool the place of its class.
     fn of_pools(overlays: &[&Overlay], pools: &[Pool<'a>]) -> (Vec<Self>, Vec<usize>) {
-        let keys: BTreeSet<&str> = overlays.iter().flat_map(|overlay| overlay.requirements.keys()).collect();
+        let asked = overlays.iter().flat_map(|overlay| overlay.requirements.keys());
+        let counted = overlays.iter().flat_map(|overlay| devices::counting_labels(&overlay.dynamic_resources));
+        let keys: BTreeSet<&str> = asked.chain(counted).collect();
         let mut places = BTreeMap::new();
         let mut classes = Vec::new();
         let class_of_pool = pools
@@ -151,7 +245,12 @@ impl<'a> Class<'a> {
                 let values: Vec<Option<&str>> = keys.iter().map(|key| value_of_pool(pool, key)).collect();
                 let types = (pool.types.as_ptr().addr(), pool.types.len());
                 *places.entry((types, values)).or_insert_with(|| {
-                    classes.push(Self { pool: *pool, prices: BTreeMap::new(), capacity: BTreeMap::new() });
+                    classes.push(Self {
+                        pool: *pool,
+                        prices: BTreeMap::new(),
+                        capacity: BTreeMap::new(),
+                        devices: BTreeMap::new(),
+                    });
                     classes.len() - 1
                 })
             })
@@ -159,33 +258,83 @@ impl<'a> Class<'a> {
         (classes, class_of_pool)
     }
 
-    fn conflict(&self, overlay: &Overlay, found: &Matches) -> Option<Conflict> {
-        found.iter().find_map(|(instance_type, offerings)| {
-            let prices = offerings.iter().filter(|_| overlay.price.is_some());
-            let of_price = prices.map(|offering| (Field::Price, self.prices.get(&(*instance_type, *offering))));
-            let of_capacity = overlay.capacity.keys().map(|resource| {
-                (Field::Capacity(resource.clone()), self.capacity.get(&(*instance_type, resource.as_str())))
+    /// What matches, if the overlay can be in effect beside those that are.
+    fn matches(&self, overlay: &Overlay, expansions: &mut Expansions) -> Result<Matches, Rejection> {
+        let found = matches(overlay, &self.pool);
+        let mut matches = Vec::with_capacity(found.len());
+        for (place, offerings) in found {
+            let Some(instance_type) = self.pool.types.get(place) else { continue };
+            let devices = self.devices_of(overlay, instance_type, &offerings, expansions)?;
+            let matching = Match { instance_type: place, offerings, devices };
+            self.conflict(overlay, &matching).map_or(Ok(()), Err)?;
+            matches.push(matching);
+        }
+        Ok(matches)
+    }
+
+    fn devices_of(
+        &self,
+        overlay: &Overlay,
+        instance_type: &InstanceType,
+        offerings: &[usize],
+        expansions: &mut Expansions,
+    ) -> Result<Said, Rejection> {
+        if overlay.dynamic_resources.is_empty() {
+            return Ok(Said::default());
+        }
+        let (node_pool, name) = (|| self.pool.name.clone(), || instance_type.name.clone());
+        let left_out = (0..).zip(&instance_type.offerings).find(|(place, _)| !offerings.contains(place));
+        if let Some((_, offering)) = left_out {
+            return Err(Rejection::PartOfAType {
+                offering: offering.key(&instance_type.name),
+                node_pool: node_pool(),
+                instance_type: name(),
             });
-            let (field, other) = of_price.chain(of_capacity).find_map(|(field, claimed)| {
-                Some((field, claimed?.last)).filter(|(_, it)| it.weight == overlay.weight)
-            })?;
-            Some(Conflict {
-                other: other.name.clone(),
-                field,
-                node_pool: self.pool.name.clone(),
-                instance_type: self.pool.types.get(*instance_type)?.name.clone(),
-            })
+        }
+        expansions.of(overlay, &self.pool, instance_type).map_err(|error| Rejection::Devices {
+            error,
+            node_pool: node_pool(),
+            instance_type: name(),
+        })
+    }
+
+    fn conflict(&self, overlay: &Overlay, matching: &Match) -> Option<Conflict> {
+        let place = matching.instance_type;
+        let prices = matching.offerings.iter().filter(|_| overlay.price.is_some());
+        let of_price = prices.map(|offering| (Field::Price, self.prices.get(&(place, *offering)).map(|it| it.last)));
+        let of_capacity = overlay.capacity.keys().map(|resource| {
+            let claimed = self.capacity.get(&(place, resource.as_str()));
+            (Field::Capacity(resource.clone()), claimed.map(|it| it.last))
+        });
+        let of_devices = matching.devices.iter().map(|(driver, says)| {
+            let claimed = self.devices.get(&(place, driver.clone())).filter(|claimed| claimed.says != *says);
+            (Field::Devices(driver.clone()), claimed.map(|it| it.last))
+        });
+        let (field, other) = of_price
+            .chain(of_capacity)
+            .chain(of_devices)
+            .find_map(|(field, last)| Some((field, last?)).filter(|(_, it)| it.weight == overlay.weight))?;
+        Some(Conflict {
+            other: other.name.clone(),
+            field,
+            node_pool: self.pool.name.clone(),
+            instance_type: self.pool.types.get(place)?.name.clone(),
         })
     }
 
     fn register(&mut self, overlay: &'a Overlay, found: Matches) {
         let claimed = Claimed { winner: overlay, last: overlay };
-        for (instance_type, offerings) in found {
+        for Match { instance_type, offerings, devices } in found {
             for offering in offerings.into_iter().filter(|_| overlay.price.is_some()) {
                 self.prices.entry((instance_type, offering)).or_insert(claimed).last = overlay;
             }
             for resource in overlay.capacity.keys() {
                 self.capacity.entry((instance_type, resource)).or_insert(claimed).last = overlay;
+            }
+            for (driver, says) in devices.iter() {
+                let new = || devices::Claimed { winner: overlay, last: overlay, says: Rc::clone(says) };
+                let claimed = self.devices.entry((instance_type, driver.clone())).or_insert_with(new);
+                (claimed.last, claimed.says) = (overlay, Rc::clone(says));
             }
         }
     }
@@ -214,6 +363,16 @@ impl<'a> Class<'a> {
                 }
             }
         }
+        let mut winners: BTreeMap<usize, BTreeMap<DriverName, &Overlay>> = BTreeMap::new();
+        for ((instance_type, driver), claimed) in &self.devices {
+            winners.entry(*instance_type).or_default().insert(driver.clone(), claimed.winner);
+        }
+        for (instance_type, winners) in winners {
+            let Some(instance_type) = corrected.types.get_mut(instance_type) else { continue };
+            corrected.with_devices.insert(instance_type.name.clone());
+            let merged = devices::merged(&instance_type.dynamic_resources, &winners);
+            Arc::make_mut(instance_type).dynamic_resources = merged;
+        }
         corrected
     }
 }
@@ -226,7 +385,7 @@ fn value_of_pool<'a>(pool: &Pool<'a>, key: &str) -> Option<&'a str> {
     }
 }
 
-fn matches(overlay: &Overlay, pool: &Pool<'_>) -> Matches {
+fn matches(overlay: &Overlay, pool: &Pool<'_>) -> Vec<(usize, Vec<usize>)> {
     let asked: Vec<(&str, Option<&str>)> =
         overlay.requirements.keys().map(|key| (key, value_of_pool(pool, key))).collect();
     let types = pool

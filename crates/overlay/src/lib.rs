@@ -11,7 +11,7 @@ pub mod expand;
 pub mod overlay;
 pub mod price;
 
-pub use evaluate::{Conflict, Evaluation, Field, Pool, evaluate};
+pub use evaluate::{Conflict, Described, Evaluation, Field, Pool, Rejection, evaluate};
 pub use expand::Expansion;
 pub use overlay::{Invalid, Overlay};
 pub use price::PriceChange;

@@ -1,13 +1,13 @@
 //! One NodeOverlay, checked.
 
 use api::labels::ProviderLabels;
-use api::{NodeOverlay, NodeSelectorRequirementWithMinValues};
+use api::{DynamicResources, NodeOverlay, NodeSelectorRequirementWithMinValues};
 use cloudprovider::ResourceList;
 use cloudprovider::requirements::{self, LabelRequirements};
 use model::{NodeOverlayName, price};
 use thiserror::Error as ThisError;
 
-use crate::PriceChange;
+use crate::{PriceChange, expand};
 
 /// Resources that the provider alone knows.
 const RESTRICTED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
@@ -33,6 +33,9 @@ pub enum Invalid {
     /// An amount below zero.
     #[error("spec.capacity.{0}: must not be negative")]
     Negative(String),
+    /// Devices that make no sense on any machine.
+    #[error("spec.dynamicResources.{0}")]
+    Devices(#[from] expand::Error),
     /// The provider alone knows of this resource.
     #[error("spec.capacity.{0}: this resource cannot be changed")]
     Restricted(String),
@@ -49,6 +52,8 @@ pub struct Overlay {
     pub price: Option<PriceChange>,
     /// Resources of the machines beside those the provider knows of, or in place of them.
     pub capacity: ResourceList,
+    /// What DRA drivers will publish on the machines.
+    pub dynamic_resources: DynamicResources,
     pub(crate) requirements: LabelRequirements,
 }
 
@@ -82,11 +87,14 @@ impl Overlay {
                 return Err(Invalid::Negative(resource.clone()));
             }
         }
+        let dynamic_resources = spec.dynamic_resources.clone().unwrap_or_default();
+        expand::check(&dynamic_resources)?;
         Ok(Self {
             name: overlay.metadata.name.as_deref().unwrap_or_default().into(),
             weight: spec.weight.unwrap_or(0),
             price,
             capacity,
+            dynamic_resources,
             requirements: LabelRequirements::parse(&requirements, labels)?,
         })
     }
@@ -123,6 +131,11 @@ mod tests {
             ),
             (json!({"requirements": [], "capacity": {"a.b/c": "-1"}}), "spec.capacity.a.b/c: must not be negative"),
             (json!({"requirements": [], "capacity": {"a.b/c": "much"}}), "spec.capacity: a.b/c: "),
+            (
+                json!({"requirements": [], "dynamicResources": {"resourceSliceTemplates": [
+                    {"metadata": {"name": "t"}, "spec": {"driver": "gpu.example.com"}}]}}),
+                "spec.dynamicResources.resourceSliceTemplates[t].spec.devices: is required",
+            ),
             (
                 json!({"requirements": [{"key": "k", "operator": "In"}]}),
                 "spec.requirements: requirement on \"k\": operator In needs a value",

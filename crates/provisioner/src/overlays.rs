@@ -12,10 +12,11 @@ use api::conditions::node_overlay::{CONFLICT, READY_DEPENDS_ON, RUNTIME_VALIDATI
 use api::labels::ProviderLabels;
 use api::{NodeOverlay, NodePool};
 use cloudprovider::InstanceTypes;
+use dra_sched::types::DriverName;
 use kube::api::Api;
 use model::{InstanceTypeName, NodeOverlayName, NodePoolName, Uid};
 use overlay::evaluate::Corrected;
-use overlay::{Overlay, Pool};
+use overlay::{Described, Overlay, Pool, Rejection};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::warn;
@@ -61,6 +62,8 @@ struct Inputs {
 pub struct Outcome {
     /// Why an overlay is not in effect: reason and message. The others are.
     pub refused: BTreeMap<NodeOverlayName, (&'static str, String)>,
+    /// The devices that overlays describe, in words.
+    pub described: BTreeMap<NodeOverlayName, String>,
     /// What becomes of the provider's answer, by NodePool, where an overlay touches it.
     pub corrected: BTreeMap<NodePoolName, CorrectedTypes>,
 }
@@ -74,6 +77,18 @@ pub struct CorrectedTypes {
     pub with_price: BTreeSet<InstanceTypeName>,
     /// Types with other capacity.
     pub with_capacity: BTreeSet<InstanceTypeName>,
+}
+
+/// `8 of gpu.example.com on 3 instance types`.
+fn in_words(drivers: &BTreeMap<DriverName, Described>) -> String {
+    let of_driver = |(driver, it): (&DriverName, &Described)| {
+        let Described { instance_types, fewest, most } = *it;
+        let count = if fewest == most { most.to_string() } else { format!("{fewest} to {most}") };
+        let types = if instance_types == 1 { "type" } else { "types" };
+        format!("{count} of {driver} on {instance_types} instance {types}")
+    };
+    let drivers: Vec<String> = drivers.iter().map(of_driver).collect();
+    if drivers.is_empty() { "no instance type matches".to_owned() } else { format!("devices: {}", drivers.join(", ")) }
 }
 
 impl Overlays {
@@ -130,8 +145,14 @@ fn evaluate(
         })
         .collect();
     let evaluation = overlay::evaluate(&overlays, &pools);
-    let conflicts = evaluation.conflicts.into_iter();
-    outcome.refused.extend(conflicts.map(|(name, conflict)| (name, (CONFLICT, conflict.to_string()))));
+    outcome.refused.extend(evaluation.rejected.into_iter().map(|(name, rejection)| {
+        let reason = match &rejection {
+            Rejection::Conflict(_) => CONFLICT,
+            Rejection::Devices { .. } | Rejection::PartOfAType { .. } => RUNTIME_VALIDATION,
+        };
+        (name, (reason, rejection.to_string()))
+    }));
+    outcome.described = evaluation.described.into_iter().map(|(name, drivers)| (name, in_words(&drivers))).collect();
     // NodePools that share the correction share its compilation as well.
     let mut shared: Vec<(Arc<Corrected>, CorrectedTypes)> = Vec::new();
     for ((name, ..), corrected) in answered.iter().zip(evaluation.pools) {
@@ -205,7 +226,10 @@ async fn tell(context: &Context, overlays: &Overlays) {
         let mut conditions =
             ConditionSet::of(&mut status.conditions, &before.metadata, &READY_DEPENDS_ON, context.clock.now());
         match outcome.refused.get(&name) {
-            None => conditions.set_true(VALIDATION_SUCCEEDED),
+            None => match outcome.described.get(&name) {
+                None => conditions.set_true(VALIDATION_SUCCEEDED),
+                Some(devices) => conditions.set_true_because(VALIDATION_SUCCEEDED, VALIDATION_SUCCEEDED, devices),
+            },
             Some((reason, message)) => conditions.set_false(VALIDATION_SUCCEEDED, reason, message),
         };
         match patch::status(&api, before, &after, Lock::Revision).await {

@@ -557,9 +557,9 @@ impl<'a> Reader<'a> {
         let overlays: Vec<Overlay> = self.overlays.iter().map(|(_, overlay)| overlay.clone()).collect();
         let evaluation = overlay::evaluate(&overlays, &pools);
         for (origin, overlay) in std::mem::take(&mut self.overlays) {
-            if let Some(conflict) = evaluation.conflicts.get(&overlay.name) {
+            if let Some(rejection) = evaluation.rejected.get(&overlay.name) {
                 let name = NamespacedName::new("", overlay.name.as_str());
-                let problem = Problem { field: "spec".to_owned(), reason: Reason::Invalid(conflict.to_string()) };
+                let problem = Problem { field: "spec".to_owned(), reason: Reason::Invalid(rejection.to_string()) };
                 self.problem(origin, ObjectError { object: ObjectRef { kind: "NodeOverlay".into(), name }, problem });
             }
         }

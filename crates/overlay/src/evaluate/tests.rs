@@ -90,6 +90,13 @@ fn changed_prices(evaluation: &Evaluation, pool: usize) -> Vec<String> {
     changed
 }
 
+fn conflict<'e>(evaluation: &'e Evaluation, overlay: &str) -> &'e Conflict {
+    match &evaluation.rejected[&NodeOverlayName::from(overlay)] {
+        Rejection::Conflict(conflict) => conflict,
+        other => panic!("{other}"),
+    }
+}
+
 fn requirement(key: &str, operator: &str, values: &[&str]) -> Value {
     json!({"key": key, "operator": operator, "values": values})
 }
@@ -162,7 +169,7 @@ fn the_highest_weight_wins_for_each_price_and_resource_and_others_are_not_combin
         ),
     ];
     let evaluation = evaluated(&overlays, &[&[]]);
-    assert!(evaluation.conflicts.is_empty());
+    assert!(evaluation.rejected.is_empty());
     assert_eq!(
         changed_prices(&evaluation, 0)[..4],
         ["c4/a/on-demand $1.00/h", "c4/a/spot $1.00/h", "c4/b/on-demand $6.00/h", "c4/b/spot $3.00/h"]
@@ -183,13 +190,13 @@ fn at_equal_weight_the_last_name_stays_and_the_other_is_rejected_whole() {
         ),
     ];
     let evaluation = evaluated(&overlays, &[&[]]);
-    let conflict = &evaluation.conflicts[&NodeOverlayName::from("a")];
+    let conflict = &evaluation.rejected[&NodeOverlayName::from("a")];
     assert_eq!(
         conflict.to_string(),
         "conflict with another overlay: nodeoverlay/b of equal weight also sets the price of instance type m4 in \
          nodepool/pool-0"
     );
-    assert_eq!(evaluation.conflicts.len(), 1);
+    assert_eq!(evaluation.rejected.len(), 1);
     assert!(evaluation.pools[0].with_capacity.is_empty(), "nothing of a rejected overlay is used");
     assert_eq!(changed_prices(&evaluation, 0).len(), 12, "b on the m types, c on the c type");
 }
@@ -202,7 +209,7 @@ fn a_shadowed_overlay_conflicts_with_its_equals_too() {
         overlay("x", json!({"price": "2"})),
     ];
     let evaluation = evaluated(&overlays, &[&[]]);
-    assert_eq!(evaluation.conflicts[&NodeOverlayName::from("x")].other, *"y");
+    assert_eq!(conflict(&evaluation, "x").other, *"y");
 }
 
 #[test]
@@ -211,10 +218,10 @@ fn overlays_of_equal_weight_over_different_things_do_not_conflict_and_over_one_r
     let evaluation =
         evaluated(&[one("c", "example.com/x"), one("b", "example.com/y"), one("a", "example.com/x")], &[&[]]);
     // With b between them, too.
-    assert_eq!(evaluation.conflicts.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
-    assert_eq!(evaluation.conflicts[&NodeOverlayName::from("a")].field, Field::Capacity("example.com/x".to_owned()));
+    assert_eq!(evaluation.rejected.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(conflict(&evaluation, "a").field, Field::Capacity("example.com/x".to_owned()));
     let apart = [overlay("p", json!({"price": "1"})), one("q", "example.com/x")];
-    assert!(evaluated(&apart, &[&[]]).conflicts.is_empty());
+    assert!(evaluated(&apart, &[&[]]).rejected.is_empty());
 }
 
 #[test]
@@ -297,7 +304,7 @@ proptest! {
             .collect();
         let slices: Vec<&[(&str, &str)]> = of_pool.iter().map(Vec::as_slice).collect();
         let evaluation = evaluated(&overlays, &slices);
-        let rejected: BTreeSet<NodeOverlayName> = evaluation.conflicts.keys().cloned().collect();
+        let rejected: BTreeSet<NodeOverlayName> = evaluation.rejected.keys().cloned().collect();
         let types = types();
         for (index, labels) in of_pool.iter().enumerate() {
             let name = NodePoolName::from(format!("pool-{index}").as_str());
@@ -319,4 +326,107 @@ proptest! {
             }
         }
     }
+}
+
+/// An overlay whose only template is of that driver, with one device of each name.
+fn devices(name: &str, weight: Option<i32>, driver: &str, names: &[&str]) -> Overlay {
+    let devices: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+    let template = json!({"metadata": {"name": "t"}, "spec": {"driver": driver, "devices": devices}});
+    overlay(name, json!({"weight": weight, "dynamicResources": {"resourceSliceTemplates": [template]}}))
+}
+
+/// Templates and devices of a type after the evaluation of the first NodePool.
+fn templates(evaluation: &Evaluation, instance_type: &str) -> Vec<String> {
+    let found = evaluation.pools[0].types.iter().find(|it| it.name == *instance_type).unwrap();
+    let templates = found.dynamic_resources.resource_slice_templates.iter().map(|template| {
+        let devices: Vec<&str> = template.spec.devices.iter().map(|device| device.name.as_str()).collect();
+        format!("{} {}", template.metadata.name, devices.join("+"))
+    });
+    templates.collect()
+}
+
+#[test]
+fn for_each_driver_the_highest_weight_gives_all_templates() {
+    let overlays = [
+        devices("low", Some(1), "gpu.example.com", &["a", "b"]),
+        devices("high", Some(2), "gpu.example.com", &["c"]),
+        devices("nic", None, "nic.example.com", &["n"]),
+    ];
+    let evaluation = evaluated(&overlays, &[&[]]);
+    assert_eq!(evaluation.rejected, BTreeMap::new());
+    assert_eq!(templates(&evaluation, "c4"), ["high/t c", "nic/t n"]);
+    assert_eq!(evaluation.pools[0].with_devices.len(), 3);
+    let described = &evaluation.described[&NodeOverlayName::from("low")][&DriverName::from("gpu.example.com")];
+    assert_eq!(*described, Described { instance_types: 3, fewest: 2, most: 2 });
+}
+
+#[test]
+fn overlays_of_equal_weight_conflict_where_they_describe_other_devices() {
+    let same = [devices("a", Some(1), "gpu.example.com", &["d"]), devices("b", Some(1), "gpu.example.com", &["d"])];
+    assert_eq!(evaluated(&same, &[&[]]).rejected, BTreeMap::new());
+    let mut differs = same.to_vec();
+    differs.push(overlay(
+        "0-with-price",
+        json!({"weight": 1, "price": "1", "dynamicResources": differs[0].dynamic_resources}),
+    ));
+    differs[2].dynamic_resources.resource_slice_templates[0].spec.devices[0].name = "other".to_owned();
+    let evaluation = evaluated(&differs, &[&[]]);
+    assert_eq!(
+        evaluation.rejected[&NodeOverlayName::from("0-with-price")].to_string(),
+        "conflict with another overlay: nodeoverlay/a of equal weight also sets the devices of gpu.example.com of instance \
+         type c4 in nodepool/pool-0"
+    );
+    assert_eq!(changed_prices(&evaluation, 0), Vec::<String>::new(), "rejected whole");
+    assert_eq!(templates(&evaluation, "c4"), ["b/t d"]);
+}
+
+#[test]
+fn the_providers_templates_rank_below_every_overlay_driver_by_driver() {
+    let of_provider = json!({
+        "resourceSliceTemplates": [
+            {"metadata": {"name": "g"}, "spec": {"driver": "gpu.example.com", "devices": [{"name": "x"}]}},
+            {"metadata": {"name": "n"}, "spec": {"driver": "nic.example.com", "devices": [{"name": "y"}]}},
+        ],
+        "attributeBindings": [{"attributes": ["a/b"], "deviceSelectors": [
+            {"resourceSliceTemplate": "g", "device": "x"}, {"resourceSliceTemplate": "n", "device": "y"}]}],
+    });
+    let mut given = types();
+    Arc::make_mut(&mut given[0]).dynamic_resources = serde_json::from_value(of_provider).unwrap();
+    let (name, labels) = ("p".into(), BTreeMap::new());
+    let overlays = [devices("o", None, "gpu.example.com", &["d"])];
+    let evaluation = evaluate(&overlays, &[Pool { name: &name, template_labels: &labels, types: &given }]);
+    assert_eq!(templates(&evaluation, "c4"), ["n y", "o/t d"]);
+    let bindings = &evaluation.pools[0].types[0].dynamic_resources.attribute_bindings;
+    assert_eq!(bindings[0].device_selectors.len(), 1, "of a driver that is described otherwise nothing is known");
+}
+
+#[test]
+fn templates_that_make_no_sense_on_an_instance_type_reject_the_overlay_with_its_name() {
+    let counted = |label: &str| {
+        let device = json!({"name": "d-{index}", "replicasFromLabel": label});
+        let template = json!({"metadata": {"name": "t"}, "spec": {"driver": "gpu.example.com", "devices": [device]}});
+        overlay("o", json!({"price": "1", "dynamicResources": {"resourceSliceTemplates": [template]}}))
+    };
+    let evaluation = evaluated(&[counted("example.com/family")], &[&[]]);
+    assert_eq!(
+        evaluation.rejected[&NodeOverlayName::from("o")].to_string(),
+        "spec.dynamicResources.resourceSliceTemplates[t].spec.devices[0]: label example.com/family is \"c\", which is not a \
+         number of devices (instance type c4 in nodepool/pool-0)"
+    );
+    assert_eq!(changed_prices(&evaluation, 0), Vec::<String>::new());
+    let by_template_label = evaluated(&[counted("team/gpus")], &[&[("team/gpus", "2")], &[("team/gpus", "4")]]);
+    assert_eq!(by_template_label.rejected, BTreeMap::new());
+    let described = &by_template_label.described[&NodeOverlayName::from("o")][&DriverName::from("gpu.example.com")];
+    assert_eq!((described.fewest, described.most), (2, 4));
+}
+
+#[test]
+fn devices_are_described_for_whole_instance_types() {
+    let mut spec = json!({"requirements": [requirement(api::labels::ZONE, "In", &["a"])]});
+    spec["dynamicResources"] = json!({"resourceSliceTemplates": [
+        {"metadata": {"name": "t"}, "spec": {"driver": "gpu.example.com", "devices": [{"name": "d"}]}}]});
+    let evaluation = evaluated(&[overlay("o", spec)], &[&[]]);
+    let rejection = evaluation.rejected[&NodeOverlayName::from("o")].to_string();
+    assert!(rejection.starts_with("spec.requirements: they leave out "), "{rejection}");
+    assert!(rejection.contains("of instance type c4 in nodepool/pool-0"), "{rejection}");
 }
