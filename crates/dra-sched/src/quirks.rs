@@ -15,9 +15,9 @@ pub(crate) struct Quirks {
     /// distinctAttribute remembers one value per request: the devices of one request are compared only with the one
     /// picked just before. Up to 1.36 (kubernetes#140438).
     pub(crate) distinct_forgets_devices_of_its_request: bool,
-    /// What devices have in common under matchAttribute stays narrowed after a device was taken back, with the gate for
-    /// lists. Up to 1.36 (kubernetes#140326).
-    pub(crate) match_keeps_what_was_narrowed: bool,
+    /// kube-scheduler does not tell its allocator of the gate for lists, so that constraints do not know what to do with
+    /// them; `includes` works. In 1.36, seen on the real scheduler.
+    pub(crate) constraints_do_not_see_lists: bool,
     /// Free and drawn counters are kept by pool name, so that two drivers whose pools have one name share them. Up to
     /// 1.36 (kubernetes#140434).
     pub(crate) counters_are_keyed_by_pool_name: bool,
@@ -53,6 +53,11 @@ const EXPERIMENTAL: [Gate; 4] =
     [Gate::ListTypeAttributes, Gate::DerivedAttributes, Gate::DeviceCompatibilityGroups, Gate::OptionalNodeOperations];
 
 impl Quirks {
+    /// Whether constraints compare lists.
+    pub(crate) fn constraints_see_lists(self, compat: &Compat) -> bool {
+        compat.is_on(Gate::ListTypeAttributes) && !self.constraints_do_not_see_lists
+    }
+
     pub(crate) fn of(compat: &Compat) -> Self {
         let up_to_1_36 = compat.kubernetes <= KubernetesMinor::V1_36;
         let before_1_37 = match compat.edition() {
@@ -64,7 +69,7 @@ impl Quirks {
         let experimental = EXPERIMENTAL.iter().any(|gate| compat.is_on(*gate));
         Self {
             distinct_forgets_devices_of_its_request: up_to_1_36,
-            match_keeps_what_was_narrowed: up_to_1_36 && compat.is_on(Gate::ListTypeAttributes),
+            constraints_do_not_see_lists: up_to_1_36,
             counters_are_keyed_by_pool_name: up_to_1_36,
             all_leaves_out_full_devices: before_1_37,
             bad_capacity_skips_device: up_to_1_36,
@@ -76,5 +81,29 @@ impl Quirks {
             admin_access_draws_counters: true,
             node_operations_are_not_checked: up_to_1_36 || released && !experimental,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::fixture::{ask, builder_for, claim, devices, exactly, local, names};
+    use crate::{Compat, Gates, KubernetesMinor};
+
+    #[test]
+    fn constraints_of_1_36_make_nothing_of_lists_and_those_of_1_37_compare_them() {
+        let pair = |release: KubernetesMinor, constraint: &str| {
+            let mut builder = builder_for(Compat::with_gates(release, Gates::all(release)), &["gpu"]);
+            let values = [json!({"ints": [0, 1]}), json!({"int": 1}), json!({"ints": [2]})];
+            builder.slice(local("gpu", &devices(3, |index| json!({"attributes": {"numa": values[index]}}))));
+            let spec = json!({"requests": [exactly("r", "gpu", 2)], "constraints": [{constraint: "gpu/numa"}]});
+            let class = claim(&mut builder, "c", &spec);
+            names(&ask(&builder.build(), &[class]).0)
+        };
+        assert!(pair(KubernetesMinor::V1_36, "matchAttribute").is_empty());
+        assert_eq!(pair(KubernetesMinor::V1_37, "matchAttribute"), ["d00", "d01"]);
+        assert_eq!(pair(KubernetesMinor::V1_36, "distinctAttribute"), ["d00", "d01"]);
+        assert_eq!(pair(KubernetesMinor::V1_37, "distinctAttribute"), ["d00", "d02"]);
     }
 }

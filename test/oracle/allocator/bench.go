@@ -82,7 +82,7 @@ func repeat(q *question, features structured.Features, lister classes, timeout t
 	defer cancel()
 	result := &measurement{}
 	state := allocatedState(q)
-	allocator, err := structured.NewAllocator(ctx, features, state, lister, q.Slices, celCache(features))
+	allocator, err := structured.NewAllocator(ctx, asScheduled(features), state, lister, q.Slices, celCache(features))
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func cluster(q *question, features structured.Features, lister classes, timeout 
 			cancel()
 			return nil, fmt.Errorf("unknown way to gather: %q", q.Bench.Gather)
 		}
-		allocator, err := structured.NewAllocator(ctx, features, state, lister, q.Slices, celCache(features))
+		allocator, err := structured.NewAllocator(ctx, asScheduled(features), state, lister, q.Slices, celCache(features))
 		if err != nil {
 			cancel()
 			return nil, err

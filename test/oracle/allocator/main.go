@@ -183,7 +183,7 @@ func ask(q *question, timeout time.Duration) (*answer, error) {
 			// One allocator for each node. kube-scheduler asks one for all nodes of a pod, from several goroutines, and
 			// what it remembers from the first (free counters of a pool) then depends on which was first.
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)
-			allocator, err := structured.NewAllocator(ctx, features, state, lister, published, celCache(features))
+			allocator, err := structured.NewAllocator(ctx, asScheduled(features), state, lister, published, celCache(features))
 			if err != nil {
 				cancel()
 				return nil, err

@@ -7,7 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/dynamic-resource-allocation/structured"
 )
+
+// asScheduled is what kube-scheduler of this release tells its allocator: it forgets the gate for lists.
+func asScheduled(features structured.Features) structured.Features {
+	features.ListTypeAttributes = false
+	return features
+}
 
 // newTaintRule is an empty rule in the version that the tracker of 1.36 watches; its fields are those of v1.
 func newTaintRule() runtime.Object {

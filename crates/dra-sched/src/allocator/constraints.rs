@@ -13,8 +13,6 @@ pub(crate) enum ConstraintState {
     Match {
         /// One entry a device.
         common: Vec<Held>,
-        /// What was narrowed stays so when the device is taken back.
-        keeps: bool,
     },
     /// Picked devices have pairwise different values.
     Distinct {
@@ -33,16 +31,16 @@ impl ConstraintState {
             let forgets = quirks.distinct_forgets_devices_of_its_request;
             Self::Distinct { held: Vec::new(), picked: 0, forgets }
         } else {
-            Self::Match { common: Vec::new(), keeps: quirks.match_keeps_what_was_narrowed }
+            Self::Match { common: Vec::new() }
         }
     }
 
-    /// Whether a device with this value could be picked now. `lists`: the gate for lists is on.
+    /// Whether a device with this value could be picked now. `lists`: lists are compared.
     pub(crate) fn admits(&self, value: &Held, lists: bool) -> bool {
         match (self, value) {
             (_, Held::Missing | Held::Failed) => false,
             (_, Held::Opaque) if lists => false,
-            (Self::Match { common, .. }, value) => match (common.last(), value) {
+            (Self::Match { common }, value) => match (common.last(), value) {
                 (None, _) => true,
                 (Some(Held::Values(common)), Held::Values(values)) => intersects(common, values),
                 (Some(_), _) => false,
@@ -64,7 +62,7 @@ impl ConstraintState {
     /// Notes a device; the caller has asked [`Self::admits`].
     pub(crate) fn add(&mut self, request: usize, value: Held) {
         match self {
-            Self::Match { common, .. } => {
+            Self::Match { common } => {
                 let narrowed = match (common.last(), value) {
                     (Some(Held::Values(common)), Held::Values(values)) => {
                         Held::Values(common.iter().copied().filter(|id| values.contains(id)).collect())
@@ -86,11 +84,8 @@ impl ConstraintState {
     /// Takes back the last device, which was of `request`.
     pub(crate) fn remove(&mut self, request: usize) {
         match self {
-            Self::Match { common, keeps } => {
-                let last = common.pop();
-                if let (true, Some(narrowed), Some(before)) = (*keeps, last, common.last_mut()) {
-                    *before = narrowed;
-                }
+            Self::Match { common } => {
+                common.pop();
             }
             Self::Distinct { held, picked, forgets } => {
                 *picked = picked.saturating_sub(1);
@@ -106,7 +101,7 @@ impl ConstraintState {
     /// What later picks depend on.
     pub(crate) fn fingerprint(&self, key: &mut Vec<Held>) {
         match self {
-            Self::Match { common, .. } => key.extend(common.last().cloned()),
+            Self::Match { common } => key.extend(common.last().cloned()),
             Self::Distinct { held, .. } => {
                 let from = key.len();
                 key.extend(held.iter().map(|(_, value)| value.clone()));
@@ -120,7 +115,7 @@ impl ConstraintState {
     /// The values that are still possible for the next device; None if any is.
     pub(crate) fn common(&self) -> Option<&SmallVec<[ValueId; 1]>> {
         match self {
-            Self::Match { common, .. } => match common.last() {
+            Self::Match { common } => match common.last() {
                 Some(Held::Values(values)) => Some(values),
                 Some(Held::Opaque | Held::Missing | Held::Failed) | None => None,
             },

@@ -186,7 +186,7 @@ impl<'a> Search<'a> {
             branches,
             layout,
             touched: FastMap::default(),
-            lists: inventory.compat.is_on(Gate::ListTypeAttributes),
+            lists: inventory.quirks.constraints_see_lists(&inventory.compat),
             derived: Values::new(&inventory.derived, &inventory.values),
             consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
             demands: FastMap::default(),

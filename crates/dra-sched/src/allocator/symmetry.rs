@@ -106,12 +106,9 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
 /// What constraints remember in old releases depends on what was taken back before.
 fn past_matters(search: &Search<'_>) -> bool {
     let quirks = &search.inventory.quirks;
-    let any = |distinct: bool| {
-        search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct == distinct))
-    };
-    quirks.distinct_forgets_devices_of_its_request && any(true)
-        || quirks.match_keeps_what_was_narrowed && any(false)
-        || counters_are_mixed_up(search)
+    let any_distinct =
+        || search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct));
+    quirks.distinct_forgets_devices_of_its_request && any_distinct() || counters_are_mixed_up(search)
 }
 
 /// In old releases pools of one name share the counters of the one that is asked first.

@@ -42,13 +42,13 @@ impl Environment {
         }
     }
 
-    /// What a new expression can refer to at admission: what the release before knew too, if its gate is on.
+    /// What a new expression can refer to at admission: features whose gate is on.
     pub(crate) fn new(compat: &Compat) -> Self {
         let consumable_capacity = compat.is_on(Gate::ConsumableCapacity);
         let list_attributes = compat.is_on(Gate::ListTypeAttributes);
         Self {
             allow_multiple_allocations: consumable_capacity && compat.kubernetes >= KubernetesMinor::V1_35,
-            includes: list_attributes && compat.kubernetes >= KubernetesMinor::V1_37,
+            includes: list_attributes,
             libraries: Libraries::of(compat),
             list_attributes,
             derives_attribute: false,

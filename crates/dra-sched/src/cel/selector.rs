@@ -131,6 +131,16 @@ mod tests {
     }
 
     #[test]
+    fn new_selectors_may_say_includes_where_the_gate_for_lists_is_on() {
+        let text = "device.attributes['d'].numa.includes(1)";
+        for release in [KubernetesMinor::V1_36, KubernetesMinor::V1_37] {
+            let all = Compat::with_gates(release, crate::Gates::all(release));
+            assert!(Selector::compile_new(text, &all).is_ok(), "{release}");
+            assert!(Selector::compile_new(text, &Compat::new(release)).is_err(), "{release}");
+        }
+    }
+
+    #[test]
     fn the_deepest_texts_allowed_fit_a_small_stack_and_deeper_ones_are_refused() {
         let nested = |open: &str, count: usize, inner: &str, close: &str| {
             format!("{}{inner}{}", open.repeat(count), close.repeat(count))

@@ -133,7 +133,7 @@ impl InventoryBuilder {
             .collect();
         selectors.set_shapes(tables.shapes.len());
         derived.set_shapes(tables.shapes.len());
-        let mut values = ValueTable::new(self.compat.is_on(Gate::ListTypeAttributes));
+        let mut values = ValueTable::new(Quirks::of(&self.compat).constraints_see_lists(&self.compat));
         let attributes = tables.columns(&attributes, &mut values);
         values.fix();
         let mut machines = self.machines;
