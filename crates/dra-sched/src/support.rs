@@ -33,6 +33,8 @@ pub enum Check {
     Oracle,
     /// Objects of real drivers with the verdict of a real API server.
     Corpus,
+    /// What kube-scheduler gave on a real control plane, compared with what was predicted.
+    ControlPlane,
 }
 
 /// A row.
@@ -60,7 +62,7 @@ const fn row(
     Feature { name, kep, gate, state, checks }
 }
 
-use Check::{BruteForce, Corpus, Oracle, Tables, Vectors};
+use Check::{BruteForce, ControlPlane, Corpus, Oracle, Tables, Vectors};
 use State::{NoEffect, Partly, Refused, Supported};
 
 /// All rows, the general ones first.
@@ -70,67 +72,97 @@ pub const FEATURES: &[Feature] = &[
         "4381",
         None,
         Supported,
-        &[Tables, Corpus],
+        &[Tables, Corpus, ControlPlane],
     ),
-    row("Selectors in CEL, with their costs and limits", "4381", None, Supported, &[Tables, Vectors, Oracle, Corpus]),
+    row(
+        "Selectors in CEL, with their costs and limits",
+        "4381",
+        None,
+        Supported,
+        &[Tables, Vectors, Oracle, Corpus, ControlPlane],
+    ),
     row(
         "Requests for a number of devices, or for all",
         "4381",
         None,
         Supported,
-        &[Tables, BruteForce, Vectors, Oracle],
+        &[Tables, BruteForce, Vectors, Oracle, ControlPlane],
     ),
-    row("matchAttribute", "4381", None, Supported, &[Tables, BruteForce, Vectors, Oracle, Corpus]),
-    row("Pools: generations, completeness, validity, order", "4381", None, Supported, &[Tables, Vectors, Oracle]),
-    row("Results, configuration, node selector of an allocation", "4381", None, Supported, &[Vectors, Oracle, Corpus]),
-    row("Admin access", "5018", Some(Gate::AdminAccess), Supported, &[Vectors, Oracle]),
+    row("matchAttribute", "4381", None, Supported, &[Tables, BruteForce, Vectors, Oracle, Corpus, ControlPlane]),
+    row(
+        "Pools: generations, completeness, validity, order",
+        "4381",
+        None,
+        Supported,
+        &[Tables, Vectors, Oracle, ControlPlane],
+    ),
+    row(
+        "Results, configuration, node selector of an allocation",
+        "4381",
+        None,
+        Supported,
+        &[Vectors, Oracle, Corpus, ControlPlane],
+    ),
+    row("Admin access", "5018", Some(Gate::AdminAccess), Supported, &[Vectors, Oracle, ControlPlane]),
     row(
         "Alternatives (firstAvailable) and their score",
         "4816",
         Some(Gate::PrioritizedList),
         Supported,
-        &[Tables, BruteForce, Vectors, Oracle],
+        &[Tables, BruteForce, Vectors, Oracle, ControlPlane],
     ),
     row(
         "Partitionable devices: shared counters, devices on several nodes",
         "4815",
         Some(Gate::PartitionableDevices),
         Supported,
-        &[Vectors, Oracle],
+        &[Vectors, Oracle, ControlPlane],
     ),
-    row("Device taints and tolerations", "5055", Some(Gate::DeviceTaints), Supported, &[Tables, Vectors, Oracle]),
+    row(
+        "Device taints and tolerations",
+        "5055",
+        Some(Gate::DeviceTaints),
+        Supported,
+        &[Tables, Vectors, Oracle, ControlPlane],
+    ),
     row(
         "DeviceTaintRules; NoExecute as demand again",
         "5055",
         Some(Gate::DeviceTaintRules),
         Supported,
-        &[Tables, Oracle],
+        &[Tables, Oracle, ControlPlane],
     ),
     row(
         "Consumable capacity, distinctAttribute",
         "5075",
         Some(Gate::ConsumableCapacity),
         Supported,
-        &[Tables, Vectors, Oracle],
+        &[Tables, Vectors, Oracle, ControlPlane],
     ),
     row("Fractions in ranges of capacity", "5075", Some(Gate::FractionalCapacityRange), Supported, &[Oracle]),
-    row("Binding conditions, bindsToNode", "5007", Some(Gate::DeviceBindingConditions), Supported, &[Vectors, Oracle]),
-    row("Extended resources served by DRA", "5004", Some(Gate::ExtendedResource), Supported, &[Tables]),
+    row(
+        "Binding conditions, bindsToNode",
+        "5007",
+        Some(Gate::DeviceBindingConditions),
+        Supported,
+        &[Vectors, Oracle, ControlPlane],
+    ),
+    row("Extended resources served by DRA", "5004", Some(Gate::ExtendedResource), Supported, &[Tables, ControlPlane]),
     row(
         "Attributes that are lists, includes()",
         "5491",
         Some(Gate::ListTypeAttributes),
         Supported,
-        &[Tables, Vectors, Oracle],
+        &[Tables, Vectors, Oracle, ControlPlane],
     ),
     row(
         "Node resources handed out or cost by devices, both shapes",
         "5517",
         Some(Gate::NodeAllocatableResources),
         Supported,
-        &[Tables],
+        &[Tables, ControlPlane],
     ),
-    row("Claims of PodGroups", "5729", Some(Gate::WorkloadResourceClaims), Supported, &[Tables]),
+    row("Claims of PodGroups", "5729", Some(Gate::WorkloadResourceClaims), Supported, &[Tables, ControlPlane]),
     row("Derived attributes", "6080", Some(Gate::DerivedAttributes), Supported, &[Tables, Oracle]),
     row("Compatibility groups", "5963", Some(Gate::DeviceCompatibilityGroups), Supported, &[Oracle]),
     row(
@@ -147,8 +179,8 @@ pub const FEATURES: &[Feature] = &[
         Partly("devices local to the machine"),
         &[Tables],
     ),
-    row("Standard attributes (pcieRoot, pciBusID, numaNode)", "6072", None, Supported, &[Corpus]),
-    row("Device status in claims", "4817", None, NoEffect("read for binding conditions"), &[Corpus]),
+    row("Standard attributes (pcieRoot, pciBusID, numaNode)", "6072", None, Supported, &[Corpus, ControlPlane]),
+    row("Device status in claims", "4817", None, NoEffect("read for binding conditions"), &[Corpus, ControlPlane]),
     row("ResourcePoolStatusRequest", "5677", None, NoEffect("reporting only"), &[]),
     row("Counters drawn by capacity requests", "5941", None, Refused("not served by any release"), &[]),
     row(
@@ -162,7 +194,7 @@ pub const FEATURES: &[Feature] = &[
 
 impl Check {
     /// All, in the order of the legend.
-    pub const ALL: [Self; 5] = [Tables, BruteForce, Vectors, Oracle, Corpus];
+    pub const ALL: [Self; 6] = [Tables, BruteForce, Vectors, Oracle, Corpus, ControlPlane];
 
     fn name(self) -> &'static str {
         match self {
@@ -171,6 +203,7 @@ impl Check {
             Self::Vectors => "vectors",
             Self::Oracle => "oracle",
             Self::Corpus => "corpus",
+            Self::ControlPlane => "control plane",
         }
     }
 
@@ -181,6 +214,10 @@ impl Check {
             Self::Vectors => "cases recorded from upstream's own suite (`--example conformance`)",
             Self::Oracle => "random questions to upstream's libraries v0.36.3 and v0.37.2 (`cargo xtask oracle`)",
             Self::Corpus => "objects of real drivers, with the verdict of a real API server (`--example read_corpus`)",
+            Self::ControlPlane => {
+                "what kube-scheduler 1.36 gave, and what was predicted before (`cargo xtask test --stage e2e`, \
+                 `test/e2e/tests/e2e/dra/scenarios`)"
+            }
         }
     }
 }

@@ -1,0 +1,71 @@
+//! A prediction and an allocation in one form, so that they can be compared.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use model::Quantity;
+use serde_json::{Value, json};
+
+use super::scenario::Expected;
+
+/// The claims of a prediction, in the order of the pod's entries.
+pub fn predicted(answer: &Value) -> Result<Vec<Value>> {
+    ensure!(answer["outcome"] == "Allocated", "not predicted to get devices: {answer}");
+    let claims = answer["claims"].as_array().context("a prediction without claims")?;
+    claims.iter().map(|claim| normal(list(&claim["devices"]), list(&claim["config"]), &claim["nodeSelector"])).collect()
+}
+
+/// `status.allocation` of a claim.
+pub fn given(allocation: &Value) -> Result<Value> {
+    let devices = &allocation["devices"];
+    let results = list(&devices["results"]).iter().map(|result| {
+        let mut result = result.clone();
+        result["shared"] = json!(!result["shareID"].is_null());
+        result
+    });
+    normal(&results.collect::<Vec<_>>(), list(&devices["config"]), &allocation["nodeSelector"])
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn normal(results: &[Value], config: &[Value], node_selector: &Value) -> Result<Value> {
+    let results = results
+        .iter()
+        .map(|result| {
+            Ok(json!({
+                "request": result["request"],
+                "device": [result["driver"], result["pool"], result["device"]],
+                "adminAccess": result["adminAccess"] == true,
+                "shared": result["shared"] == true,
+                "consumedCapacity": quantities(&result["consumedCapacity"])?,
+                "bindingConditions": list(&result["bindingConditions"]),
+                "bindingFailureConditions": list(&result["bindingFailureConditions"]),
+            }))
+        })
+        .collect::<Result<Vec<Value>>>()?;
+    Ok(json!({ "results": results, "config": config, "nodeSelector": node_selector }))
+}
+
+/// Amounts by name, whatever way they are written.
+pub fn quantities(amounts: &Value) -> Result<BTreeMap<String, i128>> {
+    let read = |(name, amount): (&String, &Value)| {
+        let text = amount.as_str().with_context(|| format!("{name} is {amount}"))?;
+        let quantity: Quantity = text.parse().with_context(|| format!("{name} is {text:?}"))?;
+        Ok((name.clone(), quantity.to_nano()))
+    };
+    amounts.as_object().into_iter().flatten().map(read).collect()
+}
+
+/// Whether the claims are what the scenario is to show.
+pub fn is_as_the_scenario_says(expected: &Expected, claims: &[Value]) -> Result<()> {
+    let results = claims.iter().flat_map(|claim| list(&claim["results"]));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let devices: Vec<String> =
+        results.map(|result| format!("{} {}", text(&result["request"]), text(&result["device"][2]))).collect();
+    if devices != expected.devices {
+        bail!("pod {} is to show {:?}, and is predicted {devices:?}", expected.name, expected.devices);
+    }
+    Ok(())
+}
