@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloudprovider as provider;
+use dra_sched::MachineTemplate;
 use model::{Interner, NamespacedName, Quantity, Requirement, Requirements, ResourceVec, ValueSet, quantity};
 use scheduling::catalogue::{Catalogue, InstanceType, Offering, Reservation, TypeId};
 
 use crate::aliases;
 use crate::context::Context;
+use crate::devices::Expander;
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 
 /// An instance type without its reserved offerings: what is left of it where the gate `ReservedCapacity` is off.
@@ -23,7 +25,8 @@ pub fn without_reserved(instance_type: &provider::InstanceType) -> Cow<'_, provi
     Cow::Owned(instance_type)
 }
 
-/// Compiles instance types. One that cannot be used is left out and reported; the others go on.
+/// Compiles instance types. One that cannot be used is left out and reported, one whose device templates cannot be used
+/// is a machine without devices; the others go on.
 pub fn catalogue<'a>(
     types: impl IntoIterator<Item = &'a provider::InstanceType>,
     context: &mut Context<'_>,
@@ -31,18 +34,25 @@ pub fn catalogue<'a>(
     let mut compiled = Vec::new();
     let mut errors = Vec::new();
     let mut names = BTreeSet::new();
+    let mut templates = Expander::default();
     for instance_type in types {
+        let object_error = |problem| {
+            let name = NamespacedName::new("", instance_type.name.as_str());
+            ObjectError { object: ObjectRef { kind: "InstanceType".into(), name }, problem }
+        };
         let result = if names.insert(&instance_type.name) {
-            compile(instance_type, context)
+            // Without devices a type is still a machine.
+            let devices = templates.expand(instance_type).unwrap_or_else(|problem| {
+                errors.push(object_error(problem));
+                templates.nothing()
+            });
+            compile(instance_type, devices, context)
         } else {
             Err(Problem { field: "name".to_owned(), reason: Reason::Invalid("is given twice".to_owned()) })
         };
         match result {
             Ok(instance_type) => compiled.push(instance_type),
-            Err(problem) => {
-                let name = NamespacedName::new("", instance_type.name.as_str());
-                errors.push(ObjectError { object: ObjectRef { kind: "InstanceType".into(), name }, problem });
-            }
+            Err(problem) => errors.push(object_error(problem)),
         }
     }
     (Catalogue::new(compiled, context.interner), errors)
@@ -50,6 +60,7 @@ pub fn catalogue<'a>(
 
 fn compile(
     instance_type: &provider::InstanceType,
+    device_templates: Arc<[Arc<MachineTemplate>]>,
     context: &mut Context<'_>,
 ) -> Result<(InstanceType, Vec<Offering>), Problem> {
     if instance_type.name.is_empty() {
@@ -82,6 +93,7 @@ fn compile(
             .iter()
             .map(|(driver, &limit)| (Arc::from(driver.as_str()), limit))
             .collect(),
+        device_templates,
     };
     Ok((compiled, offerings))
 }

@@ -9,6 +9,7 @@
 pub mod aliases;
 mod catalogue;
 mod context;
+pub mod devices;
 mod error;
 mod field;
 mod limits;

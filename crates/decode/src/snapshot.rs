@@ -1,6 +1,7 @@
 //! From decoded objects to the planner's [`Snapshot`]. The controller's store and the offline commands both come through
 //! here, so what `plan` says of a snapshot file is what the controller said.
 
+mod devices;
 mod nodes;
 mod pending;
 
@@ -14,6 +15,7 @@ use api::labels::ProviderLabels;
 use api::{NodeClaim, NodePool};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{Interner, Labels, Node, NodeClaimName, Pod, Timestamp, Uid};
+use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
@@ -21,6 +23,7 @@ use crate::context::Context;
 use crate::error::ObjectError;
 use crate::node_pool::{node_pool, refused};
 
+pub use devices::ClusterDevices;
 pub use pending::{DEFAULT_SCHEDULER, is_for_default_scheduler, is_ignored, is_provisionable, is_unbound};
 
 /// All that a snapshot is made of.
@@ -50,6 +53,8 @@ pub struct Cluster {
     pub volumes: Volumes,
     /// Labels of each namespace, by name.
     pub namespaces: BTreeMap<Arc<str>, Labels>,
+    /// What decides about devices.
+    pub devices: ClusterDevices,
 }
 
 /// A NodePool and what it can launch.
@@ -85,6 +90,7 @@ pub fn snapshot(
     let context = &mut Context::with_labels(Arc::make_mut(&mut interner), labels);
     let (nodes, usage) = nodes::nodes(&cluster, context, &mut errors);
     let pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let ClusterDevices { compat, objects, .. } = cluster.devices;
     let mut node_pools = model::IdVec::new();
     for pool in &cluster.node_pools {
         let name = pool.object.metadata.name.as_deref().unwrap_or_default();
@@ -100,6 +106,7 @@ pub fn snapshot(
         }
     }
     let ignores_claims = cluster.options.ignore_dra_requests;
+    let devices = Devices::new(objects, compat, &node_pools, &nodes, &pods, &interner);
     let snapshot = Snapshot {
         interner,
         now: cluster.now,
@@ -114,6 +121,7 @@ pub fn snapshot(
             .collect(),
         volumes: cluster.volumes,
         namespaces: cluster.namespaces,
+        devices: devices.map(Arc::new),
     };
     (snapshot, errors)
 }

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloudprovider::InstanceType;
+use dra_sched::KubernetesMinor;
 use model::{InstanceTypeName, Timestamp};
 use scheduling::snapshot::{MinValuesPolicy, Options};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub struct HeaderOptions {
     pub max_instance_types: usize,
     /// Steps that the search for contended room may take.
     pub search_steps: u64,
+    /// Steps that the allocation of devices may take.
+    pub device_steps: u64,
     /// Whether pods with resource claims are left to others.
     pub ignore_dra_requests: bool,
 }
@@ -99,6 +102,7 @@ impl From<&Options> for HeaderOptions {
             },
             max_instance_types: options.max_instance_types,
             search_steps: options.search_steps,
+            device_steps: options.device_steps,
             ignore_dra_requests: options.ignore_dra_requests,
         }
     }
@@ -111,6 +115,13 @@ impl Default for HeaderOptions {
 }
 
 impl Header {
+    /// The release of the server; `None` if it is not told or knows no `resource.k8s.io/v1`.
+    pub fn kubernetes(&self) -> Option<KubernetesMinor> {
+        let version = self.server_version.strip_prefix('v').unwrap_or(&self.server_version);
+        let minor: String = version.split('.').nth(1)?.chars().take_while(char::is_ascii_digit).collect();
+        KubernetesMinor::from_minor(minor.parse().ok()?)
+    }
+
     /// The planner's options.
     pub fn options(&self) -> Options {
         Options {
@@ -120,6 +131,7 @@ impl Header {
             },
             max_instance_types: self.options.max_instance_types,
             search_steps: self.options.search_steps,
+            device_steps: self.options.device_steps,
             ignore_dra_requests: self.options.ignore_dra_requests,
         }
     }

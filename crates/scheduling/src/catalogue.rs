@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use cloudprovider::CapacityType;
+use dra_sched::MachineTemplate;
 use model::{
     Id as _, IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id,
 };
@@ -46,6 +47,8 @@ pub struct InstanceType {
     pub capacity: ResourceVec,
     /// CSI driver name → volumes that may be attached.
     pub volume_attachment_limits: Vec<(Arc<str>, u32)>,
+    /// What drivers will publish on its machines. Types with equal templates share them.
+    pub device_templates: Arc<[Arc<MachineTemplate>]>,
 }
 
 /// One way to buy one instance type.

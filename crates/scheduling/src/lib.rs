@@ -18,12 +18,14 @@
 )]
 
 pub mod catalogue;
+pub mod devices;
 pub mod plan;
 pub mod provisioning;
 pub mod reason;
 pub mod snapshot;
 
 pub use catalogue::Catalogue;
+pub use devices::Devices;
 pub use plan::Plan;
 pub use reason::Reason;
 pub use snapshot::Snapshot;

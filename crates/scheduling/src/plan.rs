@@ -60,6 +60,8 @@ pub struct Machine {
     pub requests: ResourceVec,
     /// Pods planned onto it, by name.
     pub pods: Vec<PodId>,
+    /// How many devices of which driver these get if the launch offering is taken, by driver name.
+    pub devices: Vec<(Arc<str>, u32)>,
     /// Whether minValues had to be relaxed (policy BestEffort).
     pub min_values_relaxed: bool,
     /// Why this type, for people.

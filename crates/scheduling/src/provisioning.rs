@@ -15,6 +15,7 @@ mod choose;
 mod classes;
 mod coupled;
 mod daemons;
+mod devices;
 mod explain;
 mod fill;
 mod fit_index;
@@ -47,6 +48,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
     let (filled, budget) = loop {
         let mut budget = Budget::new(snapshot.options.search_steps);
+        if let Some(devices) = &problem.devices {
+            devices.refill(snapshot.options.device_steps);
+        }
         let filled = fill::fill(&problem, &mut budget);
         // Ends, because each round adds a domain and there are finitely many.
         if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &snapshot.interner) {

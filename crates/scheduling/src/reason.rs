@@ -79,6 +79,11 @@ pub enum Reason {
         /// Left.
         left: u32,
     },
+    /// A claim of the pod keeps it from every node.
+    Claim {
+        /// Why.
+        why: Arc<str>,
+    },
     /// What happened on existing nodes.
     ExistingNodes(ExistingNodes),
     /// Places that would hold the pod are closed by rules that couple it with other pods: spread, affinity and
@@ -94,7 +99,15 @@ pub enum Reason {
         /// Steps taken.
         steps: u64,
     },
+    /// The allocation of devices ran out of steps.
+    DevicesOutOfBudget {
+        /// Steps taken for all pods.
+        steps: u64,
+    },
 }
+
+/// How many different troubles with devices a message tells.
+const MAX_TOLD: usize = 3;
 
 /// How the offerings of a pool fell, rule after rule; each offering counts at the first rule it fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +122,10 @@ pub struct NoInstanceType {
     pub by_label: Vec<(KeyId, ValueSet, usize)>,
     /// Types too small, daemons included.
     pub by_resources: usize,
+    /// Types that hold the pod but whose machines would not give it its devices.
+    pub by_devices: usize,
+    /// What is the matter with the devices, with the number of types: most types first.
+    pub devices: Vec<(Arc<str>, usize)>,
     /// Types that hold the pod but have no launchable offering for it now.
     pub by_offering: usize,
     /// The resource that most of the types lack, how much the pod (with daemons) asks and the most that is there.
@@ -127,7 +144,7 @@ pub struct Shortage {
 }
 
 /// How the existing nodes fell; each counts at the first rule it fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExistingNodes {
     /// All of them.
     pub nodes: usize,
@@ -141,6 +158,10 @@ pub struct ExistingNodes {
     pub by_volumes: usize,
     /// Room, but a rule that couples the pod with others says no.
     pub by_rules: usize,
+    /// Room, but not the devices that it claims.
+    pub by_devices: usize,
+    /// What is the matter with the devices of most of them.
+    pub devices: Option<Arc<str>>,
     /// No room.
     pub by_resources: usize,
     /// The smallest shortage among those without room.
@@ -193,9 +214,10 @@ impl Reason {
             Reason::NoInstanceType(_) => "NoInstanceType",
             Reason::LimitExceeded { .. } => "LimitExceeded",
             Reason::MinValues { .. } => "MinValues",
+            Reason::Claim { .. } => "ResourceClaim",
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
-            Reason::OutOfBudget { .. } => "OutOfBudget",
+            Reason::OutOfBudget { .. } | Reason::DevicesOutOfBudget { .. } => "OutOfBudget",
         }
     }
 
@@ -210,7 +232,12 @@ impl Reason {
             | Reason::MinValues { node_pool, .. } => node_pool,
             Reason::NoInstanceType(reason) => &reason.node_pool,
             Reason::PodRules { node_pool, .. } => node_pool.as_ref()?,
-            Reason::Unsupported(_) | Reason::NoNodePool | Reason::ExistingNodes(_) | Reason::OutOfBudget { .. } => {
+            Reason::Unsupported(_)
+            | Reason::NoNodePool
+            | Reason::Claim { .. }
+            | Reason::ExistingNodes(_)
+            | Reason::OutOfBudget { .. }
+            | Reason::DevicesOutOfBudget { .. } => {
                 return None;
             }
         };
@@ -222,6 +249,7 @@ impl Reason {
         match self {
             Reason::Unsupported(unsupported) => format!("{} is not planned for yet", unsupported.construct),
             Reason::NoNodePool => "there is no NodePool".to_owned(),
+            Reason::Claim { why } => why.to_string(),
             Reason::NodePoolNotUsable { why, .. } => why.to_string(),
             Reason::NodePoolTaint { taint, .. } => format!("does not tolerate the taint {}", taint.display(names)),
             Reason::LabelNotDefined { key, wanted, typo_of, .. } => {
@@ -259,6 +287,9 @@ impl Reason {
                 let what = if node_pool.is_some() { "machines" } else { "nodes" };
                 format!("{what} that would hold it are closed by {}", rules.join("; "))
             }
+            Reason::DevicesOutOfBudget { steps } => {
+                format!("the search for its devices ended without an answer, {steps} steps after the plan was begun")
+            }
             Reason::OutOfBudget { steps } => {
                 format!(
                     "the search for room ended after {steps} steps without an answer; raise the budget to search on"
@@ -282,6 +313,14 @@ impl NoInstanceType {
             let mut part = format!("{} too small", self.by_resources);
             if let Some(shortage) = &self.nearest {
                 let _ = write!(part, " ({})", shortage.message(names));
+            }
+            parts.push(part);
+        }
+        if self.by_devices > 0 {
+            let mut part = format!("{} without the devices it claims", self.by_devices);
+            let told: Vec<&str> = self.devices.iter().take(MAX_TOLD).map(|(text, _)| &**text).collect();
+            if !told.is_empty() {
+                let _ = write!(part, " ({})", told.join("; or "));
             }
             parts.push(part);
         }
@@ -320,6 +359,13 @@ impl ExistingNodes {
             if count > 0 {
                 parts.push(format!("{count} {what}"));
             }
+        }
+        if self.by_devices > 0 {
+            let mut part = format!("{} do not have the devices it claims", self.by_devices);
+            if let Some(why) = &self.devices {
+                let _ = write!(part, " ({why})");
+            }
+            parts.push(part);
         }
         if self.by_resources > 0 {
             let mut part = format!("{} have no room", self.by_resources);

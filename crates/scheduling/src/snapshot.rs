@@ -10,7 +10,7 @@ use model::{
     workload::DaemonSet,
 };
 
-use crate::catalogue::Catalogue;
+use crate::{catalogue::Catalogue, devices::Devices};
 
 define_id! {
     /// A NodePool of a [`Snapshot`].
@@ -47,6 +47,8 @@ pub struct Snapshot {
     /// Labels of each namespace, for `namespaceSelector`. Empty if nobody looked: then pods that select namespaces by
     /// label are refused.
     pub namespaces: BTreeMap<Arc<str>, Labels>,
+    /// Devices and claims; `None` if no pod that waits wants a device.
+    pub devices: Option<Arc<Devices>>,
 }
 
 /// Storage objects, by name.
@@ -69,6 +71,8 @@ pub struct Options {
     pub max_instance_types: usize,
     /// Steps that the search for contended room may take before the verdict is "out of budget".
     pub search_steps: u64,
+    /// Steps that the allocation of devices may take in all before the verdict is "out of budget".
+    pub device_steps: u64,
     /// Karpenter's `IGNORE_DRA_REQUESTS`: pods with resource claims are left to others, so `decode` leaves them out of
     /// [`Snapshot::pods`], and DaemonSets with claims out of [`Snapshot::daemon_sets`].
     pub ignore_dra_requests: bool,
@@ -80,6 +84,7 @@ impl Default for Options {
             min_values: MinValuesPolicy::Strict,
             max_instance_types: cloudprovider::MAX_INSTANCE_TYPES,
             search_steps: 200_000,
+            device_steps: 20_000_000,
             ignore_dra_requests: false,
         }
     }
@@ -164,6 +169,9 @@ pub struct Node {
     pub attach_limits: Vec<(Arc<str>, u32)>,
     /// Pods bound to it that have not ended.
     pub pods: Vec<Arc<Pod>>,
+    /// Whether drivers may still have to publish what is expected of it. False for nodes that nobody expects anything of,
+    /// and once they had time enough.
+    pub awaits_devices: bool,
 }
 
 impl Node {
@@ -217,4 +225,6 @@ pub struct PendingPod {
     pub pod: Arc<Pod>,
     /// Where an earlier plan put it, if that claim still exists; tried first.
     pub planned_on: Option<NodeClaimName>,
+    /// What devices depend on in the pod, if it may want any ([`crate::devices::may_want_devices`]).
+    pub devices: Option<Arc<dra_sched::types::Pod>>,
 }

@@ -6,17 +6,20 @@ use std::sync::{Arc, LazyLock};
 use api::admission::{Admission, Operation};
 use api::{NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
+use dra_sched::Compat;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
 use model::{Interner, NamespacedName, NodeName, NodePoolName, Pod, Uid};
 use overlay::evaluate::Corrected;
 use overlay::{Overlay, Pool};
 use scheduling::catalogue::Catalogue;
+use scheduling::devices::DeviceObjects;
 use serde_json::{Value, json};
 
 use super::defaults::{Defaults, apply_to_metadata};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::context::Context;
+use crate::devices::{self, Admitted, DeviceKind, pod_devices};
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 use crate::manifests::{DocumentError, Manifest, Origin};
 use crate::snapshot::{
@@ -48,6 +51,7 @@ enum Role {
     PodDisruptionBudget,
     PriorityClass,
     RuntimeClass,
+    Device(DeviceKind),
     NodePool,
     NodeClaim,
     Workload(WorkloadKind),
@@ -78,7 +82,10 @@ impl Role {
             (snapshot_file::GROUP, snapshot_file::HEADER) => Self::Header,
             (snapshot_file::GROUP, snapshot_file::INSTANCE_TYPE) => Self::InstanceType,
             (groups::KARPENTER | groups::KARPENTER_KWOK | groups::AUTOSCALING_X_K8S, _) => Self::Checked,
-            _ => WorkloadKind::of(manifest).map_or(Self::NotUsed, Self::Workload),
+            (group, kind) => match DeviceKind::of(group, kind) {
+                Some(kind) => Self::Device(kind),
+                None => WorkloadKind::of(manifest).map_or(Self::NotUsed, Self::Workload),
+            },
         }
     }
 
@@ -89,6 +96,7 @@ impl Role {
             | Self::PersistentVolumeClaim
             | Self::PodDisruptionBudget
             | Self::Workload(_) => true,
+            Self::Device(kind) => kind.is_namespaced(),
             Self::Node
             | Self::CsiNode
             | Self::PersistentVolume
@@ -128,6 +136,7 @@ pub(super) struct Reader<'a> {
     instance_types: BTreeMap<String, Vec<Arc<InstanceType>>>,
     overlays: Vec<(Origin, Overlay)>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
+    devices: DeviceObjects,
     defaults: Defaults,
     header: Option<Header>,
     pod_names: BTreeSet<NamespacedName>,
@@ -148,6 +157,7 @@ impl<'a> Reader<'a> {
             instance_types: BTreeMap::new(),
             overlays: Vec::new(),
             csi_nodes: BTreeMap::new(),
+            devices: DeviceObjects::default(),
             defaults: Defaults::default(),
             header: None,
             pod_names: BTreeSet::new(),
@@ -238,6 +248,11 @@ impl<'a> Reader<'a> {
             }
             Role::PriorityClass => self.defaults.add_priority_class(object)?,
             Role::RuntimeClass => self.defaults.add_runtime_class(object)?,
+            Role::Device(kind) => {
+                let compat = self.cluster.devices.compat;
+                let admitted = if self.header.is_some() { Admitted::ByServer } else { Admitted::ByNobody(&compat) };
+                devices::add(kind, object, admitted, &mut self.devices)?;
+            }
             Role::NodePool => self.node_pool(&manifest)?,
             Role::NodeClaim => {
                 let admitted = self.admit(&manifest)?;
@@ -266,6 +281,9 @@ impl<'a> Reader<'a> {
         self.cluster.now = header.time;
         self.cluster.options = header.options();
         self.cluster.pending = PendingRule::Unschedulable;
+        if let Some(kubernetes) = header.kubernetes() {
+            self.cluster.devices.compat = Compat::new(kubernetes);
+        }
         self.header = Some(header);
     }
 
@@ -351,8 +369,9 @@ impl<'a> Reader<'a> {
             self.defaults.apply_to_spec(spec);
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-        match crate::pod(&object, context) {
-            Ok(pod) => self.add_pod(pod),
+        let read = crate::pod(&object, context).and_then(|pod| Ok((pod, pod_devices(&object)?)));
+        match read {
+            Ok((pod, devices)) => self.add_pod(pod, devices),
             Err(error) => {
                 let name = error.object.name.clone();
                 self.unreadable(origin, error, [name]);
@@ -360,7 +379,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn add_pod(&mut self, pod: Pod) {
+    fn add_pod(&mut self, pod: Pod, devices: Option<dra_sched::types::Pod>) {
+        if let Some(devices) = devices {
+            self.cluster.devices.pods.insert(pod.uid.clone(), Arc::new(devices));
+        }
         self.pod_names.insert(pod.name.clone());
         self.cluster.pods.push(Arc::new(pod));
     }
@@ -390,11 +412,17 @@ impl<'a> Reader<'a> {
             metadata.insert("name".to_owned(), Value::String(owner.name.to_string()));
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-        match crate::pod(&pod, context) {
-            Ok(pod) => {
+        let read = crate::pod(&pod, context).and_then(|read| Ok((read, pod_devices(&pod)?)));
+        match read {
+            Ok((pod, devices)) => {
                 for name in names {
                     let uid = Uid::from(format!("{}/{name}", manifest.kind));
-                    self.add_pod(Pod { name, uid, ..pod.clone() });
+                    let mut devices = devices.clone();
+                    if let Some(devices) = &mut devices {
+                        devices.meta.name = name.clone();
+                        devices.meta.uid = uid.clone();
+                    }
+                    self.add_pod(Pod { name, uid, ..pod.clone() }, devices);
                 }
             }
             Err(mut error) => {
@@ -435,6 +463,7 @@ impl<'a> Reader<'a> {
                 Arc::make_mut(node).csi_drivers = Some(drivers);
             }
         }
+        self.cluster.devices.objects = Arc::new(std::mem::take(&mut self.devices));
         self.drop_pods_elsewhere();
         self.add_node_pools();
         self.set_aside_pods_not_ours();

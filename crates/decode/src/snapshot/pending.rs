@@ -66,7 +66,8 @@ pub(super) fn pending_pods(
     let mut pending = IdVec::new();
     for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
         let planned_on = cluster.planned_on.get(&pod.uid).cloned();
-        pending.push(PendingPod { pod: Arc::clone(pod), planned_on });
+        let devices = cluster.devices.pods.get(&pod.uid).cloned();
+        pending.push(PendingPod { pod: Arc::clone(pod), planned_on, devices });
     }
     pending
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
-use decode::snapshot::{Cluster, LaunchableNodePool, PendingRule, is_provisionable};
+use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable};
 use model::{Node, Pod, Timestamp};
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
@@ -61,6 +61,7 @@ pub fn build(
             classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         },
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
+        devices: ClusterDevices::default(),
     };
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
 }

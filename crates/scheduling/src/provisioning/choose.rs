@@ -8,16 +8,18 @@
 //! A machine keeps every offering that holds its pods, whatever the size it was opened for; the price is that of its
 //! cheapest. Prices are compared as fractions in integers.
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering, rc::Rc};
 
 use model::ResourceVec;
 
 use super::{
     classes::ClassId,
+    devices::{Spot, Ways},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
     state::{BinId, State},
 };
+use crate::catalogue::OfferingId;
 
 /// How many of the machines opened last are considered for a larger size. Earlier ones have been passed over by enough
 /// classes; without a bound the work would grow with the square of the machines.
@@ -56,8 +58,7 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
         left -= without_growth(problem, state, bin, class, left);
     }
     while left > 0 {
-        let Some(offer) = best_offer(problem, state, class, left) else { break };
-        let placed = take(problem, state, class, &offer);
+        let placed = by_preference(problem, state, class, left);
         if placed == 0 {
             break;
         }
@@ -72,30 +73,73 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
     left
 }
 
+/// Places some copies where it is cheapest. A class whose claims have alternatives gets a machine for a later one only
+/// if no machine that can be launched gives it an earlier one.
+fn by_preference(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    for score in scores(problem, state, class) {
+        if let Some(devices) = &mut state.devices {
+            devices.least_score = score;
+        }
+        let placed = match best_offer(problem, state, class, wanted) {
+            Some(offer) => take(problem, state, class, &offer),
+            None => 0,
+        };
+        if let Some(devices) = &mut state.devices {
+            devices.least_score = 0;
+        }
+        if placed > 0 {
+            return placed;
+        }
+    }
+    0
+}
+
+/// What kube-scheduler makes of the machines that could be launched for the class, the best first; 0 alone for classes
+/// whose claims have no alternatives.
+fn scores(problem: &Problem<'_>, state: &State, class: ClassId) -> Vec<u32> {
+    if !problem.classes[class].devices.as_ref().is_some_and(|devices| devices.has_alternatives) {
+        return vec![0];
+    }
+    let mut scores: Vec<u32> = Vec::new();
+    for (pool, table) in problem.pools.iter_enumerated() {
+        for alternative in &table.by_class[class] {
+            let ways = state.ways(problem, Spot::New(pool), class, alternative.variant, 1);
+            scores.extend(ways.iter().flat_map(|ways| &ways.ways).map(|way| way.score));
+        }
+    }
+    scores.push(0);
+    scores.sort_unstable_by(|a, b| b.cmp(a));
+    scores.dedup();
+    scores
+}
+
 /// Places copies where the machine's cheapest offering still holds them.
 fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId, wanted: u32) -> u32 {
-    let requests = &problem.classes[class].shape.requests;
+    let pods = &problem.classes[class];
     let Some(bin) = state.bins.get(id.0) else { return 0 };
-    if !requests.fits_in(&bin.slack) {
+    if pods.devices.is_none() && !pods.shape.requests.fits_in(&bin.slack) {
         return 0;
     }
     let table = &problem.pools[bin.pool];
     let mut best: Option<(&Alternative, u32)> = None;
     for alternative in &table.by_class[class] {
+        let requests = pods.requests(alternative.variant);
+        if !requests.fits_in(&bin.slack) {
+            continue;
+        }
         let allowed = state.copies_allowed(problem, Some(id), class, alternative, wanted);
         if allowed == 0 {
             continue;
         }
+        let ways = Size::new(problem, state, Spot::Bin(id), class, alternative, allowed);
         let same_price = table
             .by_price
             .iter()
             .skip_while(|&&offering| table.price(offering) < bin.price)
             .take_while(|&&offering| table.price(offering) == bin.price)
             .filter(|&&offering| bin.offerings.contains(offering) && alternative.offerings.contains(offering));
-        let copies = same_price
-            .map(|&offering| more_copies(requests, &bin.requests, &table.net[offering], allowed))
-            .max()
-            .unwrap_or(0);
+        let copies =
+            same_price.map(|&offering| ways.copies(table, offering, &bin.requests, allowed)).max().unwrap_or(0);
         if copies > best.map_or(0, |(_, most)| most) {
             best = Some((alternative, copies));
         }
@@ -106,6 +150,41 @@ fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: Cl
         state.place_in_bin(problem, id, class, alternative, copies);
     }
     copies
+}
+
+/// How large copies of a class are, and how many a machine gives their devices.
+struct Size<'a> {
+    requests: &'a ResourceVec,
+    /// `None` for pods without claims.
+    ways: Option<Rc<Ways>>,
+}
+
+impl<'a> Size<'a> {
+    fn new(
+        problem: &'a Problem<'_>,
+        state: &State,
+        spot: Spot,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> Self {
+        let pods = &problem.classes[class];
+        let variant = alternative.variant;
+        let ways = pods.devices.as_ref().and_then(|_| state.ways(problem, spot, class, variant, wanted));
+        Self { requests: pods.requests(variant), ways }
+    }
+
+    /// Copies that a machine from the offering takes on top of what it holds.
+    fn copies(&self, table: &PoolTable<'_>, offering: OfferingId, held: &ResourceVec, wanted: u32) -> u32 {
+        let net = &table.net[offering];
+        let Some(ways) = &self.ways else { return more_copies(self.requests, held, net, wanted) };
+        let Some((most, extra)) = ways.at(table, offering) else { return 0 };
+        let mut each = Cow::Borrowed(self.requests);
+        if let Some(extra) = extra {
+            each.to_mut().saturating_add_assign(extra);
+        }
+        more_copies(&each, held, net, wanted.min(most))
+    }
 }
 
 /// Copies that fit on top of what is held.
@@ -125,7 +204,7 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
             if most == 0 {
                 continue;
             }
-            let mut offer = new_machine(problem, pool, table, class, alternative, most);
+            let mut offer = new_machine(problem, state, pool, class, alternative, most);
             // A large machine may be within limits where no smaller one has been asked for.
             offer.copies = offer.copies.min(most);
             keep_best(&mut best, offer);
@@ -157,17 +236,18 @@ fn keep_best<'p>(best: &mut Option<Offer<'p>>, offer: Offer<'p>) {
 /// The size that is cheapest per copy; the caller knows that `wanted` copies, at most, can be had at once.
 pub(crate) fn new_machine<'p>(
     problem: &Problem<'_>,
+    state: &State,
     pool: PoolRank,
-    table: &PoolTable<'_>,
     class: ClassId,
     alternative: &'p Alternative,
     wanted: u32,
 ) -> Offer<'p> {
-    let requests = &problem.classes[class].shape.requests;
+    let table = &problem.pools[pool];
+    let size = Size::new(problem, state, Spot::New(pool), class, alternative, wanted);
     let nothing = ResourceVec::default();
     let mut best: Option<Offer<'p>> = None;
     for offering in alternative.offerings.iter() {
-        let copies = more_copies(requests, &nothing, &table.net[offering], wanted);
+        let copies = size.copies(table, offering, &nothing, wanted);
         if copies > 0 {
             let added = i128::from(table.price(offering).0);
             keep_best(&mut best, Offer { bin: None, pool, alternative, copies, added });
@@ -186,12 +266,12 @@ fn larger_size<'p>(
     alternative: &'p Alternative,
     wanted: u32,
 ) -> Option<Offer<'p>> {
-    let requests = &problem.classes[class].shape.requests;
     let wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
     let bin = state.bins.get(id.0).filter(|_| wanted > 0)?;
+    let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
     let mut best: Option<Offer<'p>> = None;
     for offering in bin.offerings.iter().filter(|&offering| alternative.offerings.contains(offering)) {
-        let copies = more_copies(requests, &bin.requests, &table.net[offering], wanted);
+        let copies = size.copies(table, offering, &bin.requests, wanted);
         if copies > 0 {
             let added = i128::from(table.price(offering).0) - i128::from(bin.price.0);
             keep_best(&mut best, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added });

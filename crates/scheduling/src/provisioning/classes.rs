@@ -3,6 +3,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
+use dra_sched::ClaimUse;
 use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id};
 
 use super::{
@@ -11,7 +12,10 @@ use super::{
     supported,
     topology::{self, AffinitySet, Coupling, GroupId, Involvement, Kind, Owned, Signature, Topology},
 };
-use crate::snapshot::{PodId, Snapshot};
+use crate::{
+    devices::{Demand, DemandId},
+    snapshot::{PodId, Snapshot},
+};
 
 define_id! {
     /// A class of pods; ids follow the order in which classes are placed.
@@ -31,16 +35,33 @@ pub(crate) struct PodClass {
     pub(crate) attachments: Attachments,
     /// Set when the pod uses something that is not planned for.
     pub(crate) refused: Option<Unsupported>,
+    /// Set when its claims keep it from every node.
+    pub(crate) claim_fault: Option<Arc<str>>,
+    /// What it wants of devices.
+    pub(crate) devices: Option<ClassDevices>,
     /// Rules that couple it with other pods; none for most.
     pub(crate) involved: Vec<Involvement>,
     /// Which of them are affinity of its own.
     pub(crate) affinity_sets: Vec<AffinitySet>,
 }
 
+/// What a class wants of devices.
+#[derive(Debug)]
+pub(crate) struct ClassDevices {
+    pub(crate) demand: DemandId,
+    /// Requests without what comes from DRA, by variant of the demand.
+    requests: Vec<ResourceVec>,
+    /// Whether its pods use claims that other pods can use too.
+    pub(crate) shares_claims: bool,
+    /// Whether some request has alternatives.
+    pub(crate) has_alternatives: bool,
+}
+
 /// Pods that nothing tells apart; several of them can still be one class.
 struct Variant {
     shape: Arc<PodShape>,
     priority: i32,
+    demand: Option<DemandId>,
     members: Vec<PodId>,
 }
 
@@ -60,7 +81,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         .collect();
     builder.add_running();
     let mut classes: Vec<PodClass> = Vec::new();
-    let mut by_key: FastMap<(i32, Arc<PodShape>, Coupling), usize> = FastMap::default();
+    let mut by_key: FastMap<(i32, Arc<PodShape>, Option<DemandId>, Coupling), usize> = FastMap::default();
     for (variant, owned) in variants.into_iter().zip(owned) {
         let (owned, refused) = match owned {
             Ok(owned) => (owned, None),
@@ -68,15 +89,17 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         };
         let Some(&first) = variant.members.first() else { continue };
         let coupling = builder.coupling(&snapshot.pods[first].pod, &owned);
-        let key = (variant.priority, Arc::clone(&variant.shape), coupling);
+        let key = (variant.priority, Arc::clone(&variant.shape), variant.demand, coupling);
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
             class.members.extend(variant.members);
             continue;
         }
-        let coupling = key.2.clone();
+        let coupling = key.3.clone();
         by_key.insert(key, classes.len());
         let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
-        let refused = supported::unsupported(&variant.shape, &snapshot.volumes).or(refused).or_else(|| {
+        let demand = variant.demand.and_then(|id| Some((id, snapshot.devices.as_ref()?.demands.try_get(id)?)));
+        let is_read = variant.members.iter().all(|&pod| snapshot.pods[pod].devices.is_some());
+        let refused = supported::unsupported(&variant.shape, &snapshot.volumes, is_read).or(refused).or_else(|| {
             let too_many = || {
                 format!("more than {} combinations of node affinity terms and places of volumes", affinity::MAX_TERMS)
             };
@@ -84,6 +107,8 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         });
         classes.push(PodClass {
             attachments: attachments::of(&variant.shape, &snapshot.volumes),
+            claim_fault: demand.and_then(|(_, demand)| demand.fault.as_ref()).map(|fault| fault.to_string().into()),
+            devices: demand.map(|(id, demand)| ClassDevices::new(id, demand, &variant.shape, snapshot)),
             shape: variant.shape,
             priority: variant.priority,
             members: variant.members,
@@ -123,16 +148,18 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
 
 /// Pods by priority, shape and, where rules couple pods, what the rules read of them; in the order of their first pod.
 fn variants(snapshot: &Snapshot, builder: &topology::Builder<'_>) -> Vec<Variant> {
-    let mut by_key: FastMap<(i32, Arc<PodShape>, Option<Signature>), usize> = FastMap::default();
+    let mut by_key: FastMap<(i32, Arc<PodShape>, Option<DemandId>, Option<Signature>), usize> = FastMap::default();
     let mut variants: Vec<Variant> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;
-        let key = (pod.priority, Arc::clone(&pod.shape), builder.signature(pod));
+        let demand = snapshot.devices.as_ref().and_then(|devices| devices.demand_of(id));
+        let key = (pod.priority, Arc::clone(&pod.shape), demand, builder.signature(pod));
         let index = *by_key.entry(key).or_insert(variants.len());
         match variants.get_mut(index) {
             Some(variant) => variant.members.push(id),
             None => {
-                variants.push(Variant { shape: Arc::clone(&pod.shape), priority: pod.priority, members: vec![id] });
+                let (shape, priority) = (Arc::clone(&pod.shape), pod.priority);
+                variants.push(Variant { shape, priority, demand, members: vec![id] });
             }
         }
     }
@@ -182,7 +209,39 @@ fn share_of(requests: &ResourceVec, largest: &ResourceVec) -> i128 {
     requests.iter().map(share).max().unwrap_or(0)
 }
 
+impl ClassDevices {
+    fn new(id: DemandId, demand: &Demand, shape: &PodShape, snapshot: &Snapshot) -> Self {
+        let without = |served: &Vec<ResourceId>| {
+            let mut requests = shape.requests.clone();
+            served.iter().for_each(|resource| requests.set(*resource, 0));
+            requests
+        };
+        let claims = || demand.variants.iter().flat_map(|variant| &variant.claims);
+        let has_alternatives = |claim: &ClaimUse| match (claim, &snapshot.devices) {
+            (ClaimUse::Fresh { class, .. }, Some(devices)) => devices.inventory.has_alternatives(*class),
+            (ClaimUse::Fresh { .. } | ClaimUse::Named { .. }, _) => false,
+        };
+        Self {
+            demand: id,
+            requests: demand.variants.iter().map(|variant| without(&variant.served)).collect(),
+            shares_claims: claims().any(|claim| matches!(claim, ClaimUse::Named { .. })),
+            has_alternatives: claims().any(has_alternatives),
+        }
+    }
+}
+
 impl PodClass {
+    /// Whether no place is looked for.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.is_some() || self.claim_fault.is_some()
+    }
+
+    /// What a pod takes where its extended resources are served in one way.
+    pub(crate) fn requests(&self, variant: usize) -> &ResourceVec {
+        let devices = self.devices.as_ref();
+        devices.and_then(|devices| devices.requests.get(variant)).unwrap_or(&self.shape.requests)
+    }
+
     /// The name of its first pod, for messages.
     pub(crate) fn example<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s NamespacedName> {
         self.members.iter().map(|&id| &snapshot.pods[id].pod.name).min()

@@ -145,7 +145,7 @@ fn cheapest_first(
             if most == 0 {
                 continue;
             }
-            let offer = choose::new_machine(problem, pool, table, class, alternative, most);
+            let offer = choose::new_machine(problem, state, pool, class, alternative, most);
             match offers.iter_mut().find(|(known, _)| *known == domain) {
                 // A preferred pool goes first, whatever its price.
                 Some((_, known)) if known.pool == pool && offer.cmp(known) == Ordering::Less => *known = offer,

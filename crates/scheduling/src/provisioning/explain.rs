@@ -1,5 +1,5 @@
 //! Why a class has no place: made after packing, for refused classes only. Rules are asked in a fixed order (taints,
-//! labels by name, resources, offerings, minValues, limits), and each node, pool or type counts at the first it fails.
+//! labels by name, resources, devices, offerings, minValues, limits), and each node, pool or type counts at the first it fails.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use model::{
 use super::{
     affinity::{self, Term, accepts_unknown},
     classes::{ClassId, PodClass},
+    devices::Spot,
     pools::{PoolRank, PoolTable},
     problem::Problem,
     state::{BinId, State},
@@ -20,6 +21,7 @@ use crate::{
     catalogue::{OfferingId, TypeId},
     plan::Verdict,
     reason::{ExistingNodes, NoInstanceType, Reason, Shortage},
+    snapshot::NodeId,
 };
 
 /// All reasons of one class, against the state in which it was refused.
@@ -34,9 +36,15 @@ pub(crate) fn reasons(
     if let Some(unsupported) = &pods.refused {
         return Arc::from([Reason::Unsupported(unsupported.clone())]);
     }
+    if let Some(why) = &pods.claim_fault {
+        return Arc::from([Reason::Claim { why: Arc::clone(why) }]);
+    }
     let mut reasons = Vec::new();
     if verdict == Verdict::OutOfBudget {
-        reasons.push(Reason::OutOfBudget { steps });
+        reasons.push(match devices_undecided(problem, state, class) {
+            Some(steps) => Reason::DevicesOutOfBudget { steps },
+            None => Reason::OutOfBudget { steps },
+        });
     }
     if !problem.snapshot.nodes.is_empty() {
         let mut rules = Vec::new();
@@ -62,11 +70,28 @@ pub(crate) fn reasons(
     reasons.into()
 }
 
+/// Steps that the allocation of devices took, if it left the class undecided somewhere.
+fn devices_undecided(problem: &Problem<'_>, state: &State, class: ClassId) -> Option<u64> {
+    let devices = problem.devices.as_ref().filter(|_| problem.classes[class].devices.is_some())?;
+    devices.take_undecided();
+    for &node in problem.node_order.iter().filter(|&&node| problem.node_accepts(class, node)) {
+        state.ways(problem, Spot::Node(node), class, problem.variant_on(class, node), 1);
+    }
+    for (pool, table) in problem.pools.iter_enumerated() {
+        for alternative in &table.by_class[class] {
+            state.ways(problem, Spot::New(pool), class, alternative.variant, 1);
+        }
+    }
+    let taken = problem.snapshot.options.device_steps.saturating_sub(devices.steps_left());
+    devices.take_undecided().then_some(taken)
+}
+
 fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &mut Vec<Arc<str>>) -> ExistingNodes {
     let names = problem.names();
     let pods = &problem.classes[class];
     let mut tally = ExistingNodes { nodes: problem.snapshot.nodes.len(), ..ExistingNodes::default() };
     let mut shortages = Shortages::default();
+    let mut troubles = Troubles::default();
     for (id, node) in problem.snapshot.nodes.iter_enumerated() {
         if node.excluded.is_some() {
             tally.excluded += 1;
@@ -76,16 +101,57 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
             tally.by_label += 1;
         } else if !problem.node_accepts(class, id) {
             tally.by_volumes += 1;
-        } else if !pods.involved.is_empty() && pods.shape.requests.fits_in(&state.room[id]) {
+        } else if let Some(why) = without_devices(problem, state, class, id) {
+            tally.by_devices += 1;
+            troubles.add(&why, 1);
+        } else if !pods.involved.is_empty() && requests_on(problem, class, id).fits_in(&state.room[id]) {
             tally.by_rules += 1;
             closing(problem, state, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
         } else {
             tally.by_resources += 1;
-            shortages.add(&pods.shape.requests, &state.room[id]);
+            shortages.add(requests_on(problem, class, id), &state.room[id]);
         }
     }
+    tally.devices = troubles.most_first().into_iter().next().map(|(why, _)| why);
     tally.nearest = shortages.nearest(names);
     tally
+}
+
+fn requests_on<'p>(problem: &'p Problem<'_>, class: ClassId, node: NodeId) -> &'p ResourceVec {
+    problem.classes[class].requests(problem.variant_on(class, node))
+}
+
+/// Why a node with room gives the class no devices, if that is so.
+fn without_devices(problem: &Problem<'_>, state: &State, class: ClassId, node: NodeId) -> Option<Arc<str>> {
+    let devices = state.devices.as_ref().filter(|_| problem.classes[class].devices.is_some())?;
+    if !requests_on(problem, class, node).fits_in(&state.room[node]) {
+        return None;
+    }
+    let variant = problem.variant_on(class, node);
+    let ways = state.ways(problem, Spot::Node(node), class, variant, 1)?;
+    if ways.most() > 0 {
+        return None;
+    }
+    devices.refusals(problem, Spot::Node(node), class, variant).into_iter().next().map(|(why, _)| why)
+}
+
+/// Troubles with devices met on the way.
+#[derive(Default)]
+struct Troubles(Vec<(Arc<str>, usize)>);
+
+impl Troubles {
+    fn add(&mut self, why: &Arc<str>, count: usize) {
+        match self.0.iter_mut().find(|(known, _)| known == why) {
+            Some((_, known)) => *known += count,
+            None => self.0.push((Arc::clone(why), count)),
+        }
+    }
+
+    /// Those of most candidates first, then by text.
+    fn most_first(mut self) -> Vec<(Arc<str>, usize)> {
+        self.0.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
+        self.0
+    }
 }
 
 /// Adds the rules by which a class may not be at a place.
@@ -121,7 +187,8 @@ fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, 
     let pods = &problem.classes[class];
     let mut rules = Vec::new();
     for alternative in &table.by_class[class] {
-        if alternative.offerings.iter().any(|offering| pods.shape.requests.fits_in(&table.net[offering])) {
+        let requests = pods.requests(alternative.variant);
+        if alternative.offerings.iter().any(|offering| requests.fits_in(&table.net[offering])) {
             let place = |mine: &Involvement, position: usize| match alternative.places.get(position) {
                 Some(Place::OwnHost) => {
                     Place::Domain(problem.topology.groups[mine.group].host_of(BinId(state.bins.len())))
@@ -173,6 +240,8 @@ fn no_term(table: &PoolTable<'_>) -> Reason {
         by_node_pool: 0,
         by_label: Vec::new(),
         by_resources: 0,
+        by_devices: 0,
+        devices: Vec::new(),
         by_offering: 0,
         nearest: None,
     }))
@@ -246,12 +315,15 @@ fn machine(
         }
     }
     let catalogue = table.catalogue;
+    let given = with_devices(problem, state, rank, table, class);
     let mut rules = Rules::default();
     let mut shortages = Shortages::default();
     for instance_type in catalogue.types.ids() {
         let offerings: Vec<OfferingId> = catalogue.offerings_of(instance_type).collect();
-        rules.count(instance_type, furthest(table, pods, term, &offerings, &mut shortages, names));
+        let asked = Asked { problem, class, table, pods, term, given: given.as_ref() };
+        rules.count(instance_type, asked.furthest(&offerings, &mut shortages, names));
     }
+    let devices = troubles_of(problem, state, rank, table, class, &rules.without_devices);
     let mut by_label: Vec<(KeyId, ValueSet, usize)> = rules
         .by_label
         .into_iter()
@@ -264,6 +336,8 @@ fn machine(
         by_node_pool: rules.by_node_pool,
         by_label,
         by_resources: rules.by_resources,
+        by_devices: rules.without_devices.len(),
+        devices,
         by_offering: rules.by_offering,
         nearest: shortages.nearest(names),
     }))
@@ -275,6 +349,7 @@ enum Fall {
     NodePool,
     Label(KeyId),
     Resources,
+    Devices,
     Offering,
 }
 
@@ -283,14 +358,16 @@ struct Rules {
     by_node_pool: usize,
     by_label: Vec<(KeyId, usize)>,
     by_resources: usize,
+    without_devices: Vec<TypeId>,
     by_offering: usize,
 }
 
 impl Rules {
-    fn count(&mut self, _instance_type: TypeId, fall: Fall) {
+    fn count(&mut self, instance_type: TypeId, fall: Fall) {
         match fall {
             Fall::NodePool => self.by_node_pool += 1,
             Fall::Resources => self.by_resources += 1,
+            Fall::Devices => self.without_devices.push(instance_type),
             Fall::Offering => self.by_offering += 1,
             Fall::Label(key) => match self.by_label.iter_mut().find(|(other, _)| *other == key) {
                 Some((_, count)) => *count += 1,
@@ -300,39 +377,97 @@ impl Rules {
     }
 }
 
-/// The latest rule that an offering of one type reaches before it falls.
-fn furthest(
+/// The offerings whose machines would give the class its devices; `None` if it wants none anywhere.
+fn with_devices(
+    problem: &Problem<'_>,
+    state: &State,
+    rank: PoolRank,
     table: &PoolTable<'_>,
-    pods: &PodClass,
-    term: &Term,
-    offerings: &[OfferingId],
-    shortages: &mut Shortages,
-    names: &Interner,
-) -> Fall {
-    let mut furthest = Fall::NodePool;
-    let mut rank = 0;
-    for &id in offerings {
-        if !table.allows(id, names) {
-            continue;
-        }
-        let conflict = term
-            .requirements
-            .iter_by_name(names)
-            .position(|wanted| !table.can_have(Some(id), wanted.key, &wanted.values, names));
-        let (fall, reached) = if let Some(position) = conflict {
-            let key = term.requirements.iter_by_name(names).nth(position).map(|wanted| wanted.key);
-            (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
-        } else if !pods.shape.requests.fits_in(&table.net[id]) {
-            shortages.add(&pods.shape.requests, &table.net[id]);
-            (Fall::Resources, usize::MAX - 1)
-        } else {
-            (Fall::Offering, usize::MAX)
-        };
-        if reached > rank {
-            (furthest, rank) = (fall, reached);
+    class: ClassId,
+) -> Option<IdSet<OfferingId>> {
+    problem.classes[class].devices.as_ref()?;
+    let mut given = IdSet::with_len(table.catalogue.offerings.len());
+    for alternative in &table.by_class[class] {
+        match state.ways(problem, Spot::New(rank), class, alternative.variant, 1) {
+            None => given.extend(alternative.offerings.iter()),
+            Some(ways) => {
+                for way in &ways.ways {
+                    given.extend(way.offerings.iter().filter(|&offering| alternative.offerings.contains(offering)));
+                }
+            }
         }
     }
-    furthest
+    Some(given)
+}
+
+/// What is the matter with the devices of some types.
+fn troubles_of(
+    problem: &Problem<'_>,
+    state: &State,
+    rank: PoolRank,
+    table: &PoolTable<'_>,
+    class: ClassId,
+    types: &[TypeId],
+) -> Vec<(Arc<str>, usize)> {
+    let (Some(devices), Some(of_snapshot)) = (&state.devices, &problem.snapshot.devices) else { return Vec::new() };
+    let mut troubles = Troubles::default();
+    let mut variants: Vec<usize> = table.by_class[class].iter().map(|alternative| alternative.variant).collect();
+    variants.sort_unstable();
+    variants.dedup();
+    for variant in variants {
+        for (why, shapes) in devices.refusals(problem, Spot::New(rank), class, variant) {
+            let has_shape =
+                |of: &&TypeId| of_snapshot.shape(table.id, **of).is_some_and(|shape| shapes.contains(shape));
+            let count = types.iter().filter(has_shape).count();
+            if count > 0 {
+                troubles.add(&why, count);
+            }
+        }
+    }
+    troubles.most_first()
+}
+
+/// Offerings that are asked why they hold no pod of a class.
+struct Asked<'a, 's> {
+    problem: &'a Problem<'s>,
+    class: ClassId,
+    table: &'a PoolTable<'s>,
+    pods: &'a PodClass,
+    term: &'a Term,
+    given: Option<&'a IdSet<OfferingId>>,
+}
+
+impl Asked<'_, '_> {
+    /// The latest rule that an offering of one type reaches before it falls.
+    fn furthest(&self, offerings: &[OfferingId], shortages: &mut Shortages, names: &Interner) -> Fall {
+        let table = self.table;
+        let mut furthest = Fall::NodePool;
+        let mut rank = 0;
+        for &id in offerings {
+            if !table.allows(id, names) {
+                continue;
+            }
+            let mut wanted = self.term.requirements.iter_by_name(names);
+            let conflict = wanted.position(|wanted| !table.can_have(Some(id), wanted.key, &wanted.values, names));
+            let variant = self.problem.variant_at(self.class, &table.catalogue.offerings[id].allocatable);
+            let requests = self.pods.requests(variant);
+            let (fall, reached) = if let Some(position) = conflict {
+                let key = self.term.requirements.iter_by_name(names).nth(position).map(|wanted| wanted.key);
+                (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
+            } else if !requests.fits_in(&table.net[id]) {
+                shortages.add(requests, &table.net[id]);
+                (Fall::Resources, usize::MAX - 2)
+            } else if self.given.is_some_and(|given| table.members.contains(id) && !given.contains(id)) {
+                (Fall::Devices, usize::MAX - 1)
+            } else {
+                (Fall::Offering, usize::MAX)
+            };
+            if reached > rank {
+                (furthest, rank) = (fall, reached);
+            }
+        }
+        furthest
+    }
 }
 
 fn limits_or_min_values(
@@ -345,8 +480,12 @@ fn limits_or_min_values(
     let pods = &problem.classes[class];
     let mut holding: IdSet<OfferingId> = IdSet::with_len(table.catalogue.offerings.len());
     for alternative in &table.by_class[class] {
-        let fits = |offering: &OfferingId| pods.shape.requests.fits_in(&table.net[*offering]);
+        let requests = pods.requests(alternative.variant);
+        let fits = |offering: &OfferingId| requests.fits_in(&table.net[*offering]);
         holding.extend(alternative.offerings.iter().filter(fits));
+    }
+    if let Some(given) = with_devices(problem, state, rank, table, class) {
+        holding.intersect_with(&given);
     }
     if holding.is_empty() {
         return None;

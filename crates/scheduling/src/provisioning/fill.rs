@@ -12,6 +12,7 @@ use super::{
     choose,
     classes::ClassId,
     coupled,
+    devices::ProblemDevices,
     problem::Problem,
     repair,
     state::{Charging, State},
@@ -51,21 +52,33 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget) -> Filled {
             refused.push((class, wanted, Verdict::Unsupported));
             continue;
         }
+        if pods.claim_fault.is_some() {
+            refused.push((class, wanted, Verdict::DoesNotFit));
+            continue;
+        }
+        take_undecided(problem);
         let mut left = place(problem, &mut state, class, wanted);
         if left > 0 && fits_alone(problem, &mut untouched, class) {
             let repaired = repair::place_more(problem, state, class, left, budget);
             state = repaired.state;
             left = repaired.left;
             if left > 0 {
-                refused.push((class, left, repaired.verdict));
+                let verdict = if take_undecided(problem) { Verdict::OutOfBudget } else { repaired.verdict };
+                refused.push((class, left, verdict));
             }
         } else if left > 0 {
             let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
-            let verdict = if is_cut_off { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
+            let verdict =
+                if is_cut_off || take_undecided(problem) { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
             refused.push((class, left, verdict));
         }
     }
     Filled { state, kept: kept.into_iter().map(|(_, pod, node)| (pod, node)).collect(), refused }
+}
+
+/// Whether the allocation of devices left anything open since this was asked last.
+fn take_undecided(problem: &Problem<'_>) -> bool {
+    problem.devices.as_ref().is_some_and(ProblemDevices::take_undecided)
 }
 
 /// Puts pods where an earlier plan put them, as far as that still holds, oldest pods first.

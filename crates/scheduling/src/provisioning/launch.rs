@@ -12,6 +12,7 @@ use model::{IdSet, Interner, KeyId, PriceNanoUsdPerHour, Requirement, Requiremen
 
 use super::{
     classes::ClassId,
+    devices::narrow,
     limits::Amounts,
     pools::{Alternative, PoolTable},
     problem::Problem,
@@ -112,6 +113,20 @@ fn suits_rules(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin, offering
         class.involved.iter().zip(&alternative.places).all(is_in_place)
             && (class.shape.host_ports.is_empty() || !table.daemon_takes_port(offering, class))
     })
+}
+
+/// Whether a machine from the offering would hold all pods of a planned one, by resources, rules and devices.
+fn suits(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin, offering: OfferingId) -> bool {
+    let mut only: IdSet<OfferingId> = [offering].into_iter().collect();
+    narrow(&mut only, table, &bin.requests, Some(bin), None);
+    let is_served_so = |(id, alternative): (ClassId, &Alternative)| {
+        problem.variant_at(id, &table.catalogue.offerings[offering].allocatable) == alternative.variant
+    };
+    bin.requests.fits_in(&table.net[offering])
+        && suits_rules(problem, table, bin, offering)
+        && !only.is_empty()
+        && bin.devices.as_ref().is_none_or(|devices| devices.allow(table, offering, problem.names()))
+        && held(table, bin).all(is_served_so)
 }
 
 /// A machine whose choices are made.
@@ -217,7 +232,7 @@ impl<'t, 's> Settled<'t, 's> {
         for instance_type in considered.iter() {
             let misfit = catalogue.offerings_of(instance_type).filter(|&id| !self.offerings.contains(id)).any(|id| {
                 let allowed = self.requirements.intersects(&catalogue.offerings[id].requirements, names).is_ok();
-                allowed && !(bin.requests.fits_in(&self.table.net[id]) && suits_rules(problem, self.table, bin, id))
+                allowed && !suits(problem, self.table, bin, id)
             });
             if misfit {
                 unsafe_types.insert(instance_type);
@@ -338,6 +353,12 @@ impl<'t, 's> Settled<'t, 's> {
             labels: self.labels(problem.names()),
             requests,
             pods,
+            devices: bin
+                .devices
+                .as_ref()
+                .and_then(|devices| devices.planned(self.table.shapes.shape_of(cheapest)))
+                .map(|drivers| drivers.iter().map(|(driver, count)| (Arc::clone(driver), *count)).collect())
+                .unwrap_or_default(),
             min_values_relaxed: self.table.all_min_values.iter().any(|min| min.left(&offerings) < min.wanted),
             choice: Choice { offerings: offerings.count(), next_best },
         }

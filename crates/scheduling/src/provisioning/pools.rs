@@ -17,12 +17,14 @@ use super::{
     affinity::{Term, accepts_unknown, untolerated},
     classes::{ClassId, PodClass},
     daemons,
+    devices::ShapesOfPool,
     fit_index::FitIndex,
     limits::Limits,
     topology::{Cell, GroupId, Place, Topology, cells},
 };
 use crate::{
     catalogue::{Catalogue, OfferingId},
+    devices::Demand,
     snapshot::{MinValuesPolicy, NodePool, PoolId, Snapshot},
 };
 
@@ -46,6 +48,8 @@ pub(crate) struct PoolTable<'s> {
     /// Host ports of the daemons that would run there; empty while no class takes a port.
     pub(crate) daemon_ports: IdVec<OfferingId, Vec<HostPort>>,
     pub(crate) fit: FitIndex,
+    /// What the members are to claims.
+    pub(crate) shapes: ShapesOfPool,
     /// The members, cheapest first; equal prices by type, zone and capacity type.
     pub(crate) by_price: Vec<OfferingId>,
     pub(crate) limits: Limits,
@@ -75,6 +79,8 @@ pub(crate) struct Alternative {
     pub(crate) open: Requirements,
     /// Where a machine is for each of the class's involvements.
     pub(crate) places: Vec<Place>,
+    /// Which of the class's variants it is: by who serves its extended resources.
+    pub(crate) variant: usize,
 }
 
 /// How many ways a class may have in one pool. More can only come of several topology constraints with many values each;
@@ -165,6 +171,7 @@ impl<'s> PoolTable<'s> {
             daemons: IdVec::default(),
             daemon_ports: IdVec::default(),
             fit: FitIndex::default(),
+            shapes: ShapesOfPool::default(),
             by_price: Vec::new(),
             limits: Limits::default(),
             min_values: Vec::new(),
@@ -196,6 +203,7 @@ impl<'s> PoolTable<'s> {
             table.members.remove(offering);
         }
         table.fit = FitIndex::new(&table.members, &table.net, names.resource_count());
+        table.shapes = ShapesOfPool::new(&table, snapshot.devices.as_deref());
         table.by_price = table.members.iter().collect();
         table.by_price.sort_by_key(|&offering| (catalogue.offerings[offering].price, offering));
         table.limits = Limits::new(pool.remaining.clone(), catalogue, &table.members);
@@ -211,7 +219,11 @@ impl<'s> PoolTable<'s> {
         table.by_class = classes
             .iter_enumerated()
             .map(|(id, class)| {
-                let alternatives = table.alternatives(class, &mut cells, names);
+                let demand = class
+                    .devices
+                    .as_ref()
+                    .and_then(|devices| snapshot.devices.as_ref()?.demands.try_get(devices.demand));
+                let alternatives = table.alternatives(class, demand, &mut cells, names);
                 if std::mem::take(&mut cells.cut_off) {
                     cut_off.insert(id);
                 }
@@ -300,9 +312,15 @@ impl<'s> PoolTable<'s> {
         accepting
     }
 
-    fn alternatives(&self, class: &PodClass, cells: &mut Cells<'_>, names: &Interner) -> Vec<Alternative> {
+    fn alternatives(
+        &self,
+        class: &PodClass,
+        demand: Option<&Demand>,
+        cells: &mut Cells<'_>,
+        names: &Interner,
+    ) -> Vec<Alternative> {
         let untolerated = || untolerated(&self.pool.taints, &class.shape.tolerations, names).is_some();
-        if class.refused.is_some() || untolerated() {
+        if class.is_refused() || untolerated() {
             return Vec::new();
         }
         let terms = class.terms.iter().enumerate();
@@ -325,11 +343,35 @@ impl<'s> PoolTable<'s> {
             cells.cut_off |= alternatives.len() > MAX_ALTERNATIVES;
             alternatives.truncate(MAX_ALTERNATIVES);
         }
+        alternatives = self.by_variant(alternatives, class, demand);
         alternatives.retain(|alternative| !alternative.offerings.is_empty());
         for (index, alternative) in alternatives.iter_mut().enumerate() {
             alternative.index = index;
         }
         alternatives
+    }
+
+    /// Splits alternatives by who serves the class's extended resources: device plugins, or DRA.
+    fn by_variant(
+        &self,
+        alternatives: Vec<Alternative>,
+        class: &PodClass,
+        demand: Option<&Demand>,
+    ) -> Vec<Alternative> {
+        let Some(demand) = demand.filter(|demand| class.devices.is_some() && demand.variants.len() > 1) else {
+            return alternatives;
+        };
+        let mut split = Vec::new();
+        for alternative in alternatives {
+            for variant in 0..demand.variants.len() {
+                let is_served_so = |offering: &OfferingId| {
+                    demand.variant_for(&self.catalogue.offerings[*offering].allocatable) == variant
+                };
+                let offerings = alternative.offerings.iter().filter(is_served_so).collect();
+                split.push(Alternative { offerings, variant, ..alternative.clone() });
+            }
+        }
+        split
     }
 
     /// Whether a daemon on such a machine has a port that the class needs.
@@ -360,7 +402,7 @@ impl<'s> PoolTable<'s> {
             }
         }
         let places = Vec::new();
-        (!offerings.is_empty()).then_some(Alternative { index: 0, term: index, offerings, open, places })
+        (!offerings.is_empty()).then_some(Alternative { index: 0, term: index, offerings, open, places, variant: 0 })
     }
 
     /// Drops the offerings whose labels can't meet what a machine's pods ask together of open labels.

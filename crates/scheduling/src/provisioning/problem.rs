@@ -6,7 +6,9 @@ use model::{IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId, 
 use super::{
     affinity, attachments, classes,
     classes::{ClassId, PodClass},
-    daemons, pools,
+    daemons,
+    devices::ProblemDevices,
+    pools,
     pools::{PoolRank, PoolTable},
     topology::{self, Topology},
 };
@@ -30,6 +32,8 @@ pub(crate) struct Problem<'s> {
     pub(crate) node_order: Vec<NodeId>,
     /// (reservation, machines left), by name.
     pub(crate) reservations: Vec<(ValueId, i64)>,
+    /// What claims are asked from; `None` if no pod wants a device.
+    pub(crate) devices: Option<ProblemDevices<'s>>,
     accepted: IdVec<ClassId, IdSet<NodeId>>,
     reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>>,
     none: IdSet<OfferingId>,
@@ -52,8 +56,20 @@ impl<'s> Problem<'s> {
         let reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>> = pools.iter().map(reserved).collect();
         let reservations = reservations(&pools, names);
         let none = IdSet::default();
-        let mut problem =
-            Self { snapshot, classes, pools, topology, room, node_order, reservations, accepted, reserved, none };
+        let devices = ProblemDevices::new(snapshot);
+        let mut problem = Self {
+            snapshot,
+            classes,
+            pools,
+            topology,
+            room,
+            node_order,
+            reservations,
+            devices,
+            accepted,
+            reserved,
+            none,
+        };
         let reachable = topology::reachable(&problem);
         problem.topology.open(reachable);
         problem
@@ -66,6 +82,18 @@ impl<'s> Problem<'s> {
     /// Whether taints and labels of an existing node let the class in.
     pub(crate) fn node_accepts(&self, class: ClassId, node: NodeId) -> bool {
         self.accepted[class].contains(node)
+    }
+
+    /// By which of its variants a class is on a node.
+    pub(crate) fn variant_on(&self, class: ClassId, node: NodeId) -> usize {
+        self.variant_at(class, &self.snapshot.nodes[node].allocatable)
+    }
+
+    /// By which of its variants a class is where there is so much to give.
+    pub(crate) fn variant_at(&self, class: ClassId, allocatable: &ResourceVec) -> usize {
+        let devices = self.classes[class].devices.as_ref();
+        let demand = devices.and_then(|devices| self.snapshot.devices.as_ref()?.demands.try_get(devices.demand));
+        demand.map_or(0, |demand| demand.variant_for(allocatable))
     }
 
     /// The pool's offerings that draw on a reservation.
@@ -135,7 +163,7 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
         .iter()
         .map(|class| {
             let mut accepted = IdSet::with_len(snapshot.nodes.len());
-            if class.refused.is_some() {
+            if class.is_refused() {
                 return accepted;
             }
             let by_name = class.terms.iter().any(|term| term.node_name.is_some());

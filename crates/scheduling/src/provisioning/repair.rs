@@ -14,6 +14,7 @@ use model::{Budget, OutOfBudget};
 
 use super::{
     classes::ClassId,
+    devices::{Pick, Spot},
     fill::place,
     pools::{Alternative, PoolRank},
     problem::Problem,
@@ -165,7 +166,38 @@ impl Search<'_, '_, '_> {
                 && other.offerings == this.offerings
                 && other.open == this.open
                 && other.contents == this.contents
+                && match (&other.devices, &this.devices) {
+                    (None, None) => true,
+                    (Some(other), Some(this)) => !self.shares_devices() && other.looks_like(this),
+                    (Some(_), None) | (None, Some(_)) => false,
+                }
         })
+    }
+
+    /// Whether what one machine holds of devices can matter to another.
+    fn shares_devices(&self) -> bool {
+        let is_shared = self.problem.devices.as_ref().is_some_and(|of| of.devices.has_shared_devices());
+        let shares_claims = |(class, _): &(ClassId, u32)| {
+            self.problem.classes[*class].devices.as_ref().is_some_and(|devices| devices.shares_claims)
+        };
+        is_shared || self.copies.iter().any(shares_claims)
+    }
+
+    /// The ways to give one copy its devices. Where devices are shared, what a machine keeps open is withheld from others,
+    /// so then each shape is tried by itself too.
+    fn picks(&self, spot: Spot, class: ClassId, alternative: &Alternative) -> Vec<Pick> {
+        let Some(ways) = self.state.ways(self.problem, spot, class, alternative.variant, 1) else {
+            return vec![Pick::Cheapest];
+        };
+        let each_shape = self.shares_devices();
+        let mut picks = Vec::new();
+        for (index, way) in ways.ways.iter().enumerate() {
+            picks.push(Pick::Only(index, None));
+            if each_shape {
+                picks.extend(way.shapes().map(|shape| Pick::Only(index, Some(shape))));
+            }
+        }
+        picks
     }
 
     fn try_node(
@@ -188,15 +220,21 @@ impl Search<'_, '_, '_> {
         class: ClassId,
         bin: BinId,
         alternative: &Alternative,
-        rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
+        rest: impl Fn(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
         self.budget.spend(1)?;
         if self.state.copies_in_bin(self.problem, bin, class, alternative, 1) == 0 {
             return Ok(false);
         }
-        let mark = self.state.mark();
-        self.state.place_in_bin(self.problem, bin, class, alternative, 1);
-        self.finish(mark, rest)
+        for pick in self.picks(Spot::Bin(bin), class, alternative) {
+            let mark = self.state.mark();
+            if !self.state.try_place_in_bin(self.problem, bin, class, alternative, 1, pick) {
+                self.state.rollback(self.problem, mark);
+            } else if self.finish(mark, &rest)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn try_new_bin(
@@ -204,15 +242,21 @@ impl Search<'_, '_, '_> {
         class: ClassId,
         pool: PoolRank,
         alternative: &Alternative,
-        rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
+        rest: impl Fn(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
         self.budget.spend(1)?;
         if self.state.copies_in_new_bin(self.problem, pool, class, alternative, 1) == 0 {
             return Ok(false);
         }
-        let mark = self.state.mark();
-        self.state.open_bin(self.problem, pool, class, alternative, 1);
-        self.finish(mark, rest)
+        for pick in self.picks(Spot::New(pool), class, alternative) {
+            let mark = self.state.mark();
+            if !self.state.try_open_bin(self.problem, pool, class, alternative, 1, pick) {
+                self.state.rollback(self.problem, mark);
+            } else if self.finish(mark, &rest)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn finish(

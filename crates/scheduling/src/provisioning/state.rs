@@ -4,11 +4,14 @@
 //! A trial ("how many more copies of this class does that machine hold") changes nothing and allocates nothing unless
 //! the class asks for an open label.
 
+use std::{rc::Rc, sync::Arc};
+
 use model::{IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId};
 use smallvec::SmallVec;
 
 use super::{
     classes::{ClassId, PodClass},
+    devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Pick, Spot, Ways, narrow},
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
@@ -17,7 +20,7 @@ use super::{
 use crate::{catalogue::OfferingId, snapshot::NodeId};
 
 /// Index of an open machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BinId(pub(crate) usize);
 
 /// A machine that the plan would create.
@@ -36,6 +39,8 @@ pub(crate) struct Bin {
     pub(crate) price: PriceNanoUsdPerHour,
     /// The most of each resource that is free on an offering of that price.
     pub(crate) slack: ResourceVec,
+    /// Devices of the pods placed so far, if they have claims.
+    pub(crate) devices: Option<Arc<BinDevices>>,
     /// What it takes of the pool's limits at least.
     charge: Amounts,
 }
@@ -92,6 +97,9 @@ pub(crate) struct State {
     /// Domains to which a class is confined for the moment: (position among its involvements, domain).
     pub(crate) confined: SmallVec<[(usize, DomainId); 2]>,
     start_counts: AllCounts,
+    /// What is taken of devices; `None` if no pod wants any.
+    pub(crate) devices: Option<DeviceState>,
+    start_devices: Option<DeviceState>,
     /// Room before any class was placed, but after pods that stay where an earlier plan put them.
     start: IdVec<NodeId, ResourceVec>,
     charging: Charging,
@@ -106,6 +114,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 enum Undo {
     Room(NodeId, ResourceVec),
+    Devices(NodeBefore),
     Counted(GroupId, DomainId, Before),
     Opened,
     Changed(BinId, Box<Bin>),
@@ -117,6 +126,7 @@ enum Undo {
 pub(crate) struct Mark {
     journal: usize,
     assignments: usize,
+    devices: Option<DeviceMark>,
 }
 
 impl State {
@@ -129,6 +139,8 @@ impl State {
             checking: Checking::Stepwise,
             confined: SmallVec::new(),
             start_counts: problem.topology.start(),
+            devices: DeviceState::new(problem),
+            start_devices: None,
             start: problem.room.clone(),
             charging,
             charges: problem.pools.iter().map(|table| table.limits.zero()).collect(),
@@ -143,12 +155,16 @@ impl State {
     /// Begins a part that may be undone.
     pub(crate) fn mark(&mut self) -> Mark {
         self.marks += 1;
-        Mark { journal: self.journal.len(), assignments: self.assignments.len() }
+        let devices = self.devices.as_mut().map(DeviceState::mark);
+        Mark { journal: self.journal.len(), assignments: self.assignments.len(), devices }
     }
 
     /// Keeps everything since the mark.
-    pub(crate) fn commit(&mut self, _mark: Mark) {
+    pub(crate) fn commit(&mut self, mark: Mark) {
         self.marks -= 1;
+        if let (Some(devices), Some(mark)) = (&mut self.devices, mark.devices) {
+            devices.keep(mark);
+        }
         if self.marks == 0 {
             self.journal.clear();
         }
@@ -160,6 +176,11 @@ impl State {
         while self.journal.len() > mark.journal {
             match self.journal.pop() {
                 Some(Undo::Room(node, room)) => self.room[node] = room,
+                Some(Undo::Devices(before)) => {
+                    if let Some(devices) = &mut self.devices {
+                        devices.restore(before);
+                    }
+                }
                 Some(Undo::Counted(group, domain, before)) => self.counts[group].set(domain, before),
                 Some(Undo::Opened) => {
                     if let Some(bin) = self.bins.pop() {
@@ -176,6 +197,9 @@ impl State {
             }
         }
         self.assignments.truncate(mark.assignments);
+        if let (Some(devices), Some(mark)) = (&mut self.devices, mark.devices) {
+            devices.rollback(mark);
+        }
     }
 
     fn record(&mut self, undo: impl FnOnce() -> Undo) {
@@ -189,12 +213,39 @@ impl State {
         if !problem.node_accepts(class, node) {
             return 0;
         }
-        let class = &problem.classes[class];
-        let copies = class.shape.requests.times_in(&self.room[node], wanted);
-        if copies == 0 || class.involved.is_empty() {
+        let pods = &problem.classes[class];
+        let variant = if pods.devices.is_some() { problem.variant_on(class, node) } else { 0 };
+        let mut copies = pods.requests(variant).times_in(&self.room[node], wanted);
+        if copies > 0 && !pods.involved.is_empty() {
+            let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);
+            copies = self.coupled_room(problem, pods, place, copies);
+        }
+        if copies == 0 || pods.devices.is_none() {
             return copies;
         }
-        self.coupled_room(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies)
+        let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies) else { return copies };
+        let room = |way: &super::devices::Way| {
+            let mut each = pods.requests(variant).clone();
+            each.saturating_add_assign(&way.extra_on_node());
+            each.times_in(&self.room[node], way.copies.min(copies))
+        };
+        ways.ways.iter().map(room).max().unwrap_or(0)
+    }
+
+    /// How copies of a class can have their devices at a place; `None` if it wants none there.
+    pub(crate) fn ways(
+        &self,
+        problem: &Problem<'_>,
+        spot: Spot,
+        class: ClassId,
+        variant: usize,
+        wanted: u32,
+    ) -> Option<Rc<Ways>> {
+        let bin = match spot {
+            Spot::Bin(id) => self.bins.get(id.0),
+            Spot::Node(_) | Spot::New(_) => None,
+        };
+        self.devices.as_ref()?.ways(problem, spot, bin, class, variant, wanted)
     }
 
     /// Copies that the rules coupling the class with other pods allow in an open machine or, without one, in a new one;
@@ -273,10 +324,18 @@ impl State {
     /// Puts copies onto a node; the caller has asked [`Self::copies_on_node`].
     pub(crate) fn place_on_node(&mut self, problem: &Problem<'_>, node: NodeId, class: ClassId, copies: u32) {
         let before = self.room[node].clone();
-        let requests = &problem.classes[class].shape.requests;
+        let variant = if problem.classes[class].devices.is_some() { problem.variant_on(class, node) } else { 0 };
+        let requests = problem.classes[class].requests(variant);
         for (resource, amount) in requests.iter() {
             let left = self.room[node].get(resource).saturating_sub(amount.saturating_mul(i64::from(copies)));
             self.room[node].set(resource, left);
+        }
+        if let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies)
+            && let Some(devices) = &mut self.devices
+        {
+            let (extra, before) = devices.take_on_node(problem, node, class, &ways, copies);
+            self.room[node].saturating_sub_assign(&extra);
+            self.record(|| Undo::Devices(before));
         }
         self.record(|| Undo::Room(node, before));
         self.count(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies);
@@ -304,7 +363,8 @@ impl State {
             if !state.open_labels_agree(table, held, alternative, candidates, problem.names()) {
                 return 0;
             }
-            state.most(problem, held.pool, Some(held), class, candidates, trial, wanted)
+            let most = Trial { problem, pool: held.pool, bin: Some((bin, held)), class, alternative, ways: None };
+            state.most(most, candidates, trial, wanted)
         })
     }
 
@@ -324,7 +384,8 @@ impl State {
         self.with_buffers(|state, candidates, trial| {
             candidates.clone_from(&alternative.offerings);
             state.drop_exhausted_reservations(problem, pool, candidates);
-            state.most(problem, pool, None, class, candidates, trial, wanted)
+            let most = Trial { problem, pool, bin: None, class, alternative, ways: None };
+            state.most(most, candidates, trial, wanted)
         })
     }
 
@@ -337,56 +398,68 @@ impl State {
         copies
     }
 
-    /// The largest number of copies, at most `wanted`, that leaves an offering of `candidates`. Fewer copies never fit
-    /// worse, so a binary search finds it.
-    #[expect(clippy::too_many_arguments, reason = "one trial; the buffers are reused")]
+    /// The largest number of copies, at most `wanted`, that leaves an offering of `candidates`. What devices say is asked
+    /// for no more copies than the rest allows.
     fn most(
         &self,
-        problem: &Problem<'_>,
-        pool: PoolRank,
-        bin: Option<&Bin>,
-        class: ClassId,
+        trial: Trial<'_, '_>,
         candidates: &IdSet<OfferingId>,
-        trial: &mut IdSet<OfferingId>,
+        buffer: &mut IdSet<OfferingId>,
         wanted: u32,
     ) -> u32 {
-        let mut fits = |copies: u32| self.fits(problem, pool, bin, class, candidates, trial, copies);
-        if wanted == 0 || !fits(1) {
-            return 0;
+        let most = at_most(wanted, |copies| self.fits(&trial, candidates, buffer, copies));
+        if most == 0 || trial.problem.classes[trial.class].devices.is_none() {
+            return most;
         }
-        if fits(wanted) {
-            return wanted;
-        }
-        let (mut most, mut too_many) = (1, wanted);
-        while too_many - most > 1 {
-            let middle = most + (too_many - most) / 2;
-            if fits(middle) { most = middle } else { too_many = middle }
-        }
-        most
+        let Some(ways) = self.ways(trial.problem, trial.spot(), trial.class, trial.alternative.variant, most) else {
+            return most;
+        };
+        let trial = Trial { ways: Some(&ways), ..trial };
+        at_most(most.min(ways.most()), |copies| self.fits(&trial, candidates, buffer, copies))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one trial; the buffers are reused")]
     fn fits(
         &self,
-        problem: &Problem<'_>,
-        pool: PoolRank,
-        bin: Option<&Bin>,
-        class: ClassId,
+        trial: &Trial<'_, '_>,
         candidates: &IdSet<OfferingId>,
-        trial: &mut IdSet<OfferingId>,
+        buffer: &mut IdSet<OfferingId>,
         copies: u32,
     ) -> bool {
+        let (problem, pool) = (trial.problem, trial.pool);
         let table = &problem.pools[pool];
-        trial.clone_from(candidates);
-        for (resource, amount) in problem.classes[class].shape.requests.iter() {
+        let bin = trial.bin.map(|(_, bin)| bin);
+        buffer.clone_from(candidates);
+        for (resource, amount) in trial.requests().iter() {
             let held = bin.map_or(0, |bin| bin.requests.get(resource));
             let Some(total) = amount.checked_mul(i64::from(copies)).and_then(|more| held.checked_add(more)) else {
                 return false;
             };
             let Some(at_least) = table.fit.at_least(resource, total) else { return false };
-            trial.intersect_with(at_least);
+            buffer.intersect_with(at_least);
         }
-        !trial.is_empty() && table.has_min_values(trial) && self.within_limits(table, pool, bin, trial)
+        let holds = |open: &IdSet<OfferingId>| {
+            !open.is_empty() && table.has_min_values(open) && self.within_limits(table, pool, bin, open)
+        };
+        let costs = bin.is_some_and(|bin| bin.devices.is_some());
+        if trial.ways.is_none() && !costs {
+            return holds(buffer);
+        }
+        let requests = trial.requests_with(copies);
+        let Some(ways) = trial.ways else {
+            narrow(buffer, table, &requests, bin, None);
+            return holds(buffer);
+        };
+        let is_new = trial.bin.is_none();
+        ways.ways.iter().filter(|way| way.copies >= copies && self.is_allowed(way, is_new)).any(|way| {
+            let mut open = buffer.clone();
+            narrow(&mut open, table, &requests, bin, Some((way, copies)));
+            holds(&open)
+        })
+    }
+
+    /// Whether a way may be taken: at new machines those of a low score may be left out.
+    fn is_allowed(&self, way: &super::devices::Way, is_new: bool) -> bool {
+        !is_new || self.devices.as_ref().is_none_or(|devices| way.score >= devices.least_score)
     }
 
     fn within_limits(
@@ -457,7 +530,21 @@ impl State {
         alternative: &Alternative,
         copies: u32,
     ) {
-        let Some(before) = self.bins.get(id.0).cloned() else { return };
+        let placed = self.try_place_in_bin(problem, id, class, alternative, copies, Pick::Cheapest);
+        debug_assert!(placed, "the caller has asked whether there is room");
+    }
+
+    /// Puts copies into an open machine, their devices picked in this way; false if that does not go.
+    pub(crate) fn try_place_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        id: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
+        let Some(before) = self.bins.get(id.0).cloned() else { return false };
         let mut bin = before.clone();
         let table = &problem.pools[bin.pool];
         bin.offerings.intersect_with(&alternative.offerings);
@@ -466,7 +553,9 @@ impl State {
             let open = bin.open.clone();
             table.retain_open(&mut bin.offerings, &open, problem.names());
         }
-        self.fill(problem, &mut bin, class, alternative.index, copies);
+        if !self.fill(problem, &mut bin, Spot::Bin(id), class, alternative, copies, pick) {
+            return false;
+        }
         self.account(problem, Some(&before), Some(&bin));
         if let Some(slot) = self.bins.get_mut(id.0) {
             *slot = bin;
@@ -474,6 +563,7 @@ impl State {
         self.record(|| Undo::Changed(id, Box::new(before)));
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
         self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
+        true
     }
 
     /// Opens a machine with copies in it; the caller has asked [`Self::copies_in_new_bin`].
@@ -484,7 +574,21 @@ impl State {
         class: ClassId,
         alternative: &Alternative,
         copies: u32,
-    ) -> BinId {
+    ) {
+        let opened = self.try_open_bin(problem, pool, class, alternative, copies, Pick::Cheapest);
+        debug_assert!(opened, "the caller has asked whether there is room");
+    }
+
+    /// Opens a machine with copies in it, their devices picked in this way; false if that does not go.
+    pub(crate) fn try_open_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
         let mut offerings = alternative.offerings.clone();
         self.drop_exhausted_reservations(problem, pool, &mut offerings);
         let mut bin = Bin {
@@ -495,21 +599,34 @@ impl State {
             contents: SmallVec::new(),
             price: PriceNanoUsdPerHour(0),
             slack: ResourceVec::default(),
+            devices: None,
             charge: Amounts::new(),
         };
-        self.fill(problem, &mut bin, class, alternative.index, copies);
+        if !self.fill(problem, &mut bin, Spot::New(pool), class, alternative, copies, pick) {
+            return false;
+        }
         self.account(problem, None, Some(&bin));
         let id = BinId(self.bins.len());
         self.bins.push(bin);
         self.record(|| Undo::Opened);
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
         self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
-        id
+        true
     }
 
-    fn fill(&self, problem: &Problem<'_>, bin: &mut Bin, class: ClassId, index: usize, copies: u32) {
+    #[expect(clippy::too_many_arguments, reason = "one placement, from the two ways to make it")]
+    fn fill(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: &mut Bin,
+        spot: Spot,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
         let table = &problem.pools[bin.pool];
-        for (resource, amount) in problem.classes[class].shape.requests.iter() {
+        for (resource, amount) in problem.classes[class].requests(alternative.variant).iter() {
             let total = bin.requests.get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
             bin.requests.set(resource, total);
             match table.fit.at_least(resource, total) {
@@ -517,12 +634,80 @@ impl State {
                 None => bin.offerings.clear(),
             }
         }
-        match bin.contents.iter_mut().find(|(held, held_index, _)| (*held, *held_index) == (class, index)) {
+        if self.devices.is_some() && !self.fill_devices(problem, bin, spot, class, alternative.variant, copies, pick) {
+            return false;
+        }
+        let key = (class, alternative.index);
+        match bin.contents.iter_mut().find(|(held, held_index, _)| (*held, *held_index) == key) {
             Some((_, _, held)) => *held += copies,
-            None => bin.contents.push((class, index, copies)),
+            None => bin.contents.push((class, alternative.index, copies)),
         }
         bin.charge = self.charge(table, &bin.offerings);
         bin.measure(table);
+        true
+    }
+
+    /// Gives the copies their devices and narrows the machine to where they are; false if there is no way.
+    #[expect(clippy::too_many_arguments, reason = "the second half of a placement")]
+    fn fill_devices(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: &mut Bin,
+        spot: Spot,
+        class: ClassId,
+        variant: usize,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
+        let table = &problem.pools[bin.pool];
+        let ways = self.ways(problem, spot, class, variant, copies);
+        let Some(ways) = ways else {
+            // Pods without claims on a machine whose devices cost something, or that has fewer shapes left.
+            let mut offerings = std::mem::take(&mut bin.offerings);
+            narrow(&mut offerings, table, &bin.requests, Some(bin), None);
+            bin.offerings = offerings;
+            if let Some(devices) = self.devices.as_mut().filter(|_| bin.devices.is_some()) {
+                devices.release(problem, bin);
+            }
+            return true;
+        };
+        let is_new = matches!(spot, Spot::New(_));
+        let mut best: Option<(PriceNanoUsdPerHour, std::cmp::Reverse<usize>, usize)> = None;
+        for (index, way) in ways.ways.iter().enumerate() {
+            let is_picked = match pick {
+                Pick::Cheapest => self.is_allowed(way, is_new),
+                Pick::Only(only, _) => index == only,
+            };
+            if way.copies < copies || !is_picked {
+                continue;
+            }
+            let mut open = bin.offerings.clone();
+            narrow(&mut open, table, &bin.requests, Some(bin), Some((way, copies)));
+            if let Pick::Only(_, Some(shape)) = pick {
+                table.shapes.keep(&mut open, shape);
+            }
+            let Some(&cheapest) = table.by_price.iter().find(|&&offering| open.contains(offering)) else { continue };
+            let before = spot_bin(&self.bins, spot);
+            if !table.has_min_values(&open) || !self.within_limits(table, bin.pool, before, &open) {
+                continue;
+            }
+            let this = (table.price(cheapest), std::cmp::Reverse(open.count()), index);
+            if best.is_none_or(|best| this < best) {
+                best = Some(this);
+            }
+        }
+        let way = best.and_then(|(_, _, index)| ways.ways.get(index));
+        let (Some(way), Some(devices)) = (way, &mut self.devices) else { return false };
+        let mut offerings = std::mem::take(&mut bin.offerings);
+        narrow(&mut offerings, table, &bin.requests, Some(bin), Some((way, copies)));
+        bin.offerings = offerings;
+        let shape = match pick {
+            Pick::Cheapest => None,
+            Pick::Only(_, shape) => shape,
+        };
+        devices.take_in_bin(problem, bin, class, way, copies, shape);
+        devices.release(problem, bin);
+        true
     }
 
     /// Moves what a bin takes of limits and reservations from its old to its new state.
@@ -564,6 +749,7 @@ impl State {
     pub(crate) fn settle_start(&mut self) {
         self.start.clone_from(&self.room);
         self.start_counts.clone_from(&self.counts);
+        self.start_devices.clone_from(&self.devices);
         self.assignments.clear();
     }
 
@@ -575,6 +761,8 @@ impl State {
         state.start.clone_from(&self.start);
         state.counts.clone_from(&self.start_counts);
         state.start_counts.clone_from(&self.start_counts);
+        state.devices.clone_from(&self.start_devices);
+        state.start_devices.clone_from(&self.start_devices);
         state
     }
 
@@ -591,6 +779,62 @@ impl State {
         }
         self.bins = bins;
     }
+}
+
+/// A question about one machine: how many copies of a class, in which way.
+#[derive(Clone, Copy)]
+struct Trial<'a, 's> {
+    problem: &'a Problem<'s>,
+    pool: PoolRank,
+    /// An open machine; `None` for a new one.
+    bin: Option<(BinId, &'a Bin)>,
+    class: ClassId,
+    alternative: &'a Alternative,
+    /// How the copies can have their devices, once that is asked.
+    ways: Option<&'a Ways>,
+}
+
+impl<'a> Trial<'a, '_> {
+    fn requests(&self) -> &'a ResourceVec {
+        self.problem.classes[self.class].requests(self.alternative.variant)
+    }
+
+    /// What the machine's pods request together with more copies.
+    fn requests_with(&self, copies: u32) -> ResourceVec {
+        let mut total = self.bin.map(|(_, bin)| bin.requests.clone()).unwrap_or_default();
+        for (resource, amount) in self.requests().iter() {
+            let more = amount.saturating_mul(i64::from(copies));
+            total.set(resource, total.get(resource).saturating_add(more));
+        }
+        total
+    }
+
+    fn spot(&self) -> Spot {
+        self.bin.map_or(Spot::New(self.pool), |(id, _)| Spot::Bin(id))
+    }
+}
+
+fn spot_bin(bins: &[Bin], spot: Spot) -> Option<&Bin> {
+    match spot {
+        Spot::Bin(id) => bins.get(id.0),
+        Spot::Node(_) | Spot::New(_) => None,
+    }
+}
+
+/// The largest number up to `wanted` for which something holds that holds for all smaller ones.
+fn at_most(wanted: u32, mut holds: impl FnMut(u32) -> bool) -> u32 {
+    if wanted == 0 || !holds(1) {
+        return 0;
+    }
+    if holds(wanted) {
+        return wanted;
+    }
+    let (mut most, mut too_many) = (1, wanted);
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        if holds(middle) { most = middle } else { too_many = middle }
+    }
+    most
 }
 
 /// Where a machine is for one involvement of a class that is in it by an alternative.

@@ -12,12 +12,13 @@ use model::{
 use super::attachments::class_of;
 use crate::{reason::NoteKind, snapshot::Volumes};
 
-/// The first construct of a shape that can restrict where the pod goes and is not planned for.
-pub(crate) fn unsupported(shape: &PodShape, volumes: &Volumes) -> Option<Unsupported> {
+/// The first construct of a shape that can restrict where the pod goes and is not planned for. Claims are planned for if
+/// what they ask for could be read.
+pub(crate) fn unsupported(shape: &PodShape, volumes: &Volumes, claims_are_read: bool) -> Option<Unsupported> {
     if let Some(unsupported) = shape.unsupported.first() {
         return Some(unsupported.clone());
     }
-    if let Some(claim) = shape.resource_claims.first() {
+    if let Some(claim) = shape.resource_claims.first().filter(|_| !claims_are_read) {
         return Some(Unsupported::new(format!("resource claim {} (resourceClaims)", claim.name)));
     }
     if let Some(group) = &shape.scheduling_group {

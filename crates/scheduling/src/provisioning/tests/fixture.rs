@@ -1,5 +1,7 @@
 //! Small snapshots in few words.
 
+mod devices;
+
 use std::sync::Arc;
 
 use api::labels;
@@ -22,6 +24,8 @@ use crate::{
     snapshot::{Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes},
 };
 
+pub(crate) use devices::exactly;
+
 pub(super) fn gib(count: i64) -> i64 {
     count << 30
 }
@@ -37,6 +41,7 @@ pub(super) struct Fixture {
     volumes: Volumes,
     namespaces: std::collections::BTreeMap<Arc<str>, Labels>,
     options: Options,
+    devices: devices::DeviceFixture,
 }
 
 impl Fixture {
@@ -51,6 +56,7 @@ impl Fixture {
             volumes: Volumes::default(),
             namespaces: Default::default(),
             options: Options::default(),
+            devices: devices::DeviceFixture::default(),
         }
     }
 
@@ -75,8 +81,13 @@ impl Fixture {
         capacity.set(ResourceId::PODS, 110);
         let requirement = self.requirement(labels::INSTANCE_TYPE, "In", &[name]);
         let requirements = Requirements::from_requirements([requirement], &self.names);
-        let instance_type =
-            InstanceType { name: name.into(), requirements, capacity, volume_attachment_limits: Vec::new() };
+        let instance_type = InstanceType {
+            name: name.into(),
+            requirements,
+            capacity,
+            volume_attachment_limits: Vec::new(),
+            device_templates: Arc::new([]),
+        };
         self.types.push((instance_type, Vec::new()));
         self
     }
@@ -186,6 +197,7 @@ impl Fixture {
             allocatable: ResourceVec::default(),
             attach_limits: Vec::new(),
             pods: Vec::new(),
+            awaits_devices: false,
         });
         self
     }
@@ -257,17 +269,22 @@ impl Fixture {
         let pods = self.pods.iter().map(|(pod, shape, planned_on)| PendingPod {
             pod: Arc::new(Pod { shape: Arc::new(shape.clone()), ..pod.clone() }),
             planned_on: planned_on.clone(),
+            devices: self.devices.pod(&pod.name),
         });
+        let (pools, pods) = (pools.collect::<IdVec<_, _>>(), pods.collect::<IdVec<_, _>>());
+        let nodes = self.nodes.clone().into();
+        let devices = self.devices.build(&pools, &nodes, &pods, &self.names);
         Snapshot {
             interner: Arc::new(self.names.clone()),
             now: Timestamp::default(),
             options: self.options.clone(),
-            node_pools: pools.collect::<IdVec<_, _>>(),
-            nodes: self.nodes.clone().into(),
-            pods: pods.collect::<IdVec<_, _>>(),
+            node_pools: pools,
+            nodes,
+            pods,
             daemon_sets: self.daemon_sets.clone(),
             volumes: self.volumes.clone(),
             namespaces: self.namespaces.clone(),
+            devices,
         }
     }
 }
@@ -494,9 +511,11 @@ pub(super) fn render(plan: &Plan, snapshot: &Snapshot) -> String {
             .map(|(key, value)| format!("{}={value}", names.key_name(*key)))
             .collect();
         let labels = if labels.is_empty() { String::new() } else { format!(" labels [{}]", labels.join(", ")) };
+        let devices: Vec<String> = machine.devices.iter().map(|(driver, count)| format!("{count} {driver}")).collect();
+        let devices = if devices.is_empty() { String::new() } else { format!(" devices [{}]", devices.join(", ")) };
         let _ = writeln!(
             text,
-            "machine {}-{}: {}/{}/{} {} types [{}]{labels} pods [{}]",
+            "machine {}-{}: {}/{}/{} {} types [{}]{labels}{devices} pods [{}]",
             pool.name,
             machine.index_in_pool,
             pool.catalogue.types[machine.launch.instance_type].name,

@@ -1,0 +1,190 @@
+//! The kinds that devices depend on: `resource.k8s.io`, PodGroups for their claims, and what devices read of pods.
+//!
+//! Reading is `dra-sched`'s; here an error gets the object's name, and objects that no API server has seen are held to
+//! its rules.
+
+mod templates;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use dra_sched::Compat;
+use dra_sched::types::{
+    ClaimTemplate, DeviceClass, DeviceTaintRule, FieldError, Pod, PodGroup, ResourceClaim, ResourceSlice, validate,
+};
+use scheduling::devices::DeviceObjects;
+use serde_json::Value;
+
+use crate::error::{ObjectError, Problem, Reason};
+use crate::limits;
+use crate::manifests::object_ref;
+
+pub(crate) use templates::Expander;
+
+/// Who has held an object to the API server's rules.
+#[derive(Debug, Clone, Copy)]
+pub enum Admitted<'a> {
+    /// The API server: the object comes from a cluster.
+    ByServer,
+    /// Nobody yet.
+    ByNobody(&'a Compat),
+}
+
+fn problem(error: FieldError) -> Problem {
+    Problem { field: error.field.to_string(), reason: Reason::Invalid(error.reason.to_string()) }
+}
+
+/// The first broken rule by its field, with the others told along.
+fn first(errors: Vec<FieldError>) -> Problem {
+    let mut errors = errors.into_iter();
+    let Some(first) = errors.next() else {
+        return Problem { field: String::new(), reason: Reason::Invalid("breaks a rule".to_owned()) };
+    };
+    let mut why = first.reason.to_string();
+    for other in errors {
+        why.push_str("; ");
+        why.push_str(&other.to_string());
+    }
+    Problem { field: first.field.to_string(), reason: Reason::Invalid(why) }
+}
+
+fn read<T>(
+    object: &Value,
+    kind: &str,
+    admitted: Admitted<'_>,
+    read: impl FnOnce(&Value) -> Result<T, FieldError>,
+    validate: impl FnOnce(&T, &Compat) -> Result<(), Vec<FieldError>>,
+) -> Result<T, ObjectError> {
+    let named = |problem| ObjectError { object: object_ref(object, kind), problem };
+    limits::check(object).map_err(named)?;
+    let decoded = read(object).map_err(|error| named(problem(error)))?;
+    match admitted {
+        Admitted::ByServer => {}
+        Admitted::ByNobody(compat) => validate(&decoded, compat).map_err(|errors| named(first(errors)))?,
+    }
+    Ok(decoded)
+}
+
+/// Reads a DeviceClass.
+pub fn device_class(object: &Value, admitted: Admitted<'_>) -> Result<DeviceClass, ObjectError> {
+    read(object, "DeviceClass", admitted, DeviceClass::from_json, validate::class)
+}
+
+/// Reads a ResourceSlice.
+pub fn resource_slice(object: &Value, admitted: Admitted<'_>) -> Result<ResourceSlice, ObjectError> {
+    read(object, "ResourceSlice", admitted, ResourceSlice::from_json, |slice, _| validate::slice(slice))
+}
+
+/// Reads a ResourceClaim.
+pub fn resource_claim(object: &Value, admitted: Admitted<'_>) -> Result<ResourceClaim, ObjectError> {
+    read(object, "ResourceClaim", admitted, ResourceClaim::from_json, validate::claim)
+}
+
+/// Reads a ResourceClaimTemplate.
+pub fn resource_claim_template(object: &Value, admitted: Admitted<'_>) -> Result<ClaimTemplate, ObjectError> {
+    read(object, "ResourceClaimTemplate", admitted, ClaimTemplate::from_json, validate::claim_template)
+}
+
+/// Reads a DeviceTaintRule. One with a field that is not understood cannot be used.
+pub fn device_taint_rule(object: &Value) -> Result<DeviceTaintRule, ObjectError> {
+    let rule = read(object, "DeviceTaintRule", Admitted::ByServer, DeviceTaintRule::from_json, |_, _| Ok(()))?;
+    match rule.unsupported.first() {
+        None => Ok(rule),
+        Some(field) => Err(ObjectError {
+            object: object_ref(object, "DeviceTaintRule"),
+            problem: Problem {
+                field: field.construct.to_string(),
+                reason: Reason::Invalid("is not understood".to_owned()),
+            },
+        }),
+    }
+}
+
+/// Reads of a PodGroup the claims that its pods have in common.
+pub fn pod_group_claims(object: &Value) -> Result<PodGroup, ObjectError> {
+    read(object, "PodGroup", Admitted::ByServer, PodGroup::from_json, |_, _| Ok(()))
+}
+
+/// A kind that devices depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// `DeviceClass`
+    DeviceClass,
+    /// `ResourceSlice`
+    ResourceSlice,
+    /// `ResourceClaim`
+    ResourceClaim,
+    /// `ResourceClaimTemplate`
+    ResourceClaimTemplate,
+    /// `DeviceTaintRule`
+    DeviceTaintRule,
+    /// `PodGroup`, for its claims.
+    PodGroup,
+}
+
+impl DeviceKind {
+    /// The kind of a name, if it is one of these.
+    pub fn of(group: &str, kind: &str) -> Option<Self> {
+        match (group, kind) {
+            ("resource.k8s.io", "DeviceClass") => Some(Self::DeviceClass),
+            ("resource.k8s.io", "ResourceSlice") => Some(Self::ResourceSlice),
+            ("resource.k8s.io", "ResourceClaim") => Some(Self::ResourceClaim),
+            ("resource.k8s.io", "ResourceClaimTemplate") => Some(Self::ResourceClaimTemplate),
+            ("resource.k8s.io", "DeviceTaintRule") => Some(Self::DeviceTaintRule),
+            ("scheduling.k8s.io", "PodGroup") => Some(Self::PodGroup),
+            _ => None,
+        }
+    }
+
+    /// Whether its objects are in namespaces.
+    pub fn is_namespaced(self) -> bool {
+        match self {
+            Self::ResourceClaim | Self::ResourceClaimTemplate | Self::PodGroup => true,
+            Self::DeviceClass | Self::ResourceSlice | Self::DeviceTaintRule => false,
+        }
+    }
+}
+
+/// Reads an object of one of the kinds and puts it with the others; the last of a name counts.
+pub fn add(
+    kind: DeviceKind,
+    object: &Value,
+    admitted: Admitted<'_>,
+    objects: &mut DeviceObjects,
+) -> Result<(), ObjectError> {
+    match kind {
+        DeviceKind::DeviceClass => {
+            let class = device_class(object, admitted)?;
+            objects.classes.insert(Arc::clone(&class.meta.name.name), Arc::new(class));
+        }
+        DeviceKind::ResourceSlice => {
+            let slice = resource_slice(object, admitted)?;
+            objects.slices.insert(Arc::clone(&slice.meta.name.name), Arc::new(slice));
+        }
+        DeviceKind::ResourceClaim => {
+            let claim = resource_claim(object, admitted)?;
+            objects.claims.insert(claim.meta.name.clone(), Arc::new(claim));
+        }
+        DeviceKind::ResourceClaimTemplate => {
+            let template = resource_claim_template(object, admitted)?;
+            objects.claim_templates.insert(template.meta.name.clone(), Arc::new(template));
+        }
+        DeviceKind::DeviceTaintRule => {
+            let rule = device_taint_rule(object)?;
+            objects.taint_rules.insert(Arc::clone(&rule.meta.name.name), Arc::new(rule));
+        }
+        DeviceKind::PodGroup => {
+            let group = pod_group_claims(object)?;
+            objects.pod_groups.insert(group.meta.name.clone(), Arc::new(group));
+        }
+    }
+    Ok(())
+}
+
+/// Reads of a pod what devices depend on; `None` if it can't want any.
+pub fn pod_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
+    let pod = read(object, "Pod", Admitted::ByServer, Pod::from_json, |_, _| Ok(()))?;
+    Ok(scheduling::devices::may_want_devices(&pod).then_some(pod))
+}

@@ -1,0 +1,149 @@
+//! Devices and claims as the planner needs them: the objects of `resource.k8s.io`, compiled by `dra-sched` into one
+//! inventory, with what each waiting pod wants of them, what each instance type's machines will publish, and what is
+//! known of each node.
+//!
+//! * Pods that want the same of devices share a [`Demand`]. A claim that was made from a template for one pod and is not
+//!   allocated is as good as one still to be made, so pods of one Deployment share their demand before and after the
+//!   claim controller has seen them.
+//! * Instance types whose machines look alike to every claim share a shape. A label that a slice's node selector
+//!   mentions is part of the shape: its value where the type decides it, else the values that the pool's machines can
+//!   have, which the engine then answers for one by one.
+//! * A node whose drivers have published is described by its slices; one that has still to publish, by its templates.
+//!
+//! Nothing of this exists while no waiting pod wants a device. Left out: DaemonSet pods with claims take no devices here;
+//! `status.declaredFeatures` of nodes is not known; templates whose devices other machines can use.
+
+mod demand;
+mod nodes;
+mod shapes;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use dra_sched::{
+    Compat, Inventory, InventoryBuilder, NodeFacts, ShapeId,
+    types::{ClaimTemplate, DeviceClass, DeviceTaintRule, Pod, PodGroup, ResourceClaim, ResourceSlice},
+};
+use model::{IdSet, IdVec, Interner, NamespacedName, define_id};
+
+use crate::{
+    catalogue::TypeId,
+    snapshot::{Node, NodeId, NodePool, PendingPod, PodId, PoolId},
+};
+
+pub use demand::{Demand, Variant};
+
+use self::{demand::Demands, shapes::Shapes};
+
+define_id! {
+    /// What some pods of one snapshot want of devices.
+    pub struct DemandId;
+}
+
+/// The objects that decide about devices, by name.
+#[derive(Debug, Clone, Default)]
+pub struct DeviceObjects {
+    /// DeviceClasses.
+    pub classes: BTreeMap<Arc<str>, Arc<DeviceClass>>,
+    /// ResourceSlices.
+    pub slices: BTreeMap<Arc<str>, Arc<ResourceSlice>>,
+    /// DeviceTaintRules.
+    pub taint_rules: BTreeMap<Arc<str>, Arc<DeviceTaintRule>>,
+    /// ResourceClaims.
+    pub claims: BTreeMap<NamespacedName, Arc<ResourceClaim>>,
+    /// ResourceClaimTemplates.
+    pub claim_templates: BTreeMap<NamespacedName, Arc<ClaimTemplate>>,
+    /// PodGroups, for the claims that their pods share.
+    pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
+}
+
+/// Everything about devices that stays the same while planning. Immutable; what searches find out about selectors is
+/// kept in the inventory and changes no answer.
+#[derive(Debug)]
+pub struct Devices {
+    /// What it was made of.
+    pub objects: Arc<DeviceObjects>,
+    /// The objects, compiled, with the shapes of machines to be.
+    pub inventory: Inventory,
+    /// What pods want, each kind once.
+    pub demands: IdVec<DemandId, Demand>,
+    of_pods: IdVec<PodId, Option<DemandId>>,
+    shapes: IdVec<PoolId, IdVec<TypeId, ShapeId>>,
+    nodes: IdVec<NodeId, NodeDevices>,
+    has_shared_devices: bool,
+}
+
+/// What describes the devices of a node or in-flight NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeDevices {
+    /// What its drivers publish.
+    Published(NodeFacts),
+    /// What is expected of it: it will have one of these shapes.
+    Expected(IdSet<ShapeId>),
+}
+
+impl Devices {
+    /// Compiles the objects for the pods that wait; `None` if none of them wants a device.
+    pub fn new(
+        objects: Arc<DeviceObjects>,
+        compat: Compat,
+        pools: &IdVec<PoolId, NodePool>,
+        nodes: &IdVec<NodeId, Node>,
+        pods: &IdVec<PodId, PendingPod>,
+        names: &Interner,
+    ) -> Option<Self> {
+        if pods.iter().all(|pending| pending.devices.is_none()) {
+            return None;
+        }
+        let mut builder = InventoryBuilder::new(compat);
+        objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
+        objects.slices.values().for_each(|slice| builder.slice(Arc::clone(slice)));
+        objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
+        let demands = Demands::new(&objects, compat, pods, names, &mut builder);
+        if demands.of_pods.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut shapes = Shapes::new(&objects, names);
+        let of_pools = pools.iter().map(|pool| shapes.of_pool(pool, pods, &mut builder)).collect();
+        let of_nodes = nodes::describe(nodes, pools, &objects, &mut shapes, &mut builder);
+        Some(Self {
+            has_shared_devices: nodes::has_shared_devices(&objects),
+            objects,
+            inventory: builder.build(),
+            demands: demands.demands,
+            of_pods: demands.of_pods,
+            shapes: of_pools,
+            nodes: of_nodes,
+        })
+    }
+
+    /// What a pod wants of devices; `None` for nothing.
+    pub fn demand_of(&self, pod: PodId) -> Option<DemandId> {
+        self.of_pods.try_get(pod).copied().flatten()
+    }
+
+    /// The shape of a pool's machines of a type.
+    pub fn shape(&self, pool: PoolId, instance_type: TypeId) -> Option<ShapeId> {
+        self.shapes.try_get(pool)?.try_get(instance_type).copied()
+    }
+
+    /// All shapes of machines that pools can launch.
+    pub fn launchable_shapes(&self) -> IdSet<ShapeId> {
+        self.shapes.iter().flatten().copied().collect()
+    }
+
+    /// What describes a node's devices.
+    pub fn node(&self, node: NodeId) -> Option<&NodeDevices> {
+        self.nodes.try_get(node)
+    }
+
+    /// Whether machines can use devices that are not their own, so that one's allocation can matter to another.
+    pub fn has_shared_devices(&self) -> bool {
+        self.has_shared_devices
+    }
+}
+
+/// Whether a pod may want devices: it has claims, or asks for a resource that a device class could serve.
+pub fn may_want_devices(pod: &Pod) -> bool {
+    let is_extended = |name: &Arc<str>| name.contains('/');
+    !pod.claims.is_empty() || pod.containers.iter().any(|container| container.requests.keys().any(is_extended))
+}

@@ -1,0 +1,299 @@
+//! What pods want of devices, each kind of want once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use dra_sched::{
+    ClaimClassId, ClaimId, ClaimUse, Compat, Gate, InventoryBuilder, NodeDemand,
+    pods::{
+        self, Claims, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
+        check_node_resources, total_demand,
+    },
+    types::{ClaimSource, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources},
+};
+use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
+
+use super::{DemandId, DeviceObjects};
+use crate::snapshot::{PendingPod, PodId};
+
+/// More extended resources in one pod than this are only told apart together: all by DRA, or none.
+const MAX_EXTENDED: usize = 4;
+
+/// What one or more pods want of devices.
+#[derive(Debug)]
+pub struct Demand {
+    /// Why no node can have them at all, if so.
+    pub fault: Option<PodFault>,
+    /// Extended resources of the pods that a class serves on nodes without a device plugin for them.
+    pub extended: Vec<ResourceId>,
+    /// The claims, by which of `extended` come from DRA.
+    pub variants: Vec<Variant>,
+    /// One of the pods; for all of them equal in what devices depend on.
+    pub example: Arc<Pod>,
+}
+
+/// The claims of a pod on nodes that serve its extended resources in one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// Resources that come from DRA and count nothing against the node's allocatable.
+    pub served: Vec<ResourceId>,
+    /// The claims, in the order in which they are allocated.
+    pub claims: Vec<ClaimUse>,
+}
+
+impl Demand {
+    /// The variant for a node or machine with these resources to give.
+    pub fn variant_for(&self, allocatable: &ResourceVec) -> usize {
+        let served = |variant: &Variant| {
+            self.extended.iter().all(|resource| variant.served.contains(resource) == (allocatable.get(*resource) == 0))
+        };
+        let exact = self.variants.iter().position(served);
+        exact.unwrap_or_else(|| self.variants.len().saturating_sub(1))
+    }
+
+    /// What a pod takes of the node's resources on top of its requests because of its devices; `None` where that is a
+    /// resource that no node has.
+    ///
+    /// # Errors
+    /// What the pod says of itself as a whole does not cover its devices.
+    pub fn extra(&self, devices: &NodeDemand, names: &Interner) -> Result<Option<ResourceVec>, NodeResourceFault> {
+        let mut extra = ResourceVec::default();
+        if devices.0.is_empty() {
+            return Ok(Some(extra));
+        }
+        let with = total_demand(&self.example, devices);
+        let without = total_demand(&self.example, &NodeDemand::default());
+        // Whether the node has room is for the packer to say; here everything is there.
+        let everything = NodeDemand(with.0.keys().map(|name| (Arc::clone(name), i128::MAX)).collect());
+        check_node_resources(&self.example, devices, &everything)?;
+        for (name, amount) in with.0 {
+            let more = amount - without.0.get(&name).copied().unwrap_or(0);
+            if more <= 0 {
+                continue;
+            }
+            let Some(resource) = names.find_resource(&name) else { return Ok(None) };
+            let quantity = Quantity::from_nano(more, model::quantity::Format::DecimalSi);
+            if quantity.is_ok_and(|quantity| extra.set_quantity(resource, &quantity).is_err()) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(extra))
+    }
+}
+
+/// All that tells the demand of one pod from that of another.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    claims: Vec<(bool, usize, u32, bool)>,
+    fault: Option<String>,
+    /// Only where the containers matter: for extended resources, and for what devices cost of the node.
+    containers: Vec<(u8, Vec<(Arc<str>, i128)>)>,
+    whole: Vec<(Arc<str>, i128)>,
+}
+
+/// The demands of all waiting pods.
+pub(super) struct Demands {
+    pub(super) demands: IdVec<DemandId, Demand>,
+    pub(super) of_pods: IdVec<PodId, Option<DemandId>>,
+}
+
+struct Reading<'a> {
+    objects: &'a DeviceObjects,
+    compat: Compat,
+    names: &'a Interner,
+    builder: &'a mut InventoryBuilder,
+    ids: BTreeMap<NamespacedName, ClaimId>,
+    extended: ExtendedResources,
+    known: BTreeMap<Key, DemandId>,
+    demands: IdVec<DemandId, Demand>,
+}
+
+impl Demands {
+    pub(super) fn new(
+        objects: &DeviceObjects,
+        compat: Compat,
+        pods: &IdVec<PodId, PendingPod>,
+        names: &Interner,
+        builder: &mut InventoryBuilder,
+    ) -> Self {
+        // Of claims with equal specs the first gives its name to reasons; the pods' own words come first.
+        let entries = pods.iter().filter_map(|pending| pending.devices.as_ref()).flat_map(|pod| {
+            pod.claims.iter().filter_map(move |entry| match &entry.source {
+                ClaimSource::Template(template) => Some((pod, entry, template)),
+                ClaimSource::Claim(_) => None,
+            })
+        });
+        for (pod, entry, template) in entries {
+            let name = NamespacedName::new(Arc::clone(&pod.meta.name.namespace), Arc::clone(template));
+            if let Some(template) = objects.claim_templates.get(&name) {
+                class_of(&entry.name, &template.spec, &template.unsupported, builder);
+            }
+        }
+        let ids = objects.claims.iter().map(|(name, claim)| (name.clone(), builder.claim(Arc::clone(claim)))).collect();
+        let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
+        let known = BTreeMap::new();
+        let mut reading = Reading { objects, compat, names, builder, ids, extended, known, demands: IdVec::new() };
+        let of_pods = pods.iter().map(|pending| pending.devices.as_ref().and_then(|pod| reading.of_pod(pod))).collect();
+        Self { demands: reading.demands, of_pods }
+    }
+}
+
+/// The class of claims with this spec.
+fn class_of(
+    name: &str,
+    spec: &ResourceClaimSpec,
+    unsupported: &[Unsupported],
+    builder: &mut InventoryBuilder,
+) -> ClaimClassId {
+    let unsupported = unsupported.first().map(|field| Arc::clone(&field.construct));
+    builder.claim_class(name, &Arc::new(spec.clone()), unsupported)
+}
+
+impl Reading<'_> {
+    fn of_pod(&mut self, pod: &Arc<Pod>) -> Option<DemandId> {
+        let extended = self.extended_of(pod);
+        let objects = self.objects;
+        let lookup =
+            Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
+        let wanted = pods::claims(pod, &lookup, &self.compat);
+        let (claims, fault) = match wanted {
+            Ok(wanted) => (wanted.into_iter().map(|wanted| self.claim_use(wanted, pod)).collect::<Vec<_>>(), None),
+            Err(fault) => (Vec::new(), Some(fault)),
+        };
+        if claims.is_empty() && fault.is_none() && extended.is_empty() {
+            return None;
+        }
+        let key = self.key(pod, &claims, fault.as_ref(), &extended);
+        if let Some(known) = self.known.get(&key) {
+            return Some(*known);
+        }
+        let variants = self.variants(pod, &claims, &extended);
+        let demand = self.demands.push(Demand { fault, extended, variants, example: Arc::clone(pod) });
+        self.known.insert(key, demand);
+        Some(demand)
+    }
+
+    /// Extended resources of the pod that a class serves.
+    fn extended_of(&self, pod: &Pod) -> Vec<ResourceId> {
+        let mut found: Vec<ResourceId> = Vec::new();
+        for (name, amount) in pod.containers.iter().flat_map(|container| &container.requests) {
+            if amount.sign() > 0
+                && self.extended.class(name).is_some()
+                && let Some(resource) = self.names.find_resource(name)
+                && !found.contains(&resource)
+            {
+                found.push(resource);
+            }
+        }
+        found.sort_by_key(|resource| self.names.resource_name(*resource));
+        found
+    }
+
+    /// One variant for each way in which device plugins can have some of the resources.
+    fn variants(&mut self, pod: &Pod, claims: &[ClaimUse], extended: &[ResourceId]) -> Vec<Variant> {
+        let all = (1_usize << extended.len().min(MAX_EXTENDED)) - 1;
+        let subsets: Vec<Vec<ResourceId>> = if extended.len() > MAX_EXTENDED {
+            vec![extended.to_vec(), Vec::new()]
+        } else {
+            let of = |bits: usize| {
+                let chosen = extended.iter().enumerate().filter(|(index, _)| bits & (1 << index) != 0);
+                chosen.map(|(_, resource)| *resource).collect()
+            };
+            (0..=all).rev().map(of).collect()
+        };
+        subsets.into_iter().map(|served| self.variant(pod, claims, served)).collect()
+    }
+
+    fn variant(&mut self, pod: &Pod, claims: &[ClaimUse], served: Vec<ResourceId>) -> Variant {
+        let mut claims = claims.to_vec();
+        let is_served = |name: &str| self.names.find_resource(name).is_some_and(|resource| served.contains(&resource));
+        // All that is not served by DRA is there; whether there is enough of it is another rule's question.
+        let one = Quantity::from_milli(1000, model::quantity::Format::DecimalSi);
+        let there: Resources = pod
+            .containers
+            .iter()
+            .flat_map(|container| container.requests.keys())
+            .filter(|name| !is_served(name))
+            .map(|name| (Arc::clone(name), one))
+            .collect();
+        match self.extended.serve(pod, &there) {
+            Served::Claim(claim) => {
+                let class = self.builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
+                claims.push(ClaimUse::Fresh { class, containers: 0 });
+            }
+            Served::Elsewhere | Served::Missing(_) => {}
+        }
+        Variant { served, claims }
+    }
+
+    fn claim_use(&mut self, wanted: WantedClaim, pod: &Pod) -> ClaimUse {
+        let entry = Arc::clone(wanted.entry());
+        let containers = pod.containers_using(&entry);
+        match wanted {
+            WantedClaim::Existing { claim: name, reserved, .. } => {
+                let is_own = pod
+                    .claims
+                    .iter()
+                    .any(|claim| claim.name == entry && matches!(claim.source, ClaimSource::Template(_)));
+                let claim = self.objects.claims.get(&name);
+                let made_for_it = claim.filter(|claim| {
+                    let is_free = claim.allocation.is_none() || pod.node_name.is_some();
+                    // A pod that has to leave its node gets a new claim elsewhere.
+                    is_own && is_free && claim.meta.owners.iter().any(|owner| &*owner.kind == "Pod")
+                });
+                if let Some(claim) = made_for_it {
+                    let class = class_of(&entry, &claim.spec, &claim.unsupported, self.builder);
+                    return ClaimUse::Fresh { class, containers };
+                }
+                let claim = *self.ids.get(&name).expect("a claim that pods::claims found has an id");
+                ClaimUse::Named { claim, containers, reserved }
+            }
+            WantedClaim::Fresh { template, .. } => {
+                let template = self.objects.claim_templates.get(&template).expect("pods::claims found the template");
+                let class = class_of(&entry, &template.spec, &template.unsupported, self.builder);
+                ClaimUse::Fresh { class, containers }
+            }
+            WantedClaim::OfGroup { group, template, .. } => {
+                let name = NamespacedName::new(Arc::clone(&group.namespace), format!("{}-{entry}", group.name));
+                let template = self.objects.claim_templates.get(&template).expect("pods::claims found the template");
+                let builder = &mut *self.builder;
+                let claim = *self.ids.entry(name.clone()).or_insert_with(|| {
+                    let mut meta = template.meta.clone();
+                    meta.name = name;
+                    builder.claim(Arc::new(ResourceClaim {
+                        meta,
+                        spec: template.spec.clone(),
+                        allocation: None,
+                        reserved_for: Vec::new(),
+                        device_status: Vec::new(),
+                        unsupported: template.unsupported.clone(),
+                        unknown_fields: Vec::new(),
+                    }))
+                });
+                ClaimUse::Named { claim, containers, reserved: true }
+            }
+        }
+    }
+
+    fn key(&self, pod: &Pod, claims: &[ClaimUse], fault: Option<&PodFault>, extended: &[ResourceId]) -> Key {
+        let amounts = |amounts: &Resources| {
+            amounts.iter().map(|(name, amount)| (Arc::clone(name), amount.to_nano())).collect::<Vec<_>>()
+        };
+        let matters = !extended.is_empty() || self.compat.is_on(Gate::NodeAllocatableResources);
+        let lifetime = |lifetime: Lifetime| match lifetime {
+            Lifetime::Pod => 0,
+            Lifetime::Sidecar => 1,
+            Lifetime::Init => 2,
+        };
+        let of_claim = |claim: &ClaimUse| match *claim {
+            ClaimUse::Fresh { class, containers } => (false, model::Id::index(class), containers, false),
+            ClaimUse::Named { claim, containers, reserved } => (true, model::Id::index(claim), containers, reserved),
+        };
+        let containers = pod.containers.iter().filter(|_| matters);
+        Key {
+            claims: claims.iter().map(of_claim).collect(),
+            fault: fault.map(ToString::to_string),
+            containers: containers.map(|of| (lifetime(of.lifetime), amounts(&of.requests))).collect(),
+            whole: if matters { amounts(&pod.pod_requests) } else { Vec::new() },
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Devices while packing: the ledgers of `dra-sched` beside the packer's own state, and what its answers mean for
+//! offerings.
+//!
+//! The engine answers for shapes and domains, the packer chooses among offerings. A [`Way`] is where both meet: copies of
+//! a class, the offerings whose machines would give them their devices, the labels that this pins, and what it costs of
+//! the machine's own resources. A class without claims never gets here.
+//!
+//! Answers are kept until something that they depend on changes: the machine's own devices, or, where devices or claims
+//! are shared, anything at all. A machine that holds no claims yet answers like a new one.
+//!
+//! Steps of the engine are counted for the whole plan; a class that found no place while some answer was cut short is
+//! undecided, not refused.
+
+mod shapes;
+mod ways;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+};
+
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Offer, ShapeId, ledger};
+use model::{Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet, collections::FastMap};
+
+use self::ways::{Asked, times};
+use super::{
+    classes::{ClassId, PodClass},
+    pools::{PoolRank, PoolTable},
+    problem::Problem,
+    state::{Bin, BinId},
+};
+use crate::{
+    catalogue::OfferingId,
+    devices::{Demand, Devices, NodeDevices},
+    snapshot::{NodeId, Snapshot},
+};
+
+pub(crate) use shapes::ShapesOfPool;
+pub(crate) use ways::{Way, Ways, narrow};
+
+/// Steps of one question to the engine; what hostile claims can cost at most, once for each distinct question.
+const STEPS_PER_QUESTION: u64 = 200_000;
+
+/// Most answers that are kept.
+const MAX_KEPT: usize = 4096;
+
+/// The part of the problem that is about devices.
+#[derive(Debug)]
+pub(crate) struct ProblemDevices<'s> {
+    pub(crate) devices: &'s Devices,
+    /// Nodes that are described by what they publish.
+    published: IdVec<NodeId, Option<BinLedger>>,
+    steps: Cell<u64>,
+    undecided: Cell<bool>,
+}
+
+impl<'s> ProblemDevices<'s> {
+    pub(crate) fn new(snapshot: &'s Snapshot) -> Option<Self> {
+        let devices = &**snapshot.devices.as_ref()?;
+        let ledger = |node: NodeId| match devices.node(node)? {
+            NodeDevices::Published(facts) => Some(BinLedger::node(facts.clone())),
+            NodeDevices::Expected(_) => None,
+        };
+        Some(Self {
+            devices,
+            published: snapshot.nodes.ids().map(ledger).collect(),
+            steps: Cell::new(snapshot.options.device_steps),
+            undecided: Cell::new(false),
+        })
+    }
+
+    /// Whether an answer was cut short since the last time somebody asked.
+    pub(crate) fn take_undecided(&self) -> bool {
+        self.undecided.replace(false)
+    }
+
+    /// Steps that are left for the plan.
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// Begins a plan anew.
+    pub(crate) fn refill(&self, steps: u64) {
+        self.steps.set(steps);
+        self.undecided.set(false);
+    }
+
+    fn demand(&self, class: &PodClass) -> Option<&'s Demand> {
+        self.devices.demands.try_get(class.devices.as_ref()?.demand)
+    }
+
+    fn claims(&self, class: &PodClass, variant: usize) -> &'s [ClaimUse] {
+        let variant = self.demand(class).and_then(|demand| demand.variants.get(variant));
+        variant.map_or(&[], |variant| variant.claims.as_slice())
+    }
+}
+
+/// The devices of a planned machine that holds claims.
+#[derive(Debug, Clone)]
+pub(crate) struct BinDevices {
+    ledger: BinLedger,
+    version: u64,
+    /// What its pods' devices cost of the machine's own resources, by shape.
+    extra: Vec<(ShapeId, ResourceVec)>,
+    /// How many devices of which driver its pods get, by shape.
+    planned: Vec<(ShapeId, BTreeMap<Arc<str>, u32>)>,
+}
+
+impl BinDevices {
+    /// How many devices of which driver a machine of a shape gives its pods.
+    pub(crate) fn planned(&self, shape: Option<ShapeId>) -> Option<&BTreeMap<Arc<str>, u32>> {
+        self.planned.iter().find(|(known, _)| Some(*known) == shape).map(|(_, drivers)| drivers)
+    }
+
+    /// Whether a machine from the offering could have the shape and be in the domain that the claims were planned for.
+    pub(crate) fn allow(&self, table: &PoolTable<'_>, offering: OfferingId, names: &Interner) -> bool {
+        let shape = table.shapes.shape_of(offering);
+        let in_domain = self.ledger.domain().into_iter().flat_map(|domain| &domain.0).all(|(key, value)| {
+            let (Some(key), Some(value)) = (names.find_key(key), names.find_value(value)) else { return false };
+            table.can_have(Some(offering), key, &ValueSet::one(value), names)
+        });
+        in_domain && self.ledger.shapes().into_iter().flatten().any(|known| Some(known) == shape)
+    }
+
+    /// What the devices cost of a machine of a shape besides what pods ask for.
+    fn extra(&self, shape: ShapeId) -> Option<&ResourceVec> {
+        self.extra.iter().find(|(known, _)| *known == shape).map(|(_, extra)| extra)
+    }
+
+    /// Whether two machines look alike to claims.
+    pub(crate) fn looks_like(&self, other: &Self) -> bool {
+        self.ledger.domain() == other.ledger.domain()
+            && self.extra == other.extra
+            && self.planned == other.planned
+            && self.ledger.shapes().into_iter().flatten().eq(other.ledger.shapes().into_iter().flatten())
+    }
+}
+
+/// Where devices are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Spot {
+    Node(NodeId),
+    Bin(BinId),
+    New(PoolRank),
+}
+
+/// Which of several ways is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// The one with the cheapest machine, then with most offerings.
+    Cheapest,
+    /// This one, with one shape only if that is given.
+    Only(usize, Option<ShapeId>),
+}
+
+/// A question: class, variant, place, version of the place.
+type Question = (ClassId, usize, Spot, u64);
+
+/// What is taken of devices.
+#[derive(Debug)]
+pub(crate) struct DeviceState {
+    cluster: ClusterLedger,
+    /// A machine of any shape that holds nothing: what a new one is asked like.
+    spare: BinLedger,
+    /// Nodes that are described by what is expected of them.
+    expected: BTreeMap<NodeId, BinLedger>,
+    of_nodes: FastMap<NodeId, u64>,
+    /// Changes with whatever can matter to other machines.
+    version: u64,
+    /// Never given out twice.
+    next_version: u64,
+    /// At new machines, ways of a lower score are left out.
+    pub(crate) least_score: u32,
+    kept: RefCell<FastMap<Question, (u64, Rc<Ways>)>>,
+}
+
+impl Clone for DeviceState {
+    fn clone(&self) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            spare: self.spare.clone(),
+            expected: self.expected.clone(),
+            of_nodes: self.of_nodes.clone(),
+            version: self.version,
+            next_version: self.next_version,
+            least_score: self.least_score,
+            // The two part from here, and number what follows alike.
+            kept: RefCell::default(),
+        }
+    }
+}
+
+/// What an expected node was before.
+#[derive(Debug)]
+pub(crate) struct NodeBefore {
+    node: NodeId,
+    ledger: Option<BinLedger>,
+    version: Option<u64>,
+}
+
+/// A state of the devices to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceMark {
+    cluster: ledger::Mark,
+    version: u64,
+}
+
+impl DeviceState {
+    pub(crate) fn new(problem: &Problem<'_>) -> Option<Self> {
+        let devices = problem.devices.as_ref()?.devices;
+        let mut cluster = ClusterLedger::new(&devices.inventory);
+        let spare = BinLedger::machine(&devices.launchable_shapes(), &mut cluster);
+        let mut expected = BTreeMap::new();
+        for node in problem.snapshot.nodes.ids() {
+            if let Some(NodeDevices::Expected(shapes)) = devices.node(node) {
+                expected.insert(node, BinLedger::machine(shapes, &mut cluster));
+            }
+        }
+        Some(Self {
+            cluster,
+            spare,
+            expected,
+            of_nodes: FastMap::default(),
+            version: 0,
+            next_version: 1,
+            least_score: 0,
+            kept: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn mark(&mut self) -> DeviceMark {
+        DeviceMark { cluster: self.cluster.mark(), version: self.version }
+    }
+
+    pub(crate) fn keep(&mut self, mark: DeviceMark) {
+        self.cluster.keep(mark.cluster);
+    }
+
+    pub(crate) fn rollback(&mut self, mark: DeviceMark) {
+        self.cluster.rollback(mark.cluster);
+        // Numbers are never used twice, so what was kept for this state holds again.
+        self.version = mark.version;
+    }
+
+    pub(crate) fn restore(&mut self, before: NodeBefore) {
+        if let Some(ledger) = before.ledger {
+            self.expected.insert(before.node, ledger);
+        }
+        match before.version {
+            Some(version) => self.of_nodes.insert(before.node, version),
+            None => self.of_nodes.remove(&before.node),
+        };
+    }
+
+    fn new_version(&mut self) -> u64 {
+        self.next_version += 1;
+        self.next_version
+    }
+
+    fn touch_others(&mut self, problem: &ProblemDevices<'_>, class: &PodClass) {
+        let shares_claims = class.devices.as_ref().is_some_and(|devices| devices.shares_claims);
+        if shares_claims || problem.devices.has_shared_devices() {
+            self.version = self.new_version();
+        }
+    }
+
+    /// The ways to give copies of a class their devices at a place; `None` if it wants none there.
+    pub(crate) fn ways(
+        &self,
+        problem: &Problem<'_>,
+        spot: Spot,
+        bin: Option<&Bin>,
+        class: ClassId,
+        variant: usize,
+        wanted: u32,
+    ) -> Option<Rc<Ways>> {
+        let of_problem = problem.devices.as_ref()?;
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        if claims.is_empty() {
+            return None;
+        }
+        let own = bin.and_then(|bin| bin.devices.as_ref());
+        let (spot, version) = match (spot, own, bin) {
+            (Spot::Bin(_), Some(own), _) => (spot, own.version),
+            (Spot::Bin(_), None, Some(bin)) => (Spot::New(bin.pool), 0),
+            (Spot::Node(node), ..) => (spot, self.of_nodes.get(&node).copied().unwrap_or(0)),
+            (Spot::Bin(_) | Spot::New(_), ..) => (spot, 0),
+        };
+        let question = (class, variant, spot, version);
+        if let Some((at, kept)) = self.kept.borrow().get(&question)
+            && *at == self.version
+            && kept.answers(wanted)
+        {
+            if kept.is_cut_short {
+                of_problem.undecided.set(true);
+            }
+            return Some(Rc::clone(kept));
+        }
+        let ledger = match (spot, own) {
+            (Spot::Bin(_), Some(own)) => Some(&own.ledger),
+            (Spot::Node(node), _) => self.expected.get(&node).or_else(|| of_problem.published.try_get(node)?.as_ref()),
+            (Spot::Bin(_) | Spot::New(_), _) => Some(&self.spare),
+        };
+        let shapes = match spot {
+            Spot::New(pool) => problem.pools[pool].shapes.all.clone(),
+            Spot::Bin(_) | Spot::Node(_) => ledger.and_then(BinLedger::shapes).into_iter().flatten().collect(),
+        };
+        let ways = match ledger {
+            None => Ways { asked: wanted, ..Ways::default() },
+            Some(ledger) => {
+                let offer = self.ask(of_problem, ledger, claims, wanted, &shapes);
+                let table = match spot {
+                    Spot::New(pool) => Some(&problem.pools[pool]),
+                    Spot::Bin(_) => bin.map(|bin| &problem.pools[bin.pool]),
+                    Spot::Node(_) => None,
+                };
+                let asked = Asked { problem, demand: of_problem.demand(&problem.classes[class])?, table };
+                asked.ways(offer, &shapes, wanted)
+            }
+        };
+        if ways.is_cut_short {
+            of_problem.undecided.set(true);
+        }
+        let ways = Rc::new(ways);
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(question, (self.version, Rc::clone(&ways)));
+        Some(ways)
+    }
+
+    fn ask(
+        &self,
+        problem: &ProblemDevices<'_>,
+        ledger: &BinLedger,
+        claims: &[ClaimUse],
+        wanted: u32,
+        shapes: &IdSet<ShapeId>,
+    ) -> Offer {
+        let part = problem.steps.get().min(STEPS_PER_QUESTION);
+        let mut budget = Budget::new(part);
+        let offer = problem.devices.inventory.try_add(ledger, claims, wanted, shapes, &self.cluster, &mut budget);
+        problem.steps.set(problem.steps.get() - (part - budget.remaining()));
+        offer
+    }
+
+    /// Why a place gives a class no devices, each reason once, with the shapes that it is about; for people.
+    pub(crate) fn refusals(
+        &self,
+        problem: &Problem<'_>,
+        spot: Spot,
+        class: ClassId,
+        variant: usize,
+    ) -> Vec<(Arc<str>, IdSet<ShapeId>)> {
+        let Some(of_problem) = &problem.devices else { return Vec::new() };
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        let (ledger, shapes) = match spot {
+            Spot::Node(node) => {
+                let ledger = self.expected.get(&node).or_else(|| of_problem.published.try_get(node)?.as_ref());
+                (ledger, ledger.and_then(BinLedger::shapes).into_iter().flatten().collect())
+            }
+            Spot::New(pool) => (Some(&self.spare), problem.pools[pool].shapes.all.clone()),
+            Spot::Bin(_) => (None, IdSet::default()),
+        };
+        let Some(ledger) = ledger.filter(|_| !claims.is_empty()) else { return Vec::new() };
+        let inventory = &of_problem.devices.inventory;
+        // Explaining is not planning: it has steps of its own.
+        let mut budget = Budget::new(STEPS_PER_QUESTION);
+        let offer = inventory.try_add(ledger, claims, 1, &shapes, &self.cluster, &mut budget);
+        let mut all: Vec<(Arc<str>, IdSet<ShapeId>)> = Vec::new();
+        for refused in &offer.refused {
+            let text: Arc<str> = inventory.explain(&refused.refusal, &|_| None).message.into();
+            let entry = match all.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, shapes)) => shapes,
+                None => {
+                    all.push((text, IdSet::default()));
+                    let Some((_, shapes)) = all.last_mut() else { continue };
+                    shapes
+                }
+            };
+            entry.extend(refused.shape);
+        }
+        all
+    }
+
+    /// Takes devices on a node; the caller knows that there are enough. Gives what the copies cost of the node besides.
+    pub(crate) fn take_on_node(
+        &mut self,
+        problem: &Problem<'_>,
+        node: NodeId,
+        class: ClassId,
+        ways: &Ways,
+        copies: u32,
+    ) -> (ResourceVec, NodeBefore) {
+        let before =
+            NodeBefore { node, ledger: self.expected.get(&node).cloned(), version: self.of_nodes.get(&node).copied() };
+        let way = ways.ways.iter().rev().find(|way| way.copies >= copies);
+        let (Some(of_problem), Some(way)) = (&problem.devices, way) else { return (ResourceVec::default(), before) };
+        let mut allocations = way.allocations.clone();
+        allocations.copies = copies;
+        let inventory = &of_problem.devices.inventory;
+        match self.expected.get_mut(&node) {
+            Some(ledger) => inventory.commit(ledger, &mut self.cluster, &allocations),
+            None => {
+                if let Some(Some(ledger)) = of_problem.published.try_get(node) {
+                    // All that a node's ledger holds is in that of the cluster.
+                    inventory.commit(&mut ledger.clone(), &mut self.cluster, &allocations);
+                }
+            }
+        }
+        let version = self.new_version();
+        self.of_nodes.insert(node, version);
+        self.touch_others(of_problem, &problem.classes[class]);
+        (times(&way.extra_on_node(), copies), before)
+    }
+
+    /// Takes devices in a machine by one way, and narrows the machine to it.
+    pub(crate) fn take_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: &mut Bin,
+        class: ClassId,
+        way: &Way,
+        copies: u32,
+        shape: Option<ShapeId>,
+    ) {
+        let Some(of_problem) = &problem.devices else { return };
+        let inventory = &of_problem.devices.inventory;
+        let table = &problem.pools[bin.pool];
+        bin.offerings.intersect_with(&way.offerings);
+        if let Some(shape) = shape {
+            table.shapes.keep(&mut bin.offerings, shape);
+        }
+        let mut own = match bin.devices.take() {
+            Some(own) => Arc::unwrap_or_clone(own),
+            None => BinDevices {
+                ledger: BinLedger::machine(&table.shapes.all, &mut self.cluster),
+                version: 0,
+                extra: Vec::new(),
+                planned: Vec::new(),
+            },
+        };
+        let mut allocations = way.allocations.clone();
+        allocations.copies = copies;
+        if let Some(shape) = shape {
+            allocations.shapes = [shape].into_iter().collect();
+        }
+        inventory.commit(&mut own.ledger, &mut self.cluster, &allocations);
+        own.version = self.new_version();
+        for (shape, extra) in &way.extra {
+            let Some(shape) = shape else { continue };
+            let more = times(extra, copies);
+            match own.extra.iter_mut().find(|(known, _)| known == shape) {
+                Some((_, held)) => held.saturating_add_assign(&more),
+                None => own.extra.push((*shape, more)),
+            }
+        }
+        for shape in allocations.shapes.iter() {
+            let drivers = match own.planned.iter_mut().find(|(known, _)| *known == shape) {
+                Some((_, drivers)) => drivers,
+                None => {
+                    own.planned.push((shape, BTreeMap::new()));
+                    let Some((_, drivers)) = own.planned.last_mut() else { continue };
+                    drivers
+                }
+            };
+            for copy in 0..copies as usize {
+                for result in allocations.allocations(Some(shape), copy).iter().flat_map(|given| &given.results) {
+                    *drivers.entry(Arc::from(result.device.driver.as_str())).or_default() += 1;
+                }
+            }
+        }
+        bin.open.intersect(&way.pins, problem.names());
+        bin.devices = Some(Arc::new(own));
+        self.touch_others(of_problem, &problem.classes[class]);
+    }
+
+    /// Gives back what only shapes needed that the machine can't have any more.
+    pub(crate) fn release(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
+        let (Some(of_problem), Some(own)) = (&problem.devices, &mut bin.devices) else { return };
+        let table = &problem.pools[bin.pool];
+        let left = table.shapes.shapes(&bin.offerings);
+        if own.ledger.shapes().into_iter().flatten().all(|shape| left.contains(shape)) {
+            return;
+        }
+        let own = Arc::make_mut(own);
+        own.ledger.release(&of_problem.devices.inventory, &mut self.cluster, &left);
+        own.extra.retain(|(shape, _)| left.contains(*shape));
+        own.planned.retain(|(shape, _)| left.contains(*shape));
+        self.next_version += 1;
+        own.version = self.next_version;
+        if of_problem.devices.has_shared_devices() {
+            self.next_version += 1;
+            self.version = self.next_version;
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What the engine offers, as sets of offerings that a packer can price.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use dra_sched::{Alternative as Allocations, Domain, Offer, ShapeId};
+use model::{IdSet, Requirement, Requirements, ResourceVec, ValueSet};
+
+use crate::{
+    catalogue::OfferingId,
+    devices::Demand,
+    provisioning::{pools::PoolTable, problem::Problem, state::Bin},
+};
+
+/// One way to give copies of a class their devices.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(super) allocations: Allocations,
+    /// Copies at most.
+    pub(crate) copies: u32,
+    /// Offerings whose machines give them their devices; none for nodes.
+    pub(crate) offerings: IdSet<OfferingId>,
+    /// Labels that the machine will have.
+    pub(super) pins: Requirements,
+    /// What a copy costs of the machine's own resources, by shape, where it costs anything.
+    pub(super) extra: Vec<(Option<ShapeId>, ResourceVec)>,
+    /// kube-scheduler's score of the first copy: more for earlier alternatives of firstAvailable requests.
+    pub(crate) score: u32,
+}
+
+/// All ways at one place.
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    pub(crate) ways: Vec<Way>,
+    pub(super) asked: u32,
+    pub(super) is_cut_short: bool,
+}
+
+impl Ways {
+    /// The most copies that any of them gives.
+    pub(crate) fn most(&self) -> u32 {
+        self.ways.iter().map(|way| way.copies).max().unwrap_or(0)
+    }
+
+    /// The most copies on a machine from an offering, and what each costs of it besides.
+    pub(crate) fn at(&self, table: &PoolTable<'_>, offering: OfferingId) -> Option<(u32, Option<&ResourceVec>)> {
+        let here = self.ways.iter().filter(|way| way.offerings.contains(offering));
+        let best = here.max_by_key(|way| way.copies)?;
+        let shape = table.shapes.shape_of(offering);
+        Some((best.copies, best.extra.iter().find(|(of, _)| *of == shape).map(|(_, extra)| extra)))
+    }
+
+    pub(super) fn answers(&self, wanted: u32) -> bool {
+        self.asked >= wanted || self.most() < self.asked && !self.is_cut_short
+    }
+}
+
+impl Way {
+    /// The shapes that a machine can have.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.allocations.shapes.iter()
+    }
+
+    /// What a copy takes on a node that is there; the most of any shape that it may have.
+    pub(crate) fn extra_on_node(&self) -> ResourceVec {
+        let mut most = ResourceVec::default();
+        for (_, extra) in &self.extra {
+            most.max_assign(extra);
+        }
+        most
+    }
+}
+
+/// Drops the offerings that do not hold `requests` and what devices cost besides.
+fn drop_short(
+    offerings: &mut IdSet<OfferingId>,
+    table: &PoolTable<'_>,
+    requests: &ResourceVec,
+    extra: impl Fn(ShapeId) -> ResourceVec,
+) {
+    for (shape, of_shape) in &table.shapes.by_shape {
+        if !of_shape.intersects(offerings) {
+            continue;
+        }
+        let extra = extra(*shape);
+        if extra.is_zero() {
+            continue;
+        }
+        let mut total = requests.clone();
+        total.saturating_add_assign(&extra);
+        let short: Vec<OfferingId> = offerings
+            .iter()
+            .filter(|&offering| of_shape.contains(offering) && !total.fits_in(&table.net[offering]))
+            .collect();
+        for offering in short {
+            offerings.remove(offering);
+        }
+    }
+}
+
+pub(super) fn times(extra: &ResourceVec, copies: u32) -> ResourceVec {
+    let mut product = ResourceVec::default();
+    for (resource, amount) in extra.iter() {
+        product.set(resource, amount.saturating_mul(i64::from(copies)));
+    }
+    product
+}
+
+/// Narrows offerings to those that hold `requests`, what the devices of the machine cost besides, and what more copies
+/// by one of the ways cost.
+pub(crate) fn narrow(
+    offerings: &mut IdSet<OfferingId>,
+    table: &PoolTable<'_>,
+    requests: &ResourceVec,
+    bin: Option<&Bin>,
+    more: Option<(&Way, u32)>,
+) {
+    let held = bin.and_then(|bin| bin.devices.as_ref());
+    if let Some((way, _)) = more {
+        offerings.intersect_with(&way.offerings);
+    }
+    let costs = held.is_some_and(|held| !held.extra.is_empty()) || more.is_some_and(|(way, _)| !way.extra.is_empty());
+    if !costs {
+        return;
+    }
+    drop_short(offerings, table, requests, |shape| {
+        let mut extra = held.and_then(|held| held.extra(shape)).cloned().unwrap_or_default();
+        if let Some((way, copies)) = more
+            && let Some((_, each)) = way.extra.iter().find(|(of, _)| *of == Some(shape))
+        {
+            extra.saturating_add_assign(&times(each, copies));
+        }
+        extra
+    });
+}
+
+/// Turns what the engine offers into ways.
+pub(super) struct Asked<'a, 's> {
+    pub(super) problem: &'a Problem<'s>,
+    pub(super) demand: &'a Demand,
+    /// The pool of a machine; `None` for a node.
+    pub(super) table: Option<&'a PoolTable<'s>>,
+}
+
+impl Asked<'_, '_> {
+    pub(super) fn ways(&self, offer: Offer, shapes: &IdSet<ShapeId>, asked: u32) -> Ways {
+        let is_cut_short = !offer.undecided.is_empty();
+        let mut ways = Vec::new();
+        for allocations in offer.alternatives {
+            match self.table {
+                Some(table) => self.in_machine(table, &allocations, &mut ways),
+                None => ways.extend(self.on_node(allocations, shapes)),
+            }
+        }
+        Ways { ways, asked, is_cut_short }
+    }
+
+    /// On a node that is there all is certain; one that is expected must hold the copies whatever comes of it.
+    fn on_node(&self, allocations: Allocations, shapes: &IdSet<ShapeId>) -> Option<Way> {
+        if !allocations.domain.0.is_empty() || !shapes.is_subset(&allocations.shapes) {
+            return None;
+        }
+        let of = |shape: Option<ShapeId>| Some((shape, self.extra(&allocations, shape)?));
+        let extra: Option<Vec<_>> = if shapes.is_empty() {
+            Some(vec![of(None)?])
+        } else {
+            shapes.iter().map(|shape| of(Some(shape))).collect()
+        };
+        let copies = allocations.copies;
+        let mut extra = extra?;
+        extra.retain(|(_, extra)| !extra.is_zero());
+        Some(Way { allocations, copies, offerings: IdSet::default(), pins: Requirements::default(), extra, score: 0 })
+    }
+
+    /// One way for each score that its shapes have; for pods without firstAvailable all scores are equal.
+    fn in_machine(&self, table: &PoolTable<'_>, allocations: &Allocations, ways: &mut Vec<Way>) {
+        let Some((pins, in_domain)) = self.domain(table, &allocations.domain) else { return };
+        let mut by_score: BTreeMap<Reverse<u32>, IdSet<ShapeId>> = BTreeMap::new();
+        let mut extra = Vec::new();
+        for shape in allocations.shapes.iter() {
+            let Some(of_shape) = self.extra(allocations, Some(shape)) else { continue };
+            if !of_shape.is_zero() {
+                extra.push((Some(shape), of_shape));
+            }
+            by_score.entry(Reverse(allocations.score(Some(shape), 0))).or_default().insert(shape);
+        }
+        for (score, shapes) in by_score {
+            let mut offerings = table.shapes.offerings(&shapes);
+            if let Some(in_domain) = &in_domain {
+                offerings.intersect_with(in_domain);
+            }
+            if !offerings.intersects(&table.members) {
+                continue;
+            }
+            let mut allocations = allocations.clone();
+            allocations.shapes = shapes;
+            let (copies, score) = (allocations.copies, score.0);
+            ways.push(Way { allocations, copies, offerings, pins: pins.clone(), extra: extra.clone(), score });
+        }
+    }
+
+    /// The labels of a domain, and the members of the pool that can be in it; `None` for all.
+    fn domain(&self, table: &PoolTable<'_>, domain: &Domain) -> Option<(Requirements, Option<IdSet<OfferingId>>)> {
+        let names = self.problem.names();
+        let mut pins = Requirements::default();
+        let mut inside: Option<IdSet<OfferingId>> = None;
+        for (key, value) in &domain.0 {
+            let (key, value) = (names.find_key(key)?, ValueSet::one(names.find_value(value)?));
+            let accepting = table.members.iter().filter(|&id| table.can_have(Some(id), key, &value, names)).collect();
+            match &mut inside {
+                Some(inside) => inside.intersect_with(&accepting),
+                None => inside = Some(accepting),
+            }
+            pins.insert_intersect(Requirement::new(key, value), names);
+        }
+        Some((pins, inside))
+    }
+
+    /// What a copy costs of the machine besides; `None` where it can't have that.
+    fn extra(&self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<ResourceVec> {
+        self.demand.extra(&allocations.demand(shape), self.problem.names()).ok().flatten()
+    }
+}

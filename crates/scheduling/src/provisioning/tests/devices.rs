@@ -1,0 +1,285 @@
+//! Pods with claims: which machines they get, what they share, and why they get none.
+
+use expect_test::expect;
+use serde_json::json;
+
+use super::{
+    check,
+    fixture::{Fixture, exactly, gib},
+};
+use crate::provisioning::plan;
+
+const GPU: &str = "gpu.example.com";
+const NET: &str = "net.example.com";
+const ROOT: &str = "resource.kubernetes.io/pcieRoot";
+const ZONE: &str = api::labels::ZONE;
+
+/// Machines with no, two and eight GPUs in zone a, pairs of GPUs under one PCIe root.
+fn gpus() -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None).device_class(NET, None);
+    f.instance_type("plain", 16, 64).offering("a", "on-demand", 10);
+    f.instance_type("gpu-2", 8, 32).offering("a", "on-demand", 100);
+    let pair = json!([{"name": "d0"}, {"name": "d1"}]);
+    f.devices(GPU, &pair, &[("d0", ROOT, 0), ("d1", ROOT, 1)]);
+    f.instance_type("gpu-8", 64, 256).offering("a", "on-demand", 500);
+    let eight: Vec<_> = (0..8).map(|index| json!({"name": format!("d{index}")})).collect();
+    let names: Vec<String> = (0..8).map(|index| format!("d{index}")).collect();
+    let bound: Vec<(&str, &str, u32)> =
+        names.iter().zip(0..).map(|(name, index)| (name.as_str(), ROOT, index / 2)).collect();
+    f.devices(GPU, &eight.into(), &bound);
+    f.pool("default");
+    f
+}
+
+#[test]
+fn a_pod_with_a_claim_gets_the_cheapest_machine_that_has_the_devices() {
+    let mut f = gpus();
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("one");
+    f.pod("web").requests(1000, gib(1));
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a, web]
+        "#]],
+    );
+}
+
+#[test]
+fn devices_that_have_to_be_on_one_pcie_root_make_the_machine_larger() {
+    let mut f = gpus();
+    let together = json!([{"matchAttribute": ROOT}]);
+    f.claim_template("pair", &json!({"requests": [exactly("r", GPU, 2)], "constraints": together}));
+    f.pod("a").requests(1000, gib(1)).claims_from("pair");
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: gpu-8/a/on-demand $0.0000005/h types [gpu-8] devices [2 gpu.example.com] pods [a]
+        "#]],
+    );
+}
+
+#[test]
+fn a_class_fills_machines_by_devices_and_not_by_cpu_alone() {
+    let mut f = gpus();
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    for index in 0..5 {
+        f.pod(&format!("a-{index}")).requests(100, gib(1)).claims_from("one");
+    }
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [2 gpu.example.com] pods [a-0, a-1]
+            machine default-1: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [2 gpu.example.com] pods [a-2, a-3]
+            machine default-2: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-4]
+        "#]],
+    );
+}
+
+#[test]
+fn what_no_machine_has_is_refused_with_what_each_request_found() {
+    let mut f = gpus();
+    f.claim_template("nine", &json!({"requests": [exactly("r", GPU, 9)]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("nine");
+    f.pod("b").requests(1000, gib(1)).claims_from("missing");
+    check(
+        &f,
+        expect![[r#"
+        refused a (DoesNotFit): nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim nine, request r: 0 of 0 devices are usable, 9 wanted; or claim nine, request r: 2 of 2 devices are usable, 9 wanted; or claim nine, request r: 8 of 8 devices are usable, 9 wanted)
+        refused b (DoesNotFit): resource claim template default/missing does not exist
+    "#]],
+    );
+}
+
+#[test]
+fn a_device_that_one_zone_has_pins_the_machine_to_it_whatever_the_price() {
+    let mut f = Fixture::new();
+    f.device_class(NET, None);
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10).offering("b", "on-demand", 30);
+    f.slice_for("net-b", NET, (ZONE, "b"), 1);
+    f.pool("default");
+    f.claim_template("net", &json!({"requests": [exactly("r", NET, 1)]}));
+    f.pod("networked").requests(1000, gib(1)).claims_from("net");
+    f.pod("second").requests(1000, gib(1)).claims_from("net");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: plain/b/on-demand $0.00000003/h types [plain] devices [1 net.example.com] pods [networked]
+        refused second (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 0 devices are usable, 1 wanted; or claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated)
+    "#]],
+    );
+}
+
+#[test]
+fn of_zones_that_have_the_device_the_cheaper_one_is_taken() {
+    let mut f = Fixture::new();
+    f.device_class(NET, None);
+    f.instance_type("plain", 4, 16);
+    for (zone, price) in [("a", 50), ("b", 40), ("c", 20)] {
+        f.offering(zone, "on-demand", price);
+    }
+    f.slice_for("net-a", NET, (ZONE, "a"), 3).slice_for("net-b", NET, (ZONE, "b"), 3);
+    f.pool("default");
+    f.claim_template("net", &json!({"requests": [exactly("r", NET, 1)]}));
+    f.pod("networked").requests(1000, gib(1)).claims_from("net");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: plain/b/on-demand $0.00000004/h types [plain] devices [1 net.example.com] pods [networked]
+    "#]],
+    );
+}
+
+#[test]
+fn pods_that_share_a_claim_are_planned_onto_one_machine() {
+    let mut f = gpus();
+    f.resource_claim("shared", &json!({"requests": [exactly("r", GPU, 2)]}), &json!({}));
+    for index in 0..3 {
+        f.pod(&format!("a-{index}")).requests(1000, gib(1)).claims("shared");
+    }
+    f.pod("other").requests(2000, gib(1)).claims("shared");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [2 gpu.example.com] pods [a-0, a-1, a-2, other]
+    "#]],
+    );
+}
+
+#[test]
+fn a_claim_that_is_allocated_ties_its_pods_to_its_nodes() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10);
+    f.pool("default");
+    f.node("n1").allocatable(4000, gib(16));
+    f.node("n2").allocatable(4000, gib(16)).label("gpu", "yes");
+    f.slice("n2-gpus", GPU, ("nodeName", "n2".into()), 1);
+    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]});
+    let result = json!({"request": "r", "driver": GPU, "pool": "n2-gpus", "device": "d0"});
+    let allocation = json!({"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}});
+    f.resource_claim("mine", &json!({"requests": [exactly("r", GPU, 1)]}), &json!({"allocation": allocation}));
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("a").requests(1000, gib(1)).claims("mine");
+    f.pod("b").requests(1000, gib(1)).claims_from("one");
+    check(
+        &f,
+        expect![[r#"
+        node n2: [a]
+        refused b (DoesNotFit): of 2 existing nodes 2 do not have the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted)
+    "#]],
+    );
+}
+
+#[test]
+fn devices_of_nodes_and_of_machines_on_their_way_are_used_first() {
+    let mut f = gpus();
+    f.node("n1").allocatable(4000, gib(16));
+    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 1);
+    f.in_flight("coming", "gpu-2", 8000);
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    for index in 0..4 {
+        f.pod(&format!("a-{index}")).requests(100, gib(1)).claims_from("one");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-3]
+        node coming: [a-1, a-2]
+        node n1: [a-0]
+    "#]],
+    );
+}
+
+#[test]
+fn extended_resources_come_from_dra_where_no_device_plugin_has_them() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, Some("example.com/gpu"));
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10);
+    f.instance_type("gpu", 4, 16).offering("a", "on-demand", 100);
+    f.plain_devices(GPU, 2);
+    f.pool("default");
+    f.pod("a").requests(1000, gib(1)).extended("example.com/gpu", 2);
+    f.pod("b").requests(1000, gib(1)).extended("example.com/gpu", 3);
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] devices [2 gpu.example.com] pods [a]
+        refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim <extended-resources>, request container-0-request-0: 0 of 0 devices are usable, 3 wanted; or claim <extended-resources>, request container-0-request-0: 2 of 2 devices are usable, 3 wanted)
+    "#]],
+    );
+}
+
+#[test]
+fn a_later_alternative_is_planned_only_if_no_machine_has_an_earlier_one() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None).device_class(NET, None);
+    f.instance_type("cheap", 4, 16).offering("a", "on-demand", 10);
+    f.plain_devices(NET, 1);
+    f.instance_type("dear", 4, 16).offering("a", "on-demand", 100);
+    f.plain_devices(GPU, 1);
+    f.pool("default");
+    let of = |class: &str| json!({"name": class.split('.').next(), "deviceClassName": class});
+    f.claim_template("any", &json!({"requests": [{"name": "r", "firstAvailable": [of(GPU), of(NET)]}]}));
+    let two = |class: &str| json!({"name": class.split('.').next(), "deviceClassName": class, "count": 2});
+    f.claim_template("later", &json!({"requests": [{"name": "r", "firstAvailable": [two(GPU), of(NET)]}]}));
+    f.pod("first").requests(1000, gib(1)).claims_from("any");
+    f.pod("last").requests(1000, gib(1)).claims_from("later");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: dear/a/on-demand $0.0000001/h types [dear] devices [1 gpu.example.com] pods [first]
+        machine default-1: cheap/a/on-demand $0.00000001/h types [cheap] devices [1 net.example.com] pods [last]
+    "#]],
+    );
+}
+
+#[test]
+fn what_devices_cost_of_the_machine_counts_like_requests() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    for (name, cpu, price) in [("small", 4, 10), ("large", 8, 50)] {
+        f.instance_type(name, cpu, 16).offering("a", "on-demand", price);
+        let costs = json!({"cpu": {"allocationMultiplier": "3"}});
+        f.devices(GPU, &json!([{"name": "d0", "nodeAllocatableResourceMappings": costs}]), &[]);
+    }
+    f.pool("default");
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("a").requests(2000, gib(1)).claims_from("one");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: large/a/on-demand $0.00000005/h types [large] devices [1 gpu.example.com] pods [a]
+    "#]],
+    );
+}
+
+#[test]
+fn a_claim_whose_search_takes_too_long_is_undecided_and_others_are_planned() {
+    let mut f = gpus();
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("one");
+    f.pod("web").requests(1000, gib(1));
+    f.device_steps(0);
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: plain/a/on-demand $0.00000001/h types [plain, gpu-2, gpu-8] pods [web]
+        refused a (OutOfBudget): the search for its devices ended without an answer, 0 steps after the plan was begun; nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted)
+    "#]],
+    );
+}
+
+#[test]
+fn a_claim_that_the_controller_has_made_plans_like_one_still_to_be_made() {
+    let mut f = gpus();
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("one");
+    let before = f.snapshot();
+    let without = super::fixture::render(&plan(&before), &before);
+    f.generated_claim("one", "a", &json!({"requests": [exactly("r", GPU, 1)]}));
+    let after = f.snapshot();
+    assert_eq!(super::fixture::render(&plan(&after), &after), without);
+    assert_eq!(after.devices.map(|devices| devices.objects.claims.len()), Some(1));
+}
