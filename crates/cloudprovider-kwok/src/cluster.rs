@@ -5,8 +5,10 @@ use std::time::Duration;
 use api::{KWOKNodeClass, NodeClaim};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{DeleteParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 
+use crate::drivers::DOMAIN_LABEL;
 use crate::record::{Record, SELECTOR, config_map_name};
 
 /// How long a call may take.
@@ -80,6 +82,7 @@ pub(crate) struct Cluster {
     nodes: Api<Node>,
     node_classes: Api<KWOKNodeClass>,
     node_claims: Api<NodeClaim>,
+    slices: Api<DynamicObject>,
 }
 
 impl Cluster {
@@ -89,7 +92,8 @@ impl Cluster {
             config_maps: Api::namespaced(client.clone(), namespace),
             nodes: Api::all(client.clone()),
             node_classes: Api::all(client.clone()),
-            node_claims: Api::all(client),
+            node_claims: Api::all(client.clone()),
+            slices: Api::all_with(client, &resource_slices()),
         }
     }
 
@@ -179,10 +183,41 @@ impl Cluster {
         found(call(format!("patch Node {name}"), self.nodes.patch(name, &params, &patch)).await)
     }
 
+    pub(crate) async fn create_slice(&self, slice: &serde_json::Value) -> Result<()> {
+        let name = slice.pointer("/metadata/name").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let what = format!("create ResourceSlice {name}");
+        let object: DynamicObject =
+            serde_json::from_value(slice.clone()).map_err(|error| Failure::other(what.clone(), error))?;
+        call(what, self.slices.create(&PostParams::default(), &object)).await.map(drop)
+    }
+
+    /// The names of the slices that belong to domains.
+    pub(crate) async fn slices_of_domains(&self) -> Result<Vec<String>> {
+        let params = ListParams::default().labels(DOMAIN_LABEL);
+        let slices = pages("list ResourceSlice".to_owned(), params, &self.slices).await?;
+        Ok(slices.into_iter().filter_map(|slice| slice.metadata.name).collect())
+    }
+
+    /// Whether there was something to delete.
+    pub(crate) async fn delete_slice(&self, name: &str) -> Result<bool> {
+        let params = DeleteParams::default();
+        Ok(found(call(format!("delete ResourceSlice {name}"), self.slices.delete(name, &params)).await)?.is_some())
+    }
+
     /// Conditions in the patch are merged by type.
     pub(crate) async fn patch_node_status(&self, name: &str, patch: &serde_json::Value) -> Result<Option<Node>> {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
         found(call(format!("patch status of Node {name}"), self.nodes.patch_status(name, &params, &patch)).await)
+    }
+}
+
+fn resource_slices() -> ApiResource {
+    ApiResource {
+        group: "resource.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "resource.k8s.io/v1".to_owned(),
+        kind: "ResourceSlice".to_owned(),
+        plural: "resourceslices".to_owned(),
     }
 }
 

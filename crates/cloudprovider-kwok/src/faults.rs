@@ -13,7 +13,8 @@
 //!  "neverRegisters": [{"nodeClaim": "general-x7k2p"}],
 //!  "neverReady": [{"instanceType": "c-1x-amd64-linux"}],
 //!  "vanished": [{"nodeClaim": "general-x7k2p"}],
-//!  "listLagMs": 5000}
+//!  "listLagMs": 5000,
+//!  "drivers": [{"target": {"zone": "test-zone-a"}, "driver": "gpu.example.com", "publishes": "partly", "delayMs": 500}]}
 //! ```
 //!
 //! What is left out in a target fits everything; a fault is over as soon as it is no longer listed.
@@ -49,6 +50,37 @@ pub struct Faults {
     pub vanished: Vec<Target>,
     /// How long the list does not show a new machine.
     pub list_lag_ms: u64,
+    /// DRA drivers that publish something else than the machine has. The first that fits a driver counts.
+    pub drivers: Vec<DriverFault>,
+}
+
+/// What a machine's DRA driver does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DriverFault {
+    /// The machines.
+    pub target: Target,
+    /// The driver; every driver if none is given.
+    pub driver: Option<String>,
+    /// What it publishes.
+    pub publishes: Publishing,
+    /// How long after the Node it publishes.
+    pub delay_ms: u64,
+}
+
+/// What a DRA driver publishes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Publishing {
+    /// What the machine has.
+    #[default]
+    Right,
+    /// Nothing.
+    Never,
+    /// A pool of which a slice is missing.
+    Partly,
+    /// Without the last device, and with another model in place of the first.
+    Wrong,
 }
 
 /// Which machines a fault hits: those that have everything that is given here.
@@ -126,7 +158,15 @@ impl Faults {
                 return Err(format!("{field}: {delay_ms} is more than {MAX_DELAY_MS}"));
             }
         }
+        if let Some(fault) = faults.drivers.iter().find(|fault| fault.delay_ms > MAX_DELAY_MS) {
+            return Err(format!("drivers: delayMs: {} is more than {MAX_DELAY_MS}", fault.delay_ms));
+        }
         Ok(faults)
+    }
+
+    /// What that driver of that machine does, if it is not what it should.
+    pub fn driver(&self, machine: &Machine<'_>, driver: &str) -> Option<&DriverFault> {
+        self.drivers.iter().find(|fault| fault.target.hits(machine) && fits(&fault.driver, Some(driver)))
     }
 
     /// What a launch for that NodeClaim is refused with, if it is.
@@ -172,7 +212,7 @@ mod tests {
             Faults::parse(&format!("{{\"{key}\": {value}}}")).unwrap();
             count += 1;
         }
-        assert_eq!(count, 8);
+        assert_eq!(count, 9);
         assert!(Faults::parse(r#"{"neverReadyy": []}"#).unwrap_err().contains("unknown field `neverReadyy`"));
         assert!(Faults::parse(r#"{"noCapacity": [{"az": "a"}]}"#).unwrap_err().contains("unknown field `az`"));
         assert_eq!(Faults::parse(r#"{"listLagMs": 600001}"#).unwrap_err(), "listLagMs: 600001 is more than 600000");

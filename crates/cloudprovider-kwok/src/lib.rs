@@ -1,6 +1,7 @@
 //! A cloud that fits on a laptop: machines are ConfigMaps, and kwok plays the kubelet of their Nodes.
 //!
-//! `KwokCloudProvider` is the provider, `KwokCloudProvider::run` the loop that turns its records into Nodes, and
+//! `KwokCloudProvider` is the provider, `KwokCloudProvider::run` the loop that turns its records into Nodes
+//! and lets their DRA drivers publish, and
 //! [`catalogue`] what can be launched. `faults` makes it misbehave on demand. All but the catalogue is behind the feature
 //! `provider`, which is on unless switched off.
 
@@ -11,6 +12,8 @@ pub mod catalogue;
 pub mod choice;
 #[cfg(feature = "provider")]
 mod cluster;
+#[cfg(feature = "provider")]
+mod drivers;
 #[cfg(all(test, feature = "provider"))]
 mod fake_api;
 #[cfg(feature = "provider")]

@@ -46,6 +46,7 @@ pub fn new_record(
             capacity: amounts(&option.offering.capacity(option.instance_type)),
             allocatable: amounts(&option.offering.allocatable(option.instance_type)),
         },
+        devices: option.instance_type.dynamic_resources.clone(),
         resource_version: None,
         node_name,
         claim_name,

@@ -223,7 +223,7 @@ impl KwokCloudProvider {
         let unavailable: BTreeSet<OfferingKey> =
             self.inner.catalogue.lock().unavailable.iter(now).map(|(key, _)| key.clone()).collect();
         let chosen = choose(
-            &self.inner.types,
+            request.instance_types.unwrap_or(&self.inner.types),
             &asked,
             |key| unavailable.contains(key),
             |option| {

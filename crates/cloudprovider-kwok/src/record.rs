@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{QuantityString, labels};
+use api::{DynamicResources, QuantityString, labels};
 use cloudprovider::instance_type::{resources_from_api, resources_to_api};
 use cloudprovider::{CapacityType, Instance, InstanceState, ResourceList};
 use k8s_openapi::api::core::v1::{ConfigMap, Taint};
@@ -94,6 +94,8 @@ pub struct Record {
     pub state: State,
     /// What its Node is made of.
     pub node: NodeTemplate,
+    /// What DRA drivers will find on it.
+    pub devices: DynamicResources,
     /// The version of the ConfigMap it was read from.
     pub resource_version: Option<String>,
 }
@@ -204,6 +206,7 @@ impl Record {
     /// The ConfigMap.
     pub fn to_config_map(&self, namespace: &str) -> ConfigMap {
         let node = serde_json::to_string(&self.node).expect("text, lists and maps with text keys are JSON");
+        let devices = serde_json::to_string(&self.devices).expect("text, lists and maps with text keys are JSON");
         let data = [
             (key::TOKEN, self.token.to_string()),
             (key::NODE_CLAIM, self.claim_name.to_string()),
@@ -216,6 +219,7 @@ impl Record {
             (key::REGISTER_AT, self.register_at.to_string()),
             (key::STATE, self.state.as_str().to_owned()),
             (key::NODE, node),
+            (key::DEVICES, devices),
         ];
         let labels =
             [COMPONENT_LABEL, ("app.kubernetes.io/managed-by", "dovetail"), (labels::KWOK_INSTANCE_TOKEN, &self.token)];
@@ -260,6 +264,11 @@ impl Record {
                 .find(|known| known.as_str() == state)
                 .ok_or_else(|| reader.error(key::STATE, format!("unknown state {state:?}")))?,
             node: reader.parsed(key::NODE, |text| serde_json::from_str(text))?,
+            devices: match reader.text(key::DEVICES) {
+                Ok(_) => reader.parsed(key::DEVICES, |text| serde_json::from_str(text))?,
+                // A record from before there were devices.
+                Err(_) => DynamicResources::default(),
+            },
             resource_version: config_map.metadata.resource_version.clone(),
         })
     }
@@ -282,6 +291,7 @@ mod key {
     pub(super) const REGISTER_AT: &str = "registerAt";
     pub(super) const STATE: &str = "state";
     pub(super) const NODE: &str = "node";
+    pub(super) const DEVICES: &str = "devices";
 }
 
 struct Reader<'a> {
@@ -331,14 +341,19 @@ pub(crate) mod tests {
                 capacity: [("cpu".to_owned(), QuantityString::from("1"))].into(),
                 allocatable: [("cpu".to_owned(), QuantityString::from("900m"))].into(),
             },
+            devices: DynamicResources::default(),
             resource_version: Some("7".to_owned()),
         }
     }
 
     #[test]
     fn a_record_survives_its_config_map() {
+        let devices: DynamicResources = serde_json::from_value(serde_json::json!({"resourceSliceTemplates": [
+            {"metadata": {"name": "t"}, "spec": {"driver": "gpu.example.com", "devices": [{"name": "gpu-0"}]}},
+        ]}))
+        .unwrap();
         for state in State::ALL {
-            let record = Record { state, ..record() };
+            let record = Record { state, devices: devices.clone(), ..record() };
             let config_map = record.to_config_map("kube-system");
             assert_eq!(Record::from_config_map(&config_map).unwrap(), record);
         }
@@ -365,6 +380,7 @@ pub(crate) mod tests {
             ("priceNanoUsdPerHour", "0.1"),
             ("createdAt", "yesterday"),
             ("node", "{}"),
+            ("devices", r#"{"templates": []}"#),
         ] {
             let error = spoiled(key, Some(value));
             assert!(error.starts_with(&format!("ConfigMap {name}: data.{key}: ")), "{error}");

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
-use api::{NodeClaim, annotations, labels};
+use api::{DynamicResources, NodeClaim, annotations, labels};
 use cloudprovider::{CapacityType, CloudProvider};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -25,6 +25,7 @@ use serde_json::json;
 
 use crate::KwokCloudProvider;
 use crate::cluster::{Cause, Failure, readable};
+use crate::drivers::Drivers;
 use crate::faults::{Faults, Target};
 use crate::node::{Kubelet, to_node};
 use crate::record::{NodeTemplate, Record, SELECTOR, State, node_name_of};
@@ -96,6 +97,7 @@ struct Registration {
     retries: BTreeMap<NodeName, Retry>,
     /// Of everything that concerns no single record.
     retry: Option<Retry>,
+    drivers: Drivers,
 }
 
 impl Registration {
@@ -109,6 +111,7 @@ impl Registration {
             orphans: BTreeSet::new(),
             retries: BTreeMap::new(),
             retry: None,
+            drivers: Drivers::default(),
         }
     }
 
@@ -144,7 +147,7 @@ impl Registration {
         let longest = if self.provider.reads_faults() { FAULTS_PERIOD } else { IDLE_PERIOD };
         let now = self.provider.now();
         let due = self.records.values().filter(|record| record.state == State::Booting).map(|record| self.due(record));
-        let next = due.chain(self.retry.map(|retry| retry.at)).filter(|at| *at > now).min();
+        let next = due.chain(self.retry.map(|retry| retry.at)).chain(self.drivers.due()).filter(|at| *at > now).min();
         next.map_or(longest, |at| {
             let milliseconds = u64::try_from(at.since(now).0).unwrap_or(0);
             Duration::from_millis(milliseconds).min(longest)
@@ -178,6 +181,7 @@ impl Registration {
             }
         }
         self.register_due(&faults, now).await;
+        self.drivers.pass(self.records.values(), &self.provider.inner.cluster, &faults, now).await;
     }
 
     /// Everything but making Nodes.
@@ -279,6 +283,7 @@ impl Registration {
     /// launched get a record.
     async fn look_back(&mut self) -> Result<(), Failure> {
         let cluster = &self.provider.inner.cluster;
+        self.drivers.look_back(cluster).await?;
         let selector = format!("{}={}", labels::KWOK_NODE, annotations::KWOK_NODE_FAKE);
         let mut foreign = Vec::new();
         for node in cluster.nodes(&selector).await? {
@@ -419,6 +424,7 @@ fn adopted(provider: &KwokCloudProvider, node: &Node, claim: &NodeClaim) -> Opti
             capacity: amounts(&status.capacity),
             allocatable: amounts(&status.allocatable),
         },
+        devices: DynamicResources::default(),
         resource_version: None,
     })
 }

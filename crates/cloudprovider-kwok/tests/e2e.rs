@@ -166,7 +166,7 @@ impl Setup {
 
     async fn create(&self, claim: &NodeClaim) -> Result<Instance, Error> {
         let token = Uid::from(claim.metadata.uid.as_deref().unwrap());
-        self.provider.create(CreateRequest { claim, token: &token }).await
+        self.provider.create(CreateRequest { claim, token: &token, instance_types: None }).await
     }
 
     fn nodes(&self) -> Api<Node> {

@@ -173,6 +173,7 @@ pub async fn run(provider: &dyn CloudProvider, hooks: &dyn Hooks) -> Report {
     }
     launches! {
         "create_meets_requirements_and_requests" => create_meets_what_is_asked,
+        "corrected_prices_decide_what_is_launched" => corrected_prices_decide,
         "create_with_the_same_token_gives_the_same_instance" => create_again_gives_the_same,
         "create_twice_at_once_launches_one_instance" => create_at_once_launches_one,
         "create_after_a_lost_answer_launches_one_instance" => create_after_a_lost_answer,
@@ -207,7 +208,7 @@ struct Claim {
 
 impl Claim {
     fn request(&self) -> CreateRequest<'_> {
-        CreateRequest { claim: &self.claim, token: &self.token }
+        CreateRequest { claim: &self.claim, token: &self.token, instance_types: None }
     }
 }
 

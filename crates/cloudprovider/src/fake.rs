@@ -53,6 +53,8 @@ pub enum Defect {
     TokenCheckedTooEarly,
     /// What the NodeClaim asks for is not looked at.
     RequirementsIgnored,
+    /// Corrected instance types are not looked at.
+    CorrectionsIgnored,
     /// All NodeClaims share one instance.
     OneInstanceForAll,
     /// The list leaves tokens out.
@@ -176,7 +178,8 @@ impl FakeCloudProvider {
         };
         let requests = resources_from_api(&request.claim.spec.resources.requests).map_err(invalid)?;
         let mut state = self.state();
-        let options = launch_options(&self.types, &requirements, &requests, |_| false);
+        let corrected = request.instance_types.filter(|_| !self.has(Defect::CorrectionsIgnored));
+        let options = launch_options(corrected.unwrap_or(&self.types), &requirements, &requests, |_| false);
         let candidates = launch_candidates(&options, &requirements).map_err(|unmet| Error::CreateFailed {
             reason: "MinValuesNotMet".to_owned(),
             message: unmet.to_string(),

@@ -27,6 +27,9 @@ pub struct CreateRequest<'a> {
     pub claim: &'a NodeClaim,
     /// The NodeClaim's UID.
     pub token: &'a Uid,
+    /// What the NodePool can launch as NodeOverlays leave it: the choice follows their prices and amounts. `None` where
+    /// nothing is corrected; the provider's own count then.
+    pub instance_types: Option<&'a [Arc<InstanceType>]>,
 }
 
 /// A machine, as the provider knows it.

@@ -12,6 +12,7 @@ use crate::assignments::Assignments;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::overlays::Overlays;
 use crate::recorder::Recorder;
 use crate::store::ClusterStore;
 
@@ -26,6 +27,8 @@ pub struct Context {
     pub store: Arc<ClusterStore>,
     /// Which pods each machine was launched for.
     pub assignments: Arc<Assignments>,
+    /// What NodeOverlays make of the provider's answers.
+    pub overlays: Arc<Overlays>,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
     /// The cloud, measured.

@@ -29,6 +29,7 @@ use crate::metered_provider::MeteredProvider;
 use crate::metrics::Metrics;
 use crate::nodepool::registration_health::RegistrationHealth;
 use crate::options::{Options, without_effect};
+use crate::overlays::Overlays;
 use crate::provisioning::{self, Provisioner};
 use crate::queue::as_controller;
 use crate::recorder::{self, Recorder};
@@ -75,6 +76,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         urgent_client: leader_client.clone(),
         store,
         assignments: Arc::new(Assignments::default()),
+        overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
         cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics))),
         recorder,

@@ -29,6 +29,7 @@ use crate::failpoints;
 use crate::metrics::{ByZone, DisruptedLabels};
 use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
 use crate::options::HandOverMode;
+use crate::overlays;
 use crate::patch::{self, Lock};
 use crate::queue::{self, Action, WorkQueue};
 use crate::recorder::{Event, Severity, pod_reference, reference};
@@ -190,8 +191,11 @@ impl Lifecycle {
         let answer = match known {
             Some(instance) => Ok(instance),
             None => {
+                let corrected = overlays::corrected(&self.context, claim::node_pool(&draft.read)).await;
+                let instance_types = corrected.as_ref().map(|corrected| &*corrected.types);
+                let request = CreateRequest { claim: &draft.read, token: &uid, instance_types };
                 failpoints::hit("launch.before-create");
-                let answer = self.context.cloud.create(CreateRequest { claim: &draft.read, token: &uid }).await;
+                let answer = self.context.cloud.create(request).await;
                 failpoints::hit("launch.after-create");
                 answer
             }

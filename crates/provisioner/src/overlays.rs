@@ -175,6 +175,17 @@ fn evaluate(
     outcome
 }
 
+/// What a NodePool can launch as overlays leave it, for the provider's last choice; `None` if none touches it.
+pub async fn corrected(context: &Context, node_pool: &str) -> Option<InstanceTypes> {
+    let objects = context.node_overlays();
+    if objects.is_empty() {
+        return None;
+    }
+    let answers = catalogues::answers(context).await;
+    let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels);
+    outcome.corrected.get(node_pool).map(|corrected| corrected.types.clone())
+}
+
 /// Keeps the conditions of all overlays until the context is stopped.
 pub async fn run(context: Context) {
     if !context.options.feature_gates.node_overlay {
@@ -199,9 +210,8 @@ pub async fn run(context: Context) {
         }
     });
     context.store.wait_until_synced().await;
-    let overlays = Overlays::default();
     loop {
-        tell(&context, &overlays).await;
+        tell(&context).await;
         tokio::select! {
             () = changed.notified() => tokio::time::sleep(COLLECT).await,
             () = tokio::time::sleep(RESYNC) => {}
@@ -211,13 +221,13 @@ pub async fn run(context: Context) {
 }
 
 /// Writes the condition of each overlay whose condition differs.
-async fn tell(context: &Context, overlays: &Overlays) {
+async fn tell(context: &Context) {
     let objects = context.node_overlays();
     if objects.is_empty() {
         return;
     }
     let answers = catalogues::answers(context).await;
-    let outcome = overlays.evaluate(&objects, &answers, &context.cloud.config().labels);
+    let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels);
     let api: Api<NodeOverlay> = Api::all(context.client.clone());
     for before in &objects {
         let name = before.key();

@@ -1,14 +1,18 @@
 //! From launch to the end of a machine.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use api::{NodeSelectorRequirementWithMinValues, Operator, labels};
 use futures::future::join_all;
-use model::{ProviderId, Uid};
+use model::{PriceNanoUsdPerHour, ProviderId, Uid};
 
 use super::{Claim, Finding, Kit, MAX_POLLS, ensure};
-use crate::{Error, Instance, InstanceTypes, LabelRequirements, OfferingKey, instance_type, launch};
+use crate::{
+    CapacityType, CreateRequest, Error, Instance, InstanceType, InstanceTypes, LabelRequirements, OfferingKey,
+    instance_type, launch,
+};
 
 /// How many calls run at once where that matters.
 const AT_ONCE: usize = 4;
@@ -106,6 +110,48 @@ fn check_instance(kit: &Kit<'_>, types: &InstanceTypes, claim: &Claim, instance:
         instance_type::resources_from_api(&claim.claim.spec.resources.requests).map_err(|error| error.to_string())?;
     ensure!(launch::fits(&requests, &instance.allocatable), "{id}: the requests do not fit its allocatable");
     ensure!(launch::fits(&instance.allocatable, &instance.capacity), "{id}: allocatable exceeds capacity");
+    Ok(())
+}
+
+/// On demand only: who sells spare machines may weigh more than the price.
+pub(super) async fn corrected_prices_decide(kit: &Kit<'_>, types: &InstanceTypes) -> Result<(), Finding> {
+    let on_demand = vec![one_of(labels::CAPACITY_TYPE, [CapacityType::OnDemand.to_string()])];
+    let probe = kit.new_claim(on_demand.clone()).await?;
+    let requirements =
+        LabelRequirements::of_claim(&probe.claim, &kit.provider.config().labels).map_err(|error| error.to_string())?;
+    let options = launch::launch_options(&types.types, &requirements, &Default::default(), |_| false);
+    let (Some(cheapest), Some(dearest)) = (options.first(), options.last()) else {
+        return Err(Finding::NotPossible("nothing can be launched on demand".to_owned()));
+    };
+    if cheapest.instance_type.name == dearest.instance_type.name {
+        return Err(Finding::NotPossible("only one instance type can be launched on demand".to_owned()));
+    }
+    let wanted = dearest.key();
+    let names = [&cheapest.instance_type.name, &dearest.instance_type.name].map(ToString::to_string);
+    let corrected: Vec<Arc<InstanceType>> = types
+        .types
+        .iter()
+        .map(|instance_type| {
+            let mut instance_type = InstanceType::clone(instance_type);
+            for offering in &mut instance_type.offerings {
+                let is_wanted = offering.key(&instance_type.name) == wanted;
+                offering.price = if is_wanted { PriceNanoUsdPerHour(1) } else { PriceNanoUsdPerHour(i64::MAX / 4) };
+            }
+            Arc::new(instance_type)
+        })
+        .collect();
+    let mut requirements = on_demand;
+    requirements.push(one_of(labels::INSTANCE_TYPE, names));
+    requirements.push(one_of(labels::ZONE, [cheapest.key().zone, wanted.zone.clone()]));
+    let claim = kit.new_claim(requirements).await?;
+    let request = CreateRequest { instance_types: Some(&corrected), ..claim.request() };
+    let instance = kit.provider.create(request).await?;
+    ensure!(
+        (&instance.instance_type, &instance.zone) == (&wanted.instance_type, &wanted.zone),
+        "launched {} in {}, but {wanted} is the cheapest by the corrected prices",
+        instance.instance_type,
+        instance.zone,
+    );
     Ok(())
 }
 

@@ -83,6 +83,7 @@ fn each_defect_is_found_by_the_check_that_names_it() {
         (Defect::TokenIgnored, "create_with_the_same_token_gives_the_same_instance"),
         (Defect::TokenCheckedTooEarly, "create_twice_at_once_launches_one_instance"),
         (Defect::RequirementsIgnored, "create_meets_requirements_and_requests"),
+        (Defect::CorrectionsIgnored, "corrected_prices_decide_what_is_launched"),
         (Defect::OneInstanceForAll, "every_claim_gets_its_own_instance"),
         (Defect::ListWithoutTokens, "get_list_and_find_agree_with_create"),
         (Defect::GetDisagrees, "get_list_and_find_agree_with_create"),

@@ -20,7 +20,7 @@ use scheduling::catalogue::Catalogue;
 use tracing::warn;
 
 use crate::context::Context;
-use crate::overlays::{Outcome, Overlays};
+use crate::overlays::Outcome;
 use crate::provisioning;
 use crate::recorder::{Event, Severity, reference};
 use crate::store::Stored;
@@ -32,7 +32,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Catalogues {
     compiled: Mutex<BTreeMap<NodePoolName, Compiled>>,
-    overlays: Overlays,
 }
 
 /// What the provider says of a NodePool.
@@ -81,7 +80,7 @@ impl Catalogues {
         let mut answers = answers(context).await;
         let is_known = |name: &str| answers.iter().any(|answer| answer.pool.metadata.name.as_deref() == Some(name));
         self.compiled.lock().retain(|name, _| is_known(name));
-        let outcome = self.overlays.evaluate(&context.node_overlays(), &answers, &context.cloud.config().labels);
+        let outcome = context.overlays.evaluate(&context.node_overlays(), &answers, &context.cloud.config().labels);
         for Answer { pool, types } in &mut answers {
             if let (Ok(types), Some(corrected)) = (types, outcome.corrected.get(&pool.key())) {
                 *types = corrected.types.clone();
