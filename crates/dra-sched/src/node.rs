@@ -51,7 +51,10 @@ pub enum SelectorError {
 
 impl NodeFacts {
     /// Whether a scope of a slice or device holds this node. `PerDevice` does not by itself.
-    pub(crate) fn is_in(&self, scope: &NodeScope) -> Result<bool, SelectorError> {
+    ///
+    /// # Errors
+    /// What makes the selector one that the API server should not have accepted.
+    pub fn is_in(&self, scope: &NodeScope) -> Result<bool, SelectorError> {
         match scope {
             NodeScope::Node(name) => Ok(self.name.as_ref() == Some(name)),
             NodeScope::AllNodes => Ok(true),

@@ -15,7 +15,7 @@ use api::resource_slice_template::{
     AttributeBinding, DeviceTemplate, NodeSelectorTemplate, ResourceSliceTemplate, ResourceSliceTemplateSpec, Scope,
 };
 use api::{DynamicResources, NodeSelectorRequirement};
-use dra_sched::types::{CounterSet, Device, DriverName};
+use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName};
 use dra_sched::{MachineTemplate, machine};
 use serde_json::Value;
 
@@ -143,6 +143,30 @@ impl Expansion {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pools.iter().all(|pool| pool.devices.is_empty() && pool.shared_counters.is_empty())
+    }
+
+    /// The devices with values in place of unknown ones: what a driver will have found out. `value` gets the place of the
+    /// group.
+    #[must_use]
+    pub fn with_values(mut self, value: impl Fn(usize) -> String) -> Self {
+        for (number, group) in self.groups.iter().enumerate() {
+            let value = value(number);
+            for &(pool, device) in &group.members {
+                let device = self.pools.get_mut(pool).and_then(|pool| pool.devices.get_mut(device));
+                let Some(PoolDevice { device, json, .. }) = device else { continue };
+                for attribute in &group.attributes {
+                    let of_device = AttributeValue::String(value.as_str().into());
+                    device.attributes.insert(attribute.as_str().into(), of_device);
+                    if let Some(fields) = json.as_object_mut() {
+                        let attributes = fields.entry("attributes").or_insert_with(|| serde_json::json!({}));
+                        if let Some(attributes) = attributes.as_object_mut() {
+                            attributes.insert(attribute.clone(), serde_json::json!({ "string": value }));
+                        }
+                    }
+                }
+            }
+        }
+        self
     }
 
     /// Devices by driver.
@@ -344,7 +368,7 @@ struct Entry {
 }
 
 /// Whether two names mean the same attribute of a driver's device. A name without domain is in the driver's.
-fn names_same(driver: &DriverName, a: &str, b: &str) -> bool {
+pub(crate) fn names_same(driver: &DriverName, a: &str, b: &str) -> bool {
     let full = |name: &str| match name.split_once('/') {
         Some((domain, id)) => (domain.to_owned(), id.to_owned()),
         None => (driver.to_string(), name.to_owned()),

@@ -10,6 +10,7 @@ pub mod evaluate;
 pub mod expand;
 pub mod overlay;
 pub mod price;
+pub mod verify;
 
 pub use evaluate::{Conflict, Described, Evaluation, Field, Pool, Rejection, evaluate};
 pub use expand::Expansion;

@@ -10,6 +10,7 @@ mod input;
 mod live;
 mod machine_types;
 mod output;
+mod overlay;
 mod plan;
 mod progress;
 mod report;
@@ -63,6 +64,7 @@ enum Command {
     Explain(explain::Args),
     Snapshot(snapshot::Args),
     Dra(dra::Args),
+    Overlay(overlay::Args),
     /// Print the CustomResourceDefinitions as YAML
     #[command(after_help = "Examples:\n  dovetail crds | kubectl apply --server-side -f -")]
     Crds,
@@ -86,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args).map(ExitCode::from),
         Command::Snapshot(args) => snapshot::run(args).map(ExitCode::from),
         Command::Dra(args) => dra::run(args).map(ExitCode::from),
+        Command::Overlay(args) => overlay::run(args).map(ExitCode::from),
         Command::Crds => crds().map(ExitCode::from),
         Command::Support => output::stdout(dra_sched::support::markdown().as_bytes()).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {

@@ -148,6 +148,11 @@ fn a_group_is_made_for_each_number_that_all_selectors_have() {
         groups,
         [(0, true, vec![(0, 0), (1, 0)]), (0, true, vec![(0, 1), (1, 1)]), (1, false, vec![(0, 0), (0, 2)])]
     );
+    let found_out = expansion.clone().with_values(|group| format!("root-{group}"));
+    let labels = BTreeMap::new();
+    let host = Host { node_name: "n1", labels: &labels };
+    let published = slices(&found_out.pools[1], host).unwrap()[0]["spec"]["devices"][1]["attributes"].clone();
+    assert_eq!(published, json!({"resource.kubernetes.io/pcieRoot": {"string": "root-1"}}));
     let templates = expansion.machine_templates(|_, _| true);
     let bound: Vec<usize> = templates.iter().map(|template| template.bindings.len()).collect();
     assert_eq!(bound, [4, 2]);

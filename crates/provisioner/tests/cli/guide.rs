@@ -19,7 +19,7 @@ fn transcripts(page: &str) -> Vec<(String, String)> {
             continue;
         };
         let command = code.strip_prefix("$ ").unwrap_or(code);
-        if ["dovetail plan ", "dovetail explain "].iter().any(|start| command.starts_with(start)) {
+        if ["dovetail plan ", "dovetail explain ", "dovetail overlay "].iter().any(|start| command.starts_with(start)) {
             in_block = true;
             found.push((command.to_owned(), String::new()));
         } else if in_block && let Some((_, printed)) = found.last_mut() {
@@ -62,4 +62,9 @@ fn the_page_on_planning_offline_shows_what_is_printed() {
 #[test]
 fn the_readme_shows_what_is_printed() {
     check("README.md", ".", 1);
+}
+
+#[test]
+fn the_page_on_overlays_shows_what_is_printed() {
+    check("docs/nodeoverlays.md", "", 1);
 }

@@ -4,6 +4,8 @@ mod bad_input;
 mod corpus;
 mod dra;
 mod guide;
+mod overlay;
 mod plan;
+mod plan_devices;
 mod scratch;
 mod snapshot;

@@ -1,0 +1,345 @@
+//! What drivers have published, held against what templates said they would.
+//!
+//! Devices are matched by name, and what is left by what they are: a name that a driver chooses otherwise is no
+//! difference. A template need not name every attribute and capacity; what more a driver publishes is none either. Nothing
+//! here decides about planning: once a driver's pools on a node are complete, they are what counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use dra_sched::types::{
+    AttributeValue, CounterSet, Device, DeviceName, DriverName, NodeScope, PoolName, QualifiedName, ResourceSlice,
+};
+use model::Quantity;
+
+use crate::Expansion;
+use crate::expand::{Nodes, Pool, PoolScope};
+
+/// Differences that are told; there may be more.
+pub const MAX_DIFFERENCES: usize = 100;
+
+/// What one driver has published on a node, or is to publish there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Publication {
+    /// Nothing of it is there.
+    Nothing,
+    /// A pool of it lacks slices.
+    Incomplete,
+    /// Every pool of it is complete.
+    Complete,
+}
+
+/// Something is not as a template said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The driver.
+    pub driver: DriverName,
+    /// What is different.
+    pub what: What,
+}
+
+/// What is different.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// No device like that was published.
+    Missing(DeviceName),
+    /// A device was published that is in no template.
+    Extra(DeviceName),
+    /// An attribute has another value, or is missing.
+    Attribute {
+        /// The device.
+        device: DeviceName,
+        /// The attribute.
+        name: QualifiedName,
+        /// What the template says.
+        expected: AttributeValue,
+        /// What was published.
+        found: Option<AttributeValue>,
+    },
+    /// There is another amount of something, or none.
+    Capacity {
+        /// The device.
+        device: DeviceName,
+        /// The capacity.
+        name: QualifiedName,
+        /// What the template says.
+        expected: Quantity,
+        /// What was published.
+        found: Option<Quantity>,
+    },
+    /// Something else about the device: the field's name in the API.
+    Field {
+        /// The device.
+        device: DeviceName,
+        /// The field.
+        field: &'static str,
+    },
+    /// A set of counters is another, or missing.
+    Counters(String),
+    /// Devices of one group have different values.
+    Group {
+        /// The attribute.
+        attribute: String,
+        /// The devices with what they have.
+        values: Vec<(DeviceName, Option<AttributeValue>)>,
+    },
+    /// Two groups that were said to differ have one value.
+    SameGroups {
+        /// The attribute.
+        attribute: String,
+        /// The value.
+        value: AttributeValue,
+        /// A device of each.
+        devices: (DeviceName, DeviceName),
+    },
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { driver, what } = self;
+        let or_none = |value: &Option<AttributeValue>| value.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+        match what {
+            What::Missing(device) => write!(f, "{driver}: device {device} was not published"),
+            What::Extra(device) => write!(f, "{driver}: device {device} is in no template"),
+            What::Attribute { device, name, expected, found } => {
+                let found = or_none(found);
+                write!(f, "{driver}: device {device} has {found} for attribute {name}, not {expected}")
+            }
+            What::Capacity { device, name, expected, found } => {
+                let found = found.map_or("nothing".to_owned(), |found| found.to_string());
+                write!(f, "{driver}: device {device} has {found} of {name}, not {expected}")
+            }
+            What::Field { device, field } => write!(f, "{driver}: device {device} has another {field}"),
+            What::Counters(set) => write!(f, "{driver}: counter set {set} is missing or another"),
+            What::Group { attribute, values } => {
+                let values: Vec<String> =
+                    values.iter().map(|(device, value)| format!("{device} {}", or_none(value))).collect();
+                write!(f, "{driver}: devices were bound to one {attribute}, but have {}", values.join(", "))
+            }
+            What::SameGroups { attribute, value, devices: (one, other) } => {
+                write!(f, "{driver}: {one} and {other} were said to differ in {attribute}, but both have {value}")
+            }
+        }
+    }
+}
+
+/// How far a driver has come on a node: of the pools that belong to it, or are reached from it where the templates say
+/// so. `reaches` says which nodes a selector means.
+#[must_use]
+pub fn publication(
+    expansion: &Expansion,
+    driver: &DriverName,
+    slices: &[&ResourceSlice],
+    is_here: &dyn Fn(&NodeScope) -> bool,
+) -> Publication {
+    let pools = pools_of(driver, slices, is_here);
+    let local = expansion.pools.iter().any(|pool| pool.driver == *driver && pool.nodes == Nodes::Host);
+    let has_local = pools.values().flatten().any(|slice| matches!(slice.node_scope, Some(NodeScope::Node(_))));
+    if pools.is_empty() || (local && !has_local) {
+        return Publication::Nothing;
+    }
+    if pools.values().all(|slices| is_complete(slices)) { Publication::Complete } else { Publication::Incomplete }
+}
+
+/// The slices of a driver's pools that a node reaches, only those of the newest generation.
+fn pools_of<'s>(
+    driver: &DriverName,
+    slices: &[&'s ResourceSlice],
+    is_here: &dyn Fn(&NodeScope) -> bool,
+) -> BTreeMap<PoolName, Vec<&'s ResourceSlice>> {
+    let of_driver = || slices.iter().copied().filter(|slice| slice.driver == *driver);
+    let here: BTreeSet<&PoolName> = of_driver()
+        .filter(|slice| slice.node_scope.as_ref().is_some_and(is_here))
+        .map(|slice| &slice.pool.name)
+        .collect();
+    let mut pools: BTreeMap<PoolName, Vec<&ResourceSlice>> = BTreeMap::new();
+    for slice in of_driver().filter(|slice| here.contains(&slice.pool.name)) {
+        let known = pools.entry(slice.pool.name.clone()).or_default();
+        let generation = known.first().map_or(i64::MIN, |first| first.pool.generation);
+        if slice.pool.generation > generation {
+            known.clear();
+        }
+        if slice.pool.generation >= generation {
+            known.push(slice);
+        }
+    }
+    for slices in pools.values_mut() {
+        slices.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    }
+    pools
+}
+
+fn is_complete(slices: &[&ResourceSlice]) -> bool {
+    let wanted = slices.first().map_or(0, |slice| slice.pool.resource_slice_count);
+    i64::try_from(slices.len()).is_ok_and(|count| count == wanted)
+}
+
+/// What is different on a machine whose drivers have published, driver by driver, at most [`MAX_DIFFERENCES`].
+///
+/// Pools of the machine itself must have exactly the devices of the templates. Of pools that nodes share, a machine's
+/// templates are only a part.
+#[must_use]
+pub fn verify(
+    expansion: &Expansion,
+    slices: &[&ResourceSlice],
+    is_here: &dyn Fn(&NodeScope) -> bool,
+) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut matched: BTreeMap<(usize, usize), &Device> = BTreeMap::new();
+    let drivers: BTreeSet<&DriverName> = expansion.pools.iter().map(|pool| &pool.driver).collect();
+    for driver in drivers {
+        let published = pools_of(driver, slices, is_here);
+        let mut tell = |what: What| found.push(Difference { driver: driver.clone(), what });
+        for is_local in [true, false] {
+            let expected = expansion
+                .pools
+                .iter()
+                .enumerate()
+                .filter(|(_, pool)| pool.driver == *driver && is_of_machine(pool) == is_local);
+            let expected: Vec<(usize, &Pool)> = expected.collect();
+            let is_node = |slice: &&&ResourceSlice| matches!(slice.node_scope, Some(NodeScope::Node(_))) == is_local;
+            let slices: Vec<&ResourceSlice> = published.values().flatten().filter(is_node).copied().collect();
+            let mut devices: Vec<&Device> = slices.iter().flat_map(|slice| &slice.devices).collect();
+            let sets: Vec<&CounterSet> = slices.iter().flat_map(|slice| &slice.shared_counters).collect();
+            compare_counters(&expected, &sets, &mut tell);
+            let mut unmatched = Vec::new();
+            for (pool_place, pool) in &expected {
+                for (place, device) in pool.devices.iter().enumerate() {
+                    match devices.iter().position(|it| it.name == device.device.name) {
+                        Some(at) => {
+                            let there = devices.remove(at);
+                            compare(&device.device, there, &mut tell);
+                            matched.insert((*pool_place, place), there);
+                        }
+                        None => unmatched.push(((*pool_place, place), &device.device)),
+                    }
+                }
+            }
+            for (place, device) in unmatched {
+                match devices.iter().position(|it| is_like(device, it)) {
+                    Some(at) => {
+                        matched.insert(place, devices.remove(at));
+                    }
+                    None => tell(What::Missing(device.name.clone())),
+                }
+            }
+            if is_local && !expected.is_empty() {
+                devices.iter().for_each(|device| tell(What::Extra(device.name.clone())));
+            }
+        }
+    }
+    compare_groups(expansion, &matched, &mut found);
+    found.truncate(MAX_DIFFERENCES);
+    found
+}
+
+/// Whether a pool is the machine's alone.
+fn is_of_machine(pool: &Pool) -> bool {
+    pool.scope == PoolScope::Machine && pool.nodes == Nodes::Host
+}
+
+/// Tells every difference between two devices of one name.
+fn compare(expected: &Device, found: &Device, tell: &mut dyn FnMut(What)) {
+    let device = &expected.name;
+    for (name, value) in &expected.attributes {
+        let there = found.attributes.get(name);
+        if there != Some(value) {
+            tell(What::Attribute {
+                device: device.clone(),
+                name: name.clone(),
+                expected: value.clone(),
+                found: there.cloned(),
+            });
+        }
+    }
+    for (name, capacity) in &expected.capacity {
+        let there = found.capacity.get(name);
+        if there.map(|it| it.value) != Some(capacity.value) {
+            tell(What::Capacity {
+                device: device.clone(),
+                name: name.clone(),
+                expected: capacity.value,
+                found: there.map(|it| it.value),
+            });
+        } else if there.is_some_and(|it| it.request_policy != capacity.request_policy) {
+            tell(What::Field { device: device.clone(), field: "capacity requestPolicy" });
+        }
+    }
+    let mut fields = vec![
+        ("consumesCounters", expected.consumes_counters == found.consumes_counters),
+        ("allowMultipleAllocations", expected.allow_multiple_allocations == found.allow_multiple_allocations),
+        ("bindsToNode", expected.binds_to_node == found.binds_to_node),
+        ("bindingConditions", expected.binding_conditions == found.binding_conditions),
+        ("nodeAllocatableResources", expected.node_allocatable == found.node_allocatable),
+    ];
+    // Taints come and go; those of a template last.
+    let lasts = |taint| found.taints.iter().any(|there| same_taint(taint, there));
+    fields.push(("taints", expected.taints.iter().all(lasts)));
+    for (field, _) in fields.into_iter().filter(|(_, same)| !same) {
+        tell(What::Field { device: device.clone(), field });
+    }
+}
+
+fn same_taint(a: &dra_sched::types::DeviceTaint, b: &dra_sched::types::DeviceTaint) -> bool {
+    (&a.key, &a.value, &a.effect) == (&b.key, &b.value, &b.effect)
+}
+
+fn is_like(expected: &Device, found: &Device) -> bool {
+    let mut same = true;
+    compare(expected, found, &mut |_| same = false);
+    same
+}
+
+fn compare_counters(expected: &[(usize, &Pool)], found: &[&CounterSet], tell: &mut dyn FnMut(What)) {
+    for set in expected.iter().flat_map(|(_, pool)| &pool.shared_counters) {
+        if !found.iter().any(|there| **there == *set) {
+            tell(What::Counters(set.name.to_string()));
+        }
+    }
+}
+
+/// Whether devices that were bound have one value, and groups that were said to differ do.
+fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Device>, found: &mut Vec<Difference>) {
+    // For each binding and attribute the values of its groups, with a device that has it.
+    let mut values: BTreeMap<(usize, &str), Vec<(AttributeValue, DeviceName)>> = BTreeMap::new();
+    for group in &expansion.groups {
+        for attribute in &group.attributes {
+            let members: Vec<(&DriverName, &Device)> = group
+                .members
+                .iter()
+                .filter_map(|place| Some((&expansion.pools.get(place.0)?.driver, *matched.get(place)?)))
+                .collect();
+            let Some((driver, _)) = members.first() else { continue };
+            let has = |driver: &DriverName, device: &Device| value_of(driver, device, attribute).cloned();
+            let all: Vec<_> = members.iter().map(|(driver, it)| (it.name.clone(), has(driver, it))).collect();
+            let differs = |(_, value): &(DeviceName, Option<AttributeValue>)| {
+                value.is_none() || all.first().is_some_and(|(_, first)| first != value)
+            };
+            if all.iter().any(differs) {
+                let what = What::Group { attribute: attribute.clone(), values: all };
+                found.push(Difference { driver: (*driver).clone(), what });
+                continue;
+            }
+            let Some((device, Some(value))) = all.into_iter().next() else { continue };
+            let of_binding = values.entry((group.binding, attribute)).or_default();
+            if let Some((value, other)) = of_binding.iter().find(|(known, _)| group.distinct && *known == value) {
+                let what = What::SameGroups {
+                    attribute: attribute.clone(),
+                    value: value.clone(),
+                    devices: (other.clone(), device.clone()),
+                };
+                found.push(Difference { driver: (*driver).clone(), what });
+            }
+            of_binding.push((value, device));
+        }
+    }
+}
+
+/// What a device has under an attribute, whose name may be written with the driver's domain or without.
+fn value_of<'d>(driver: &DriverName, device: &'d Device, attribute: &str) -> Option<&'d AttributeValue> {
+    let found = device.attributes.iter().find(|(name, _)| crate::expand::names_same(driver, name.as_str(), attribute));
+    found.map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! `dovetail overlay`: look at what NodeOverlays say of devices, before and after there are machines.
+
+mod lint;
+mod objects;
+mod render;
+mod table;
+mod verify;
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+use super::input::Documents;
+use super::{Outcome, machine_types, output};
+use objects::{Objects, World};
+
+/// Write and check NodeOverlays that describe devices
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Lint(LintArgs),
+    Render(RenderArgs),
+    Verify(VerifyArgs),
+}
+
+/// What every subcommand reads.
+#[derive(Debug, clap::Args)]
+struct Input {
+    /// File or folder to read, - for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    filenames: Vec<PathBuf>,
+    /// Instance types: a file in the format of Karpenter's kwok provider [default: its 144 types]
+    #[arg(long, value_name = "FILE")]
+    instance_types: Option<PathBuf>,
+}
+
+/// Say which instance types get which devices, and from which overlay
+///
+/// Reads NodeOverlays, and the NodePools that they are for; without a NodePool, a built-in one. As JSON it gives the
+/// ResourceSlices too, as drivers would publish them on a machine of the name `node`.
+///
+/// Exit code: 0 all overlays are in effect, 1 one is not or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay render -f overlays/ -f nodepools.yaml
+  kubectl get nodeoverlays,nodepools -o json | dovetail overlay render -f - --instance-types types.json
+  dovetail overlay render -f overlay.yaml --type m-64x-amd64-linux -o json")]
+struct RenderArgs {
+    #[command(flatten)]
+    input: Input,
+    /// Only this instance type
+    #[arg(long = "type", value_name = "NAME")]
+    instance_type: Option<String>,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// Find mistakes in NodeOverlays
+///
+/// Beyond what the API server and the controller refuse: fields that nobody knows, overlays that match no instance type,
+/// templates that others cover everywhere, and DeviceClasses of the input whose selectors no described device meets.
+///
+/// Exit code: 0 nothing found, 1 something found or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay lint -f overlays/ -f nodepools.yaml -f deviceclasses.yaml")]
+struct LintArgs {
+    #[command(flatten)]
+    input: Input,
+}
+
+/// Hold what drivers have published against the overlays
+///
+/// Reads Nodes and ResourceSlices beside NodeOverlays and NodePools, and tells for each node and driver what is missing,
+/// too much or different. A node's instance type and NodePool are taken from its labels.
+///
+/// Exit code: 0 all is as described, 1 something differs or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay verify -f -")]
+struct VerifyArgs {
+    #[command(flatten)]
+    input: Input,
+    /// Only this node
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
+    match args.command {
+        Command::Lint(args) => lint(&args),
+        Command::Render(args) => render(&args),
+        Command::Verify(args) => verify(&args),
+    }
+}
+
+fn read(input: &Input) -> anyhow::Result<Objects> {
+    let objects = Objects::new(Documents::read(&input.filenames)?)?;
+    if objects.overlays.is_empty() && objects.problems.is_empty() {
+        anyhow::bail!("there is no NodeOverlay in the input");
+    }
+    Ok(objects)
+}
+
+fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
+    let objects = read(&args.input)?;
+    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
+    let world = World::new(&objects, types)?;
+    objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let rendered = render::render(&world, args.instance_type.as_deref());
+    if let Some(name) = &args.instance_type
+        && rendered.is_empty()
+    {
+        output::note(format_args!("no overlay describes devices of an instance type {name}"));
+    }
+    match args.output {
+        Format::Table => output::stdout(render::table(&rendered).as_bytes())?,
+        Format::Json => output::stdout(format!("{}\n", serde_json::to_string_pretty(&rendered)?).as_bytes())?,
+    }
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty();
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}
+
+fn lint(args: &LintArgs) -> anyhow::Result<Outcome> {
+    let objects = read(&args.input)?;
+    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
+    let world = World::new(&objects, types)?;
+    let found: Vec<String> =
+        objects.problems.iter().chain(&world.rejected).cloned().chain(lint::lint(&objects, &world)).collect();
+    if found.is_empty() {
+        output::stdout(
+            format!("{}: nothing found\n", super::report::plural(objects.overlays.len(), "overlay", "overlays"))
+                .as_bytes(),
+        )?;
+        return Ok(Outcome::Done);
+    }
+    found.iter().try_for_each(|problem| output::stdout(format!("{problem}\n").as_bytes()))?;
+    Ok(Outcome::BadInput)
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<Outcome> {
+    let objects = read(&args.input)?;
+    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
+    let world = World::new(&objects, types)?;
+    objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let report = verify::verify(&objects, &world, args.node.as_deref());
+    if let Some(name) = &args.node
+        && report.nodes.is_empty()
+    {
+        anyhow::bail!("there is no node {name} in the input, or no overlay describes its devices");
+    }
+    output::stdout(verify::table(&report).as_bytes())?;
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty() || !report.is_as_described();
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}

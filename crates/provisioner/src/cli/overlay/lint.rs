@@ -1,0 +1,93 @@
+//! Mistakes that neither the API server nor the controller refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dra_sched::Compat;
+use dra_sched::cel::{DeviceView, Selector};
+use dra_sched::types::{DeviceClass, DeviceSelector, DriverName};
+use overlay::Expansion;
+
+use super::objects::{Objects, World};
+use super::render::label;
+
+/// What was found, in words, each with its object.
+pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
+    let mut found = Vec::new();
+    for given in &objects.overlays {
+        let name = given.object.metadata.name.as_deref().unwrap_or_default();
+        let unknown = given.unknown_fields.iter();
+        found.extend(unknown.map(|field| format!("nodeoverlay/{name}: {field}: is not a known field, and is dropped")));
+    }
+    found.extend(of_no_use(world));
+    found.extend(classes_without_devices(objects, world));
+    found
+}
+
+/// Overlays that match nothing, and drivers that others describe wherever the overlay does.
+fn of_no_use(world: &World) -> Vec<String> {
+    let mut in_effect: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (_, _, types) in world.pools() {
+        for template in types.iter().flat_map(|it| &it.dynamic_resources.resource_slice_templates) {
+            if let Some((overlay, _)) = template.metadata.name.split_once('/') {
+                in_effect.entry(overlay).or_default().insert(&template.spec.driver);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for overlay in world.overlays.iter().filter(|it| !it.dynamic_resources.is_empty()) {
+        let name = &overlay.name;
+        let Some(described) = world.evaluation.described.get(name) else { continue };
+        if described.is_empty() {
+            found.push(format!("nodeoverlay/{name}: spec.requirements: no instance type of any NodePool matches"));
+        }
+        for driver in described.keys() {
+            if !in_effect.get(name.as_str()).is_some_and(|drivers| drivers.contains(driver.as_str())) {
+                found.push(format!(
+                    "nodeoverlay/{name}: its templates of {driver} are never used: overlays of more weight describe that \
+                     driver on every instance type that matches"
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// DeviceClasses that no device of any overlay is in.
+fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
+    let mut devices = Vec::new();
+    for (node_pool, _, types) in world.pools() {
+        for instance_type in types {
+            let label = |key: &str| label(node_pool, instance_type, key);
+            let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { continue };
+            for pool in expansion.pools {
+                for device in pool.devices {
+                    let known = (pool.driver.clone(), device.device);
+                    if !devices.contains(&known) {
+                        devices.push(known);
+                    }
+                }
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for class in &objects.classes {
+        let meets = devices.iter().any(|(driver, device)| is_in(class, driver, device));
+        if !meets && !devices.is_empty() {
+            let count = devices.len();
+            found.push(format!(
+                "deviceclass/{}: none of the {count} different devices that overlays describe meets its selectors",
+                class.meta.name.name
+            ));
+        }
+    }
+    found
+}
+
+fn is_in(class: &DeviceClass, driver: &DriverName, device: &dra_sched::types::Device) -> bool {
+    class.selectors.iter().all(|selector| match selector {
+        DeviceSelector::Cel(text) => Selector::compile(text, &Compat::fixed()).is_ok_and(|selector| {
+            matches!(selector.evaluate(&DeviceView::new(driver, device, &Compat::fixed())).outcome, Ok(true))
+        }),
+        DeviceSelector::Other => false,
+    })
+}

@@ -1,0 +1,107 @@
+//! `dovetail overlay` on files: what overlays describe, mistakes in them, and what drivers made of it.
+
+use serde_json::{Value, json};
+
+use crate::scratch::Scratch;
+
+fn overlay(name: &str, family: &str, weight: i32, model: &str) -> Value {
+    let device = json!({"name": "gpu-{index}", "replicas": 2, "attributes": {"model": {"string": model}}});
+    json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": name},
+        "spec": {
+            "weight": weight,
+            "requirements": [{"key": "karpenter.kwok.sh/instance-family", "operator": "In", "values": [family]}],
+            "dynamicResources": {"resourceSliceTemplates": [
+                {"metadata": {"name": "gpus"}, "spec": {"driver": "gpu.example.com", "devices": [device]}}]},
+        },
+    })
+}
+
+fn run(command: &str, objects: &[Value], more: &[&str]) -> (i32, String, String) {
+    let scratch = Scratch::new();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    scratch.write("objects.json", &list.to_string());
+    let mut arguments = vec!["overlay", command, "-f", "objects.json"];
+    arguments.extend(more);
+    let ran = scratch.run(&arguments);
+    (ran.code, ran.stdout, ran.stderr)
+}
+
+#[test]
+fn render_tells_types_drivers_and_overlays_and_gives_the_slices() {
+    let (code, stdout, _) = run("render", &[overlay("o", "m", 1, "x1")], &["--type", "m-8x-amd64-linux", "-o", "json"]);
+    assert_eq!(code, 0);
+    let rendered: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(rendered[0]["instanceTypes"], json!(["m-8x-amd64-linux"]));
+    let pool = &rendered[0]["pools"][0];
+    assert_eq!((&pool["driver"], &pool["templates"]), (&json!("gpu.example.com"), &json!(["o/gpus"])));
+    assert_eq!(pool["resourceSlices"][0]["spec"]["devices"][1]["name"], "gpu-1");
+}
+
+#[test]
+fn lint_finds_what_nobody_else_tells() {
+    let mut misspelt = overlay("misspelt", "m", 1, "x1");
+    misspelt["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["device"] = json!([]);
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "x2"},
+        "spec": {"selectors": [{"cel": {"expression": "device.attributes['gpu.example.com'].model == 'x2'"}}]},
+    });
+    let objects = [
+        misspelt,
+        overlay("covered", "c", 1, "x1"),
+        overlay("covers", "c", 2, "x1"),
+        overlay("matches-nothing", "z", 1, "x1"),
+        overlay("conflict-a", "s", 3, "x1"),
+        overlay("conflict-b", "s", 3, "x3"),
+        class,
+    ];
+    let (code, stdout, _) = run("lint", &objects, &[]);
+    assert_eq!(code, 1);
+    let expected = [
+        "nodeoverlay/conflict-a: conflict with another overlay: nodeoverlay/conflict-b of equal weight also sets the devices \
+         of gpu.example.com of instance type s-128x-amd64-linux in nodepool/default",
+        "nodeoverlay/misspelt: spec.dynamicResources.resourceSliceTemplates[0].spec.device: is not a known field, and is \
+         dropped",
+        "nodeoverlay/matches-nothing: spec.requirements: no instance type of any NodePool matches",
+        "nodeoverlay/covered: its templates of gpu.example.com are never used: overlays of more weight describe that driver \
+         on every instance type that matches",
+        "deviceclass/x2: none of the 4 different devices that overlays describe meets its selectors",
+    ];
+    let mut lines: Vec<&str> = stdout.lines().collect();
+    let mut expected = expected.to_vec();
+    lines.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn verify_tells_node_driver_and_difference_and_ends_with_one() {
+    let node = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
+            "karpenter.sh/nodepool": "default", "node.kubernetes.io/instance-type": "m-8x-amd64-linux"}}})
+    };
+    let slice = |node: &str, model: &str| {
+        let device = |index: usize| json!({"name": format!("gpu-{index}"), "attributes": {"model": {"string": model}}});
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node},
+            "spec": {"driver": "gpu.example.com", "nodeName": node, "devices": [device(0), device(1)],
+                     "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}},
+        })
+    };
+    let right = [overlay("o", "m", 1, "x1"), node("a"), slice("a", "x1")];
+    let (code, stdout, _) = run("verify", &right, &[]);
+    assert_eq!(code, 0, "{stdout}");
+    assert!(stdout.contains("as described"), "{stdout}");
+    let wrong = [overlay("o", "m", 1, "x1"), node("a"), slice("a", "x2"), node("silent")];
+    let (code, stdout, _) = run("verify", &wrong, &[]);
+    assert_eq!(code, 1);
+    assert!(stdout.contains("2 differences"), "{stdout}");
+    assert!(
+        stdout.contains("  gpu.example.com: device gpu-0 has \"x2\" for attribute model, not \"x1\"\n"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("has not published"), "{stdout}");
+    let (code, _, stderr) = run("verify", &wrong, &["--node", "nobody"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("there is no node nobody in the input"), "{stderr}");
+}
