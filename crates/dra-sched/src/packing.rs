@@ -460,7 +460,8 @@ impl Attempt<'_> {
         let new = wanted.new.iter().zip(&found.allocations).map(|((class, claim, containers), allocation)| {
             demand::Costs { claim: name(*class, *claim), allocation, containers: *containers }
         });
-        let old = wanted.allocated.iter().map(|(claim, allocation, containers)| demand::Costs {
+        let paid = if self.inventory.quirks.allocated_claims_cost_nothing { &[][..] } else { &wanted.allocated };
+        let old = paid.iter().map(|(claim, allocation, containers)| demand::Costs {
             claim: name(self.inventory.claims[*claim].class, Some(*claim)),
             allocation,
             containers: *containers,
@@ -471,8 +472,9 @@ impl Attempt<'_> {
         Ok(Copied { usage: found.usage, demand, score: found.score, named, exclusive, allocations: found.allocations })
     }
 
+    /// Whether an allocated claim is for one pod alone.
     fn hands_out(&self, view: &View, allocation: &Allocation) -> bool {
-        demand::hands_out(self.inventory, view, allocation)
+        !self.inventory.quirks.allocated_claims_cost_nothing && demand::hands_out(self.inventory, view, allocation)
     }
 
     /// The claims that have to be allocated and those that are, in order; refused if one cannot be used here.

@@ -40,6 +40,10 @@ pub(crate) struct Quirks {
     /// A device that allows several allocations and has shares may still be given out whole once its driver withdrew
     /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
     pub(crate) shared_device_can_become_dedicated: bool,
+    /// Of claims that hand out the node's own resources a pod pays for those that are allocated for it, and not for those
+    /// that are allocated already; nor are these kept for one pod alone. In 1.36, whose scheduler looks only at what it
+    /// has just allocated.
+    pub(crate) allocated_claims_cost_nothing: bool,
     /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
     pub(crate) admin_access_draws_counters: bool,
     /// `skipNodeOperations` of a slice has no effect. Releases before 1.37 do not know the field; in 1.37 only the
@@ -78,6 +82,7 @@ impl Quirks {
             bare_shares_draw_counters_again: up_to_1_36,
             rule_without_selector_taints_all: up_to_1_36,
             shared_device_can_become_dedicated: true,
+            allocated_claims_cost_nothing: up_to_1_36,
             admin_access_draws_counters: true,
             node_operations_are_not_checked: up_to_1_36 || released && !experimental,
         }

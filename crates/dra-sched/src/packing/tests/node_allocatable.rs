@@ -145,10 +145,16 @@ fn a_claim_that_only_costs_is_shared_and_each_pod_pays() {
 }
 
 #[test]
-fn a_claim_in_the_cluster_is_free_for_the_pod_that_it_is_reserved_for_and_no_other() {
-    let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
-    for (reserved, expected) in [(true, 1), (false, 0)] {
-        let mut builder = node(all(KubernetesMinor::V1_37), &device);
+fn a_claim_in_the_cluster_is_for_the_pod_that_has_it_and_no_other_but_in_1_36_nobody_minds_and_nobody_pays() {
+    let old = json!({"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}});
+    let new = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
+    for (release, device, reserved, expected) in [
+        (KubernetesMinor::V1_37, &new, true, Some(Some(4_000_000_000))),
+        (KubernetesMinor::V1_37, &new, false, None),
+        (KubernetesMinor::V1_36, &old, true, Some(None)),
+        (KubernetesMinor::V1_36, &old, false, Some(None)),
+    ] {
+        let mut builder = node(all(release), device);
         let mut held = (*existing("c", 1, None)).clone();
         let status = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
             "spec": {"devices": {"requests": []}},
@@ -158,6 +164,7 @@ fn a_claim_in_the_cluster_is_free_for_the_pod_that_it_is_reserved_for_and_no_oth
         (held.allocation, held.reserved_for) = (status.allocation, status.reserved_for);
         let claim = builder.claim(Arc::new(held));
         let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reserved }], 1);
-        assert_eq!(offer.alternatives.len(), expected, "{offer:?}");
+        let cpu = |alternative: &crate::Alternative| alternative.demand(None).0.get("cpu").copied();
+        assert_eq!(offer.alternatives.first().map(cpu), expected, "{release}, reserved {reserved}: {offer:?}");
     }
 }
