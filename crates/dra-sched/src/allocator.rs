@@ -12,13 +12,16 @@
 
 mod constraints;
 mod counting;
-mod report;
+pub(crate) mod report;
 mod result;
+mod scene;
 mod search;
 mod symmetry;
 
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use model::Budget;
 
@@ -29,6 +32,8 @@ use crate::types::{Allocation, RequestKind};
 use crate::verdict::{Fault, Progress, Refusal, Verdict};
 use crate::view::View;
 
+pub(crate) use scene::Scene;
+
 /// What a search found, before it is written as upstream writes it.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -37,14 +42,23 @@ pub(crate) enum Outcome {
     OutOfBudget,
 }
 
+/// What a caller needs of an assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// The allocations.
+    Allocations,
+    /// What it takes and where it can be used, too.
+    Usage,
+}
+
 /// An assignment; by default that of no claims.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) allocations: Vec<Allocation>,
     pub(crate) score: u32,
-    /// What it takes, devices of the machine itself and of the cluster.
+    /// What it takes, devices of the machine itself and of the cluster; empty if nobody needs it.
     pub(crate) usage: Usage,
-    /// Whether a claim, by position, can only be used on this machine.
+    /// Whether a claim, by position, can only be used on this machine; empty if nobody needs it.
     pub(crate) pinned: Vec<bool>,
 }
 
@@ -64,7 +78,7 @@ impl Inventory {
             Err(fault) => return Verdict::Refused(Refusal::Fault(fault)),
         };
         let before = budget.remaining();
-        match self.search(&view, claims, Taken { cluster: ledger, own: None }, budget) {
+        match self.search((node, &view), claims, Taken { cluster: ledger, own: None }, Need::Allocations, budget) {
             Outcome::Found(found) => Verdict::Allocated { allocations: found.allocations, score: found.score },
             Outcome::Refused(refusal) => Verdict::Refused(refusal),
             Outcome::OutOfBudget => Verdict::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) }),
@@ -73,19 +87,19 @@ impl Inventory {
 
     pub(crate) fn search(
         &self,
-        view: &View,
+        seen: (&NodeFacts, &Arc<View>),
         claims: &[ClaimClassId],
         taken: Taken<'_>,
+        need: Need,
         budget: &mut Budget,
     ) -> Outcome {
-        let classes: Vec<_> = claims.iter().map(|claim| &self.claim_classes[*claim]).collect();
-        for class in &classes {
+        for class in claims.iter().map(|claim| &self.claim_classes[*claim]) {
             if let Some(fault) = &class.fault {
                 let fault = Fault::Claim { claim: class.name.clone(), error: fault.clone() };
                 return Outcome::Refused(Refusal::Fault(fault));
             }
         }
-        search::run(self, view, &classes, taken, budget)
+        search::run(self, seen, claims, taken, need, budget)
     }
 
     /// Whether a claim class has firstAvailable requests, so that the packer can ask for better alternatives.

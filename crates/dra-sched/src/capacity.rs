@@ -59,7 +59,7 @@ pub(crate) fn demand(
 }
 
 fn consumed(requested: Option<i128>, capacity: &DeviceCapacity, fractional: bool) -> Result<i128, BadCapacity> {
-    let policy = capacity.request_policy.as_ref();
+    let policy = capacity.request_policy.as_deref();
     let Some(requested) = requested else {
         return Ok(policy.and_then(|policy| policy.default).unwrap_or(capacity.value).to_nano());
     };
@@ -145,7 +145,8 @@ mod tests {
     /// What a request for `requested` of a capacity of 10 takes; None if the device cannot give it.
     fn taken(policy: Option<RequestPolicy>, requested: Option<&str>, fractional: bool) -> Option<i128> {
         let name = || QualifiedName::from("memory");
-        let capacity = [(name(), DeviceCapacity { value: quantity("10"), request_policy: policy })].into();
+        let capacity =
+            [(name(), DeviceCapacity { value: quantity("10"), request_policy: policy.map(Box::new) })].into();
         let requests = requested.map(|amount| (name(), quantity(amount))).into_iter().collect();
         match demand(&requests, &capacity, fractional).unwrap() {
             Demand::Amounts(amounts) => Some(amounts[0]),
@@ -216,9 +217,11 @@ mod tests {
             [(QualifiedName::from("memory"), DeviceCapacity { value: quantity("10"), request_policy: None })].into();
         assert_eq!(demand(&negative, &capacity, true), Err(BadCapacity::Negative));
         let step = RequestPolicy { default: None, valid_values: vec![], valid_range: range("0", None, Some("5")) };
-        let capacity =
-            [(QualifiedName::from("memory"), DeviceCapacity { value: quantity("10"), request_policy: Some(step) })]
-                .into();
+        let capacity = [(
+            QualifiedName::from("memory"),
+            DeviceCapacity { value: quantity("10"), request_policy: Some(Box::new(step)) },
+        )]
+        .into();
         let huge = [(QualifiedName::from("memory"), quantity("9223372036854775807"))].into();
         assert_eq!(demand(&huge, &capacity, false), Err(BadCapacity::NotRepresentable));
     }

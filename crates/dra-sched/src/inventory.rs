@@ -25,6 +25,8 @@ use crate::selectors::SelectorTable;
 use crate::types::{
     Allocation, CounterName, CounterSetName, Device, DeviceId, DeviceTaint, DriverName, PoolId, ResourceSlice,
 };
+use crate::verdict::Fault;
+use crate::view::{LocalSlices, View};
 
 pub use builder::InventoryBuilder;
 
@@ -85,7 +87,7 @@ pub struct Inventory {
     pub(crate) shapes: IdVec<DeviceShape, Shape>,
     pub(crate) keys: IdVec<DeviceKey, DeviceId>,
     pub(crate) key_of: NameMap<DeviceId, DeviceKey>,
-    pub(crate) local: NameMap<NodeName, Vec<SliceIndex>>,
+    pub(crate) local: NameMap<NodeName, LocalSlices>,
     pub(crate) shared: Vec<SliceIndex>,
     pub(crate) selectors: SelectorTable,
     pub(crate) attributes: IdVec<AttributeIndex, AttributeColumn>,
@@ -95,6 +97,8 @@ pub struct Inventory {
     pub(crate) claim_classes: IdVec<ClaimClassId, ClaimClass>,
     pub(crate) claims: IdVec<ClaimId, Claim>,
     pub(crate) machines: IdVec<ShapeId, MachineShape>,
+    /// What machines of a shape see if no published slice reaches them.
+    pub(crate) alone: IdVec<ShapeId, OnceLock<Result<Arc<View>, Fault>>>,
     /// Devices of templates.
     pub(crate) planned_keys: IdSet<DeviceKey>,
     pub(crate) mentioned_keys: BTreeSet<Arc<str>>,
@@ -153,6 +157,9 @@ pub(crate) struct Shape {
     /// A device of this shape; attributes, capacity and `allow_multiple_allocations` are those of all.
     pub(crate) slice: Arc<ResourceSlice>,
     pub(crate) position: usize,
+    /// Whether such a device can be given out whole as long as nothing is taken of it: no policy says what that takes,
+    /// and no capacity is negative.
+    pub(crate) plain_capacity: bool,
     /// Made when a selector first asks.
     pub(crate) view: OnceLock<DeviceView>,
 }

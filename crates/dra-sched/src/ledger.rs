@@ -7,6 +7,7 @@
 //! All changes go through a journal, so that a packer can go back to a mark; nothing is undone by hand.
 
 mod bin;
+mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::types::{Allocation, DeviceId, QualifiedName};
 
 pub use bin::{BinLedger, Domain};
 pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, withhold};
+pub(crate) use snapshot::Snapshot;
 
 define_id! {
     /// A planned machine, as the cluster's ledger knows it.
@@ -313,24 +315,22 @@ impl Taken<'_> {
 
     /// What the shares of a device take; None if there are none.
     pub(crate) fn shares(&self, key: DeviceKey) -> Option<Amounts> {
+        let mut total = self.withheld_shares(key);
+        add_shares(&mut total, &self.cluster.base, key);
+        total
+    }
+
+    /// What the shares of a device take that are not in base.
+    fn withheld_shares(&self, key: DeviceKey) -> Option<Amounts> {
         let mut total: Option<Amounts> = None;
-        let mut add = |usage: &Usage| {
-            if let Some((_, amounts)) = usage.shares.get(&key) {
-                let total = total.get_or_insert_default();
-                for (name, amount) in amounts {
-                    *total.entry(name.clone()).or_default() += amount;
-                }
-            }
-        };
-        add(&self.cluster.base);
         for bin in self.cluster.shared.get(&key).into_iter().flatten() {
             let others = self.own.is_none_or(|(own, _)| own != *bin);
             if let Some(usage) = self.cluster.bins.get(model::Id::index(*bin)).filter(|_| others) {
-                add(usage);
+                add_shares(&mut total, usage, key);
             }
         }
         if let Some((_, own)) = self.own {
-            add(own);
+            add_shares(&mut total, own, key);
         }
         total
     }
@@ -346,5 +346,14 @@ impl Taken<'_> {
         let withheld_by_own = self.own.and_then(|(bin, _)| self.cluster.bins.get(model::Id::index(bin)));
         of(&self.cluster.counters) - withheld_by_own.map_or(0, |usage| of(&usage.counters))
             + self.own.map_or(0, |(_, usage)| of(&usage.counters))
+    }
+}
+
+fn add_shares(total: &mut Option<Amounts>, usage: &Usage, key: DeviceKey) {
+    if let Some((_, amounts)) = usage.shares.get(&key) {
+        let total = total.get_or_insert_default();
+        for (name, amount) in amounts {
+            *total.entry(name.clone()).or_default() += amount;
+        }
     }
 }

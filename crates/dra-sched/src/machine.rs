@@ -53,7 +53,7 @@ pub struct MachineShape {
     pub labels: BTreeMap<Arc<str>, LabelKnowledge>,
     /// Features that the node will declare.
     pub declared_features: BTreeSet<Arc<str>>,
-    /// Filled in when the inventory is built.
+    /// Those of its templates; known once a builder has it.
     pub(crate) slices: Vec<SliceIndex>,
 }
 
@@ -71,6 +71,15 @@ impl MachineShape {
         declared_features: BTreeSet<Arc<str>>,
     ) -> Self {
         Self { templates, labels, declared_features, slices: Vec::new() }
+    }
+
+    /// Whether two shapes are equal, whatever slices were made of their templates.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let same = |(a, b): (&Arc<MachineTemplate>, &Arc<MachineTemplate>)| Arc::ptr_eq(a, b) || a == b;
+        self.labels == other.labels
+            && self.declared_features == other.declared_features
+            && self.templates.len() == other.templates.len()
+            && self.templates.iter().zip(&other.templates).all(same)
     }
 }
 

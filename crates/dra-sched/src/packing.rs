@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use model::{Budget, Id, IdSet};
 
-use crate::allocator::{Found, Outcome};
+use crate::allocator::{Found, Need, Outcome};
 use crate::inventory::{ClaimClassId, ClaimId, DeviceKey, Inventory, PoolIndex, ShapeId};
 use crate::ledger::{
     BinId, BinLedger, ClusterLedger, Domain, ExistingNode, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage,
@@ -302,6 +302,9 @@ struct Wanted {
     allocated: Vec<(ClaimId, Arc<Allocation>, u32)>,
 }
 
+/// A domain that a machine could land in, and what it would see there.
+type Landing = (Domain, NodeFacts, Arc<View>);
+
 struct Attempt<'a> {
     inventory: &'a Inventory,
     cluster: &'a ClusterLedger,
@@ -312,7 +315,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn on_node(&self, node: &ExistingNode, budget: &mut Budget) -> Trial {
         match node.view(self.inventory) {
-            Ok(view) => self.copies(view, None, &Usage::default(), None, Domain::default(), budget),
+            Ok(view) => self.copies((&node.facts, view), None, &Usage::default(), None, Domain::default(), budget),
             Err(fault) => Trial {
                 shape: None,
                 domain: Domain::default(),
@@ -329,14 +332,14 @@ impl Attempt<'_> {
         hypotheses: impl Iterator<Item = &'h Hypothesis>,
         budget: &mut Budget,
     ) -> Vec<Arc<Trial>> {
-        let mut work: Vec<(&Hypothesis, Vec<(Domain, View)>)> = Vec::new();
+        let mut work: Vec<(&Hypothesis, Vec<Landing>)> = Vec::new();
         let mut trials = Vec::new();
         for hypothesis in hypotheses {
-            let mut views: Vec<(Domain, View)> = Vec::new();
+            let mut views: Vec<Landing> = Vec::new();
             for domain in self.inventory.domains(hypothesis.shape, pinned) {
                 let facts = self.inventory.facts(hypothesis.shape, pinned, &domain);
                 match self.inventory.view_of_machine(&facts, hypothesis.shape) {
-                    Ok(view) => views.push((domain, view)),
+                    Ok(view) => views.push((domain, facts, view)),
                     Err(fault) => trials.push(Arc::new(Trial {
                         shape: Some(hypothesis.shape),
                         domain,
@@ -346,12 +349,12 @@ impl Attempt<'_> {
                 }
             }
             // Where the domain changes nothing, it is not pinned.
-            if let [(_, first), rest @ ..] = views.as_slice() {
+            if let [(_, _, first), rest @ ..] = views.as_slice() {
                 let indifferent =
-                    rest.iter().all(|(_, view)| first.sees_the_same(view)) && !self.names_allocated_claims();
+                    rest.iter().all(|(_, _, view)| first.sees_the_same(view)) && !self.names_allocated_claims();
                 if indifferent {
                     views.truncate(1);
-                    for (domain, _) in &mut views {
+                    for (domain, ..) in &mut views {
                         *domain = Domain::default();
                     }
                 }
@@ -360,12 +363,12 @@ impl Attempt<'_> {
         }
         let mut left = work.iter().map(|(_, views)| views.len() as u64).sum::<u64>();
         for (hypothesis, views) in work {
-            for (domain, view) in views {
+            for (domain, facts, view) in views {
                 let part = budget.remaining() / left.max(1);
                 left = left.saturating_sub(1);
                 let mut own = Budget::new(part);
                 let shape = Some(hypothesis.shape);
-                let trial = self.copies(&view, shape, &hypothesis.usage, Some(bin), domain, &mut own);
+                let trial = self.copies((&facts, &view), shape, &hypothesis.usage, Some(bin), domain, &mut own);
                 // Never more than there is: the part was taken from it.
                 let spent = budget.spend(part - own.remaining());
                 debug_assert!(spent.is_ok(), "a part is not larger than the whole");
@@ -382,7 +385,7 @@ impl Attempt<'_> {
 
     fn copies(
         &self,
-        view: &View,
+        seen: (&NodeFacts, &Arc<View>),
         shape: Option<ShapeId>,
         held: &Usage,
         bin: Option<BinId>,
@@ -394,7 +397,7 @@ impl Attempt<'_> {
         let mut trial = Trial { shape, domain, copies: Vec::new(), end: End::Enough };
         let mut done: BTreeMap<ClaimId, Arc<Allocation>> = BTreeMap::new();
         while trial.copies.len() < self.wanted as usize {
-            let wanted = match self.wanted(view, bin, &done) {
+            let wanted = match self.wanted((seen.0, seen.1), bin, &done) {
                 Ok(wanted) => wanted,
                 Err(refusal) => {
                     trial.end = End::Refused(refusal);
@@ -408,10 +411,10 @@ impl Attempt<'_> {
             let outcome = if classes.is_empty() {
                 Outcome::Found(Found::default())
             } else {
-                self.inventory.search(view, &classes, taken, budget)
+                self.inventory.search(seen, &classes, taken, Need::Usage, budget)
             };
             let copy = match outcome {
-                Outcome::Found(found) => self.copy(view, &wanted, found),
+                Outcome::Found(found) => self.copy(seen.1, &wanted, found),
                 Outcome::Refused(refusal) => Err(refusal),
                 Outcome::OutOfBudget => {
                     trial.end = End::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) });
@@ -480,7 +483,7 @@ impl Attempt<'_> {
     /// The claims that have to be allocated and those that are, in order; refused if one cannot be used here.
     fn wanted(
         &self,
-        view: &View,
+        (facts, view): (&NodeFacts, &View),
         bin: Option<BinId>,
         done: &BTreeMap<ClaimId, Arc<Allocation>>,
     ) -> Result<Wanted, Refusal> {
@@ -500,13 +503,13 @@ impl Attempt<'_> {
                 (Some(allocation), planned, done) => {
                     let consumers = !entry.object.reserved_for.is_empty() && !reserved;
                     let others = consumers || planned.is_some() || done.is_some();
-                    (Arc::new(allocation.clone()), self.reaches(view, allocation.node_selector.as_ref()), others)
+                    (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_ref()), others)
                 }
                 (None, Some(planned), _) => {
                     let reaches = match &planned.place {
                         Place::Bin(place) => bin == Some(*place),
-                        Place::Node(name) => bin.is_none() && view.facts.name == *name,
-                        Place::Nodes(selector) => self.reaches(view, selector.as_ref()),
+                        Place::Node(name) => bin.is_none() && facts.name == *name,
+                        Place::Nodes(selector) => reaches(facts, selector.as_ref()),
                     };
                     (Arc::clone(&planned.allocation), reaches, true)
                 }
@@ -526,10 +529,10 @@ impl Attempt<'_> {
         }
         Ok(wanted)
     }
+}
 
-    fn reaches(&self, view: &View, selector: Option<&NodeSelector>) -> bool {
-        selector.is_none_or(|selector| view.facts.matches(selector).unwrap_or(false))
-    }
+fn reaches(facts: &NodeFacts, selector: Option<&NodeSelector>) -> bool {
+    selector.is_none_or(|selector| facts.matches(selector).unwrap_or(false))
 }
 
 impl Inventory {

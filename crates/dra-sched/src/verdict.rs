@@ -9,6 +9,7 @@ mod reason;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::allocator::Scene;
 use crate::capacity::BadCapacity;
 use crate::node::SelectorError;
 use crate::types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName, RequestName};
@@ -64,17 +65,16 @@ pub enum Refusal {
     Fault(Fault),
 }
 
-/// A proof that no assignment exists.
+/// A proof that no assignment exists. What every request found, and the values in play, are found out by
+/// [`crate::Inventory::explain`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Infeasible {
     /// How it was proved.
     pub proof: Proof,
-    /// What every request found, in order.
-    pub requests: Vec<RequestReport>,
-    /// The values in play, where it is not a single request that fails.
-    pub constraints: Vec<ConstraintReport>,
     /// Pools that are seen but not used.
     pub pools: Vec<(PoolId, PoolTrouble)>,
+    /// What was looked at: from it the inventory makes the reports when they are read.
+    pub(crate) scene: Scene,
 }
 
 /// How infeasibility was proved.

@@ -4,8 +4,11 @@
 //! are not as many as they say, all slices of the pool are looked at, and a newer generation elsewhere makes the pool
 //! vanish. Pools are ordered by driver and name, those with a device that has binding conditions last; slices by name;
 //! devices as listed.
+//!
+//! What a node sees of its own slices alone depends on nothing but its name, and what a machine to be sees of its
+//! templates on nothing but its shape: such views are made once and shared.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use model::collections::{FastSet, NameSet};
 use model::{Id, IdVec, define_id};
@@ -13,7 +16,7 @@ use model::{Id, IdVec, define_id};
 use crate::compat::{Gate, KubernetesMinor};
 use crate::inventory::{CounterIndex, DeviceIndex, Inventory, PoolIndex, ShapeId, SliceIndex};
 use crate::node::{NodeFacts, SelectorError};
-use crate::types::{NodeScope, PoolId};
+use crate::types::{NodeScope, NodeSelector, PoolId};
 use crate::verdict::{Fault, PoolTrouble};
 
 define_id! {
@@ -26,12 +29,21 @@ define_id! {
 }
 
 /// The input of one search.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) facts: NodeFacts,
     pub(crate) pools: IdVec<PoolPosition, ViewPool>,
     /// Devices of usable pools in upstream's order.
     pub(crate) devices: IdVec<Position, ViewDevice>,
+    /// The node selector of what can only be used on this node; made when first needed.
+    pub(crate) only_here: OnceLock<NodeSelector>,
+}
+
+/// The slices of one node's own.
+#[derive(Debug, Default)]
+pub(crate) struct LocalSlices {
+    pub(crate) slices: Vec<SliceIndex>,
+    /// What the node sees if no other slice reaches it.
+    alone: OnceLock<Result<Arc<View>, Fault>>,
 }
 
 /// A pool that a node sees.
@@ -67,26 +79,56 @@ impl View {
 
 impl Inventory {
     /// What an existing node sees.
-    pub(crate) fn view_of_node(&self, facts: &NodeFacts) -> Result<View, Fault> {
-        let local = facts.name.as_ref().and_then(|name| self.local.get(name)).map_or(&[][..], Vec::as_slice);
-        self.view(facts, local.iter().chain(&self.shared).copied(), None)
+    pub(crate) fn view_of_node(&self, facts: &NodeFacts) -> Result<Arc<View>, Fault> {
+        let local = facts.name.as_ref().and_then(|name| self.local.get(name));
+        let shared = self.reaching_of_shared(facts)?;
+        match local {
+            None => self.view(facts, &[], &shared, None),
+            Some(local) if shared.is_empty() => {
+                local.alone.get_or_init(|| self.view(facts, &local.slices, &shared, None)).clone()
+            }
+            Some(local) => self.view(facts, &local.slices, &shared, None),
+        }
     }
 
     /// What a machine of a shape would see if it had the given labels.
-    pub(crate) fn view_of_machine(&self, facts: &NodeFacts, shape: ShapeId) -> Result<View, Fault> {
-        self.view(facts, self.shared.iter().copied(), Some(shape))
+    pub(crate) fn view_of_machine(&self, facts: &NodeFacts, shape: ShapeId) -> Result<Arc<View>, Fault> {
+        let shared = self.reaching_of_shared(facts)?;
+        if shared.is_empty() {
+            self.alone[shape].get_or_init(|| self.view(facts, &[], &shared, Some(shape))).clone()
+        } else {
+            self.view(facts, &[], &shared, Some(shape))
+        }
     }
 
+    /// The slices that are no single node's own and reach a node.
+    fn reaching_of_shared(&self, facts: &NodeFacts) -> Result<Vec<SliceIndex>, Fault> {
+        let gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
+        let mut reaching = Vec::new();
+        for &slice in &self.shared {
+            if gathering.is_seen(slice)? {
+                reaching.push(slice);
+            }
+        }
+        Ok(reaching)
+    }
+
+    /// What is seen of slices of the node's own and of others that reach it. Those of its own come first: of slices that
+    /// disagree about their number the first counts.
     fn view(
         &self,
         facts: &NodeFacts,
-        slices: impl Iterator<Item = SliceIndex>,
+        local: &[SliceIndex],
+        shared: &[SliceIndex],
         machine: Option<ShapeId>,
-    ) -> Result<View, Fault> {
+    ) -> Result<Arc<View>, Fault> {
         let mut gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
-        for slice in slices {
-            gathering.look_at(slice)?;
+        for &slice in local {
+            if gathering.is_seen(slice)? {
+                gathering.add(slice);
+            }
         }
+        shared.iter().for_each(|&slice| gathering.add(slice));
         let mut seen: Vec<Seen> = gathering.reaching.iter().filter_map(|reaching| gathering.finish(reaching)).collect();
         if let Some(machine) = machine {
             let mut own: Vec<(PoolIndex, Vec<SliceIndex>)> = Vec::new();
@@ -100,7 +142,7 @@ impl Inventory {
             seen.extend(own.into_iter().map(|(pool, slices)| gathering.build(pool, &slices, &slices)));
         }
         seen.sort_by(|a, b| a.order(self).cmp(&b.order(self)));
-        let mut view = View { facts: facts.clone(), pools: IdVec::new(), devices: IdVec::new() };
+        let mut view = View::default();
         for seen in seen {
             let position = view.pools.next_id();
             for device in seen.devices {
@@ -121,7 +163,7 @@ impl Inventory {
                 drawing: seen.drawing,
             });
         }
-        Ok(view)
+        Ok(Arc::new(view))
     }
 
     fn selector_fault(&self, pool: PoolIndex, error: SelectorError) -> Fault {
@@ -168,25 +210,27 @@ impl Gathering<'_> {
         self.inventory.compat.kubernetes >= KubernetesMinor::V1_37 && !self.is_on(Gate::DeviceCompatibilityGroups)
     }
 
-    fn look_at(&mut self, index: SliceIndex) -> Result<(), Fault> {
+    /// Whether a slice reaches the node.
+    fn is_seen(&self, index: SliceIndex) -> Result<bool, Fault> {
         let entry = &self.inventory.slices[index];
         let slice = &entry.slice;
         let per_device = matches!(slice.node_scope, Some(NodeScope::PerDevice));
         if !self.is_on(Gate::PartitionableDevices) && (per_device || !slice.shared_counters.is_empty()) {
-            return Ok(());
+            return Ok(false);
         }
         if self.ignores_groups() && entry.uses_compatibility_groups {
-            return Ok(());
+            return Ok(false);
         }
-        let reaches = if self.inventory.quirks.counter_slices_reach_all_nodes && !slice.shared_counters.is_empty() {
-            true
-        } else {
-            self.reaches(index)?
-        };
-        if !reaches {
-            return Ok(());
+        if self.inventory.quirks.counter_slices_reach_all_nodes && !slice.shared_counters.is_empty() {
+            return Ok(true);
         }
-        let generation = slice.pool.generation;
+        self.reaches(index)
+    }
+
+    /// Adds a slice that reaches the node to those of its pool, of which the newest generation counts.
+    fn add(&mut self, index: SliceIndex) {
+        let entry = &self.inventory.slices[index];
+        let generation = entry.slice.pool.generation;
         match self.reaching.iter_mut().find(|reaching| reaching.pool == entry.pool) {
             None => self.reaching.push(Reaching { pool: entry.pool, generation, slices: vec![index] }),
             Some(reaching) if generation > reaching.generation => {
@@ -196,7 +240,6 @@ impl Gathering<'_> {
             Some(reaching) if generation == reaching.generation => reaching.slices.push(index),
             Some(_) => {}
         }
-        Ok(())
     }
 
     fn reaches(&self, index: SliceIndex) -> Result<bool, Fault> {

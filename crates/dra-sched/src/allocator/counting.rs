@@ -5,6 +5,8 @@
 //! even the relaxed problem has no solution, there is none. Hall's condition over requests is a maximum flow; a
 //! matchAttribute constraint is tested once per value; counters by the least that each request must draw.
 //!
+//! A test may be about the requests up to a place only: if even these cannot all be served, the walk never gets there.
+//!
 //! Cost: demands × classes for one flow, times the values of one attribute.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +16,9 @@ use smallvec::SmallVec;
 
 use super::constraints::ConstraintState;
 use super::search::{BranchIndex, ClaimPosition, Search};
-use super::symmetry::ClassIndex;
+use super::symmetry::{self, ClassIndex, Classes, Place};
 use crate::attributes::{Held, ValueId};
 use crate::inventory::CounterIndex;
-use crate::selectors::Judgement;
 use crate::types::RequestName;
 use crate::verdict::Proof;
 use crate::view::{PoolPosition, Position};
@@ -52,44 +53,57 @@ struct Supply {
     devices: Option<usize>,
 }
 
-/// Whether a problem is refuted of which nothing is picked yet and whose classes are known.
+/// Whether a problem is refuted of which nothing is picked yet and whose classes are known, and neither is there an
+/// error: no request where one is possible is ever reached.
 pub(super) fn refute_all(search: &mut Search<'_>) -> Result<Option<Proof>, OutOfBudget> {
-    refute(search, ClaimPosition::from_index(0), 0, None)
+    refute(search, (ClaimPosition::from_index(0), 0), None)
 }
 
 /// Whether the rest of a walk is refuted: a request, of which the devices of one branch after the `done`-th, from
-/// `start` on, are left if that is given, and all requests after it.
+/// `start` on, are left if that is given, and all requests after it; but only those before the next one where an error is
+/// possible.
 pub(super) fn refute(
     search: &mut Search<'_>,
-    claim: ClaimPosition,
-    request: usize,
+    place: Place,
     current: Option<(BranchIndex, usize, usize)>,
 ) -> Result<Option<Proof>, OutOfBudget> {
-    search.budget.spend(1)?;
     let Some(classes) = search.classes.take() else { return Ok(None) };
-    let proof = Tests { search, classes: &classes }.run(claim, request, current);
+    let until = classes.next_error(place);
+    let proof = if until == Some(place) {
+        Ok(None)
+    } else {
+        search.budget.spend(1).and_then(|()| {
+            let without_counters = symmetry::counters_are_mixed_up(search);
+            Tests { search, classes: &classes, without_counters, contended: false }.run(place, until, current)
+        })
+    };
     search.classes = Some(classes);
     proof
 }
 
 struct Tests<'t, 'a> {
     search: &'t mut Search<'a>,
-    classes: &'t super::symmetry::Classes,
+    classes: &'t Classes,
+    /// Whose counters a device draws from is decided by the walk.
+    without_counters: bool,
+    /// Some supply is offered to several demands; otherwise each has what it is offered.
+    contended: bool,
 }
 
 impl Tests<'_, '_> {
     fn run(
         &mut self,
-        claim: ClaimPosition,
-        request: usize,
+        place: Place,
+        until: Option<Place>,
         current: Option<(BranchIndex, usize, usize)>,
     ) -> Result<Option<Proof>, OutOfBudget> {
         let supplies = self.supplies();
-        let demands = self.demands(&supplies, claim, request, current);
+        let demands = self.demands(&supplies, place, until, current);
         if let Some(proof) = demands.iter().find_map(too_few) {
             return Ok(Some(proof));
         }
-        if let Some(proof) = together(&demands, &supplies, |_, _| true) {
+        self.contended = is_contended(&demands, &supplies);
+        if let Some(proof) = self.contended.then(|| together(&demands, &supplies, |_, _| true)).flatten() {
             return Ok(Some(proof));
         }
         if let Some(proof) = self.too_little_left(&demands) {
@@ -120,16 +134,15 @@ impl Tests<'_, '_> {
 
     fn supplies(&self) -> Vec<Supply> {
         let mut supplies = Vec::new();
-        for (class, members) in self.classes.members.iter_enumerated() {
-            let example = members.iter().find(|position| !self.search.touched.contains_key(position));
+        let of_use = |(class, _): &(ClassIndex, &Vec<Position>)| self.classes.is_of_use(*class);
+        for (class, members) in self.classes.members.iter_enumerated().filter(of_use) {
+            let example = members.iter().find(|position| self.search.touched.get(**position).is_none());
             let Some(&example) = example else { continue };
             let devices = self.classes.untouched(self.search, class, 0);
             let shared = self.search.is_shareable(example);
             supplies.push(Supply { example, class, touched: false, devices: (!shared).then_some(devices) });
         }
-        let mut touched: Vec<Position> = self.search.touched.keys().copied().collect();
-        touched.sort_unstable();
-        for example in touched {
+        for example in self.search.touched.positions() {
             supplies.push(Supply { example, class: self.classes.of[example], touched: true, devices: None });
         }
         supplies
@@ -138,8 +151,8 @@ impl Tests<'_, '_> {
     fn demands(
         &mut self,
         supplies: &[Supply],
-        claim: ClaimPosition,
-        request: usize,
+        (claim, request): Place,
+        until: Option<Place>,
         current: Option<(BranchIndex, usize, usize)>,
     ) -> Vec<Demand> {
         let mut demands = Vec::new();
@@ -150,6 +163,9 @@ impl Tests<'_, '_> {
         for later in self.search.claims.ids().filter(|later| *later >= claim) {
             let first = if later == claim { request + usize::from(current.is_some()) } else { 0 };
             for request in first..self.search.layout[later].len() {
+                if until.is_some_and(|until| (later, request) >= until) {
+                    return demands;
+                }
                 let branches = self.search.layout[later].get(request).cloned().unwrap_or_default();
                 let wanted = branches.iter().map(|branch| self.search.branches[*branch].wanted).min().unwrap_or(0);
                 demands.push(self.demand(supplies, later, &branches, wanted, 0));
@@ -187,33 +203,29 @@ impl Tests<'_, '_> {
                 },
                 (false, start) => self.classes.untouched(self.search, supply.class, start),
             };
-            if devices > 0 && branches.iter().any(|branch| self.usable(*branch, supply.example)) {
+            let usable = |branch: &BranchIndex| {
+                self.classes.is_open_to(supply.class, *branch) && self.usable(*branch, supply.example)
+            };
+            if devices > 0 && branches.iter().any(usable) {
                 offers.push(Offer { supply: index, example: supply.example, devices });
             }
         }
         Demand { claim, name, wanted, constraints, branches: branches.into(), admin, supplies: offers }
     }
 
-    /// Whether a branch could pick a device now, as far as the device alone decides.
+    /// Whether a branch that a device is open to could pick it now, as far as the device alone decides.
     fn usable(&mut self, branch: BranchIndex, position: Position) -> bool {
         let search = &mut *self.search;
         let alternative = search.branches[branch].alternative;
         let claim = search.branches[branch].claim;
-        if !alternative.admin_access && search.is_taken(position) || search.judge(branch, position) != Judgement::Yes {
-            return false;
-        }
-        let picked = search.touched.get(&position).map_or(&[][..], |touch| touch.claims.as_slice());
+        let picked = search.touched.get(position).map_or(&[][..], |touch| touch.claims.as_slice());
         if alternative.admin_access && picked.contains(&claim) || !alternative.admin_access && !picked.is_empty() {
             return false;
         }
-        if search.lacks_node_operations(position)
-            || search.counters_are_off(position)
-            || search.untolerated(branch, position).is_some()
-            || search.has_capacity(branch, position, false) == Ok(false)
-        {
+        if search.has_capacity(branch, position, false) == Ok(false) {
             return false;
         }
-        let draws = !alternative.admin_access && !search.is_shareable(position);
+        let draws = !self.without_counters && !alternative.admin_access && !search.is_shareable(position);
         if draws && (search.short_counter(position).is_some() || !search.groups_admit(position)) {
             return false;
         }
@@ -260,7 +272,7 @@ impl Tests<'_, '_> {
                 let offers = demand.supplies.iter().filter(|offer| has(demand, offer));
                 offers.map(|offer| offer.devices).sum::<usize>() >= demand.wanted
             });
-            if enough && together(demands, supplies, has).is_none() {
+            if enough && (!self.contended || together(demands, supplies, has).is_none()) {
                 return Ok(None);
             }
         }
@@ -288,6 +300,9 @@ impl Tests<'_, '_> {
 
     /// Counters of which requests must draw more than there is, however they choose.
     fn too_little_left(&mut self, demands: &[Demand]) -> Option<Proof> {
+        if self.without_counters {
+            return None;
+        }
         let mut must: BTreeMap<(PoolPosition, CounterIndex), (i128, i128)> = BTreeMap::new();
         for demand in demands.iter().filter(|demand| !demand.admin && demand.wanted > 0) {
             let mut least: Option<BTreeMap<(PoolPosition, CounterIndex), (i128, i128)>> = None;
@@ -352,6 +367,22 @@ fn too_few(demand: &Demand) -> Option<Proof> {
         wanted: demand.wanted as u64,
         usable: usable as u64,
     })
+}
+
+/// Whether demands compete for any supply that is not shared without end.
+fn is_contended(demands: &[Demand], supplies: &[Supply]) -> bool {
+    let mut offered = vec![false; supplies.len()];
+    let offers = demands.iter().filter(|demand| !demand.admin && demand.wanted > 0).flat_map(|demand| &demand.supplies);
+    for offer in offers {
+        let limited = supplies.get(offer.supply).is_some_and(|supply| supply.devices.is_some());
+        if let Some(slot) = offered.get_mut(offer.supply).filter(|_| limited) {
+            if *slot {
+                return true;
+            }
+            *slot = true;
+        }
+    }
+    false
 }
 
 /// Hall's condition: a flow from demands through supplies that serves them all. Demands with adminAccess take nothing

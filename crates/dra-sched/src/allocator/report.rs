@@ -1,19 +1,39 @@
-//! Why each request finds too little: every device of the view against every rule, as the ledger stands.
+//! Why each request finds too little: every device of the view against every rule, as the ledger stood.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::Budget;
+
+use super::scene::Scene;
 use super::search::{BranchIndex, Search};
 use crate::attributes::{self, Held};
 use crate::capacity::Demand;
 use crate::compat::Gate;
-use crate::inventory::{AttributeIndex, DeviceIndex, DeviceShape};
+use crate::inventory::{AttributeIndex, DeviceIndex, DeviceShape, Inventory};
+use crate::ledger::Taken;
 use crate::selectors::Judgement;
 use crate::verdict::{ConstraintReport, Fall, Proof, RequestReport, Rule, Shortage};
 use crate::view::Position;
 
+/// What was found at a scene: by each request, and under the constraints that could be to blame. None where the claims
+/// could not even be looked at, which refuses them in another way.
+pub(crate) fn of(
+    inventory: &Inventory,
+    scene: &Scene,
+    proof: &Proof,
+) -> Option<(Vec<RequestReport>, Vec<ConstraintReport>)> {
+    let ledger = scene.ledger();
+    let taken = Taken { cluster: &ledger, own: None };
+    let mut budget = Budget::new(0);
+    let mut search = Search::new(inventory, (&scene.facts, &scene.view), &scene.claims, taken, &mut budget);
+    search.prepare().ok()?;
+    let requests = requests(&mut search);
+    Some((requests, constraints(&mut search, proof)))
+}
+
 /// One report a branch. Nothing may be picked.
-pub(super) fn requests(search: &mut Search<'_>) -> Vec<RequestReport> {
+fn requests(search: &mut Search<'_>) -> Vec<RequestReport> {
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     branches.into_iter().map(|branch| report(search, branch)).collect()
 }
@@ -84,7 +104,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
 }
 
 /// The values in play under each constraint that could be to blame.
-pub(super) fn constraints(search: &mut Search<'_>, proof: &Proof) -> Vec<ConstraintReport> {
+fn constraints(search: &mut Search<'_>, proof: &Proof) -> Vec<ConstraintReport> {
     let blamed = |of_claim: usize, of_constraint: usize| match proof {
         Proof::NoCommonValue { claim, constraint } | Proof::TooFewValues { claim, constraint } => {
             (*claim, *constraint) == (of_claim, of_constraint)

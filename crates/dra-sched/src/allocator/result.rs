@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{NodeName, Quantity};
 
 use super::search::{BranchIndex, ClaimPosition, Pick, Search};
-use super::{Found, Outcome};
+use super::{Found, Need, Outcome};
 use crate::compat::Gate;
 use crate::ledger::{Amounts, Usage};
 use crate::types::{
@@ -23,9 +23,9 @@ const SHARE_ID: &str = "share";
 const BEST_SCORE: usize = 8;
 
 /// The outcome of a walk that ended with all claims served.
-pub(super) fn found(search: &Search<'_>) -> Outcome {
+pub(super) fn found(search: &Search<'_>, need: Need) -> Outcome {
     let mut allocations = Vec::with_capacity(search.claims.len());
-    let mut pinned = Vec::with_capacity(search.claims.len());
+    let mut pinned = Vec::new();
     let mut score = 0;
     for claim in search.claims.ids() {
         match node_selector(search, claim) {
@@ -36,7 +36,9 @@ pub(super) fn found(search: &Search<'_>) -> Outcome {
                     node_selector,
                     timestamp: None,
                 });
-                pinned.push(pins);
+                if need == Need::Usage {
+                    pinned.push(pins);
+                }
             }
             Err(fault) => return Outcome::Refused(Refusal::Fault(fault)),
         }
@@ -48,7 +50,11 @@ pub(super) fn found(search: &Search<'_>) -> Outcome {
         }
     }
     let score = u32::try_from(score).unwrap_or(u32::MAX);
-    Outcome::Found(Found { allocations, score, usage: usage(search), pinned })
+    let usage = match need {
+        Need::Usage => usage(search),
+        Need::Allocations => Usage::default(),
+    };
+    Outcome::Found(Found { allocations, score, usage, pinned })
 }
 
 /// The branch that a request was served by.
@@ -87,6 +93,10 @@ fn result(search: &Search<'_>, pick: &Pick) -> AllocationResult {
 /// Configurations of classes once each, in the order of requests, then those of the claim that concern what was chosen.
 fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
     let class = search.claims[claim];
+    let mut alternatives = class.requests.iter().flat_map(|request| &request.alternatives);
+    if class.spec.config.is_empty() && alternatives.all(|alternative| alternative.class.config.is_empty()) {
+        return Vec::new();
+    }
     let mut configs: Vec<ResultConfig> = Vec::new();
     let mut of_class: Vec<(&str, usize, usize)> = Vec::new();
     let names: Vec<RequestName> =
@@ -161,7 +171,8 @@ fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<No
             scope => scope.as_ref(),
         };
         if device.binds_to_node || matches!(scope, Some(NodeScope::Node(_))) {
-            return Ok((Some(only(search.view.facts.name.as_ref())), true));
+            let only_here = search.view.only_here.get_or_init(|| only(search.facts.name.as_ref()));
+            return Ok((Some(only_here.clone()), true));
         }
         let Some(NodeScope::Selector(selector)) = scope else { continue };
         match selector.terms.as_slice() {

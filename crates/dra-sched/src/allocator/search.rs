@@ -7,21 +7,26 @@ use model::{Budget, Id, IdVec, define_id};
 use smallvec::SmallVec;
 
 use super::constraints::ConstraintState;
-use super::symmetry::{ClassIndex, Classes};
-use super::{Outcome, counting, report, result, symmetry};
+use super::scene::Scene;
+use super::symmetry::{ClassIndex, Classes, Place};
+use super::{Need, Outcome, counting, result, symmetry};
 use crate::attributes::{self, Held};
 use crate::capacity::{self, BadCapacity, Demand};
 use crate::claims::{Alternative, ClaimClass, MAX_RESULTS};
 use crate::compat::Gate;
 use crate::derived::Values;
-use crate::inventory::{CounterSetIndex, DeviceEntry, DeviceShape, Inventory};
+use crate::inventory::{ClaimClassId, CounterSetIndex, DeviceEntry, DeviceShape, Inventory};
 use crate::ledger::Taken;
+use crate::node::NodeFacts;
 use crate::selectors::{Judgement, SelectorId};
 use crate::types::{Device, TaintEffect};
 use crate::verdict::{ClaimFault, Fault, Infeasible, Proof, Refusal};
 use crate::view::{PoolPosition, Position, View, ViewDevice};
 
 mod counters;
+mod touched;
+
+pub(crate) use touched::{Touch, Touched};
 
 use counters::{CountersLeft, GroupState};
 
@@ -44,7 +49,13 @@ pub(crate) struct Branch<'a> {
     pub(crate) wanted: usize,
     /// The devices of a request for all.
     pub(crate) all: Option<Vec<Position>>,
-    judgements: IdVec<Position, Option<Judgement>>,
+}
+
+impl Branch<'_> {
+    /// The request that it belongs to.
+    pub(crate) fn place(&self) -> Place {
+        (self.claim, self.request)
+    }
 }
 
 /// A device given to a request.
@@ -56,16 +67,6 @@ pub(crate) struct Pick {
     pub(crate) share: Option<Box<[i128]>>,
     drew: bool,
     groups: Vec<((PoolPosition, CounterSetIndex), Option<GroupState>)>,
-}
-
-/// What tentative picks have done to a device.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Touch {
-    /// Claims that have it whole.
-    pub(crate) claims: SmallVec<[ClaimPosition; 1]>,
-    /// How many shares, and what they take.
-    pub(crate) shares: u32,
-    pub(crate) taken: SmallVec<[i128; 2]>,
 }
 
 /// How a walk ended.
@@ -86,7 +87,9 @@ pub(crate) enum Walk {
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     pub(crate) inventory: &'a Inventory,
+    pub(crate) facts: &'a NodeFacts,
     pub(crate) view: &'a View,
+    ids: &'a [ClaimClassId],
     pub(crate) claims: IdVec<ClaimPosition, &'a ClaimClass>,
     pub(crate) taken: Taken<'a>,
     pub(crate) budget: &'a mut Budget,
@@ -95,14 +98,15 @@ pub(crate) struct Search<'a> {
     pub(crate) layout: IdVec<ClaimPosition, Vec<SmallVec<[BranchIndex; 1]>>>,
     pub(crate) picks: IdVec<ClaimPosition, Vec<Pick>>,
     pub(crate) constraints: IdVec<ClaimPosition, Vec<ConstraintState>>,
-    pub(crate) touched: FastMap<Position, Touch>,
+    pub(crate) touched: Touched,
     pub(crate) lists: bool,
     derived: Values<'a>,
     consumable: bool,
     demands: FastMap<(BranchIndex, DeviceShape), Arc<Result<Demand, BadCapacity>>>,
-    counters: IdVec<PoolPosition, Option<CountersLeft>>,
-    /// The pool whose counters are looked at for each pool: its own, but for a defect of old releases.
-    homes: IdVec<PoolPosition, Option<PoolPosition>>,
+    /// By pool, as far as asked for.
+    counters: FastMap<PoolPosition, CountersLeft>,
+    /// The pool whose counters are looked at for each pool asked for: its own, but for a defect of old releases.
+    homes: FastMap<PoolPosition, PoolPosition>,
     groups: FastMap<(PoolPosition, CounterSetIndex), GroupState>,
     /// Known once the first branch has failed.
     pub(crate) classes: Option<Classes>,
@@ -112,21 +116,22 @@ pub(crate) struct Search<'a> {
 /// Searches; see the module.
 pub(super) fn run(
     inventory: &Inventory,
-    view: &View,
-    claims: &[&ClaimClass],
+    (facts, view): (&NodeFacts, &Arc<View>),
+    claims: &[ClaimClassId],
     taken: Taken<'_>,
+    need: Need,
     budget: &mut Budget,
 ) -> Outcome {
-    let mut search = Search::new(inventory, view, claims, taken, budget);
+    let mut search = Search::new(inventory, (facts, view), claims, taken, budget);
     if let Err(fault) = search.prepare() {
         return Outcome::Refused(Refusal::Fault(fault));
     }
     let proof = match search.request(ClaimPosition::from_index(0), 0) {
-        Walk::Found => return result::found(&search),
+        Walk::Found => return result::found(&search, need),
         Walk::OutOfBudget => return Outcome::OutOfBudget,
         Walk::Fault(fault) => return Outcome::Refused(Refusal::Fault(*fault)),
         Walk::TooMany => {
-            let claim = claims.first().map_or_else(|| "".into(), |claim| Arc::clone(&claim.name));
+            let claim = search.claims.iter().next().map_or_else(|| "".into(), |claim| Arc::clone(&claim.name));
             return Outcome::Refused(Refusal::Fault(Fault::TooManyDevices { claim }));
         }
         Walk::Refuted(proof) => proof,
@@ -138,22 +143,22 @@ pub(super) fn run(
         let (pool, trouble) = (pool.clone(), trouble.clone());
         return Outcome::Refused(Refusal::Fault(Fault::InvalidPools { pool, trouble }));
     }
-    let requests = report::requests(&mut search);
-    let constraints = report::constraints(&mut search, &proof);
-    Outcome::Refused(Refusal::Infeasible(Box::new(Infeasible { proof, requests, constraints, pools })))
+    let scene = Scene::of(inventory, facts, view, claims, taken);
+    Outcome::Refused(Refusal::Infeasible(Box::new(Infeasible { proof, pools, scene })))
 }
 
 impl<'a> Search<'a> {
-    fn new(
+    pub(super) fn new(
         inventory: &'a Inventory,
-        view: &'a View,
-        claims: &[&'a ClaimClass],
+        (facts, view): (&'a NodeFacts, &'a View),
+        ids: &'a [ClaimClassId],
         taken: Taken<'a>,
         budget: &'a mut Budget,
     ) -> Self {
-        let claims: IdVec<ClaimPosition, &ClaimClass> = claims.iter().copied().collect();
-        let mut branches = IdVec::new();
-        let mut layout = IdVec::new();
+        let claims: IdVec<ClaimPosition, &ClaimClass> =
+            ids.iter().map(|claim| &inventory.claim_classes[*claim]).collect();
+        let mut branches = IdVec::with_capacity(claims.len());
+        let mut layout = IdVec::with_capacity(claims.len());
         for (claim, class) in claims.iter_enumerated() {
             let mut requests = Vec::with_capacity(class.requests.len());
             for (request, of) in class.requests.iter().enumerate() {
@@ -165,7 +170,6 @@ impl<'a> Search<'a> {
                         alternative,
                         wanted: alternative.count.unwrap_or(0),
                         all: None,
-                        judgements: IdVec::filled(None, view.devices.len()),
                     })
                 };
                 requests.push(of.alternatives.iter().enumerate().map(add).collect());
@@ -177,7 +181,9 @@ impl<'a> Search<'a> {
         });
         Self {
             inventory,
+            facts,
             view,
+            ids,
             picks: claims.map(|_| Vec::new()),
             constraints,
             claims,
@@ -185,13 +191,13 @@ impl<'a> Search<'a> {
             budget,
             branches,
             layout,
-            touched: FastMap::default(),
+            touched: Touched::default(),
             lists: inventory.quirks.constraints_see_lists(&inventory.compat),
             derived: Values::new(&inventory.derived, &inventory.values),
             consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
             demands: FastMap::default(),
-            counters: view.pools.map(|_| None),
-            homes: view.pools.map(|_| None),
+            counters: FastMap::default(),
+            homes: FastMap::default(),
             groups: FastMap::default(),
             classes: None,
             failed: FastSet::default(),
@@ -199,7 +205,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds the devices of requests for all, and claims that want too many whatever is chosen.
-    fn prepare(&mut self) -> Result<(), Fault> {
+    pub(super) fn prepare(&mut self) -> Result<(), Fault> {
         for branch in self.branches.ids() {
             if self.branches[branch].alternative.count.is_none() {
                 let all = self.all_devices(branch)?;
@@ -238,16 +244,14 @@ impl<'a> Search<'a> {
                 Judgement::Error => return Err(self.selector_fault(branch, position)),
                 Judgement::Yes => {}
             }
-            if self.consumable {
-                let statically = !self.inventory.quirks.all_leaves_out_full_devices;
-                match self.has_capacity(branch, position, statically) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
-                    Err(error) => match self.capacity_fault(branch, position, error) {
-                        Some(fault) => return Err(fault),
-                        None => continue,
-                    },
-                }
+            let statically = !self.inventory.quirks.all_leaves_out_full_devices;
+            match self.has_capacity(branch, position, statically) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => match self.capacity_fault(branch, position, error) {
+                    Some(fault) => return Err(fault),
+                    None => continue,
+                },
             }
             all.push(position);
         }
@@ -317,22 +321,30 @@ impl<'a> Search<'a> {
         start: usize,
     ) -> Result<Option<symmetry::State>, Walk> {
         let Some(classes) = &self.classes else { return Ok(None) };
-        if classes.exact {
+        if classes.past_matters {
             return Ok(None);
         }
-        let state = (done == 0).then(|| symmetry::state(self, classes, branch));
+        let place = self.branches[branch].place();
+        if self.is_last(branch, done) {
+            // A look at each device costs less than a proof.
+            return Ok(None);
+        }
+        let is_new = done == 0 && classes.only_classes_matter(place);
+        let state = is_new.then(|| symmetry::state(self, classes, branch));
         if state.as_ref().is_some_and(|state| self.failed.contains(state)) {
             return Err(Walk::Exhausted);
         }
-        if classes.may_err {
-            return Ok(state);
-        }
-        let (claim, request) = (self.branches[branch].claim, self.branches[branch].request);
-        match counting::refute(self, claim, request, Some((branch, done, start))) {
+        match counting::refute(self, place, Some((branch, done, start))) {
             Ok(None) => Ok(state),
             Ok(Some(_)) => Err(Walk::Exhausted),
             Err(_) => Err(Walk::OutOfBudget),
         }
+    }
+
+    /// Whether only one device is left to pick.
+    fn is_last(&self, branch: BranchIndex, done: usize) -> bool {
+        let Branch { claim, request, wanted, .. } = self.branches[branch];
+        done + 1 == wanted && claim.index() + 1 == self.claims.len() && request + 1 == self.layout[claim].len()
     }
 
     fn next_of_all(&mut self, branch: BranchIndex, done: usize, position: Position) -> Walk {
@@ -364,17 +376,15 @@ impl<'a> Search<'a> {
                 Judgement::Error => return Walk::Fault(Box::new(self.selector_fault(branch, position))),
                 Judgement::Yes => {}
             }
-            if self.consumable {
-                match self.has_capacity(branch, position, false) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
-                    Err(error) => match self.capacity_fault(branch, position, error) {
-                        Some(fault) => return Walk::Fault(Box::new(fault)),
-                        None => continue,
-                    },
-                }
+            match self.has_capacity(branch, position, false) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => match self.capacity_fault(branch, position, error) {
+                    Some(fault) => return Walk::Fault(Box::new(fault)),
+                    None => continue,
+                },
             }
-            if self.class_of(position).is_some_and(|class| failed.contains(&class)) {
+            if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
             }
             match self.pick(branch, position, false) {
@@ -390,15 +400,16 @@ impl<'a> Search<'a> {
             if !matches!(walk, Walk::Exhausted) {
                 return walk;
             }
-            failed.extend(self.class_of(position));
+            failed.extend(self.class_of(branch, position));
         }
         self.failure()
     }
 
-    /// The class of a device that nothing was done to yet, once classes are known.
-    fn class_of(&self, position: Position) -> Option<ClassIndex> {
-        let classes = self.classes.as_ref().filter(|classes| !classes.exact)?;
-        if self.touched.contains_key(&position) { None } else { Some(classes.of[position]) }
+    /// The class of a device that nothing was done to yet, once classes are known and where no more than classes matter.
+    fn class_of(&self, branch: BranchIndex, position: Position) -> Option<ClassIndex> {
+        let place = self.branches[branch].place();
+        let classes = self.classes.as_ref().filter(|classes| classes.only_classes_matter(place))?;
+        if self.touched.get(position).is_some() { None } else { Some(classes.of[position]) }
     }
 
     /// Something failed. The first time the whole problem is looked at, as it was before anything was picked.
@@ -406,15 +417,13 @@ impl<'a> Search<'a> {
         if self.classes.is_some() {
             return Walk::Exhausted;
         }
-        let claims: Vec<&ClaimClass> = self.claims.iter().copied().collect();
-        let mut fresh = Search::new(self.inventory, self.view, &claims, self.taken, &mut *self.budget);
+        let seen = (self.facts, self.view);
+        let mut fresh = Search::new(self.inventory, seen, self.ids, self.taken, &mut *self.budget);
         if let Err(fault) = fresh.prepare() {
             return Walk::Fault(Box::new(fault));
         }
-        let classes = symmetry::classes(&mut fresh);
-        let may_err = classes.may_err;
-        fresh.classes = Some(classes);
-        let proof = if may_err { Ok(None) } else { counting::refute_all(&mut fresh) };
+        fresh.classes = Some(symmetry::classes(&mut fresh));
+        let proof = counting::refute_all(&mut fresh);
         self.classes = fresh.classes.take();
         match proof {
             Ok(None) => Walk::Exhausted,
@@ -447,7 +456,7 @@ impl<'a> Search<'a> {
 
     /// Whether a device is given out whole, by the ledger or tentatively.
     fn in_use(&self, position: Position) -> bool {
-        self.is_taken(position) || self.touched.get(&position).is_some_and(|touch| !touch.claims.is_empty())
+        self.is_taken(position) || self.touched.get(position).is_some_and(|touch| !touch.claims.is_empty())
     }
 
     /// Whether the ledger has given a device out whole.
@@ -460,29 +469,20 @@ impl<'a> Search<'a> {
     }
 
     fn is_picked_by(&self, position: Position, claim: ClaimPosition) -> bool {
-        self.touched.get(&position).is_some_and(|touch| touch.claims.contains(&claim))
+        self.touched.get(position).is_some_and(|touch| touch.claims.contains(&claim))
     }
 
     /// Whether shares of a device are given out, by the ledger or tentatively.
     fn has_shares(&self, position: Position) -> bool {
-        self.touched.get(&position).is_some_and(|touch| touch.shares > 0)
+        self.touched.get(position).is_some_and(|touch| touch.shares > 0)
             || self
                 .taken
                 .shares(self.entry(position).key)
                 .is_some_and(|amounts| !self.inventory.quirks.bare_shares_draw_counters_again || !amounts.is_empty())
     }
 
-    /// What the selectors say about a device; remembered.
-    pub(crate) fn judge(&mut self, branch: BranchIndex, position: Position) -> Judgement {
-        if let Some(known) = self.branches[branch].judgements[position] {
-            return known;
-        }
-        let judgement = self.judge_anew(branch, position);
-        self.branches[branch].judgements[position] = Some(judgement);
-        judgement
-    }
-
-    fn judge_anew(&self, branch: BranchIndex, position: Position) -> Judgement {
+    /// What the selectors say about a device. The inventory remembers what each says.
+    pub(crate) fn judge(&self, branch: BranchIndex, position: Position) -> Judgement {
         if !self.inventory.compat.is_on(Gate::DeviceBindingConditions)
             && !self.device(position).binding_conditions.is_empty()
         {
@@ -550,6 +550,11 @@ impl<'a> Search<'a> {
         if !self.consumable || wants_none && self.device(position).capacity.is_empty() {
             return Ok(true);
         }
+        let is_untouched =
+            statically || self.touched.get(position).is_none() && self.taken.shares(self.entry(position).key).is_none();
+        if is_untouched && self.is_taken_whole(branch, position) {
+            return Ok(true);
+        }
         let demand = self.demand(branch, position);
         let amounts = match &*demand {
             Ok(Demand::Amounts(amounts)) => amounts,
@@ -557,13 +562,19 @@ impl<'a> Search<'a> {
             Err(error) => return Err(*error),
         };
         let taken = if statically { None } else { self.taken.shares(self.entry(position).key) };
-        let picked = if statically { None } else { self.touched.get(&position) };
+        let picked = if statically { None } else { self.touched.get(position) };
         let fits = |(index, ((name, capacity), amount)): (usize, ((&_, &crate::types::DeviceCapacity), &i128))| {
             let taken = taken.as_ref().and_then(|taken| taken.get(name)).copied().unwrap_or(0);
             let picked = picked.and_then(|touch| touch.taken.get(index)).copied().unwrap_or(0);
             taken + picked + amount <= capacity.value.to_nano()
         };
         Ok(self.device(position).capacity.iter().zip(amounts.iter()).enumerate().all(fits))
+    }
+
+    /// Whether a request takes all that a device has of every capacity.
+    pub(crate) fn is_taken_whole(&self, branch: BranchIndex, position: Position) -> bool {
+        let wants_none = self.branches[branch].alternative.capacity.is_empty();
+        !self.consumable || wants_none && self.inventory.shapes[self.entry(position).shape].plain_capacity
     }
 
     /// What a capacity that cannot be computed means: None skips the device.
@@ -598,7 +609,7 @@ impl<'a> Search<'a> {
         if slice.skip_node_operations.is_empty() {
             return false;
         }
-        let declares = self.view.facts.declared_features.contains(Gate::OptionalNodeOperations.name());
+        let declares = self.facts.declared_features.contains(Gate::OptionalNodeOperations.name());
         let can_skip = self.inventory.compat.is_on(Gate::OptionalNodeOperations) && declares;
         !self.inventory.quirks.node_operations_are_not_checked && !can_skip
     }
@@ -689,19 +700,17 @@ impl<'a> Search<'a> {
             self.put_back(&mut pick);
             return if must { Err(Walk::Fault(Box::new(self.all_fault(branch, position)))) } else { Ok(false) };
         }
-        if self.consumable {
-            let fits = match self.has_capacity(branch, position, false) {
-                Ok(fits) => fits,
-                Err(error) => match self.capacity_fault(branch, position, error) {
-                    Some(fault) => return Err(Walk::Fault(Box::new(fault))),
-                    None => false,
-                },
-            };
-            if !fits {
-                self.remove_from(claim, request, &added);
-                self.put_back(&mut pick);
-                return Ok(false);
-            }
+        let fits = match self.has_capacity(branch, position, false) {
+            Ok(fits) => fits,
+            Err(error) => match self.capacity_fault(branch, position, error) {
+                Some(fault) => return Err(Walk::Fault(Box::new(fault))),
+                None => false,
+            },
+        };
+        if !fits {
+            self.remove_from(claim, request, &added);
+            self.put_back(&mut pick);
+            return Ok(false);
         }
         if shareable {
             let demand = self.demand(branch, position);
@@ -709,7 +718,7 @@ impl<'a> Search<'a> {
                 Ok(Demand::Amounts(amounts)) => amounts.clone(),
                 Ok(Demand::Unusable) | Err(_) => Box::default(),
             };
-            let touch = self.touched.entry(position).or_default();
+            let touch = self.touched.of(position);
             touch.shares += 1;
             touch.taken.resize(amounts.len(), 0);
             for (taken, amount) in touch.taken.iter_mut().zip(&amounts) {
@@ -717,7 +726,7 @@ impl<'a> Search<'a> {
             }
             pick.share = Some(amounts);
         } else {
-            self.touched.entry(position).or_default().claims.push(claim);
+            self.touched.of(position).claims.push(claim);
         }
         self.picks[claim].push(pick);
         Ok(true)
@@ -735,22 +744,19 @@ impl<'a> Search<'a> {
     fn unpick(&mut self, branch: BranchIndex) {
         let Branch { claim, request, alternative, .. } = self.branches[branch];
         let Some(mut pick) = self.picks[claim].pop() else { return };
-        if let Some(touch) = self.touched.get_mut(&pick.position) {
-            match &pick.share {
-                Some(amounts) => {
-                    touch.shares -= 1;
-                    for (taken, amount) in touch.taken.iter_mut().zip(amounts) {
-                        *taken -= amount;
-                    }
-                }
-                None => {
-                    touch.claims.pop();
+        let touch = self.touched.of(pick.position);
+        match &pick.share {
+            Some(amounts) => {
+                touch.shares -= 1;
+                for (taken, amount) in touch.taken.iter_mut().zip(amounts) {
+                    *taken -= amount;
                 }
             }
-            if touch.shares == 0 && touch.claims.is_empty() {
-                self.touched.remove(&pick.position);
+            None => {
+                touch.claims.pop();
             }
         }
+        self.touched.forget_if_free(pick.position);
         self.remove_from(claim, request, &alternative.constraints);
         self.put_back(&mut pick);
     }

@@ -3,16 +3,18 @@
 //! Two devices are of one class if every branch gets the same answer from selectors, taints and capacity, every
 //! constraint the same value, and they draw the same from the same pool. Exchanging two untouched devices of a class in
 //! any assignment gives an assignment that is as good; so a class that failed in a slot need not be tried there again.
+//!
+//! Upstream's errors are kept apart: a part of the walk may be left out only if it holds neither a solution nor an error.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use model::collections::{NameMap, NameSet};
 use model::{Id, IdVec, define_id};
+use smallvec::SmallVec;
 
-use super::search::{BranchIndex, ClaimPosition, Search};
+use super::search::{Branch, BranchIndex, ClaimPosition, Search};
 use crate::attributes::Held;
 use crate::capacity::{BadCapacity, Demand};
-use crate::compat::Gate;
 use crate::inventory::Draw;
 use crate::ledger::Amounts;
 use crate::selectors::Judgement;
@@ -29,26 +31,48 @@ pub(crate) struct Classes {
     pub(crate) of: IdVec<Position, ClassIndex>,
     /// Devices by class, in order.
     pub(crate) members: IdVec<ClassIndex, Vec<Position>>,
-    /// Some device or request could make upstream answer with an error, so that no part of the walk may be left out
-    /// but what mirrors another part.
-    pub(crate) may_err: bool,
-    /// What happens depends on more than what is picked, so that nothing may be left out at all: a request for all
-    /// devices under a constraint is an error or not by the order in which its devices are tried, and two defects of old
-    /// releases make the walk's past matter.
-    pub(crate) exact: bool,
+    /// The branches that could ever pick a device of a class.
+    open_to: IdVec<ClassIndex, SmallVec<[BranchIndex; 2]>>,
+    /// Requests at which upstream may answer with an error, in the order of the walk. A part of the walk that never gets
+    /// to the next of them holds no error.
+    errs_at: BTreeSet<Place>,
+    /// The last request for all devices under a constraint: an error or not by the order in which its devices are tried,
+    /// so that up to there nothing may be left out because it mirrors something else.
+    exact_until: Option<Place>,
+    /// Defects of old releases make what happens depend on what was taken back before, so that no part of the walk may be
+    /// left out. That there is no solution at all can still be proved.
+    pub(crate) past_matters: bool,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Fingerprint {
-    branches: Vec<Answer>,
-    held: Vec<Held>,
-    draws: Option<(PoolPosition, Vec<Draw>)>,
+/// A request, in the order of the walk: claim, position in the claim.
+pub(crate) type Place = (ClaimPosition, usize);
+
+#[derive(Debug, PartialEq, Eq, Hash, Default)]
+struct Fingerprint<'a> {
+    branches: SmallVec<[Answer; 2]>,
+    held: SmallVec<[Held; 1]>,
+    draws: Option<(PoolPosition, &'a [Draw])>,
     /// Free capacity depends on shares that are given out.
     shares: Option<Amounts>,
-    capacity: Vec<i128>,
+    /// Empty if every request takes such a device whole, whatever its capacity is.
+    capacity: SmallVec<[i128; 2]>,
     shareable: bool,
     taken: bool,
     unusable: bool,
+}
+
+impl Fingerprint<'_> {
+    /// The branches that could pick such a device if nothing else did.
+    fn open_to(&self, search: &Search<'_>, branches: &[BranchIndex]) -> SmallVec<[BranchIndex; 2]> {
+        if self.unusable {
+            return SmallVec::new();
+        }
+        let open = |(branch, answer): &(&BranchIndex, &Answer)| {
+            (!self.taken || search.branches[**branch].alternative.admin_access)
+                && matches!(answer, Answer::Whole | Answer::Demand(Some(_)))
+        };
+        branches.iter().zip(&self.branches).filter(open).map(|(branch, _)| *branch).collect()
+    }
 }
 
 /// What one branch thinks of a device.
@@ -57,6 +81,8 @@ enum Answer {
     No,
     Error,
     Tainted,
+    /// It takes all that there is.
+    Whole,
     Demand(Option<Vec<i128>>),
     BadCapacity,
 }
@@ -64,43 +90,31 @@ enum Answer {
 pub(super) fn classes(search: &mut Search<'_>) -> Classes {
     let mut ids: NameMap<Fingerprint, ClassIndex> = NameMap::default();
     let mut members: IdVec<ClassIndex, Vec<Position>> = IdVec::new();
+    let mut open_to = IdVec::new();
     let mut of = IdVec::with_capacity(search.view.devices.len());
-    let all_under_constraint = search
-        .branches
-        .iter()
-        .any(|branch| branch.alternative.count.is_none() && !branch.alternative.constraints.is_empty());
-    let mut may_err = all_under_constraint;
+    let is_all_under_constraint =
+        |branch: &&Branch<'_>| branch.alternative.count.is_none() && !branch.alternative.constraints.is_empty();
+    let all_under_constraint = search.branches.iter().filter(is_all_under_constraint);
+    let mut errs_at: BTreeSet<Place> = all_under_constraint.map(Branch::place).collect();
+    let exact_until = errs_at.last().copied();
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     let any_admin = search.branches.iter().any(|branch| branch.alternative.admin_access);
     for position in search.view.devices.ids() {
         // A device that is out of reach for all needs no verdicts, and is like all others of its kind.
         let taken = search.is_taken(position);
         let fingerprint = if taken && !any_admin {
-            Fingerprint {
-                branches: Vec::new(),
-                held: Vec::new(),
-                draws: None,
-                shares: None,
-                capacity: Vec::new(),
-                shareable: false,
-                taken,
-                unusable: true,
-            }
+            Fingerprint { taken, unusable: true, ..Fingerprint::default() }
         } else {
-            fingerprint(search, &branches, position, taken)
+            fingerprint(search, &branches, position, taken, &mut errs_at)
         };
-        let errs = |answer: &Answer| match answer {
-            Answer::Error => true,
-            Answer::BadCapacity => !search.inventory.quirks.bad_capacity_skips_device,
-            Answer::No | Answer::Tainted | Answer::Demand(_) => false,
-        };
-        may_err |= fingerprint.branches.iter().any(errs) || fingerprint.held.contains(&Held::Failed);
-        let class = *ids.entry(fingerprint).or_insert_with(|| members.push(Vec::new()));
+        let class = *ids.entry(fingerprint).or_insert_with_key(|fingerprint| {
+            open_to.push(fingerprint.open_to(search, &branches));
+            members.push(Vec::new())
+        });
         members[class].push(position);
         of.push(class);
     }
-    let exact = all_under_constraint || past_matters(search);
-    Classes { of, members, may_err: may_err || counters_are_mixed_up(search), exact }
+    Classes { of, members, open_to, errs_at, exact_until, past_matters: past_matters(search) }
 }
 
 /// What constraints remember in old releases depends on what was taken back before.
@@ -112,7 +126,7 @@ fn past_matters(search: &Search<'_>) -> bool {
 }
 
 /// In old releases pools of one name share the counters of the one that is asked first.
-fn counters_are_mixed_up(search: &Search<'_>) -> bool {
+pub(super) fn counters_are_mixed_up(search: &Search<'_>) -> bool {
     if !search.inventory.quirks.counters_are_keyed_by_pool_name {
         return false;
     }
@@ -122,27 +136,60 @@ fn counters_are_mixed_up(search: &Search<'_>) -> bool {
     names_of.any(|name| !names.insert(name))
 }
 
-fn fingerprint(search: &mut Search<'_>, branches: &[BranchIndex], position: Position, taken: bool) -> Fingerprint {
-    let answers = branches.iter().map(|branch| answer(search, *branch, position)).collect();
-    let mut held = Vec::new();
+fn fingerprint<'a>(
+    search: &mut Search<'a>,
+    branches: &[BranchIndex],
+    position: Position,
+    taken: bool,
+    errs_at: &mut BTreeSet<Place>,
+) -> Fingerprint<'a> {
+    let mut answers = SmallVec::with_capacity(branches.len());
+    let mut held = SmallVec::new();
     for &branch in branches {
+        let answer = answer(search, branch, position);
+        let errs = match &answer {
+            Answer::Error => true,
+            Answer::BadCapacity => !search.inventory.quirks.bad_capacity_skips_device,
+            Answer::No | Answer::Tainted | Answer::Whole | Answer::Demand(_) => false,
+        };
+        answers.push(answer);
+        if errs {
+            errs_at.insert(search.branches[branch].place());
+        }
         // Nobody asks for the values of a device that a request does not want; a derived one might fail there.
         if search.judge(branch, position) != Judgement::Yes {
             continue;
         }
         let covering = &search.branches[branch].alternative.constraints;
-        held.extend(covering.iter().map(|constraint| search.held(branch, *constraint, position)));
+        for &constraint in covering {
+            let value = search.held(branch, constraint, position);
+            if value == Held::Failed {
+                errs_at.insert(search.branches[branch].place());
+            }
+            held.push(value);
+        }
     }
     let entry = search.entry(position);
     let device = search.device(position);
-    let draws = (!entry.draws.is_empty()).then(|| (search.view_device(position).pool, entry.draws.to_vec()));
+    let draws = (!entry.draws.is_empty()).then(|| (search.view_device(position).pool, &*entry.draws));
+    let shares = search.taken.shares(entry.key);
+    let is_whole = |answer: &Answer| match answer {
+        Answer::No | Answer::Error | Answer::Tainted | Answer::Whole => true,
+        Answer::Demand(_) | Answer::BadCapacity => false,
+    };
+    let shareable = search.is_shareable(position);
+    let whole = !shareable && shares.is_none() && answers.iter().all(is_whole);
     Fingerprint {
         branches: answers,
         held,
         draws,
-        shares: search.taken.shares(entry.key),
-        capacity: device.capacity.values().map(|capacity| capacity.value.to_nano()).collect(),
-        shareable: search.inventory.compat.is_on(Gate::ConsumableCapacity) && device.allow_multiple_allocations,
+        shares,
+        capacity: if whole {
+            SmallVec::new()
+        } else {
+            device.capacity.values().map(|capacity| capacity.value.to_nano()).collect()
+        },
+        shareable,
         taken,
         unusable: search.lacks_node_operations(position) || search.counters_are_off(position),
     }
@@ -155,11 +202,10 @@ fn answer(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> A
         Judgement::Yes => {}
     }
     // A bad capacity is seen before the taints.
-    let demand = if search.inventory.compat.is_on(Gate::ConsumableCapacity) {
-        Arc::clone(&search.demand(branch, position))
-    } else {
-        Arc::new(Ok(Demand::Amounts(Box::default())))
-    };
+    if search.is_taken_whole(branch, position) {
+        return if search.untolerated(branch, position).is_some() { Answer::Tainted } else { Answer::Whole };
+    }
+    let demand = search.demand(branch, position);
     match &*demand {
         Err(BadCapacity::NotRepresentable | BadCapacity::Negative) => Answer::BadCapacity,
         Ok(_) if search.untolerated(branch, position).is_some() => Answer::Tainted,
@@ -180,7 +226,7 @@ pub(crate) struct State {
 /// The state before the first device of a branch is picked.
 pub(super) fn state(search: &Search<'_>, classes: &Classes, branch: BranchIndex) -> State {
     let claim = search.branches[branch].claim;
-    let touch = |(position, touch): (&Position, &super::search::Touch)| {
+    let touch = |(position, touch): &(Position, super::search::Touch)| {
         let mut claims = touch.claims.to_vec();
         claims.sort_unstable();
         (classes.of[*position], claims, touch.shares, touch.taken.to_vec())
@@ -198,12 +244,32 @@ pub(super) fn state(search: &Search<'_>, classes: &Classes, branch: BranchIndex)
 }
 
 impl Classes {
+    /// The next request, at a place or after it, where an error is possible; None if there is none.
+    pub(crate) fn next_error(&self, place: Place) -> Option<Place> {
+        self.errs_at.range(place..).next().copied()
+    }
+
+    /// Whether a request lies after all whose outcome depends on which of equal devices were picked.
+    pub(crate) fn only_classes_matter(&self, place: Place) -> bool {
+        !self.past_matters && self.exact_until.is_none_or(|until| place > until)
+    }
+
+    /// Whether any branch could ever pick a device of a class.
+    pub(crate) fn is_of_use(&self, class: ClassIndex) -> bool {
+        !self.open_to[class].is_empty()
+    }
+
+    /// Whether a branch could ever pick a device of a class.
+    pub(crate) fn is_open_to(&self, class: ClassIndex, branch: BranchIndex) -> bool {
+        self.open_to[class].contains(&branch)
+    }
+
     /// Members of a class from a position on that nothing was done to.
     pub(crate) fn untouched(&self, search: &Search<'_>, class: ClassIndex, start: usize) -> usize {
         let members = &self.members[class];
         let from = members.partition_point(|position| position.index() < start);
         let touched =
-            search.touched.keys().filter(|position| self.of[**position] == class && position.index() >= start);
+            search.touched.positions().filter(|position| self.of[*position] == class && position.index() >= start);
         (members.len() - from).saturating_sub(touched.count())
     }
 }

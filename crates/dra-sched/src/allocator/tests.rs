@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod derived;
+mod errors_apart;
 mod explained;
 
 use serde_json::{Value, json};
@@ -83,10 +84,11 @@ fn an_attribute_that_no_device_has_is_named() {
     builder.slice(local("gpu", &plain(4)));
     let spec = json!({"requests": [exactly("r", "gpu", 2)], "constraints": [{"matchAttribute": "example.com/numa"}]});
     let class = claim(&mut builder, "c", &spec);
-    let (verdict, _) = ask(&builder.build(), &[class]);
+    let inventory = builder.build();
+    let (verdict, _) = ask(&inventory, &[class]);
     let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
     assert_eq!(
-        refusal.to_string(),
+        inventory.explain(&refusal, &|_| None).message,
         "claim c, request r: 0 of 4 devices are usable, 2 wanted; 4 lack attribute example.com/numa"
     );
 }

@@ -1,5 +1,7 @@
 //! Puts an [`Inventory`] together from objects, in any order.
 
+mod digest;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -24,9 +26,13 @@ use crate::types::{
     CounterConsumption, CounterName, CounterSetName, Device, DeviceClass, DeviceClassName, DeviceId, DeviceTaint,
     DeviceTaintRule, NodeScope, PoolId, QualifiedName, ResourceClaim, ResourceClaimSpec, ResourceSlice,
 };
+use crate::view::LocalSlices;
 
 /// A claim spec: what reasons call it, itself, a field of it that is not understood.
 type Spec = (Arc<str>, Arc<ResourceClaimSpec>, Option<Arc<str>>);
+
+/// A template and its slices.
+type TemplateSlices = (Arc<MachineTemplate>, Vec<SliceIndex>);
 
 /// Collects objects for an [`Inventory`].
 #[derive(Debug)]
@@ -36,8 +42,14 @@ pub struct InventoryBuilder {
     slices: Vec<(Arc<ResourceSlice>, Option<Arc<MachineTemplate>>)>,
     rules: Vec<Arc<DeviceTaintRule>>,
     specs: IdVec<ClaimClassId, Spec>,
+    /// Specs by a digest; those of one digest are compared in full.
+    spec_of: FastMap<u64, SmallVec<[ClaimClassId; 1]>>,
     claims: IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,
     machines: IdVec<ShapeId, MachineShape>,
+    /// Machine shapes by a digest.
+    machine_of: FastMap<u64, SmallVec<[ShapeId; 1]>>,
+    /// Templates that have slices, and these, by a digest.
+    template_of: FastMap<u64, Vec<TemplateSlices>>,
 }
 
 impl InventoryBuilder {
@@ -49,8 +61,11 @@ impl InventoryBuilder {
             slices: Vec::new(),
             rules: Vec::new(),
             specs: IdVec::new(),
+            spec_of: FastMap::default(),
             claims: IdVec::new(),
             machines: IdVec::new(),
+            machine_of: FastMap::default(),
+            template_of: FastMap::default(),
         }
     }
 
@@ -76,36 +91,67 @@ impl InventoryBuilder {
         spec: &Arc<ResourceClaimSpec>,
         unsupported: Option<Arc<str>>,
     ) -> ClaimClassId {
-        let known = self.specs.iter_enumerated().find(|(_, known)| known.1 == *spec && known.2 == unsupported);
-        match known {
-            Some((id, _)) => id,
-            None => self.specs.push((name.into(), Arc::clone(spec), unsupported)),
+        self.intern_spec(name, spec, unsupported, || Arc::clone(spec))
+    }
+
+    fn intern_spec(
+        &mut self,
+        name: &str,
+        spec: &ResourceClaimSpec,
+        unsupported: Option<Arc<str>>,
+        shared: impl FnOnce() -> Arc<ResourceClaimSpec>,
+    ) -> ClaimClassId {
+        let specs = &self.specs;
+        let same = |id: &&ClaimClassId| {
+            let (_, known, field) = &specs[**id];
+            (std::ptr::eq(&**known, spec) || **known == *spec) && *field == unsupported
+        };
+        let candidates = self.spec_of.entry(digest::of_spec(spec)).or_default();
+        if let Some(known) = candidates.iter().find(same) {
+            return *known;
         }
+        let id = self.specs.push((name.into(), shared(), unsupported));
+        candidates.push(id);
+        id
     }
 
     /// Adds a claim that exists, allocated or not.
     pub fn claim(&mut self, claim: Arc<ResourceClaim>) -> ClaimId {
         let name = claim.meta.name.to_string();
         let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
-        let class = self.claim_class(&name, &Arc::new(claim.spec.clone()), unsupported);
+        let class = self.intern_spec(&name, &claim.spec, unsupported, || Arc::new(claim.spec.clone()));
         self.claims.push((class, claim))
     }
 
     /// Adds what machines of some instance types will publish, with the labels that they will have. Equal input gives
     /// the same id.
     pub fn machine_shape(&mut self, shape: MachineShape) -> ShapeId {
-        let known = self.machines.iter_enumerated().find(|(_, known)| **known == shape).map(|(id, _)| id);
-        if let Some(id) = known {
-            return id;
+        let candidates = self.machine_of.entry(digest::of_machine(&shape)).or_default();
+        if let Some(known) = candidates.iter().find(|known| self.machines[**known].is_like(&shape)) {
+            return *known;
         }
-        for template in &shape.templates {
-            if !self.slices.iter().any(|(_, known)| known.as_ref() == Some(template)) {
-                for slice in template.to_slices() {
-                    self.slices.push((Arc::new(slice), Some(Arc::clone(template))));
-                }
-            }
+        let id = self.machines.next_id();
+        candidates.push(id);
+        let mut slices: Vec<SliceIndex> =
+            shape.templates.iter().flat_map(|template| self.slices_of(template)).collect();
+        slices.sort_unstable();
+        slices.dedup();
+        self.machines.push(MachineShape { slices, ..shape })
+    }
+
+    /// The slices of a template, which are added when it is first seen.
+    fn slices_of(&mut self, template: &Arc<MachineTemplate>) -> Vec<SliceIndex> {
+        let known = self.template_of.entry(digest::of_template(template)).or_default();
+        let same = |(other, _): &&(Arc<MachineTemplate>, _)| Arc::ptr_eq(other, template) || other == template;
+        if let Some((_, slices)) = known.iter().find(same) {
+            return slices.clone();
         }
-        self.machines.push(shape)
+        let first = self.slices.len();
+        let made = template.to_slices().into_iter().map(|slice| (Arc::new(slice), Some(Arc::clone(template))));
+        self.slices.extend(made);
+        let slices: Vec<SliceIndex> = (first..self.slices.len()).map(SliceIndex::from_index).collect();
+        known.push((Arc::clone(template), slices.clone()));
+        slices
     }
 
     /// Compiles everything.
@@ -136,14 +182,7 @@ impl InventoryBuilder {
         let mut values = ValueTable::new(Quirks::of(&self.compat).constraints_see_lists(&self.compat));
         let attributes = tables.columns(&attributes, &mut values);
         values.fix();
-        let mut machines = self.machines;
-        for machine in machines.iter_mut() {
-            let of_machine = |(index, (_, template)): (usize, &(_, Option<Arc<MachineTemplate>>))| {
-                let template = template.as_ref()?;
-                machine.templates.contains(template).then(|| SliceIndex::from_index(index))
-            };
-            machine.slices = self.slices.iter().enumerate().filter_map(of_machine).collect();
-        }
+        let machines = self.machines;
         let mut inventory = Inventory {
             compat: self.compat,
             quirks: Quirks::of(&self.compat),
@@ -161,6 +200,7 @@ impl InventoryBuilder {
             derived,
             claim_classes,
             claims: IdVec::new(),
+            alone: machines.map(|_| OnceLock::new()),
             machines,
             planned_keys: tables.planned_keys.into_iter().collect(),
             mentioned_keys: BTreeSet::new(),
@@ -210,7 +250,7 @@ struct Tables<'a> {
     shape_of: FastMap<u64, SmallVec<[DeviceShape; 1]>>,
     keys: IdVec<DeviceKey, DeviceId>,
     key_of: NameMap<DeviceId, DeviceKey>,
-    local: NameMap<NodeName, Vec<SliceIndex>>,
+    local: NameMap<NodeName, LocalSlices>,
     shared: Vec<SliceIndex>,
     bindings: Vec<(DeviceIndex, QualifiedName, u32)>,
     planned_keys: Vec<DeviceKey>,
@@ -279,7 +319,9 @@ impl<'a> Tables<'a> {
         // Up to 1.36 slices with counters are looked at for every node.
         let everywhere = Quirks::of(&self.compat).counter_slices_reach_all_nodes && !slice.shared_counters.is_empty();
         match &slice.node_scope {
-            Some(NodeScope::Node(node)) if !everywhere => self.local.entry(node.clone()).or_default().push(index),
+            Some(NodeScope::Node(node)) if !everywhere => {
+                self.local.entry(node.clone()).or_default().slices.push(index);
+            }
             Some(NodeScope::Node(_) | NodeScope::Selector(_) | NodeScope::AllNodes | NodeScope::PerDevice) | None => {
                 self.shared.push(index);
             }
@@ -360,6 +402,10 @@ impl<'a> Tables<'a> {
             driver: slice.driver.clone(),
             slice: Arc::clone(slice),
             position,
+            plain_capacity: device
+                .capacity
+                .values()
+                .all(|capacity| capacity.request_policy.is_none() && capacity.value.to_nano() >= 0),
             view: OnceLock::new(),
         });
         candidates.push(shape);

@@ -65,12 +65,12 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct ExistingNode {
     pub(crate) facts: NodeFacts,
-    view: OnceLock<Result<View, Fault>>,
+    view: OnceLock<Result<Arc<View>, Fault>>,
 }
 
 impl ExistingNode {
     /// What it sees, gathered when first asked.
-    pub(crate) fn view(&self, inventory: &Inventory) -> Result<&View, Fault> {
+    pub(crate) fn view(&self, inventory: &Inventory) -> Result<&Arc<View>, Fault> {
         self.view.get_or_init(|| inventory.view_of_node(&self.facts)).as_ref().map_err(Clone::clone)
     }
 }

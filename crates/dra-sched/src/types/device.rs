@@ -91,7 +91,7 @@ pub struct DeviceCapacity {
     /// How much there is.
     pub value: Quantity,
     /// How requests for a part of it are rounded and bounded.
-    pub request_policy: Option<RequestPolicy>,
+    pub request_policy: Option<Box<RequestPolicy>>,
 }
 
 /// How requests for a part of a capacity are rounded and bounded.
@@ -271,7 +271,7 @@ impl DeviceCapacity {
         let policy = reader.field("requestPolicy");
         Ok(Self {
             value: reader.field("value").quantity()?.unwrap_or_default(),
-            request_policy: if policy.is_present() { Some(RequestPolicy::read(&policy)?) } else { None },
+            request_policy: if policy.is_present() { Some(Box::new(RequestPolicy::read(&policy)?)) } else { None },
         })
     }
 }

@@ -9,6 +9,7 @@ use model::Quantity;
 use serde::Serialize;
 
 use super::{ConstraintReport, Fall, Infeasible, PoolTrouble, Proof, Refusal, RequestReport, Rule, Scope, Shortage};
+use crate::allocator::report;
 use crate::inventory::{DeviceIndex, Inventory};
 use crate::types::{DeviceId, RequestName};
 
@@ -150,12 +151,15 @@ impl Inventory {
             Refusal::NotUsed { .. } => plain("ClaimNotUsed", false),
             Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),
             Refusal::Infeasible(infeasible) => {
+                let (requests, constraints) =
+                    report::of(self, &infeasible.scene, &infeasible.proof).unwrap_or_default();
                 let explain = |request: &RequestReport| self.explain_request(request, holder);
                 Explanation {
-                    requests: relevant(infeasible).map(explain).collect(),
-                    values: infeasible.constraints.iter().flat_map(values_in_play).collect(),
+                    message: infeasible.message(&requests),
+                    requests: relevant(&requests).map(explain).collect(),
+                    values: constraints.iter().flat_map(values_in_play).collect(),
                     pools: infeasible.pools.iter().map(|(pool, trouble)| format!("{pool} is {trouble}")).collect(),
-                    hints: hints(infeasible),
+                    hints: hints(infeasible, &requests, &constraints),
                     ..plain(code(&infeasible.proof), false)
                 }
             }
@@ -264,13 +268,13 @@ fn amount(shortage: Shortage) -> Amount {
 }
 
 /// Requests that the proof is about: those that are short, if any is.
-fn relevant(infeasible: &Infeasible) -> impl Iterator<Item = &RequestReport> {
+fn relevant(reports: &[RequestReport]) -> impl Iterator<Item = &RequestReport> {
     let short = |report: &RequestReport| match report.wanted {
         Some(wanted) => report.usable < wanted,
         None => report.usable < report.seen || report.seen == 0,
     };
-    let any = infeasible.requests.iter().any(short);
-    infeasible.requests.iter().filter(move |report| !any || short(report))
+    let any = reports.iter().any(short);
+    reports.iter().filter(move |report| !any || short(report))
 }
 
 fn values_in_play(report: &ConstraintReport) -> impl Iterator<Item = ValueInPlay> + '_ {
@@ -293,16 +297,16 @@ fn code(proof: &Proof) -> &'static str {
 }
 
 /// What would make it fit, as far as one change does.
-fn hints(infeasible: &Infeasible) -> Vec<String> {
+fn hints(infeasible: &Infeasible, requests: &[RequestReport], constraints: &[ConstraintReport]) -> Vec<String> {
     let mut hints = Vec::new();
-    for report in relevant(infeasible) {
+    for report in relevant(requests) {
         let Some(wanted) = report.wanted else { continue };
         let missing = wanted.saturating_sub(report.usable);
         if missing > 0 {
             hints.extend(hints_for(report, missing));
         }
     }
-    for report in &infeasible.constraints {
+    for report in constraints {
         hints.extend(disjoint(report));
     }
     for (pool, trouble) in &infeasible.pools {

@@ -245,18 +245,27 @@ impl fmt::Display for RequestReport {
     }
 }
 
+impl Infeasible {
+    /// In one line, with what the requests found.
+    pub(super) fn message(&self, reports: &[RequestReport]) -> String {
+        let short = |report: &&RequestReport| report.wanted.is_some_and(|wanted| report.usable < wanted);
+        let reports: Vec<String> = reports.iter().filter(short).map(ToString::to_string).collect();
+        match &self.proof {
+            Proof::TooFew { .. } if !reports.is_empty() => {
+                let pools = self.pools.iter().map(|(pool, trouble)| format!("; pool {pool} is {trouble}"));
+                reports.join("; ") + &pools.collect::<String>()
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
+/// What is known without looking at the devices again.
 impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |report: &&RequestReport| report.wanted.is_some_and(|wanted| report.usable < wanted);
         match &self.proof {
             Proof::TooFew { claim, request, wanted, usable } => {
-                if !self.requests.iter().any(|report| short(&report)) {
-                    write!(f, "claim #{claim}, request {request}: {usable} devices are usable, {wanted} wanted")?;
-                }
-                let reports = self.requests.iter().filter(short);
-                for (index, report) in reports.enumerate() {
-                    write!(f, "{}{report}", if index == 0 { "" } else { "; " })?;
-                }
+                write!(f, "claim #{claim}, request {request}: {usable} devices are usable, {wanted} wanted")?;
             }
             Proof::Together { wanted, usable } => {
                 write!(f, "the requests together want {wanted} devices and can use {usable}")?;

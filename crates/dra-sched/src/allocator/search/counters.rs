@@ -32,21 +32,23 @@ pub(super) enum GroupState {
 impl Search<'_> {
     /// The pool whose counters a pool's devices draw from.
     fn home(&mut self, pool: PoolPosition) -> PoolPosition {
-        if let Some(home) = self.homes[pool] {
-            return home;
+        if !self.inventory.quirks.counters_are_keyed_by_pool_name {
+            return pool;
+        }
+        if let Some(home) = self.homes.get(&pool) {
+            return *home;
         }
         let name = |pool: PoolPosition| &self.inventory.pools[self.view.pools[pool].pool].id.pool;
-        let earlier = self.inventory.quirks.counters_are_keyed_by_pool_name;
-        let of_same_name =
-            |other: &PoolPosition| earlier && self.homes[*other] == Some(*other) && name(*other) == name(pool);
-        let home = self.homes.ids().find(of_same_name).unwrap_or(pool);
-        self.homes[pool] = Some(home);
+        // One of each name is a home, so it does not matter in which order they are looked at.
+        let of_same_name = |home: &&PoolPosition| name(**home) == name(pool);
+        let home = self.homes.values().find(of_same_name).copied().unwrap_or(pool);
+        self.homes.insert(pool, home);
         home
     }
 
     fn counters_left(&mut self, pool: PoolPosition) -> &mut CountersLeft {
         let (inventory, view, taken) = (self.inventory, self.view, self.taken);
-        self.counters[pool].get_or_insert_with(|| {
+        self.counters.entry(pool).or_insert_with(|| {
             let of = &view.pools[pool];
             let left =
                 of.totals.iter().enumerate().map(|(index, total)| {
@@ -114,13 +116,14 @@ impl Search<'_> {
 
     /// The first counter that is too short for a device now.
     pub(crate) fn short_counter(&mut self, position: Position) -> Option<CounterIndex> {
+        // A device that draws nothing asks for no pool's counters: in old releases the pool asked first counts.
+        if self.entry(position).draws.is_empty() {
+            return None;
+        }
         let pool = self.view_device(position).pool;
         let home = self.home(pool);
         let draws: SmallVec<[(CounterIndex, i128); 4]> =
             self.entry(position).draws.iter().flat_map(|draw| draw.counters.iter().copied()).collect();
-        if draws.is_empty() {
-            return None;
-        }
         if self.counters_left(home).overdrawn {
             return draws.first().map(|(counter, _)| *counter);
         }
@@ -134,6 +137,9 @@ impl Search<'_> {
     /// What is left of the counters that a device draws from, with what it draws; only for pools with counters of their
     /// own.
     pub(crate) fn draws_with_left(&mut self, position: Position) -> SmallVec<[DrawWithLeft; 4]> {
+        if self.entry(position).draws.is_empty() {
+            return SmallVec::new();
+        }
         let pool = self.view_device(position).pool;
         let home = self.home(pool);
         let draws: SmallVec<[(CounterIndex, i128); 4]> =

@@ -45,6 +45,45 @@ fn devices_in_use_name_who_has_them() {
 }
 
 #[test]
+fn a_refusal_is_explained_by_what_was_taken_when_it_was_made() {
+    let mut builder = with(&json!([{"name": "a"}, {"name": "b"}]));
+    let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "gpu", 2)]}));
+    let inventory = builder.build();
+    let mut ledger = ClusterLedger::new(&inventory);
+    ledger.hold_device(&inventory, &id("a"));
+    let (verdict, _) = ask_with(&inventory, &[class], &ledger);
+    let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
+    ledger.hold_device(&inventory, &id("b"));
+    let why = inventory.explain(&refusal, &|_| None);
+    assert_eq!(why.message, "claim c, request r: 1 of 2 devices are usable, 2 wanted; 1 is allocated");
+}
+
+#[test]
+fn what_a_planned_machine_holds_itself_is_in_the_reasons() {
+    let template = json!([{"name": "a"}, {"name": "b"}]);
+    let devices = template.as_array().unwrap().iter().map(|device| crate::types::Device::from_json(device).unwrap());
+    let template = crate::MachineTemplate {
+        driver: "gpu".into(),
+        pool_suffix: "".into(),
+        devices: devices.collect(),
+        shared_counters: Vec::new(),
+        bindings: Vec::new(),
+    };
+    let mut builder = builder(&["gpu"]);
+    let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "gpu", 1)]}));
+    let shape = crate::machine::MachineShape::new(vec![template.into()], [].into(), [].into());
+    let shapes = [builder.machine_shape(shape)].into_iter().collect();
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let bin = crate::BinLedger::machine(&shapes, &mut cluster);
+    let uses = [crate::ClaimUse::Fresh { class, containers: 1 }];
+    let offer = inventory.try_add(&bin, &uses, 3, &shapes, &cluster, &mut model::Budget::new(1000));
+    assert_eq!(offer.refused[0].copies, 2);
+    let why = inventory.explain(&offer.refused[0].refusal, &|_| None);
+    assert_eq!(why.message, "claim c, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated");
+}
+
+#[test]
 fn a_selector_names_what_it_looks_at_and_nothing_else() {
     let devices = json!([
         {"name": "a", "attributes": {"model": {"string": "x"}, "models": {"int": 1}}, "capacity": {"mem": {"value": "8Gi"}}},

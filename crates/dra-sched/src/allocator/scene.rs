@@ -1,0 +1,62 @@
+//! What a search looked at when it refused, so that its reasons can be found out when somebody reads them.
+//!
+//! A planner asks thousands of times and reads few refusals, so that a refusal keeps no more than the view, which views
+//! share anyway, and what was taken of its devices at that time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::compat::Gate;
+use crate::inventory::{ClaimClassId, CounterIndex, Inventory};
+use crate::ledger::{ClusterLedger, Snapshot, Taken};
+use crate::node::NodeFacts;
+use crate::view::View;
+
+/// Claims, what a node sees, and what was taken of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Scene {
+    pub(super) claims: SmallVec<[ClaimClassId; 2]>,
+    /// As far as a view does not know it already.
+    pub(super) facts: NodeFacts,
+    pub(super) view: Arc<View>,
+    taken: Snapshot,
+}
+
+impl Scene {
+    pub(super) fn of(
+        inventory: &Inventory,
+        facts: &NodeFacts,
+        view: &Arc<View>,
+        claims: &[ClaimClassId],
+        taken: Taken<'_>,
+    ) -> Self {
+        let declared = Gate::OptionalNodeOperations.name();
+        let declared_features: BTreeSet<Arc<str>> =
+            facts.declared_features.get(declared).cloned().into_iter().collect();
+        let drawing = view.pools.iter().flat_map(|pool| &pool.drawing).copied();
+        let devices = view.devices.iter().map(|device| device.device).chain(drawing);
+        let counters = view.pools.iter().flat_map(|pool| {
+            (0..pool.totals.len()).map(|index| (pool.pool, <CounterIndex as model::Id>::from_index(index)))
+        });
+        Self {
+            claims: claims.into(),
+            facts: NodeFacts { declared_features, ..NodeFacts::default() },
+            view: Arc::clone(view),
+            taken: taken.snapshot(devices.map(|device| inventory.devices[device].key), counters),
+        }
+    }
+
+    /// A ledger in which as much is taken as there was.
+    pub(super) fn ledger(&self) -> ClusterLedger {
+        self.taken.ledger()
+    }
+}
+
+impl PartialEq for Scene {
+    fn eq(&self, other: &Self) -> bool {
+        let same_view = Arc::ptr_eq(&self.view, &other.view) || self.view.sees_the_same(&other.view);
+        same_view && self.claims == other.claims && self.facts == other.facts && self.taken == other.taken
+    }
+}

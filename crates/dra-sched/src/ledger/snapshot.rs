@@ -1,0 +1,70 @@
+//! What was taken of some devices and counters at one time.
+
+use crate::inventory::{CounterIndex, DeviceKey, PoolIndex};
+
+use super::{Amounts, ClusterLedger, Taken, Usage};
+
+/// What was taken of some devices and counters at one time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Snapshot {
+    /// Devices given out whole, certainly.
+    in_base: Vec<DeviceKey>,
+    /// Devices given out whole by what is planned.
+    withheld: Vec<DeviceKey>,
+    shares_in_base: Vec<(DeviceKey, Amounts)>,
+    shares_withheld: Vec<(DeviceKey, Amounts)>,
+    /// What is drawn of counters, over what devices in base draw.
+    drawn: Vec<((PoolIndex, CounterIndex), i128)>,
+}
+
+impl Taken<'_> {
+    pub(crate) fn snapshot(
+        &self,
+        devices: impl Iterator<Item = DeviceKey>,
+        counters: impl Iterator<Item = (PoolIndex, CounterIndex)>,
+    ) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        let base = &self.cluster.base;
+        for key in devices {
+            if base.dedicated.contains(&key) {
+                snapshot.in_base.push(key);
+            } else if self.is_dedicated(key) {
+                snapshot.withheld.push(key);
+            }
+            let of_base = base.shares.get(&key).map(|(_, amounts)| amounts);
+            if let Some(amounts) = of_base {
+                snapshot.shares_in_base.push((key, amounts.clone()));
+            }
+            if let Some(amounts) = self.withheld_shares(key) {
+                snapshot.shares_withheld.push((key, amounts));
+            }
+        }
+        for (pool, counter) in counters {
+            let drawn = self.drawn(pool, counter);
+            if drawn != 0 {
+                snapshot.drawn.push(((pool, counter), drawn));
+            }
+        }
+        snapshot
+    }
+}
+
+impl Snapshot {
+    /// A ledger in which this is taken, and nothing else.
+    pub(crate) fn ledger(&self) -> ClusterLedger {
+        let mut ledger = ClusterLedger::default();
+        ledger.base.dedicated.extend(&self.in_base);
+        for (key, amounts) in &self.shares_in_base {
+            ledger.base.shares.insert(*key, (1, amounts.clone()));
+        }
+        let bin = ledger.open();
+        let mut usage = Usage::default();
+        usage.dedicated.extend(&self.withheld);
+        for (key, amounts) in &self.shares_withheld {
+            usage.shares.insert(*key, (1, amounts.clone()));
+        }
+        usage.counters.extend(self.drawn.iter().copied());
+        ledger.withhold(bin, usage);
+        ledger
+    }
+}
