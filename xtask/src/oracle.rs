@@ -1,5 +1,5 @@
 //! `cargo xtask oracle`: Kubernetes' own libraries and ours, on the same random questions, for each release that is
-//! imitated: the device allocator, and the evaluator of device selectors.
+//! imitated: the device allocator, the evaluator of device selectors, and the scheduler's plugins around them.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::progress::Progress;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Questions, asked of each release.
+    /// Questions, asked of each release; of the plugins a tenth, since they take so much longer.
     #[arg(long, default_value_t = 2_000)]
     cases: u64,
     /// Where the random numbers start.
@@ -47,6 +47,7 @@ enum Release {
 enum Subject {
     Allocator,
     Cel,
+    Plugins,
 }
 
 impl Release {
@@ -64,15 +65,26 @@ impl Subject {
         match self {
             Self::Allocator => "differential",
             Self::Cel => "cel_differential",
+            Self::Plugins => "plugin_differential",
         }
     }
 
-    fn program(self, release: Release) -> Program {
-        match (self, release) {
+    /// None of a release whose parts are not to be had as a module.
+    fn program(self, release: Release) -> Option<Program> {
+        Some(match (self, release) {
             (Self::Allocator, Release::V1_36) => go_programs::ALLOCATOR_1_36,
             (Self::Allocator, Release::V1_37) => go_programs::ALLOCATOR_1_37,
             (Self::Cel, Release::V1_36) => go_programs::CEL_1_36,
             (Self::Cel, Release::V1_37) => go_programs::CEL_1_37,
+            (Self::Plugins, Release::V1_36) => go_programs::PLUGIN_1_36,
+            (Self::Plugins, Release::V1_37) => return None,
+        })
+    }
+
+    fn cases(self, asked: u64) -> u64 {
+        match self {
+            Self::Allocator | Self::Cel => asked,
+            Self::Plugins => asked.div_ceil(10),
         }
     }
 }
@@ -82,13 +94,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let subjects = Subject::value_variants().iter().filter(|subject| options.only.is_none_or(|only| only == **subject));
     let mut failed = Vec::new();
     for &subject in subjects {
+        let programs: Vec<(Release, Program)> =
+            releases.iter().filter_map(|&release| Some((release, subject.program(release)?))).collect();
+        if programs.is_empty() {
+            continue;
+        }
         let mut ask = command(&ours(subject, options)?.to_string_lossy());
-        for &release in releases {
+        for (release, program) in programs {
             let progress = Progress::new();
-            let oracle = subject.program(release).build(&|line| progress.say(line))?;
+            let oracle = program.build(&|line| progress.say(line))?;
             ask.arg("--oracle").arg(format!("{}={}", release.name(), oracle.display()));
         }
-        ask.args(["--cases", &options.cases.to_string(), "--seed", &options.seed.to_string()]);
+        ask.args(["--cases", &subject.cases(options.cases).to_string(), "--seed", &options.seed.to_string()]);
         ask.arg("--fixtures").arg(crate::process::target_folder()?.join("oracle"));
         if !ask.status()?.success() {
             failed.push(describe(&ask));

@@ -477,7 +477,7 @@ impl Attempt<'_> {
 
     /// Whether an allocated claim is for one pod alone.
     fn hands_out(&self, view: &View, allocation: &Allocation) -> bool {
-        !self.inventory.quirks.allocated_claims_cost_nothing && demand::hands_out(self.inventory, view, allocation)
+        demand::hands_out(self.inventory, view, allocation)
     }
 
     /// The claims that have to be allocated and those that are, in order; refused if one cannot be used here.

@@ -41,8 +41,7 @@ pub(crate) struct Quirks {
     /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
     pub(crate) shared_device_can_become_dedicated: bool,
     /// Of claims that hand out the node's own resources a pod pays for those that are allocated for it, and not for those
-    /// that are allocated already; nor are these kept for one pod alone. In 1.36, whose scheduler looks only at what it
-    /// has just allocated.
+    /// that are allocated already. In 1.36, whose scheduler looks only at what it has just allocated.
     pub(crate) allocated_claims_cost_nothing: bool,
     /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
     pub(crate) admin_access_draws_counters: bool,

@@ -56,6 +56,9 @@ pub const CEL_1_37: Program = newest("cel-1.37", "test/oracle/cel");
 /// Upstream's evaluator of device selectors of Kubernetes 1.36.
 pub const CEL_1_36: Program = of_1_36("cel-1.36", "test/oracle/cel");
 
+/// kube-scheduler's plugins for devices, of Kubernetes 1.36: the newest that is a module with all its parts.
+pub const PLUGIN_1_36: Program = newest("plugin-1.36", "test/oracle/plugin");
+
 const fn newest(name: &'static str, module: &'static str) -> Program {
     Program { name, module, other_release: None }
 }

@@ -6,8 +6,11 @@ use serde_json::Value;
 const MAX_TRIALS: usize = 2000;
 
 /// What may be made smaller, large parts first.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 12] = [
     "pods",
+    "pod",
+    "running",
+    "claims",
     "nodes",
     "slices",
     "taintRules",
@@ -19,9 +22,14 @@ const FIELDS: [&str; 9] = [
 ];
 
 /// Fields without which an object is another one, or none.
-const NEEDED: [&str; 23] = [
+const NEEDED: [&str; 32] = [
+    "allocatable",
     "allocationMode",
+    "allocationMultiplier",
+    "capacityKey",
     "cel",
+    "consumedCapacity",
+    "containers",
     "count",
     "counterSet",
     "counters",
@@ -37,11 +45,15 @@ const NEEDED: [&str; 23] = [
     "key",
     "metadata",
     "name",
+    "namespace",
+    "nodeName",
     "operator",
     "pool",
     "resourceSliceCount",
+    "shareID",
     "spec",
     "taint",
+    "uid",
     "value",
 ];
 

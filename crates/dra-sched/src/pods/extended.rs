@@ -27,6 +27,7 @@ pub const IN_MEMORY_CLAIM: &str = "<extended-resources>";
 pub struct ExtendedResources {
     is_on: bool,
     reuses: bool,
+    strands: bool,
     classes: BTreeMap<Arc<str>, DeviceClassName>,
 }
 
@@ -39,6 +40,9 @@ pub enum Served {
     Claim(ExtendedClaim),
     /// The node has none of a resource and no class serves it: the pod does not fit.
     Missing(Arc<str>),
+    /// A device plugin has a resource that a class could serve too, and the pod has claims besides: the scheduler of 1.36
+    /// gives the pod its devices, then fails to write of extended resources that it has none of, and never binds it.
+    Stranded(Arc<str>),
 }
 
 /// The claim for a pod's extended resources on a node.
@@ -90,6 +94,7 @@ impl ExtendedResources {
         Self {
             is_on: compat.is_on(Gate::ExtendedResource),
             reuses: compat.kubernetes >= KubernetesMinor::V1_35,
+            strands: compat.kubernetes == KubernetesMinor::V1_36,
             classes: served,
         }
     }
@@ -102,6 +107,7 @@ impl ExtendedResources {
     /// How a pod's extended resources are served on a node that has these resources to give.
     pub fn serve(&self, pod: &Pod, allocatable: &Resources) -> Served {
         let mut served: BTreeMap<&Arc<str>, &DeviceClassName> = BTreeMap::new();
+        let mut of_plugin = None;
         for (resource, amount) in pod.containers.iter().flat_map(|container| &container.requests) {
             if !is_extended(resource) || count(*amount) == 0 {
                 continue;
@@ -111,12 +117,16 @@ impl ExtendedResources {
                 Some(class) if offered.is_none_or(|offered| count(offered) == 0) => {
                     served.insert(resource, class);
                 }
+                Some(_) => of_plugin = of_plugin.or(Some(resource)),
                 None if offered.is_none() => return Served::Missing(Arc::clone(resource)),
-                Some(_) | None => {}
+                None => {}
             }
         }
         if served.is_empty() {
-            return Served::Elsewhere;
+            return match of_plugin.filter(|_| self.strands && !pod.claims.is_empty()) {
+                Some(resource) => Served::Stranded(Arc::clone(resource)),
+                None => Served::Elsewhere,
+            };
         }
         let mut requests: BTreeMap<RequestName, DeviceRequest> = BTreeMap::new();
         let mut mappings = Vec::new();

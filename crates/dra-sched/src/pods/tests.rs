@@ -57,6 +57,7 @@ fn served(kubernetes: KubernetesMinor, spec: Value, allocatable: &[(&str, &str)]
     match extended.serve(&pod(spec, json!({})), &allocatable) {
         Served::Elsewhere => Vec::new(),
         Served::Missing(resource) => vec![format!("missing {resource}")],
+        Served::Stranded(resource) => vec![format!("stranded by {resource}")],
         Served::Claim(claim) => {
             let request = |request: &crate::types::DeviceRequest| match &request.kind {
                 RequestKind::Exactly(exact) => {
@@ -97,6 +98,16 @@ fn a_node_with_a_device_plugin_serves_the_resource_itself() {
     assert_eq!(served(KubernetesMinor::V1_36, unknown, &[]), ["missing other.example.com/x"]);
     let of_kubernetes = containers(&[("a", "main", &[("kubernetes.io/batteries", "1"), ("pods", "1")])]);
     assert!(served(KubernetesMinor::V1_36, of_kubernetes, &[]).is_empty());
+}
+
+#[test]
+fn in_1_36_a_pod_with_claims_is_never_bound_where_a_plugin_has_what_a_class_could_serve() {
+    let mut spec = containers(&[("a", "main", &[(GPU, "2")])]);
+    spec["resourceClaims"] = json!([{"name": "c", "resourceClaimName": "c"}]);
+    assert_eq!(served(KubernetesMinor::V1_36, spec.clone(), &[(GPU, "4")]), ["stranded by example.com/gpu"]);
+    assert!(served(KubernetesMinor::V1_37, spec.clone(), &[(GPU, "4")]).is_empty());
+    spec["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/nic"] = "1".into();
+    assert_eq!(served(KubernetesMinor::V1_36, spec, &[(GPU, "4")]).len(), 2, "there is something to write");
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Reading<'_> {
                 let class = self.builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
                 claims.push(ClaimUse::Fresh { class, containers: 0 });
             }
-            Served::Elsewhere | Served::Missing(_) => {}
+            Served::Elsewhere | Served::Missing(_) | Served::Stranded(_) => {}
         }
         Variant { served, claims }
     }

@@ -60,8 +60,21 @@ async fn check(gates: Gates) -> Result<BTreeSet<String>> {
         }
         stages.push(Stage::new(scenario, client.clone(), &predictor, is_served));
     }
-    let mut played: Vec<(&Stage<'_>, Result<Played>)> = stream::iter(&stages)
-        .map(|stage| async move { (stage, stage.play().await) })
+    let set_up: Vec<(&Stage<'_>, Result<Vec<String>>)> = stream::iter(&stages)
+        .map(|stage| async move { (stage, stage.set_up().await) })
+        .buffer_unordered(SIDE_BY_SIDE)
+        .collect()
+        .await;
+    // All is published before the first pod comes: requests for all devices mind the pools of others while they are
+    // incomplete.
+    let mut played: Vec<(&Stage<'_>, Result<Played>)> = stream::iter(set_up)
+        .map(|(stage, reasons)| async move {
+            match reasons {
+                Ok(reasons) if reasons.is_empty() => (stage, stage.play().await),
+                Ok(reasons) => (stage, Ok(Played::Skipped { reasons })),
+                Err(error) => (stage, Err(error)),
+            }
+        })
         .buffer_unordered(SIDE_BY_SIDE)
         .collect()
         .await;

@@ -145,14 +145,14 @@ fn a_claim_that_only_costs_is_shared_and_each_pod_pays() {
 }
 
 #[test]
-fn a_claim_in_the_cluster_is_for_the_pod_that_has_it_and_no_other_but_in_1_36_nobody_minds_and_nobody_pays() {
+fn a_claim_in_the_cluster_is_for_the_pod_that_has_it_and_no_other_who_pays_but_in_1_36() {
     let old = json!({"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}});
     let new = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
     for (release, device, reserved, expected) in [
         (KubernetesMinor::V1_37, &new, true, Some(Some(4_000_000_000))),
         (KubernetesMinor::V1_37, &new, false, None),
         (KubernetesMinor::V1_36, &old, true, Some(None)),
-        (KubernetesMinor::V1_36, &old, false, Some(None)),
+        (KubernetesMinor::V1_36, &old, false, None),
     ] {
         let mut builder = node(all(release), device);
         let mut held = (*existing("c", 1, None)).clone();

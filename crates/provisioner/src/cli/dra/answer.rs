@@ -160,8 +160,8 @@ struct Asked<'a> {
     pod: &'a Pod,
     evicted_by: Option<String>,
     claims: Result<Vec<Ask>, PodFault>,
-    /// Its claim for extended resources by node: a class, a resource that is missing, or nothing.
-    extended: BTreeMap<Arc<str>, Result<ClaimClassId, Arc<str>>>,
+    /// Its claim for extended resources by node: a class, why there can be none, or nothing.
+    extended: BTreeMap<Arc<str>, Result<ClaimClassId, Explanation>>,
 }
 
 struct Run<'a> {
@@ -254,7 +254,18 @@ impl<'a> Run<'a> {
                 let Some(node) = objects.nodes.get(name) else { continue };
                 let served = match extended.serve(pod, &node.allocatable) {
                     Served::Elsewhere => continue,
-                    Served::Missing(resource) => Err(resource),
+                    Served::Missing(resource) => Err(Explanation::new(
+                        "MissingExtendedResource",
+                        format!("the node has no {resource}, and no DeviceClass serves it"),
+                    )),
+                    Served::Stranded(resource) => Err(Explanation::new(
+                        "ExtendedResourceOfPlugin",
+                        format!(
+                            "a device plugin of the node has {resource}, which a DeviceClass serves too, and the pod has \
+                             claims besides: kube-scheduler {} never binds such a pod",
+                            compat.kubernetes
+                        ),
+                    )),
                     Served::Claim(claim) => Ok(match known.iter().find(|(known, _)| *known == claim) {
                         Some((_, class)) => *class,
                         None => {
@@ -373,12 +384,7 @@ impl<'a> Run<'a> {
             None => {}
             Some(Ok(class)) => asks
                 .push(Ask { name: IN_MEMORY_CLAIM.to_owned(), what: ClaimUse::Fresh { class: *class, containers: 0 } }),
-            Some(Err(resource)) => {
-                return Answer::refused(
-                    "MissingExtendedResource",
-                    format!("the node has no {resource}, and no DeviceClass serves it"),
-                );
-            }
+            Some(Err(why)) => return Answer::Refused(Box::new(why.clone())),
         }
         let uses: Vec<ClaimUse> = asks.iter().map(|ask| ask.what).collect();
         let mut budget = Budget::new(self.steps);

@@ -66,6 +66,9 @@ pub struct Expected {
     pub node_resources: BTreeMap<String, String>,
     /// The code of the reason in our refusal.
     pub refused: Option<String>,
+    /// Its claims are allocated all the same, and yet it is never bound.
+    #[serde(default)]
+    pub stranded: bool,
     /// A part of the scheduler's event about a pod that is refused.
     pub event: Option<String>,
 }

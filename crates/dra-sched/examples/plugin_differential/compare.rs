@@ -1,0 +1,204 @@
+//! The plugins' answer beside ours.
+
+use std::collections::BTreeMap;
+
+use dra_sched::types::Allocation;
+use dra_sched::{Compat, Gates, KubernetesMinor};
+use model::Quantity;
+use serde_json::{Value, json};
+
+use crate::ours::{self, Answer, Given, Refused};
+
+/// What two answers are to each other.
+pub enum Comparison {
+    /// Equal; what it came to.
+    Same(Vec<&'static str>),
+    /// Different in a way that is deliberate.
+    Known(KnownDifference),
+    /// Different.
+    Different(String),
+    /// One of the two has no answer, or the pod fails at what is no business of devices.
+    Unanswered,
+}
+
+/// A difference from upstream that is deliberate: a `Differs:` in the code.
+#[derive(Clone, Copy)]
+pub enum KnownDifference {
+    /// A class whose extended resource another class serves.
+    ImplicitNameOfShadowedClass,
+}
+
+impl KnownDifference {
+    /// All.
+    pub const ALL: [Self; 1] = [Self::ImplicitNameOfShadowedClass];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ImplicitNameOfShadowedClass => "implicit name of a shadowed class",
+        }
+    }
+
+    /// What differs.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::ImplicitNameOfShadowedClass => {
+                "the scheduler forgets deviceclass.resource.kubernetes.io/<class> of a class that it hears of after a better \
+                 one with the same extended resource; that depends on when it was started, so we serve the name"
+            }
+        }
+    }
+}
+
+/// Compares upstream's answer with ours.
+pub fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Comparison {
+    let theirs = &answer["nodes"][0];
+    if !answer["unanswered"].is_null() || theirs.is_null() {
+        return Comparison::Unanswered;
+    }
+    let gates = question["features"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let on = gates.filter_map(|name| name.parse().ok()).fold(Gates::NONE, |gates: Gates, gate| gates.with(gate, true));
+    let ours = ours::answer(question, &Compat::with_gates(release, on));
+    if matches!(ours, Answer::None) {
+        return Comparison::Unanswered;
+    }
+    let differs = |what: &str, theirs: String, ours: String| {
+        Comparison::Different(format!("{what}\nupstream {theirs}\nours     {ours}"))
+    };
+    if theirs["code"] == "Success" {
+        return match ours {
+            Answer::Given(given) => match (upstreams(theirs), form(&given)) {
+                (Some(theirs), ours) if theirs == ours => Comparison::Same(vec![kind(&given)]),
+                (theirs, ours) => differs("given", theirs.unwrap_or_default().to_string(), ours.to_string()),
+            },
+            Answer::Refused { kind, why } => differs("verdict", theirs.to_string(), format!("{kind:?}: {why}")),
+            Answer::None => Comparison::Unanswered,
+        };
+    }
+    if is_no_business_of_devices(question, theirs) {
+        return Comparison::Unanswered;
+    }
+    if matches!(ours, Answer::Given(_)) && is_for_shadowed_class(question, theirs) {
+        return Comparison::Known(KnownDifference::ImplicitNameOfShadowedClass);
+    }
+    match ours {
+        // Where several things are wrong, each tells the one that it meets first.
+        Answer::Refused { kind, .. } => Comparison::Same(vec![match kind {
+            Refused::Missing => "missing",
+            Refused::Stranded => "stranded",
+            Refused::Devices => "without devices",
+            Refused::Shared => "not shared",
+            Refused::Node => "too large for the node",
+            Refused::Whole => "too large for the pod",
+        }]),
+        Answer::Given(given) => differs("verdict", theirs.to_string(), form(&given).to_string()),
+        Answer::None => Comparison::Unanswered,
+    }
+}
+
+fn kind(given: &Given) -> &'static str {
+    match (&given.extended, given.demand.0.is_empty()) {
+        (Some(_), true) => "with extended resources",
+        (Some(_), false) => "with extended resources that cost",
+        (None, false) => "with devices that cost",
+        (None, true) => "with neither",
+    }
+}
+
+/// The resources that NodeResourcesFit finds short.
+fn short(theirs: &Value) -> Vec<&str> {
+    let reasons = theirs["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if theirs["plugin"] != "NodeResourcesFit" {
+        return Vec::new();
+    }
+    reasons.map(|reason| reason.strip_prefix("Insufficient ").unwrap_or(reason)).collect()
+}
+
+/// Whether the pod is refused for what it asks for besides devices: for what the node itself offers, if not enough.
+fn is_no_business_of_devices(question: &Value, theirs: &Value) -> bool {
+    let offered = &question["nodes"][0]["status"]["allocatable"];
+    let is_extended = |name: &str| name.contains("example.com/") || name.starts_with("deviceclass.");
+    short(theirs).iter().any(|name| !is_extended(name) || !offered[*name].is_null())
+}
+
+fn is_for_shadowed_class(question: &Value, theirs: &Value) -> bool {
+    let classes = || question["classes"].as_array().into_iter().flatten();
+    let is_shadowed = |name: &str| {
+        let resource = classes()
+            .find(|class| class["metadata"]["name"] == name)
+            .map_or(&Value::Null, |class| &class["spec"]["extendedResourceName"]);
+        !resource.is_null() && classes().filter(|class| class["spec"]["extendedResourceName"] == *resource).count() > 1
+    };
+    let short = short(theirs);
+    let of_class = |name: &&str| name.strip_prefix("deviceclass.resource.kubernetes.io/").is_some_and(is_shadowed);
+    !short.is_empty() && short.iter().all(of_class)
+}
+
+/// Upstream's answer in the form of ours.
+fn upstreams(theirs: &Value) -> Option<Value> {
+    let mappings = theirs["mappings"].as_array();
+    let is_extended =
+        |claim: &&Value| claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true";
+    let claims = theirs["claims"].as_array().map_or(&[][..], Vec::as_slice);
+    let extended = claims.iter().find(is_extended).map(|claim| {
+        let requests = claim["spec"]["devices"]["requests"].as_array().into_iter().flatten().map(|request| {
+            json!([request["name"], request["exactly"]["deviceClassName"], request["exactly"]["count"]])
+        });
+        requests.collect::<Vec<_>>()
+    });
+    let mut mapped: Vec<Value> = mappings
+        .into_iter()
+        .flatten()
+        .map(|mapping| json!([mapping["containerName"], mapping["resourceName"], mapping["requestName"]]))
+        .collect();
+    mapped.sort_by_key(Value::to_string);
+    let mut costs: BTreeMap<String, i128> = BTreeMap::new();
+    for status in theirs["costs"].as_array().into_iter().flatten() {
+        for (name, amount) in status["resources"].as_object().into_iter().flatten() {
+            *costs.entry(name.clone()).or_default() += Quantity::parse(amount.as_str()?).ok()?.to_nano();
+        }
+    }
+    let allocations = claims
+        .iter()
+        .map(|claim| {
+            let mut claim = claim.clone();
+            claim["apiVersion"] = "resource.k8s.io/v1".into();
+            claim["kind"] = "ResourceClaim".into();
+            let claim = dra_sched::types::ResourceClaim::from_json(&claim).ok()?;
+            claim.allocation.as_ref().map(allocation)
+        })
+        .collect::<Option<Vec<Value>>>()?;
+    Some(json!({
+        "claims": allocations, "extended": extended, "mappings": mapped,
+        "costs": costs.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name, nano.to_string())).collect::<BTreeMap<_, _>>(),
+    }))
+}
+
+fn form(given: &Given) -> Value {
+    let mut mapped: Vec<Value> = given
+        .extended
+        .iter()
+        .flat_map(|(_, mappings)| mappings)
+        .map(|mapping| json!([&*mapping.container, &*mapping.resource, mapping.request.as_str()]))
+        .collect();
+    mapped.sort_by_key(Value::to_string);
+    let extended = given.extended.as_ref().map(|(spec, _)| ours::requests(spec));
+    let costs =
+        given.demand.0.iter().filter(|(_, nano)| **nano != 0).map(|(name, nano)| (name.to_string(), nano.to_string()));
+    json!({
+        "claims": given.allocations.iter().map(allocation).collect::<Vec<_>>(), "extended": extended,
+        "mappings": mapped, "costs": costs.collect::<BTreeMap<_, _>>(),
+    })
+}
+
+fn allocation(allocation: &Allocation) -> Value {
+    let result = |result: &dra_sched::types::AllocationResult| {
+        let consumed = result.consumed_capacity.iter();
+        json!([
+            result.request.as_str(),
+            result.device.to_string(),
+            consumed.map(|(name, amount)| format!("{name}={}n", amount.to_nano())).collect::<Vec<_>>(),
+        ])
+    };
+    allocation.results.iter().map(result).collect()
+}
