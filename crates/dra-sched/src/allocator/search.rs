@@ -108,10 +108,19 @@ pub(crate) struct Search<'a> {
     /// The pool whose counters are looked at for each pool asked for: its own, but for a defect of old releases.
     homes: FastMap<PoolPosition, PoolPosition>,
     groups: FastMap<(PoolPosition, CounterSetIndex), GroupState>,
-    /// Known once the first branch has failed.
+    /// Known once a branch has failed for which a proof is worth its cost.
     pub(crate) classes: Option<Classes>,
+    /// Devices looked at so far.
+    looked: usize,
+    /// What a constraint does not admit may be passed over before anything else is asked of it. Old releases remember
+    /// what they asked.
+    passes_over: bool,
     failed: FastSet<symmetry::State>,
 }
+
+/// How many looks at each device a proof costs, roughly. As long as a walk has cost less, and what fails is that devices
+/// are not alike, it goes on without one.
+const PATIENCE: usize = 8;
 
 /// Searches; see the module.
 pub(super) fn run(
@@ -135,7 +144,7 @@ pub(super) fn run(
             return Outcome::Refused(Refusal::Fault(Fault::TooManyDevices { claim }));
         }
         Walk::Refuted(proof) => proof,
-        Walk::Exhausted => Proof::Exhausted,
+        Walk::Exhausted => search.proof_of_exhaustion(),
     };
     let troubled = view.pools.iter().filter_map(|pool| Some((pool, pool.trouble.clone()?)));
     let pools: Vec<_> = troubled.map(|(pool, trouble)| (inventory.pools[pool.pool].id.clone(), trouble)).collect();
@@ -176,6 +185,11 @@ impl<'a> Search<'a> {
             }
             layout.push(requests);
         }
+        let quirks = &inventory.quirks;
+        let distinct = |claim: &&ClaimClass| claim.constraints.iter().any(|constraint| constraint.distinct);
+        let remembers = quirks.distinct_forgets_devices_of_its_request && claims.iter().any(distinct)
+            || quirks.counters_are_keyed_by_pool_name && view.pools.iter().any(|pool| !pool.drawing.is_empty());
+        let passes_over = !remembers;
         let constraints = claims.map(|class| {
             class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, &inventory.quirks)).collect()
         });
@@ -200,6 +214,8 @@ impl<'a> Search<'a> {
             homes: FastMap::default(),
             groups: FastMap::default(),
             classes: None,
+            looked: 0,
+            passes_over,
             failed: FastSet::default(),
         }
     }
@@ -365,8 +381,10 @@ impl<'a> Search<'a> {
         let admin = self.branches[branch].alternative.admin_access;
         let claim = self.branches[branch].claim;
         let mut failed: SmallVec<[ClassIndex; 4]> = SmallVec::new();
+        let mut passed_over = false;
         for index in start..self.view.devices.len() {
             let position = Position::from_index(index);
+            self.looked += 1;
             let taken = if admin { self.is_picked_by(position, claim) } else { self.in_use(position) };
             if taken {
                 continue;
@@ -387,6 +405,10 @@ impl<'a> Search<'a> {
             if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
             }
+            if self.passes_over && self.is_unlike(branch, position) {
+                passed_over = true;
+                continue;
+            }
             match self.pick(branch, position, false) {
                 Err(walk) => return walk,
                 Ok(false) => continue,
@@ -402,7 +424,34 @@ impl<'a> Search<'a> {
             }
             failed.extend(self.class_of(branch, position));
         }
+        if passed_over && self.looked < PATIENCE * self.view.devices.len() {
+            return Walk::Exhausted;
+        }
         self.failure()
+    }
+
+    /// Whether a constraint does not admit a device, and upstream would have no error before it says so.
+    fn is_unlike(&self, branch: BranchIndex, position: Position) -> bool {
+        let Branch { claim, alternative, .. } = self.branches[branch];
+        for &constraint in &alternative.constraints {
+            let value = self.held(branch, constraint, position);
+            let state = self.constraints[claim].get(constraint);
+            if value == Held::Failed {
+                return false;
+            }
+            if !state.is_some_and(|state| state.admits(&value, self.lists)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Why a walk found nothing, if it ended before it tried to prove that.
+    fn proof_of_exhaustion(&mut self) -> Proof {
+        match self.failure() {
+            Walk::Refuted(proof) => proof,
+            Walk::Found | Walk::Exhausted | Walk::TooMany | Walk::Fault(_) | Walk::OutOfBudget => Proof::Exhausted,
+        }
     }
 
     /// The class of a device that nothing was done to yet, once classes are known and where no more than classes matter.

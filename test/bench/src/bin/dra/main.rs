@@ -3,7 +3,8 @@
 //! Upstream is the program of `test/oracle/allocator`, which runs kube-scheduler's own allocator. Both get the same
 //! objects; reading them is not counted. Counted is CPU time, upstream's with its garbage collection. *Warm* means that
 //! selectors were compiled and the same allocation was made before; ours also remembers then what selectors say about a
-//! device, which upstream finds out again for each node. Runs alternate; the median ratio counts.
+//! device, which upstream finds out again for each node. Runs alternate; the median ratio counts. The large cluster is
+//! allocated in a process of its own on each side, so that the memory printed is that of the objects and the allocator.
 
 mod cases;
 mod clock;
@@ -16,7 +17,7 @@ mod upstream;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use report::Report;
@@ -26,8 +27,8 @@ use upstream::Upstream;
 #[derive(Parser)]
 struct Arguments {
     /// The program built from test/oracle/allocator.
-    #[arg(long)]
-    oracle: PathBuf,
+    #[arg(long, required_unless_present = "cluster_from_stdin")]
+    oracle: Option<PathBuf>,
     /// Give upstream up after this many seconds; larger cases of the same family are then not asked.
     #[arg(long, default_value_t = 10)]
     limit_seconds: u64,
@@ -37,28 +38,41 @@ struct Arguments {
     /// Nodes of the cluster with allocated claims.
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
+    /// Measure only the cases whose name has this, and nothing else.
+    #[arg(long)]
+    only: Option<String>,
+    /// Allocate the cluster whose objects come line by line, and print what it took.
+    #[arg(long, hide = true)]
+    cluster_from_stdin: bool,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if arguments.cluster_from_stdin {
+        return cluster::from_stdin();
+    }
+    let oracle = arguments.oracle.context("--oracle is missing")?;
     let runs = arguments.runs.max(1);
     let mut report = Report::default();
     report.begin();
-    let mut upstream = Upstream::start(&arguments.oracle, arguments.limit_seconds)?;
+    let mut upstream = Upstream::start(&oracle, arguments.limit_seconds)?;
+    let is_wanted = |name: &str| arguments.only.as_deref().is_none_or(|only| name.contains(only));
     for family in cases::families() {
         report.family(family.title);
         let mut upstream_finishes = true;
-        for case in family.cases {
+        for case in family.cases.into_iter().filter(|case| is_wanted(&case.name)) {
             let finished = report.compare(&case, upstream_finishes.then_some(&mut upstream), runs)?;
             upstream_finishes &= finished;
         }
     }
-    selectors::measure(&mut report, runs)?;
-    types::measure(&mut report, &mut upstream, runs)?;
-    drop(upstream);
-    // In a process of its own, so that its memory is its own.
-    let mut upstream = Upstream::start(&arguments.oracle, 600)?;
-    cluster::measure(&mut report, &mut upstream, arguments.nodes)?;
+    if arguments.only.is_none() {
+        selectors::measure(&mut report, runs)?;
+        types::measure(&mut report, &mut upstream, runs)?;
+        drop(upstream);
+        // In a process of its own, so that its memory is its own.
+        let mut upstream = Upstream::start(&oracle, 600)?;
+        cluster::measure(&mut report, &mut upstream, arguments.nodes)?;
+    }
     report.end();
     ensure!(report.over_the_step_limit == 0, "{} refusals took too many steps", report.over_the_step_limit);
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use dra_sched::types::{DeviceClass, DeviceId, ResourceClaim, ResourceSlice};
 use dra_sched::{
     ClaimClassId, ClusterLedger, Compat, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict,
@@ -11,9 +11,14 @@ use dra_sched::{
 use model::Budget;
 use serde_json::Value;
 
+/// The lists of a question and the kinds of their objects.
+pub const LISTS: [(&str, &str); 4] =
+    [("classes", "DeviceClass"), ("slices", "ResourceSlice"), ("pods", "Pod"), ("nodes", "Node")];
+
 pub const STEPS: u64 = 10_000_000;
 
 /// Objects that were read.
+#[derive(Default)]
 pub struct Objects {
     pub classes: Vec<Arc<DeviceClass>>,
     pub slices: Vec<Arc<ResourceSlice>>,
@@ -50,22 +55,30 @@ fn claim(value: &Value) -> Result<Arc<ResourceClaim>> {
 
 impl Objects {
     /// Reads a question.
-    pub fn read(question: &Value, claims: &[Value]) -> Result<Self> {
-        let class = |value| Ok(Arc::new(DeviceClass::from_json(&object("DeviceClass", value))?));
-        let slice = |value| Ok(Arc::new(ResourceSlice::from_json(&object("ResourceSlice", value))?));
-        let pod = |pod| list(pod).map(claim).collect::<Result<_>>();
+    pub fn read(question: &Value) -> Result<Self> {
+        let mut objects = Self::default();
+        for (list_name, kind) in LISTS {
+            list(&question[list_name]).try_for_each(|object| objects.add(kind, object))?;
+        }
         let taken = |id: &Value| {
             let part = |index: usize| id[index].as_str().context("a device is [driver, pool, device]");
             Ok(DeviceId { driver: part(0)?.into(), pool: part(1)?.into(), device: part(2)?.into() })
         };
-        Ok(Self {
-            classes: list(&question["classes"]).map(class).collect::<Result<_>>()?,
-            slices: list(&question["slices"]).map(slice).collect::<Result<_>>()?,
-            pods: list(&question["pods"]).map(pod).collect::<Result<_>>()?,
-            claims: claims.iter().map(claim).collect::<Result<_>>()?,
-            nodes: list(&question["nodes"]).map(node).collect(),
-            taken: list(&question["allocatedDevices"]).map(taken).collect::<Result<_>>()?,
-        })
+        objects.taken = list(&question["allocatedDevices"]).map(taken).collect::<Result<_>>()?;
+        Ok(objects)
+    }
+
+    /// Reads one object more; a pod is the list of its claims, and other claims are allocated from the start.
+    pub fn add(&mut self, kind: &str, value: &Value) -> Result<()> {
+        match kind {
+            "DeviceClass" => self.classes.push(Arc::new(DeviceClass::from_json(&object(kind, value))?)),
+            "ResourceSlice" => self.slices.push(Arc::new(ResourceSlice::from_json(&object(kind, value))?)),
+            "ResourceClaim" => self.claims.push(claim(value)?),
+            "Pod" => self.pods.push(list(value).map(claim).collect::<Result<_>>()?),
+            "Node" => self.nodes.push(node(value)),
+            other => bail!("{other} is not read here"),
+        }
+        Ok(())
     }
 
     /// A builder with everything in it, and the claims of each pod.
