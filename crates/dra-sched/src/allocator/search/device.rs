@@ -1,0 +1,236 @@
+//! What can be asked of one device during a walk: whether it is taken, what selectors, taints, capacity and constraints
+//! say about it, and what goes wrong with it.
+
+use std::sync::Arc;
+
+use super::{BranchIndex, ClaimPosition, Search};
+use crate::attributes::{self, Held};
+use crate::capacity::{self, BadCapacity, Demand};
+use crate::compat::Gate;
+use crate::inventory::DeviceEntry;
+use crate::selectors::{Judgement, SelectorId};
+use crate::types::{Device, TaintEffect};
+use crate::verdict::Fault;
+use crate::view::{Position, ViewDevice};
+
+impl<'a> Search<'a> {
+    pub(crate) fn view_device(&self, position: Position) -> ViewDevice {
+        self.view.devices[position]
+    }
+
+    pub(crate) fn entry(&self, position: Position) -> &'a DeviceEntry {
+        &self.inventory.devices[self.view.devices[position].device]
+    }
+
+    pub(crate) fn device(&self, position: Position) -> &'a Device {
+        self.inventory.device(self.view.devices[position].device)
+    }
+
+    pub(super) fn claim_name(&self, branch: BranchIndex) -> Arc<str> {
+        Arc::clone(&self.claims[self.branches[branch].claim].name)
+    }
+
+    pub(crate) fn is_shareable(&self, position: Position) -> bool {
+        self.consumable && self.device(position).allow_multiple_allocations
+    }
+
+    /// Whether a device is given out whole, by the ledger or tentatively.
+    pub(super) fn in_use(&self, position: Position) -> bool {
+        self.is_taken(position) || self.touched.get(position).is_some_and(|touch| !touch.claims.is_empty())
+    }
+
+    /// Whether the ledger has given a device out whole.
+    pub(crate) fn is_taken(&self, position: Position) -> bool {
+        let key = self.entry(position).key;
+        self.taken.is_dedicated(key)
+            || (!self.inventory.quirks.shared_device_can_become_dedicated
+                && !self.is_shareable(position)
+                && self.taken.shares(key).is_some())
+    }
+
+    pub(super) fn is_picked_by(&self, position: Position, claim: ClaimPosition) -> bool {
+        self.touched.get(position).is_some_and(|touch| touch.claims.contains(&claim))
+    }
+
+    /// Whether shares of a device are given out, by the ledger or tentatively.
+    pub(super) fn has_shares(&self, position: Position) -> bool {
+        self.touched.get(position).is_some_and(|touch| touch.shares > 0)
+            || self
+                .taken
+                .shares(self.entry(position).key)
+                .is_some_and(|amounts| !self.inventory.quirks.bare_shares_draw_counters_again || !amounts.is_empty())
+    }
+
+    /// What the selectors say about a device. The inventory remembers what each says.
+    pub(crate) fn judge(&self, branch: BranchIndex, position: Position) -> Judgement {
+        if !self.inventory.compat.is_on(Gate::DeviceBindingConditions)
+            && !self.device(position).binding_conditions.is_empty()
+        {
+            return Judgement::No;
+        }
+        match self.first_selector_that_fails(branch, position) {
+            Some((_, _, judgement)) => judgement,
+            None if self.view_device(position).here => Judgement::Yes,
+            None => Judgement::No,
+        }
+    }
+
+    /// The first selector that does not say yes: its position, whether it is the class's, and what it says.
+    pub(crate) fn first_selector_that_fails(
+        &self,
+        branch: BranchIndex,
+        position: Position,
+    ) -> Option<(SelectorId, (bool, usize), Judgement)> {
+        let shape = self.entry(position).shape;
+        let content = &self.inventory.shapes[shape];
+        let alternative = self.branches[branch].alternative;
+        let of_class =
+            alternative.class_selectors.iter().enumerate().map(|(index, selector)| (*selector, (true, index)));
+        let own = alternative.selectors.iter().enumerate().map(|(index, selector)| (*selector, (false, index)));
+        of_class.chain(own).find_map(|(selector, origin)| {
+            match self.inventory.selectors.judge(selector, shape, content) {
+                Judgement::Yes => None,
+                judgement @ (Judgement::No | Judgement::Error) => Some((selector, origin, judgement)),
+            }
+        })
+    }
+
+    pub(super) fn selector_fault(&self, branch: BranchIndex, position: Position) -> Fault {
+        let entry = self.entry(position);
+        let device = self.inventory.keys[entry.key].clone();
+        let Some((selector, (of_class, index), _)) = self.first_selector_that_fails(branch, position) else {
+            return Fault::Selector { origin: self.claim_name(branch), index: 0, device, error: "".into() };
+        };
+        let origin = if of_class {
+            format!("class {}", self.branches[branch].alternative.class.meta.name.name)
+        } else {
+            format!("claim {}", self.claim_name(branch))
+        };
+        let error = self.inventory.selectors.error(selector, &self.inventory.shapes[entry.shape]);
+        Fault::Selector { origin: origin.into(), index, device, error }
+    }
+
+    /// What a request takes of a device's capacities.
+    pub(crate) fn demand(&mut self, branch: BranchIndex, position: Position) -> Arc<Result<Demand, BadCapacity>> {
+        let shape = self.entry(position).shape;
+        let fractional = self.inventory.compat.is_on(Gate::FractionalCapacityRange);
+        let (requests, device) = (&self.branches[branch].alternative.capacity, self.device(position));
+        let compute = || Arc::new(capacity::demand(requests, &device.capacity, fractional));
+        Arc::clone(self.demands.entry((branch, shape)).or_insert_with(compute))
+    }
+
+    /// Whether a device has the capacity for one more share, or as a whole. Without the gate nothing is taken of any.
+    pub(crate) fn has_capacity(
+        &mut self,
+        branch: BranchIndex,
+        position: Position,
+        statically: bool,
+    ) -> Result<bool, BadCapacity> {
+        let wants_none = self.branches[branch].alternative.capacity.is_empty();
+        if !self.consumable || wants_none && self.device(position).capacity.is_empty() {
+            return Ok(true);
+        }
+        let is_untouched =
+            statically || self.touched.get(position).is_none() && self.taken.shares(self.entry(position).key).is_none();
+        if is_untouched && self.is_taken_whole(branch, position) {
+            return Ok(true);
+        }
+        let demand = self.demand(branch, position);
+        let amounts = match &*demand {
+            Ok(Demand::Amounts(amounts)) => amounts,
+            Ok(Demand::Unusable) => return Ok(false),
+            Err(error) => return Err(*error),
+        };
+        let taken = if statically { None } else { self.taken.shares(self.entry(position).key) };
+        let picked = if statically { None } else { self.touched.get(position) };
+        let fits = |(index, ((name, capacity), amount)): (usize, ((&_, &crate::types::DeviceCapacity), &i128))| {
+            let taken = taken.as_ref().and_then(|taken| taken.get(name)).copied().unwrap_or(0);
+            let picked = picked.and_then(|touch| touch.taken.get(index)).copied().unwrap_or(0);
+            taken + picked + amount <= capacity.value.to_nano()
+        };
+        Ok(self.device(position).capacity.iter().zip(amounts.iter()).enumerate().all(fits))
+    }
+
+    /// Whether a request takes all that a device has of every capacity.
+    pub(crate) fn is_taken_whole(&self, branch: BranchIndex, position: Position) -> bool {
+        let wants_none = self.branches[branch].alternative.capacity.is_empty();
+        !self.consumable || wants_none && self.inventory.shapes[self.entry(position).shape].plain_capacity
+    }
+
+    /// What a capacity that cannot be computed means: None skips the device.
+    pub(super) fn capacity_fault(&self, branch: BranchIndex, position: Position, error: BadCapacity) -> Option<Fault> {
+        if self.inventory.quirks.bad_capacity_skips_device {
+            return None;
+        }
+        Some(Fault::Capacity {
+            claim: self.claim_name(branch),
+            request: self.branches[branch].alternative.name.clone(),
+            device: self.inventory.keys[self.entry(position).key].clone(),
+            error,
+        })
+    }
+
+    /// The first taint that the request does not tolerate.
+    pub(crate) fn untolerated(&self, branch: BranchIndex, position: Position) -> Option<&'a crate::types::DeviceTaint> {
+        if !self.inventory.compat.is_on(Gate::DeviceTaints) {
+            return None;
+        }
+        let tolerations = &self.branches[branch].alternative.tolerations;
+        let counts = |taint: &&crate::types::DeviceTaint| {
+            matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
+                && !tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        };
+        self.entry(position).taints.iter().find(counts)
+    }
+
+    /// Whether the slice asks the node to skip steps that the node cannot skip.
+    pub(crate) fn lacks_node_operations(&self, position: Position) -> bool {
+        let slice = &self.inventory.slices[self.entry(position).slice].slice;
+        if slice.skip_node_operations.is_empty() {
+            return false;
+        }
+        let declares = self.facts.declared_features.contains(Gate::OptionalNodeOperations.name());
+        let can_skip = self.inventory.compat.is_on(Gate::OptionalNodeOperations) && declares;
+        !self.inventory.quirks.node_operations_are_not_checked && !can_skip
+    }
+
+    pub(crate) fn counters_are_off(&self, position: Position) -> bool {
+        !self.inventory.compat.is_on(Gate::PartitionableDevices) && !self.device(position).consumes_counters.is_empty()
+    }
+
+    /// What a device has under the attribute of a constraint that covers a branch: what the request computes, else what
+    /// the device publishes.
+    pub(crate) fn held(&self, branch: BranchIndex, constraint: usize, position: Position) -> Held {
+        let of = &self.branches[branch];
+        let entry = self.entry(position);
+        if let Some(derived) = of.alternative.derived_for(constraint) {
+            return self.derived.held(derived, entry.shape, &self.inventory.shapes[entry.shape]);
+        }
+        match self.claims[of.claim].constraints.get(constraint) {
+            Some(constraint) => attributes::held(&self.inventory.attributes, constraint.attribute, entry),
+            None => Held::Missing,
+        }
+    }
+
+    /// Why the expression of a derived attribute fails on a device.
+    pub(crate) fn derived_error(&self, branch: BranchIndex, constraint: usize, position: Position) -> Arc<str> {
+        let shape = self.entry(position).shape;
+        let derived = self.branches[branch].alternative.derived_for(constraint);
+        let outcome = derived.map(|id| self.inventory.derived.value(id, shape, &self.inventory.shapes[shape]));
+        outcome.and_then(Result::err).unwrap_or_default()
+    }
+
+    pub(super) fn derived_fault(&self, branch: BranchIndex, constraint: usize, position: Position) -> Fault {
+        let compiled = self.claims[self.branches[branch].claim].constraints.get(constraint);
+        Fault::Derived {
+            claim: self.claim_name(branch),
+            request: self.branches[branch].alternative.name.clone(),
+            attribute: compiled.map_or_else(
+                || crate::types::QualifiedName::from(""),
+                |compiled| self.inventory.attributes[compiled.attribute].name.clone(),
+            ),
+            device: self.inventory.keys[self.entry(position).key].clone(),
+            error: self.derived_error(branch, constraint, position),
+        }
+    }
+}
