@@ -124,7 +124,7 @@ pub struct NoInstanceType {
     pub by_resources: usize,
     /// Types that hold the pod but whose machines would not give it its devices.
     pub by_devices: usize,
-    /// What is the matter with the devices, with the number of types: most types first.
+    /// What is the matter with the devices, with the number of types: the nearest to fitting first.
     pub devices: Vec<(Arc<str>, usize)>,
     /// Types that hold the pod but have no launchable offering for it now.
     pub by_offering: usize,
@@ -160,7 +160,7 @@ pub struct ExistingNodes {
     pub by_rules: usize,
     /// Room, but not the devices that it claims.
     pub by_devices: usize,
-    /// What is the matter with the devices of most of them.
+    /// What is the matter with the devices of that which is nearest to fitting.
     pub devices: Option<Arc<str>>,
     /// No room.
     pub by_resources: usize,

@@ -19,7 +19,8 @@ pub(crate) fn filter(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), St
     spread(world, pod, node)?;
     anti_affinity(world, pod, node)?;
     affinity(world, pod, node)?;
-    volumes(world, pod, node)
+    volumes(world, pod, node)?;
+    devices(world, pod, node)
 }
 
 /// The filters that nothing which comes later can open.
@@ -28,7 +29,8 @@ pub(crate) fn lasting(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), S
     resources(world, pod, node)?;
     ports(world, pod, node)?;
     anti_affinity(world, pod, node)?;
-    volumes(world, pod, node)
+    volumes(world, pod, node)?;
+    devices(world, pod, node)
 }
 
 fn ensure(holds: bool, why: impl Into<String>) -> Result<(), String> {
@@ -43,12 +45,44 @@ fn taints_and_node_affinity(world: &World<'_>, pod: &Pod, node: usize) -> Result
 fn resources(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
     let there = &world.nodes[node];
     let mut used = ResourceVec::default();
-    for shape in there.pods.iter().map(|pod| &*pod.shape).chain(there.daemons.iter().copied()) {
+    let compiled = world.devices();
+    let requests = |pod: &Pod| match &compiled {
+        Some(compiled) => compiled.requests(world, pod, node),
+        None => pod.shape.requests.clone(),
+    };
+    for pod in &there.pods {
+        used.saturating_add_assign(&requests(pod));
+    }
+    for shape in &there.daemons {
         used.saturating_add_assign(&shape.requests);
     }
-    for (resource, amount) in pod.shape.requests.iter() {
+    for (resource, amount) in requests(pod).iter() {
         let free = there.allocatable.get(resource).saturating_sub(used.get(resource));
         ensure(amount <= free, format!("{} is short", world.names.resource_name(resource)))?;
+    }
+    Ok(())
+}
+
+/// Whether the pod's claims can be allocated on the node, and whether the node has what their devices cost.
+fn devices(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
+    if !crate::devices::concern(world.snapshot, pod) {
+        return Ok(());
+    }
+    let Some(compiled) = world.devices() else { return Ok(()) };
+    let mut held = compiled.replay(&world.bound())?;
+    compiled.bind(&mut held, pod, node)?;
+    let there = &world.nodes[node];
+    let mut free = there.allocatable.clone();
+    for other in there.pods.iter().copied().chain([pod]) {
+        free.saturating_sub_assign(&compiled.requests(world, other, node));
+    }
+    for shape in &there.daemons {
+        free.saturating_sub_assign(&shape.requests);
+    }
+    for (name, nano) in held.costs.get(&node).into_iter().flatten() {
+        let Some(resource) = world.names.find_resource(name) else { return Err(format!("no node has {name}")) };
+        let unit = if name == "cpu" { 1_000_000 } else { 1_000_000_000 };
+        ensure(*nano <= i128::from(free.get(resource)) * unit, format!("{name} is short for devices"))?;
     }
     Ok(())
 }

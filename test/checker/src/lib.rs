@@ -7,6 +7,7 @@
 //!
 //! Whether a refusal was due is for [`room_for`] to say, on small inputs.
 
+mod devices;
 mod filter;
 mod launches;
 mod room;
@@ -14,7 +15,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use model::Pod;
+use model::{Pod, PodShape};
 use scheduling::{
     Plan, Snapshot,
     snapshot::{Limit, PodId},
@@ -54,6 +55,11 @@ fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<St
             return stuck;
         }
     }
+    for order in orders_of_claims(snapshot, plan) {
+        if play_with_claims(World::new(snapshot, plan, choice), choice, &order).is_empty() {
+            return Vec::new();
+        }
+    }
     let pods = snapshot.pods.iter().filter(|pending| !pending.pod.shape.pod_affinity.required.is_empty());
     let begins = pods.map(|pending| &*pending.pod);
     let mut orders =
@@ -70,6 +76,52 @@ fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>, order: Order) 
         Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
     };
     stuck.iter().filter_map(why_not).collect()
+}
+
+/// Most kinds of pods with claims whose orders are all tried.
+const MAX_KINDS: usize = 5;
+
+/// Which devices a claim is given depends on who came before, so each order of the kinds of pods with claims may be the
+/// one: pods of one kind have equal shapes.
+fn orders_of_claims<'s>(snapshot: &'s Snapshot, plan: &Plan) -> Vec<Vec<&'s PodShape>> {
+    let on_machines = plan.machines.iter().flat_map(|machine| &machine.pods);
+    let placed = on_machines.chain(plan.existing.iter().flat_map(|placement| &placement.pods));
+    let pods = placed.map(|&pod| &snapshot.pods[pod].pod);
+    orders_of(pods.filter(|pod| devices::concern(snapshot, pod)).map(|pod| &*pod.shape))
+}
+
+/// All orders of some kinds; none if there are too many.
+pub(crate) fn orders_of<'s>(pods: impl Iterator<Item = &'s PodShape>) -> Vec<Vec<&'s PodShape>> {
+    let mut kinds: Vec<&PodShape> = Vec::new();
+    for kind in pods {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    if kinds.is_empty() || kinds.len() > MAX_KINDS {
+        return Vec::new();
+    }
+    let mut orders = vec![Vec::new()];
+    for kind in kinds {
+        orders = orders
+            .iter()
+            .flat_map(|order: &Vec<&PodShape>| {
+                (0..=order.len()).map(move |at| {
+                    let mut order = order.clone();
+                    order.insert(at, kind);
+                    order
+                })
+            })
+            .collect();
+    }
+    orders
+}
+
+fn play_with_claims(mut world: World<'_>, choice: usize, order: &[&PodShape]) -> Vec<String> {
+    let mut waiting = std::mem::take(&mut world.planned);
+    waiting.sort_by_key(|planned| order.iter().position(|kind| **kind == *planned.pod.shape));
+    world.planned = waiting;
+    play(world, choice, None, Order::AsPlanned)
 }
 
 /// Who is let in first.

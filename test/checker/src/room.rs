@@ -12,7 +12,7 @@ use scheduling::{
 };
 
 use crate::{
-    filter,
+    devices, filter,
     world::{Planned, World},
 };
 
@@ -81,7 +81,7 @@ impl<'s> Search<'s> {
                         other => other,
                     };
                     self.launched.pop();
-                    self.world.nodes.pop();
+                    self.world.remove_machine();
                     if found? {
                         return Some(true);
                     }
@@ -101,7 +101,7 @@ impl<'s> Search<'s> {
         self.placed.push(node);
         let found = self.place(index + 1);
         self.placed.pop();
-        self.world.nodes[node].pods.pop();
+        self.world.unbind();
         found
     }
 
@@ -117,31 +117,49 @@ impl<'s> Search<'s> {
         })
     }
 
+    /// Whether pods with claims get their devices whichever of them comes first. An arrangement that lives from an order
+    /// is none that a scheduler would find.
+    fn plays_in_every_order(&mut self, planned: &[Planned<'s>]) -> bool {
+        let with_claims = planned.iter().filter(|planned| devices::concern(self.snapshot, planned.pod));
+        let orders = crate::orders_of(with_claims.map(|planned| &*planned.pod.shape));
+        orders.into_iter().all(|order| {
+            let mut waiting: Vec<Planned<'s>> =
+                planned.iter().map(|planned| Planned { pod: planned.pod, node: planned.node }).collect();
+            waiting.sort_by_key(|planned| order.iter().position(|kind| **kind == *planned.pod.shape));
+            let all = waiting.len();
+            let stuck = crate::let_in(&mut self.world, waiting, None, crate::Order::AsPlanned);
+            for _ in 0..all - stuck.len() {
+                self.world.unbind();
+            }
+            stuck.is_empty()
+        })
+    }
+
     /// Whether the arrangement can be bound in some order.
     fn plays(&mut self) -> bool {
-        for &node in &self.placed {
-            self.world.nodes[node].pods.pop();
+        for _ in &self.placed {
+            self.world.unbind();
         }
-        let planned =
-            || self.pods.iter().zip(&self.placed).map(|(&pod, &node)| Planned { pod, node }).collect::<Vec<_>>();
+        let pods = self.pods.clone();
+        let placed = self.placed.clone();
+        let planned = || pods.iter().zip(&placed).map(|(&pod, &node)| Planned { pod, node }).collect::<Vec<_>>();
         let firsts: Vec<Option<&Pod>> = std::iter::once(None)
             .chain(self.pods.iter().filter(|pod| !pod.shape.pod_affinity.required.is_empty()).map(|pod| Some(*pod)))
             .collect();
         let mut found = false;
         for first in firsts {
             let plan = planned();
-            let counts: Vec<usize> = self.world.nodes.iter().map(|node| node.pods.len()).collect();
             let stuck = crate::let_in(&mut self.world, plan, first, crate::Order::AsPlanned);
-            for (node, count) in self.world.nodes.iter_mut().zip(counts) {
-                node.pods.truncate(count);
+            for _ in 0..self.placed.len() - stuck.len() {
+                self.world.unbind();
             }
-            if stuck.is_empty() {
+            if stuck.is_empty() && self.plays_in_every_order(&planned()) {
                 found = true;
                 break;
             }
         }
         for (&pod, &node) in self.pods.iter().zip(&self.placed) {
-            self.world.nodes[node].pods.push(pod);
+            self.world.bind(pod, node);
         }
         found
     }

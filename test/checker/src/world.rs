@@ -1,16 +1,29 @@
 //! The cluster as it will be: nodes with names, labels, taints and pods.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use api::labels;
+use dra_sched::{
+    NodeFacts,
+    types::{NodeScope, ResourceSlice},
+};
 use model::{Interner, KeyId, Pod, PodShape, Requirements, ResourceVec, Taint, ValueId};
 use scheduling::{
     Plan, Snapshot,
     catalogue::OfferingId,
-    snapshot::{Excluded, NodeLabels, PoolId},
+    devices::NodeDevices,
+    snapshot::{Excluded, NodeId, NodeLabels, PoolId},
 };
 
-use crate::launches;
+use crate::{
+    devices::{self, Compiled},
+    launches,
+};
 
 /// A node, there already or launched for a planned machine.
 pub(crate) struct Node<'s> {
@@ -23,6 +36,8 @@ pub(crate) struct Node<'s> {
     pub(crate) pods: Vec<&'s Pod>,
     /// Daemons that will run and do not yet.
     pub(crate) daemons: Vec<&'s PodShape>,
+    /// What drivers will publish there and have not yet.
+    unpublished: Vec<ResourceSlice>,
 }
 
 /// A pod with the node it is planned on.
@@ -38,9 +53,23 @@ pub(crate) struct World<'s> {
     pub(crate) names: Interner,
     pub(crate) nodes: Vec<Node<'s>>,
     pub(crate) planned: Vec<Planned<'s>>,
+    /// Pods that were let in, in order.
+    bound: RefCell<Vec<(&'s Pod, usize)>>,
+    compiled: OnceCell<Rc<Compiled>>,
+    choice: usize,
 }
 
 impl Node<'_> {
+    /// What decides which devices it can reach.
+    pub(crate) fn facts(&self, names: &Interner) -> NodeFacts {
+        let label = |(key, value): &(KeyId, ValueId)| (Arc::from(names.key_name(*key)), names.value_arc(*value));
+        NodeFacts {
+            name: Some(self.name.as_str().into()),
+            labels: self.labels.iter().map(label).collect::<BTreeMap<_, _>>(),
+            declared_features: BTreeSet::new(),
+        }
+    }
+
     pub(crate) fn label(&self, key: KeyId) -> Option<ValueId> {
         self.labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
@@ -49,7 +78,15 @@ impl Node<'_> {
 impl<'s> World<'s> {
     /// `choice` says which of the offerings that a claim allows is launched for it.
     pub(crate) fn new(snapshot: &'s Snapshot, plan: &Plan, choice: usize) -> Self {
-        let mut world = Self { snapshot, names: (*snapshot.interner).clone(), nodes: Vec::new(), planned: Vec::new() };
+        let mut world = Self {
+            snapshot,
+            names: (*snapshot.interner).clone(),
+            nodes: Vec::new(),
+            planned: Vec::new(),
+            bound: RefCell::default(),
+            compiled: OnceCell::new(),
+            choice,
+        };
         let waiting: BTreeSet<&str> = snapshot.pods.iter().map(|pending| pending.pod.uid.as_str()).collect();
         for (id, node) in snapshot.nodes.iter_enumerated() {
             if node.excluded == Some(Excluded::Deleting) {
@@ -68,6 +105,7 @@ impl<'s> World<'s> {
                 attach_limits: node.attach_limits.clone(),
                 pods,
                 daemons: Vec::new(),
+                unpublished: unpublished(snapshot, id, choice),
             });
             let index = world.nodes.len() - 1;
             world.add_daemons_to(index);
@@ -101,10 +139,12 @@ impl<'s> World<'s> {
                 labels.push((key, value));
             }
         }
-        let name = format!("machine {}", self.nodes.len());
+        let name = format!("machine-{}", self.nodes.len());
         let hostname = self.names.key(labels::HOSTNAME);
         labels.push((hostname, self.names.value(&format!("host of {name}"))));
         let instance_type = &pool.catalogue.types[offering.instance_type];
+        let unpublished = devices::slices_of(&name, &instance_type.device_templates, |_| true, self.choice);
+        self.compiled.take();
         self.nodes.push(Node {
             name,
             labels,
@@ -113,6 +153,7 @@ impl<'s> World<'s> {
             attach_limits: instance_type.volume_attachment_limits.clone(),
             pods: Vec::new(),
             daemons: Vec::new(),
+            unpublished,
         });
         let node = self.nodes.len() - 1;
         self.add_daemons_to(node);
@@ -155,6 +196,36 @@ impl<'s> World<'s> {
 
     pub(crate) fn bind(&mut self, pod: &'s Pod, node: usize) {
         self.nodes[node].pods.push(pod);
+        self.bound.borrow_mut().push((pod, node));
+    }
+
+    /// Takes the last pod back.
+    pub(crate) fn unbind(&mut self) {
+        if let Some((_, node)) = self.bound.borrow_mut().pop() {
+            self.nodes[node].pods.pop();
+        }
+    }
+
+    /// Takes back the machine launched last.
+    pub(crate) fn remove_machine(&mut self) {
+        self.nodes.pop();
+        self.compiled.take();
+    }
+
+    /// Pods that were let in, in order.
+    pub(crate) fn bound(&self) -> Vec<(&'s Pod, usize)> {
+        self.bound.borrow().clone()
+    }
+
+    /// What drivers will publish and have not yet.
+    pub(crate) fn published(&self) -> Vec<ResourceSlice> {
+        self.nodes.iter().flat_map(|node| node.unpublished.iter().cloned()).collect()
+    }
+
+    /// Claims and devices, compiled for the nodes that there are.
+    pub(crate) fn devices(&self) -> Option<Rc<Compiled>> {
+        let devices = self.snapshot.devices.as_ref()?;
+        Some(Rc::clone(self.compiled.get_or_init(|| Rc::new(Compiled::new(self, devices)))))
     }
 
     /// Whether the pod tolerates the node's taints.
@@ -184,4 +255,32 @@ impl<'s> World<'s> {
 
 fn single_values(requirements: &Requirements) -> Vec<(KeyId, ValueId)> {
     requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.values.single_value()?))).collect()
+}
+
+/// What the drivers of a node that is expected to have devices have still to publish.
+fn unpublished(snapshot: &Snapshot, id: NodeId, choice: usize) -> Vec<ResourceSlice> {
+    let Some(devices) = &snapshot.devices else { return Vec::new() };
+    if !matches!(devices.node(id), Some(NodeDevices::Expected(_))) {
+        return Vec::new();
+    }
+    let node = &snapshot.nodes[id];
+    let names = &snapshot.interner;
+    let pool = snapshot.node_pools.iter().find(|pool| Some(&pool.name) == node.node_pool.as_ref());
+    let (Some(pool), Some(key)) = (pool, names.find_key(labels::INSTANCE_TYPE)) else { return Vec::new() };
+    let is_of = |name: &str| match (&node.labels, names.find_value(name)) {
+        (NodeLabels::Known(labels), value) => value.is_some() && labels.get(key) == value,
+        (NodeLabels::Promised(promised), value) => {
+            promised.get(key).is_some_and(|wanted| wanted.values.contains(value, names))
+        }
+    };
+    let types: Vec<_> = pool.catalogue.types.iter().filter(|of| is_of(of.name.as_str())).collect();
+    let Some(of_type) = types.get(choice % types.len().max(1)) else { return Vec::new() };
+    let name = node.display_name();
+    let is_missing = |driver: &str| {
+        !devices.objects.slices.values().any(|slice| {
+            slice.driver.as_str() == driver
+                && matches!(&slice.node_scope, Some(NodeScope::Node(of)) if of.as_str() == name)
+        })
+    };
+    devices::slices_of(name, &of_type.device_templates, is_missing, choice)
 }

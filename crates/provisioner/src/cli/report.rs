@@ -44,6 +44,9 @@ pub(super) struct NodeClaim {
     requirements: Vec<Requirement>,
     pub(super) requests: BTreeMap<String, String>,
     pub(super) pods: Vec<String>,
+    /// How many devices of which driver the pods get.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) devices: BTreeMap<String, u32>,
     /// The next best instance type and its price, for people.
     #[serde(skip)]
     pub(super) next_best: Option<(String, PriceNanoUsdPerHour)>,
@@ -169,6 +172,7 @@ fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeClaim> {
         requirements: requirements(&machine.requirements, pool, names),
         requests: amounts(&machine.requests, names),
         pods: pod_names(snapshot, &machine.pods),
+        devices: machine.devices.iter().map(|(driver, count)| (driver.to_string(), *count)).collect(),
         next_best: next_best(machine, catalogue),
         allocatable: amounts(&offering.allocatable, names),
     })

@@ -3,6 +3,7 @@
 mod bad_input;
 mod corpus;
 mod dra;
+mod dra_bad_input;
 mod guide;
 mod overlay;
 mod plan;

@@ -67,8 +67,8 @@ fn options_and_gates_of_the_controller_are_those_of_the_plan() {
             "offerings": [{"zone": "z", "capacityType": "reserved", "price": 1, "available": true,
                 "reservation": {"id": "r", "remaining": 5}}]}});
     for (header, launched, code) in [
-        (json!({}), "reserved", "Unsupported"),
-        (json!({"featureGates": {"ReservedCapacity": false}}), "dear", "Unsupported"),
+        (json!({}), "reserved", "ResourceClaim"),
+        (json!({"featureGates": {"ReservedCapacity": false}}), "dear", "ResourceClaim"),
         (json!({"options": {"ignoreDraRequests": true}}), "reserved", "ResourceClaimsIgnored"),
     ] {
         let text = snapshot_of(&header, &[claims.clone(), reserved.clone()]);

@@ -38,6 +38,8 @@ pub struct Variant {
     pub served: Vec<ResourceId>,
     /// The claims, in the order in which they are allocated.
     pub claims: Vec<ClaimUse>,
+    /// The scheduler would never bind the pod to such a node.
+    pub is_stranded: bool,
 }
 
 impl Demand {
@@ -48,6 +50,11 @@ impl Demand {
         };
         let exact = self.variants.iter().position(served);
         exact.unwrap_or_else(|| self.variants.len().saturating_sub(1))
+    }
+
+    /// Whether a pod can be bound where its extended resources are served in this way.
+    pub fn can_be_bound(&self, variant: usize) -> bool {
+        self.variants.get(variant).is_none_or(|variant| !variant.is_stranded)
     }
 
     /// What a pod takes of the node's resources on top of its requests because of its devices; `None` where that is a
@@ -80,14 +87,17 @@ impl Demand {
     }
 }
 
+/// Amounts by name, in nano-units.
+type Amounts = Vec<(Arc<str>, i128)>;
+
 /// All that tells the demand of one pod from that of another.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     claims: Vec<(bool, usize, u32, bool)>,
     fault: Option<String>,
     /// Only where the containers matter: for extended resources, and for what devices cost of the node.
-    containers: Vec<(u8, Vec<(Arc<str>, i128)>)>,
-    whole: Vec<(Arc<str>, i128)>,
+    containers: Vec<(u8, Amounts)>,
+    whole: Amounts,
 }
 
 /// The demands of all waiting pods.
@@ -215,14 +225,16 @@ impl Reading<'_> {
             .filter(|name| !is_served(name))
             .map(|name| (Arc::clone(name), one))
             .collect();
+        let mut is_stranded = false;
         match self.extended.serve(pod, &there) {
             Served::Claim(claim) => {
                 let class = self.builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
                 claims.push(ClaimUse::Fresh { class, containers: 0 });
             }
-            Served::Elsewhere | Served::Missing(_) | Served::Stranded(_) => {}
+            Served::Elsewhere | Served::Missing(_) => {}
+            Served::Stranded(_) => is_stranded = true,
         }
-        Variant { served, claims }
+        Variant { served, claims, is_stranded }
     }
 
     fn claim_use(&mut self, wanted: WantedClaim, pod: &Pod) -> ClaimUse {
@@ -276,7 +288,7 @@ impl Reading<'_> {
 
     fn key(&self, pod: &Pod, claims: &[ClaimUse], fault: Option<&PodFault>, extended: &[ResourceId]) -> Key {
         let amounts = |amounts: &Resources| {
-            amounts.iter().map(|(name, amount)| (Arc::clone(name), amount.to_nano())).collect::<Vec<_>>()
+            amounts.iter().map(|(name, amount)| (Arc::clone(name), amount.to_nano())).collect::<Amounts>()
         };
         let matters = !extended.is_empty() || self.compat.is_on(Gate::NodeAllocatableResources);
         let lifetime = |lifetime: Lifetime| match lifetime {

@@ -27,8 +27,11 @@ pub(super) struct Shapes<'a> {
     keys: Vec<(Arc<str>, KeyId)>,
     /// Values that the selectors ask for.
     asked: BTreeMap<KeyId, BTreeSet<ValueId>>,
-    known: BTreeMap<(Vec<usize>, BTreeMap<Arc<str>, KnownLabel>), ShapeId>,
+    known: BTreeMap<(Vec<usize>, KnownLabels), ShapeId>,
 }
+
+/// Labels that matter, by name.
+type KnownLabels = BTreeMap<Arc<str>, KnownLabel>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum KnownLabel {
@@ -87,7 +90,7 @@ impl<'a> Shapes<'a> {
             .map(|(_, key)| label_of_types(pool, *key, || self.candidates(pool, *key, pods), self.names))
             .collect();
         let types = &pool.catalogue.types;
-        let of_type = |instance_type: TypeId| -> BTreeMap<Arc<str>, KnownLabel> {
+        let of_type = |instance_type: TypeId| -> KnownLabels {
             let with_keys = self.keys.iter().zip(&labels);
             with_keys
                 .filter_map(|((name, _), of_types)| Some((Arc::clone(name), of_types[instance_type].clone()?)))
@@ -126,12 +129,7 @@ impl<'a> Shapes<'a> {
         self.intern(templates, labels, builder)
     }
 
-    fn intern(
-        &mut self,
-        templates: &Templates,
-        labels: BTreeMap<Arc<str>, KnownLabel>,
-        builder: &mut InventoryBuilder,
-    ) -> ShapeId {
+    fn intern(&mut self, templates: &Templates, labels: KnownLabels, builder: &mut InventoryBuilder) -> ShapeId {
         // The address only saves comparing; the builder knows equal shapes by their content.
         let addresses: Vec<usize> = templates.iter().map(|template| Arc::as_ptr(template).addr()).collect();
         let key = (addresses, labels);

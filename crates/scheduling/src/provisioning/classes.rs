@@ -148,7 +148,8 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
 
 /// Pods by priority, shape and, where rules couple pods, what the rules read of them; in the order of their first pod.
 fn variants(snapshot: &Snapshot, builder: &topology::Builder<'_>) -> Vec<Variant> {
-    let mut by_key: FastMap<(i32, Arc<PodShape>, Option<DemandId>, Option<Signature>), usize> = FastMap::default();
+    type Key = (i32, Arc<PodShape>, Option<DemandId>, Option<Signature>);
+    let mut by_key: FastMap<Key, usize> = FastMap::default();
     let mut variants: Vec<Variant> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;

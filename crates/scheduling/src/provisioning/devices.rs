@@ -138,6 +138,16 @@ impl BinDevices {
     }
 }
 
+/// Why some machines give no devices.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) why: Arc<str>,
+    /// Devices that the requests could have used: more means nearer.
+    pub(crate) usable: u64,
+    /// The shapes that it is about; none for a node.
+    pub(crate) shapes: IdSet<ShapeId>,
+}
+
 /// Where devices are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Spot {
@@ -347,14 +357,8 @@ impl DeviceState {
         offer
     }
 
-    /// Why a place gives a class no devices, each reason once, with the shapes that it is about; for people.
-    pub(crate) fn refusals(
-        &self,
-        problem: &Problem<'_>,
-        spot: Spot,
-        class: ClassId,
-        variant: usize,
-    ) -> Vec<(Arc<str>, IdSet<ShapeId>)> {
+    /// Why a place gives a class no devices, each reason once; for people.
+    pub(crate) fn refusals(&self, problem: &Problem<'_>, spot: Spot, class: ClassId, variant: usize) -> Vec<Trouble> {
         let Some(of_problem) = &problem.devices else { return Vec::new() };
         let claims = of_problem.claims(&problem.classes[class], variant);
         let (ledger, shapes) = match spot {
@@ -370,18 +374,18 @@ impl DeviceState {
         // Explaining is not planning: it has steps of its own.
         let mut budget = Budget::new(STEPS_PER_QUESTION);
         let offer = inventory.try_add(ledger, claims, 1, &shapes, &self.cluster, &mut budget);
-        let mut all: Vec<(Arc<str>, IdSet<ShapeId>)> = Vec::new();
+        let mut all: Vec<Trouble> = Vec::new();
         for refused in &offer.refused {
-            let text: Arc<str> = inventory.explain(&refused.refusal, &|_| None).message.into();
-            let entry = match all.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, shapes)) => shapes,
-                None => {
-                    all.push((text, IdSet::default()));
-                    let Some((_, shapes)) = all.last_mut() else { continue };
-                    shapes
-                }
-            };
-            entry.extend(refused.shape);
+            let explained = inventory.explain(&refused.refusal, &|_| None);
+            let why: Arc<str> = explained.message.into();
+            match all.iter_mut().find(|known| known.why == why) {
+                Some(known) => known.shapes.extend(refused.shape),
+                None => all.push(Trouble {
+                    why,
+                    usable: explained.requests.iter().map(|request| request.usable).sum(),
+                    shapes: refused.shape.into_iter().collect(),
+                }),
+            }
         }
         all
     }

@@ -11,7 +11,7 @@ use model::{
 use super::{
     affinity::{self, Term, accepts_unknown},
     classes::{ClassId, PodClass},
-    devices::Spot,
+    devices::{Spot, Trouble},
     pools::{PoolRank, PoolTable},
     problem::Problem,
     state::{BinId, State},
@@ -101,9 +101,9 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
             tally.by_label += 1;
         } else if !problem.node_accepts(class, id) {
             tally.by_volumes += 1;
-        } else if let Some(why) = without_devices(problem, state, class, id) {
+        } else if let Some(trouble) = without_devices(problem, state, class, id) {
             tally.by_devices += 1;
-            troubles.add(&why, 1);
+            troubles.add(&trouble, 1);
         } else if !pods.involved.is_empty() && requests_on(problem, class, id).fits_in(&state.room[id]) {
             tally.by_rules += 1;
             closing(problem, state, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
@@ -112,7 +112,7 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
             shortages.add(requests_on(problem, class, id), &state.room[id]);
         }
     }
-    tally.devices = troubles.most_first().into_iter().next().map(|(why, _)| why);
+    tally.devices = troubles.nearest_first().into_iter().next().map(|(why, _)| why);
     tally.nearest = shortages.nearest(names);
     tally
 }
@@ -122,7 +122,7 @@ fn requests_on<'p>(problem: &'p Problem<'_>, class: ClassId, node: NodeId) -> &'
 }
 
 /// Why a node with room gives the class no devices, if that is so.
-fn without_devices(problem: &Problem<'_>, state: &State, class: ClassId, node: NodeId) -> Option<Arc<str>> {
+fn without_devices(problem: &Problem<'_>, state: &State, class: ClassId, node: NodeId) -> Option<Trouble> {
     let devices = state.devices.as_ref().filter(|_| problem.classes[class].devices.is_some())?;
     if !requests_on(problem, class, node).fits_in(&state.room[node]) {
         return None;
@@ -132,25 +132,25 @@ fn without_devices(problem: &Problem<'_>, state: &State, class: ClassId, node: N
     if ways.most() > 0 {
         return None;
     }
-    devices.refusals(problem, Spot::Node(node), class, variant).into_iter().next().map(|(why, _)| why)
+    devices.refusals(problem, Spot::Node(node), class, variant).into_iter().next()
 }
 
-/// Troubles with devices met on the way.
+/// Troubles with devices met on the way: why, how near, and how many candidates.
 #[derive(Default)]
-struct Troubles(Vec<(Arc<str>, usize)>);
+struct Troubles(Vec<(Arc<str>, u64, usize)>);
 
 impl Troubles {
-    fn add(&mut self, why: &Arc<str>, count: usize) {
-        match self.0.iter_mut().find(|(known, _)| known == why) {
-            Some((_, known)) => *known += count,
-            None => self.0.push((Arc::clone(why), count)),
+    fn add(&mut self, trouble: &Trouble, count: usize) {
+        match self.0.iter_mut().find(|(known, ..)| *known == trouble.why) {
+            Some((.., known)) => *known += count,
+            None => self.0.push((Arc::clone(&trouble.why), trouble.usable, count)),
         }
     }
 
-    /// Those of most candidates first, then by text.
-    fn most_first(mut self) -> Vec<(Arc<str>, usize)> {
-        self.0.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
-        self.0
+    /// Those with most devices to use first, then those of most candidates, then by text.
+    fn nearest_first(mut self) -> Vec<(Arc<str>, usize)> {
+        self.0.sort_by(|(a, near, many), (b, nearer, more)| (nearer, more, a).cmp(&(near, many, b)));
+        self.0.into_iter().map(|(why, _, count)| (why, count)).collect()
     }
 }
 
@@ -415,16 +415,16 @@ fn troubles_of(
     variants.sort_unstable();
     variants.dedup();
     for variant in variants {
-        for (why, shapes) in devices.refusals(problem, Spot::New(rank), class, variant) {
+        for trouble in devices.refusals(problem, Spot::New(rank), class, variant) {
             let has_shape =
-                |of: &&TypeId| of_snapshot.shape(table.id, **of).is_some_and(|shape| shapes.contains(shape));
+                |of: &&TypeId| of_snapshot.shape(table.id, **of).is_some_and(|shape| trouble.shapes.contains(shape));
             let count = types.iter().filter(has_shape).count();
             if count > 0 {
-                troubles.add(&why, count);
+                troubles.add(&trouble, count);
             }
         }
     }
-    troubles.most_first()
+    troubles.nearest_first()
 }
 
 /// Offerings that are asked why they hold no pod of a class.

@@ -363,7 +363,7 @@ impl<'s> PoolTable<'s> {
         };
         let mut split = Vec::new();
         for alternative in alternatives {
-            for variant in 0..demand.variants.len() {
+            for variant in (0..demand.variants.len()).filter(|&variant| demand.can_be_bound(variant)) {
                 let is_served_so = |offering: &OfferingId| {
                     demand.variant_for(&self.catalogue.offerings[*offering].allocatable) == variant
                 };

@@ -96,6 +96,13 @@ impl<'s> Problem<'s> {
         demand.map_or(0, |demand| demand.variant_for(allocatable))
     }
 
+    /// Whether kube-scheduler would bind pods of the class to a node once it has chosen it.
+    pub(crate) fn can_be_bound(&self, class: ClassId, variant: usize) -> bool {
+        let devices = self.classes[class].devices.as_ref();
+        let demand = devices.and_then(|devices| self.snapshot.devices.as_ref()?.demands.try_get(devices.demand));
+        demand.is_none_or(|demand| demand.can_be_bound(variant))
+    }
+
     /// The pool's offerings that draw on a reservation.
     pub(crate) fn reserved(&self, pool: PoolRank, reservation: ValueId) -> &IdSet<OfferingId> {
         self.reserved[pool].get(&reservation).unwrap_or(&self.none)

@@ -215,6 +215,9 @@ impl State {
         }
         let pods = &problem.classes[class];
         let variant = if pods.devices.is_some() { problem.variant_on(class, node) } else { 0 };
+        if pods.devices.is_some() && !problem.can_be_bound(class, variant) {
+            return 0;
+        }
         let mut copies = pods.requests(variant).times_in(&self.room[node], wanted);
         if copies > 0 && !pods.involved.is_empty() {
             let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);

@@ -59,27 +59,47 @@ fn finished(table: &Table) -> String {
     table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
 }
 
+/// Headings, with one for devices before the last if any pod gets some.
+fn headings<'h>(claims: &[NodeClaim], headings: &[&'h str]) -> Vec<&'h str> {
+    let mut headings = headings.to_vec();
+    if claims.iter().any(|claim| !claim.devices.is_empty()) {
+        headings.insert(headings.len() - 1, "DEVICES");
+    }
+    headings
+}
+
+/// `3 of gpu.example.com`, for each driver.
+fn devices(devices: &BTreeMap<String, u32>) -> Cell {
+    let listed: Vec<String> = devices.iter().map(|(driver, count)| format!("{count} of {driver}")).collect();
+    Cell::new(if listed.is_empty() { "-".to_owned() } else { listed.join(", ") })
+}
+
 /// Machines that are alike, in the order in which the first of each stands in the plan.
 fn machines(claims: &[NodeClaim]) -> String {
-    let mut table = table(&["COUNT", "NODEPOOL", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "TOTAL", "PODS"]);
-    let mut groups: Vec<(&NodeClaim, usize, usize)> = Vec::new();
+    let headings =
+        headings(claims, &["COUNT", "NODEPOOL", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "TOTAL", "PODS"]);
+    let mut table = table(&headings);
+    let mut groups: Vec<(&NodeClaim, usize, usize, BTreeMap<String, u32>)> = Vec::new();
     for claim in claims {
         let alike = |other: &NodeClaim| {
             (&other.node_pool, &other.launch.instance_type, &other.launch.zone, &other.launch.capacity_type)
                 == (&claim.node_pool, &claim.launch.instance_type, &claim.launch.zone, &claim.launch.capacity_type)
         };
         match groups.iter_mut().find(|(first, ..)| alike(first)) {
-            Some((_, count, pods)) => {
+            Some((_, count, pods, devices)) => {
                 *count += 1;
                 *pods += claim.pods.len();
+                for (driver, more) in &claim.devices {
+                    *devices.entry(driver.clone()).or_default() += more;
+                }
             }
-            None => groups.push((claim, 1, claim.pods.len())),
+            None => groups.push((claim, 1, claim.pods.len(), claim.devices.clone())),
         }
     }
-    for (claim, count, pods) in groups {
+    for (claim, count, pods, given) in groups {
         let price = claim.launch.price_nano_usd_per_hour;
         let total = i64::try_from(count).ok().and_then(|count| price.checked_mul(count)).unwrap_or(price);
-        table.add_row([
+        let mut row = vec![
             right(count),
             Cell::new(&claim.node_pool),
             Cell::new(&claim.launch.instance_type),
@@ -88,21 +108,28 @@ fn machines(claims: &[NodeClaim]) -> String {
             right(short(price)),
             right(short(total)),
             right(pods),
-        ]);
+        ];
+        if headings.contains(&"DEVICES") {
+            row.insert(row.len() - 1, devices(&given));
+        }
+        table.add_row(row);
     }
     finished(&table)
 }
 
 fn every_machine(claims: &[NodeClaim]) -> String {
-    let mut table =
-        table(&["NAME", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "CPU", "MEMORY", "TYPES", "NEXT BEST", "PODS"]);
+    let headings = headings(
+        claims,
+        &["NAME", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "CPU", "MEMORY", "TYPES", "NEXT BEST", "PODS"],
+    );
+    let mut table = table(&headings);
     for claim in claims {
         let used = |resource: &str| {
             let of = |amounts: &BTreeMap<String, String>| amounts.get(resource).cloned().unwrap_or("0".to_owned());
             format!("{} of {}", of(&claim.requests), of(&claim.allocatable))
         };
         let next_best = claim.next_best.as_ref().map(|(name, price)| format!("{name} {}", short(*price)));
-        table.add_row([
+        let mut row = vec![
             Cell::new(&claim.name),
             Cell::new(&claim.launch.instance_type),
             Cell::new(&claim.launch.zone),
@@ -113,7 +140,11 @@ fn every_machine(claims: &[NodeClaim]) -> String {
             right(claim.instance_types.len()),
             Cell::new(next_best.unwrap_or("-".to_owned())),
             Cell::new(claim.pods.join(" ")),
-        ]);
+        ];
+        if headings.contains(&"DEVICES") {
+            row.insert(row.len() - 1, devices(&claim.devices));
+        }
+        table.add_row(row);
     }
     finished(&table)
 }

@@ -86,9 +86,9 @@ fn what_no_machine_has_is_refused_with_what_each_request_found() {
     check(
         &f,
         expect![[r#"
-        refused a (DoesNotFit): nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim nine, request r: 0 of 0 devices are usable, 9 wanted; or claim nine, request r: 2 of 2 devices are usable, 9 wanted; or claim nine, request r: 8 of 8 devices are usable, 9 wanted)
-        refused b (DoesNotFit): resource claim template default/missing does not exist
-    "#]],
+            refused a (DoesNotFit): nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim nine, request r: 8 of 8 devices are usable, 9 wanted; or claim nine, request r: 2 of 2 devices are usable, 9 wanted; or claim nine, request r: 0 of 0 devices are usable, 9 wanted)
+            refused b (DoesNotFit): resource claim template default/missing does not exist
+        "#]],
     );
 }
 
@@ -205,9 +205,9 @@ fn extended_resources_come_from_dra_where_no_device_plugin_has_them() {
     check(
         &f,
         expect![[r#"
-        machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] devices [2 gpu.example.com] pods [a]
-        refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim <extended-resources>, request container-0-request-0: 0 of 0 devices are usable, 3 wanted; or claim <extended-resources>, request container-0-request-0: 2 of 2 devices are usable, 3 wanted)
-    "#]],
+            machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] devices [2 gpu.example.com] pods [a]
+            refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim <extended-resources>, request container-0-request-0: 2 of 2 devices are usable, 3 wanted; or claim <extended-resources>, request container-0-request-0: 0 of 0 devices are usable, 3 wanted)
+        "#]],
     );
 }
 

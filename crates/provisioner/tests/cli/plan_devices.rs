@@ -1,0 +1,143 @@
+//! `dovetail plan` for pods that claim devices: nothing exists yet but the catalogue.
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::scratch::Scratch;
+
+const ROOT: &str = "resource.kubernetes.io/pcieRoot";
+
+/// Machines with some GPUs, as many under one PCIe root as told, and with a NIC beside each root.
+fn catalogue() -> String {
+    let offering = |price: f64| {
+        json!({"Price": price, "Requirements": [
+            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["test-zone-a"]}]})
+    };
+    let machine = |name: &str, cpu: &str, price: f64, gpus: usize, under_one_root: usize| {
+        let device = json!({"name": "gpu-{index}", "replicas": gpus, "attributes": {"model": {"string": "x1"}}});
+        let template =
+            json!({"metadata": {"name": "gpus"}, "spec": {"driver": "gpu.example.com", "devices": [device]}});
+        let selector = |index: usize| json!({"resourceSliceTemplate": "gpus", "device": format!("gpu-{index}")});
+        let root = |first: usize| {
+            let selectors: Vec<Value> = (first..first + under_one_root).map(selector).collect();
+            json!({"attributes": [ROOT], "deviceSelectors": selectors})
+        };
+        let bindings: Vec<Value> = (0..gpus).step_by(under_one_root.max(1)).map(root).collect();
+        let templates = if gpus == 0 {
+            json!({})
+        } else {
+            json!({"resourceSliceTemplates": [template], "attributeBindings": bindings})
+        };
+        json!({"name": name, "architecture": "amd64", "operatingSystems": ["linux"],
+            "resources": {"cpu": cpu, "memory": "64Gi"}, "offerings": [offering(price)], "dynamicResources": templates})
+    };
+    json!([
+        machine("plain", "16", 0.5, 0, 0),
+        machine("gpu-2-apart", "16", 1.0, 2, 1),
+        machine("gpu-4-pairs", "32", 3.0, 4, 2),
+        machine("gpu-8-fours", "64", 9.0, 8, 4),
+    ])
+    .to_string()
+}
+
+const CLAIMS: &str = r#"
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: pair, namespace: ml}
+spec:
+  spec:
+    devices:
+      requests: [{name: gpus, exactly: {deviceClassName: gpu, count: 2}}]
+      constraints: [{matchAttribute: resource.kubernetes.io/pcieRoot}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: nine, namespace: ml}
+spec: {spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu, count: 9}}]}}}
+"#;
+
+fn pod(name: &str, template: &str) -> String {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ml"}, "spec": {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "gpus"}]}}],
+        "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": template}]}});
+    format!("\n---\n{pod}")
+}
+
+fn scratch(pods: &[(&str, &str)]) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("types.json", &catalogue());
+    let pods: String = pods.iter().map(|(name, template)| pod(name, template)).collect();
+    scratch.write("pods.yaml", &format!("{CLAIMS}{pods}"));
+    scratch
+}
+
+const ARGS: [&str; 6] = ["plan", "-f", "pods.yaml", "--instance-types", "types.json", "--check"];
+
+#[test]
+fn two_gpus_on_one_pcie_root_get_the_cheapest_right_machine_from_an_empty_cluster() {
+    let ran = scratch(&[("train", "pair")]).run(&ARGS);
+    expect![[r#"
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 0
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
+              1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
+
+        1 pod: 1 on 1 new machine for $3.0000/h
+    "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request() {
+    let pods = [("train-0", "pair"), ("train-1", "pair"), ("train-2", "pair"), ("huge", "nine"), ("lost", "gone")];
+    let ran = scratch(&pods).run(&ARGS);
+    expect![[r#"
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 3
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
+              2   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $6.0000/h   6 of gpu.example.com      3
+
+        No place
+          ml/huge
+            nodepool/default: none of 4 instance types fits: 4 without the devices it claims (claim gpus, request gpus: 0 of 0 devices are usable, 9 wanted; or claim gpus, request gpus: 2 of 2 devices are usable, 9 wanted; or claim gpus, request gpus: 4 of 4 devices are usable, 9 wanted)
+          ml/lost
+            resource claim template ml/gone does not exist
+
+        5 pods: 3 on 2 new machines for $6.0000/h, 2 without a place
+    "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn programs_read_how_many_devices_of_which_driver_a_machine_gives() {
+    let ran = scratch(&[("train", "pair")]).run(&[&ARGS[..], &["-o", "json"]].concat());
+    let plan: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(plan["nodeClaims"][0]["devices"], json!({"gpu.example.com": 2}));
+    assert_eq!(plan["nodeClaims"][0]["instanceTypes"], json!(["gpu-4-pairs", "gpu-8-fours"]));
+}
+
+#[test]
+fn a_broken_object_is_named_and_leaves_the_others_alone() {
+    let scratch = scratch(&[("train", "pair")]);
+    scratch.write(
+        "broken.yaml",
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: 7}}",
+    );
+    let ran = scratch.run(&[&ARGS[..], &["-f", "broken.yaml"]].concat());
+    expect![[r#"
+        problem: broken.yaml, document 1: ResourceSlice s: spec.driver: must be a string, but is a number
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 1
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
+              1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
+
+        1 pod: 1 on 1 new machine for $3.0000/h
+    "#]].assert_eq(&ran.transcript());
+}

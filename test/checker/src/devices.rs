@@ -1,0 +1,286 @@
+//! Claims, played: every machine publishes its slices, and each pod's claims are allocated one after the other by
+//! `dra-sched`'s allocator for single nodes, which knows nothing of machines to be. What devices cost of a node is
+//! written down here a second time.
+//!
+//! Nothing is remembered: each question allocates for all pods that were bound before, in their order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dra_sched::{
+    ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict,
+    machine::binding_group,
+    pods::{self, Claims, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
+    types::{
+        Allocation, AttributeValue, ClaimSource, ClaimTemplate, Device, NodeAllocatableMapping, NodeScope, ObjectMeta,
+        Pod as DevicePod, Pool, ResourceSlice, Resources,
+    },
+};
+use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
+use scheduling::{Devices, Snapshot};
+
+use crate::world::World;
+
+const STEPS: u64 = 2_000_000;
+
+/// A claim of a pod: by name, or made for the pod alone by the entry.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Named(NamespacedName),
+    Own(Uid, Arc<str>),
+}
+
+/// A claim with the class of its spec and the containers that use it.
+type Asked = (Key, ClaimClassId, u32);
+
+/// What pods ask for and machines publish, compiled for the nodes that there are.
+pub(crate) struct Compiled {
+    inventory: Inventory,
+    devices: BTreeMap<String, Device>,
+    facts: Vec<NodeFacts>,
+    /// By pod: its claims with the class of those to be allocated, and its containers that use each.
+    claims: BTreeMap<Uid, Result<Vec<Asked>, String>>,
+    /// By pod and node: the claim for extended resources, with the resources that it serves.
+    extended: BTreeMap<(Uid, usize), (ClaimClassId, Vec<String>)>,
+    allocated: BTreeMap<NamespacedName, Allocation>,
+}
+
+/// What bound pods hold.
+pub(crate) struct Held {
+    ledger: ClusterLedger,
+    done: BTreeMap<Key, Allocation>,
+    /// What devices cost of each node.
+    pub(crate) costs: BTreeMap<usize, BTreeMap<String, i128>>,
+}
+
+fn pods_of(snapshot: &Snapshot) -> impl Iterator<Item = (&Pod, &Arc<DevicePod>)> {
+    snapshot.pods.iter().filter_map(|pending| Some((&*pending.pod, pending.devices.as_ref()?)))
+}
+
+/// Whether the pod can want devices at all.
+pub(crate) fn concern(snapshot: &Snapshot, pod: &Pod) -> bool {
+    snapshot.devices.is_some() && pods_of(snapshot).any(|(known, _)| known.uid == pod.uid)
+}
+
+impl Compiled {
+    pub(crate) fn new(world: &World<'_>, devices: &Devices) -> Self {
+        let objects = &devices.objects;
+        let compat = *devices.inventory.compat();
+        let mut builder = InventoryBuilder::new(compat);
+        objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
+        objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
+        let mut slices: Vec<Arc<ResourceSlice>> = objects.slices.values().cloned().collect();
+        slices.extend(world.published().into_iter().map(Arc::new));
+        let mut by_name = BTreeMap::new();
+        for slice in &slices {
+            for device in &slice.devices {
+                let name = format!("{}/{}/{}", slice.driver, slice.pool.name, device.name);
+                by_name.insert(name, device.clone());
+            }
+            builder.slice(Arc::clone(slice));
+        }
+        let mut allocated = BTreeMap::new();
+        for (name, claim) in &objects.claims {
+            builder.claim(Arc::clone(claim));
+            allocated.extend(claim.allocation.clone().map(|allocation| (name.clone(), allocation)));
+        }
+        let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
+        let mut compiled = (BTreeMap::new(), BTreeMap::new());
+        let lookup =
+            Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
+        for (pod, wants) in pods_of(world.snapshot) {
+            let wanted = pods::claims(wants, &lookup, &compat).map_err(|fault| fault.to_string());
+            let wanted = wanted.map(|wanted| {
+                let mut claims = Vec::new();
+                for wanted in wanted {
+                    let containers = wants.containers_using(wanted.entry());
+                    let is_own = |entry: &Arc<str>| {
+                        wants.claims.iter().any(|of| of.name == *entry && matches!(of.source, ClaimSource::Template(_)))
+                    };
+                    let of_template = |template: &ClaimTemplate| Arc::new(template.spec.clone());
+                    let (key, spec) = match wanted {
+                        WantedClaim::Existing { entry, claim, .. } => {
+                            let spec = Arc::new(objects.claims[&claim].spec.clone());
+                            // Bound pods that have to move get new claims.
+                            let moves = wants.node_name.is_some() && is_own(&entry);
+                            (if moves { Key::Own(pod.uid.clone(), entry) } else { Key::Named(claim) }, spec)
+                        }
+                        WantedClaim::Fresh { entry, template } => {
+                            (Key::Own(pod.uid.clone(), entry), of_template(&objects.claim_templates[&template]))
+                        }
+                        WantedClaim::OfGroup { entry, group, template } => {
+                            let name = NamespacedName::new(group.namespace, format!("{}-{entry}", group.name));
+                            (Key::Named(name), of_template(&objects.claim_templates[&template]))
+                        }
+                    };
+                    claims.push((key, builder.claim_class("claim", &spec, None), containers));
+                }
+                claims
+            });
+            compiled.0.insert(pod.uid.clone(), wanted);
+            for (index, node) in world.nodes.iter().enumerate() {
+                let allocatable: Resources = node
+                    .allocatable
+                    .iter()
+                    .filter(|(_, amount)| *amount > 0)
+                    .map(|(id, _)| (Arc::from(world.names.resource_name(id)), node.allocatable.quantity(id)))
+                    .collect();
+                if let Served::Claim(claim) = extended.serve(wants, &allocatable) {
+                    let class = builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
+                    let served = claim.mappings.iter().map(|mapping| mapping.resource.to_string()).collect();
+                    compiled.1.insert((pod.uid.clone(), index), (class, served));
+                }
+            }
+        }
+        let facts = world.nodes.iter().map(|node| node.facts(&world.names)).collect();
+        Self {
+            inventory: builder.build(),
+            devices: by_name,
+            facts,
+            claims: compiled.0,
+            extended: compiled.1,
+            allocated,
+        }
+    }
+
+    /// What these pods hold, bound one after the other.
+    pub(crate) fn replay(&self, bound: &[(&Pod, usize)]) -> Result<Held, String> {
+        let mut held =
+            Held { ledger: ClusterLedger::new(&self.inventory), done: BTreeMap::new(), costs: BTreeMap::new() };
+        for (pod, node) in bound {
+            self.bind(&mut held, pod, *node)?;
+        }
+        Ok(held)
+    }
+
+    /// Allocates what the pod claims on the node.
+    pub(crate) fn bind(&self, held: &mut Held, pod: &Pod, node: usize) -> Result<(), String> {
+        let Some(claims) = self.claims.get(&pod.uid) else { return Ok(()) };
+        let facts = &self.facts[node];
+        let mut new: Vec<Asked> = Vec::new();
+        let mut old: Vec<(Allocation, u32)> = Vec::new();
+        for (key, class, containers) in claims.clone()? {
+            let in_cluster = match &key {
+                Key::Named(name) => self.allocated.get(name),
+                Key::Own(..) => None,
+            };
+            match in_cluster.or_else(|| held.done.get(&key)).cloned() {
+                None => new.push((key, class, containers)),
+                Some(allocation) => {
+                    let selector = allocation.node_selector.as_ref();
+                    if !selector.is_none_or(|selector| facts.matches(selector).unwrap_or(false)) {
+                        return Err(format!("claim {key:?} is allocated elsewhere"));
+                    }
+                    old.push((allocation, containers));
+                }
+            }
+        }
+        if let Some((class, _)) = self.extended.get(&(pod.uid.clone(), node)) {
+            new.push((Key::Own(pod.uid.clone(), IN_MEMORY_CLAIM.into()), *class, 0));
+        }
+        let classes: Vec<ClaimClassId> = new.iter().map(|(_, class, _)| *class).collect();
+        let allocations = if classes.is_empty() {
+            Vec::new()
+        } else {
+            match self.inventory.allocate(facts, &classes, &held.ledger, &mut Budget::new(STEPS)) {
+                Verdict::Allocated { allocations, .. } => allocations,
+                Verdict::Refused(refusal) => return Err(format!("devices: {refusal}")),
+                Verdict::OutOfBudget(_) => return Err("devices: out of budget".to_owned()),
+            }
+        };
+        for ((key, _, containers), allocation) in new.into_iter().zip(allocations) {
+            held.ledger.hold(&self.inventory, &allocation);
+            self.cost(held, node, &allocation, containers);
+            held.done.insert(key, allocation);
+        }
+        // The scheduler of 1.36 looks only at what it has just allocated.
+        let pays = self.inventory.compat().kubernetes > KubernetesMinor::V1_36;
+        for (allocation, containers) in old.into_iter().filter(|_| pays) {
+            self.cost(held, node, &allocation, containers);
+        }
+        Ok(())
+    }
+
+    fn cost(&self, held: &mut Held, node: usize, allocation: &Allocation, containers: u32) {
+        let of_node = held.costs.entry(node).or_default();
+        let nano = |amount: Option<Quantity>| amount.map_or(0, |amount| amount.to_nano());
+        for result in &allocation.results {
+            let Some(device) = self.devices.get(&result.device.to_string()) else { continue };
+            for (resource, costs) in &device.node_allocatable {
+                let mapped = match &costs.mapping {
+                    None => 0,
+                    Some(NodeAllocatableMapping::Device { multiplier }) => multiplier.to_nano(),
+                    Some(NodeAllocatableMapping::Capacity { key, multiplier }) => {
+                        let taken = nano(result.consumed_capacity.get(key).copied());
+                        taken / 1_000_000_000 * multiplier.to_nano()
+                    }
+                };
+                let overhead = costs.overhead.as_ref();
+                let total = mapped
+                    + nano(overhead.and_then(|overhead| overhead.per_pod))
+                    + nano(overhead.and_then(|overhead| overhead.per_container)) * i128::from(containers);
+                *of_node.entry(resource.to_string()).or_default() += total;
+            }
+        }
+    }
+
+    /// What the pod requests of the node itself: what DRA serves is not among it.
+    pub(crate) fn requests(&self, world: &World<'_>, pod: &Pod, node: usize) -> ResourceVec {
+        let mut requests = pod.shape.requests.clone();
+        if let Some((_, served)) = self.extended.get(&(pod.uid.clone(), node)) {
+            for resource in served.iter().filter_map(|name| world.names.find_resource(name)) {
+                requests.set(resource, 0);
+            }
+        }
+        requests
+    }
+}
+
+/// The slices that a machine's drivers publish: values that are unknown before made up.
+pub(crate) fn slices_of(
+    machine: &str,
+    templates: &[Arc<dra_sched::MachineTemplate>],
+    missing: impl Fn(&str) -> bool,
+    choice: usize,
+) -> Vec<ResourceSlice> {
+    let first_distinct = binding_group(0, true);
+    let mut slices = Vec::new();
+    for template in templates.iter().filter(|template| missing(template.driver.as_str())) {
+        let mut devices = template.devices.clone();
+        for (group, bound) in &template.bindings {
+            let is_distinct = *group >= first_distinct;
+            let value =
+                if is_distinct || choice.is_multiple_of(2) { format!("{machine}-{group}") } else { machine.to_owned() };
+            for device in devices.iter_mut().filter(|device| device.name == bound.device) {
+                device.attributes.insert(bound.attribute.clone(), AttributeValue::String(value.as_str().into()));
+            }
+        }
+        let count = if template.shared_counters.is_empty() { 1 } else { 2 };
+        let pool = format!("{machine}{}", template.pool_suffix);
+        let slice = |part: &str, devices, shared_counters| ResourceSlice {
+            meta: ObjectMeta {
+                name: NamespacedName::new("", format!("{pool}-{}-{part}", template.driver)),
+                uid: Uid::from(""),
+                created_at: None,
+                deletion_timestamp: None,
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+                owners: Vec::new(),
+            },
+            driver: template.driver.clone(),
+            pool: Pool { name: pool.as_str().into(), generation: 1, resource_slice_count: count },
+            node_scope: Some(NodeScope::Node(machine.into())),
+            devices,
+            shared_counters,
+            partition_type_attribute: None,
+            skip_node_operations: Vec::new(),
+            unsupported: Vec::new(),
+            unknown_fields: Vec::new(),
+        };
+        slices.push(slice("devices", devices, Vec::new()));
+        if count == 2 {
+            slices.push(slice("counters", Vec::new(), template.shared_counters.clone()));
+        }
+    }
+    slices
+}

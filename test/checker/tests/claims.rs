@@ -1,0 +1,305 @@
+//! Plans of random small clusters whose pods claim devices: played on machines that publish their slices, and refusals
+//! held against a search that tries everything.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use api::labels::ProviderLabels;
+use checker::Room;
+use cloudprovider_kwok::catalogue;
+use decode::offline::{self, Settings};
+use scheduling::{Plan, Snapshot, plan::Verdict, provisioning, snapshot::PodId};
+use serde_json::{Value, json};
+
+const CASES: u64 = 100;
+
+/// A small generator of numbers (splitmix64), so that a seed is all that a failure needs.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
+    }
+}
+
+const GPU: &str = "gpu.example.com";
+const NET: &str = "net.example.com";
+const ROOT: &str = "resource.kubernetes.io/pcieRoot";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const ZONES: [&str; 2] = ["test-zone-a", "test-zone-b"];
+const MODELS: [&str; 2] = ["x", "y"];
+
+/// GPUs of a machine: with models, some under one root, some cut out of shared counters.
+fn templates(random: &mut Random) -> Value {
+    let count = random.below(4);
+    if count == 0 {
+        return json!({});
+    }
+    let partitioned = random.chance(25);
+    let devices: Vec<Value> = (0..count)
+        .map(|index| {
+            let mut device =
+                json!({"name": format!("g{index}"), "attributes": {"model": {"string": random.pick(&MODELS)}}});
+            if partitioned {
+                let slices = 1 + random.below(2);
+                device["consumesCounters"] =
+                    json!([{"counterSet": "board", "counters": {"slices": {"value": slices.to_string()}}}]);
+            }
+            if random.chance(10) {
+                device["taints"] = json!([{"key": "old", "value": "yes", "effect": "NoSchedule"}]);
+            }
+            device
+        })
+        .collect();
+    let mut spec = json!({"driver": GPU, "devices": devices});
+    if partitioned {
+        spec["sharedCounters"] = json!([{"name": "board", "counters": {"slices": {"value": "3"}}}]);
+    }
+    let selector = |index: u64| json!({"resourceSliceTemplate": "gpus", "device": format!("g{index}")});
+    let bindings: Vec<Value> = match random.below(3) {
+        0 => Vec::new(),
+        1 => vec![json!({"attributes": [ROOT], "deviceSelectors": (0..count).map(selector).collect::<Vec<_>>()})],
+        _ => (0..count)
+            .map(|index| json!({"attributes": [ROOT], "distinctGroups": true, "deviceSelectors": [selector(index)]}))
+            .collect(),
+    };
+    json!({"resourceSliceTemplates": [{"metadata": {"name": "gpus"}, "spec": spec}], "attributeBindings": bindings})
+}
+
+fn instance_types(random: &mut Random) -> String {
+    let types: Vec<Value> = (0..1 + random.below(3))
+        .map(|index| {
+            let zones: Vec<&str> = if random.chance(60) { ZONES.to_vec() } else { vec![random.pick(&ZONES)] };
+            let offerings: Vec<Value> = zones
+                .into_iter()
+                .map(|zone| {
+                    json!({"Price": 1 + random.below(9), "Available": random.chance(90), "Requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                        {"key": ZONE, "operator": "In", "values": [zone]}]})
+                })
+                .collect();
+            json!({"name": format!("type-{index}"), "architecture": "amd64", "operatingSystems": ["linux"],
+                "resources": {"cpu": (2 + random.below(4)).to_string(), "memory": "8Gi"},
+                "offerings": offerings, "dynamicResources": templates(random)})
+        })
+        .collect();
+    Value::Array(types).to_string()
+}
+
+fn object(text: &mut String, object: &Value) {
+    let _ = writeln!(text, "---\n{object}");
+}
+
+fn resource(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "d"}, "spec": spec})
+}
+
+/// What a claim asks for.
+fn requests(random: &mut Random) -> Value {
+    let exact = |random: &mut Random| {
+        let class = random.pick(&["gpu", "gpu", "gpu-x", "net"]);
+        let mut exact = json!({"deviceClassName": class});
+        if random.chance(8) {
+            exact["allocationMode"] = "All".into();
+        } else {
+            exact["count"] = random.pick(&[1, 1, 1, 2]).into();
+        }
+        if random.chance(30) {
+            exact["tolerations"] = json!([{"operator": "Exists"}]);
+        }
+        exact
+    };
+    let mut all = Vec::new();
+    for index in 0..random.pick(&[1, 1, 2]) {
+        let name = format!("r{index}");
+        if random.chance(20) {
+            let alternatives: Vec<Value> = (0..2)
+                .map(|index| {
+                    let mut alternative = exact(random);
+                    alternative["name"] = format!("s{index}").into();
+                    alternative
+                })
+                .collect();
+            all.push(json!({"name": name, "firstAvailable": alternatives}));
+        } else {
+            all.push(json!({"name": name, "exactly": exact(random)}));
+        }
+    }
+    let mut devices = json!({"requests": all});
+    if random.chance(35) {
+        devices["constraints"] = json!([{"matchAttribute": random.pick(&[ROOT, "gpu.example.com/model"])}]);
+    }
+    devices
+}
+
+fn slice(text: &mut String, name: &str, driver: &str, node: (&str, Value), devices: &[Value]) {
+    let mut spec = json!({"driver": driver, "devices": devices,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}});
+    spec[node.0] = node.1;
+    object(text, &resource("ResourceSlice", name, &spec));
+}
+
+fn manifests(random: &mut Random) -> String {
+    let mut text = String::new();
+    for (name, expression) in [
+        ("gpu", format!("device.driver == '{GPU}'")),
+        ("gpu-x", format!("device.driver == '{GPU}' && device.attributes['{GPU}'].model == 'x'")),
+        ("net", format!("device.driver == '{NET}'")),
+    ] {
+        object(&mut text, &resource("DeviceClass", name, &json!({"selectors": [{"cel": {"expression": expression}}]})));
+    }
+    let limits = if random.chance(25) { json!({"nodes": 1 + random.below(2)}) } else { json!({}) };
+    let requirement = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    object(
+        &mut text,
+        &json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "pool"}, "spec": {
+            "limits": limits, "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"},
+                "requirements": [requirement(ZONE, &ZONES)]}}}}),
+    );
+    let device = |random: &mut Random, index: u64| {
+        let attributes = json!({"model": {"string": random.pick(&MODELS)}, ROOT: {"string": random.pick(&["p", "q"])}});
+        json!({"name": format!("d{index}"), "attributes": attributes})
+    };
+    let nodes = random.below(3);
+    for node in 0..nodes {
+        let name = format!("n{node}");
+        object(
+            &mut text,
+            &json!({"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, ZONE: random.pick(&ZONES)}},
+                "status": {"allocatable": {"cpu": random.below(4).to_string(), "memory": "8Gi", "pods": "20"},
+                    "conditions": [{"type": "Ready", "status": "True"}]}}),
+        );
+        let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
+        if random.chance(70) {
+            slice(&mut text, &format!("{name}-gpus"), GPU, ("nodeName", name.as_str().into()), &devices);
+        }
+    }
+    if random.chance(40) {
+        let zone = random.pick(&ZONES);
+        let term = json!({"matchExpressions": [requirement(ZONE, &[zone])]});
+        let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
+        let selector = json!({"nodeSelectorTerms": [term]});
+        slice(&mut text, "shared-zonal", NET, ("nodeSelector", selector), &devices);
+    }
+    if random.chance(20) {
+        let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
+        // Its pool sorts behind those of machines, whose real names nobody knows beforehand (RFC 0003).
+        slice(&mut text, "shared-everywhere", random.pick(&[NET, GPU]), ("allNodes", true.into()), &devices);
+    }
+    for class in 0..1 + random.below(3) {
+        let claim = format!("claim-{class}");
+        let devices = requests(random);
+        let entry = match random.below(6) {
+            0 => None,
+            1 => {
+                object(&mut text, &resource("ResourceClaim", &claim, &json!({"devices": devices})));
+                Some(json!({"name": "c", "resourceClaimName": claim}))
+            }
+            _ => {
+                let spec = json!({"spec": {"devices": devices}});
+                object(&mut text, &resource("ResourceClaimTemplate", &claim, &spec));
+                Some(json!({"name": "c", "resourceClaimTemplateName": claim}))
+            }
+        };
+        let cpu = random.pick(&["200m", "900m", "1700m"]);
+        let selector = if random.chance(20) { json!({ZONE: random.pick(&ZONES)}) } else { json!({}) };
+        for copy in 0..1 + random.below(3) {
+            let claims = if entry.is_some() { json!([{"name": "c"}]) } else { json!([]) };
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "claims": claims}});
+            object(
+                &mut text,
+                &json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": format!("p{class}-{copy}"), "namespace": "d"},
+                    "spec": {"containers": [container], "nodeSelector": selector,
+                        "resourceClaims": entry.iter().collect::<Vec<_>>()}}),
+            );
+        }
+    }
+    text
+}
+
+fn snapshot(random: &mut Random) -> (Snapshot, String) {
+    let types = instance_types(random);
+    let text = manifests(random);
+    let instance_types: Vec<_> = catalogue::parse(&types).unwrap().into_iter().map(Arc::new).collect();
+    let labels = ProviderLabels::default();
+    let parsed = decode::manifests::parse("random", &text);
+    let settings = Settings {
+        expand_workloads: false,
+        default_node_pool: None,
+        instance_types: &instance_types,
+        labels: &labels,
+        node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
+    };
+    let input = offline::read(parsed.manifests, parsed.errors, &settings);
+    assert!(input.problems.is_empty(), "{}\n{types}\n{text}", input.problems[0]);
+    let (mut snapshot, errors) = decode::snapshot(input.cluster, input.interner, &labels);
+    snapshot.options.search_steps = 5_000;
+    assert!(errors.is_empty(), "{}\n{text}", errors[0]);
+    (snapshot, format!("{types}\n{text}"))
+}
+
+/// Machines, and nodes, with their pods, and who has none.
+fn render(snapshot: &Snapshot, plan: &Plan) -> String {
+    let mut text = String::new();
+    let names = |pods: &[PodId]| pods.iter().map(|&pod| snapshot.pods[pod].pod.name.to_string()).collect::<Vec<_>>();
+    for machine in &plan.machines {
+        let pool = &snapshot.node_pools[machine.node_pool];
+        let types: Vec<_> =
+            machine.instance_types.iter().map(|&of| pool.catalogue.types[of].name.to_string()).collect();
+        let requirements = machine.requirements.display(&snapshot.interner);
+        let _ = writeln!(text, "{types:?} {requirements} {:?} {:?}", machine.devices, names(&machine.pods));
+    }
+    for placement in &plan.existing {
+        let _ = writeln!(text, "{}: {:?}", snapshot.nodes[placement.node].display_name(), names(&placement.pods));
+    }
+    for refusal in &plan.refusals {
+        let reasons: Vec<_> = refusal.reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
+        let _ = writeln!(text, "{:?} {:?} {reasons:?}", names(&[refusal.pod]), refusal.verdict);
+    }
+    text
+}
+
+#[test]
+fn planned_pods_get_their_devices_whatever_is_launched_and_no_refusal_is_wrong() {
+    let (mut placed, mut refused, mut proved, mut with_devices) = (0, 0, 0, 0);
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let first = number("CHECKER_SEED").unwrap_or(0);
+    for seed in first..first + number("CHECKER_CASES").unwrap_or(CASES) {
+        let (snapshot, text) = snapshot(&mut Random(seed));
+        let plan = provisioning::plan(&snapshot);
+        let problems = checker::check(&snapshot, &plan);
+        assert!(problems.is_empty(), "seed {seed}: {problems:#?}\n{}\n{text}", render(&snapshot, &plan));
+        let has_place = |pod: PodId| !plan.refusals.iter().any(|refusal| refusal.pod == pod);
+        let has_place: Vec<PodId> = snapshot.pods.ids().filter(|&pod| has_place(pod)).collect();
+        for refusal in &plan.refusals {
+            assert_ne!(refusal.verdict, Verdict::Unsupported, "seed {seed}\n{text}");
+            if refusal.verdict == Verdict::OutOfBudget {
+                continue;
+            }
+            let pods = [has_place.clone(), vec![refusal.pod]].concat();
+            let room = checker::room_for(&snapshot, &pods, 1_500);
+            let name = &snapshot.pods[refusal.pod].pod.name;
+            assert!(room != Room::Found, "seed {seed}: {name} fits\n{}\n{text}", render(&snapshot, &plan));
+            proved += usize::from(room == Room::None);
+        }
+        refused += plan.refusals.len();
+        placed += has_place.len();
+        with_devices += has_place.iter().filter(|&&pod| snapshot.pods[pod].devices.is_some()).count();
+    }
+    println!("{placed} placed, {with_devices} of them with claims, {refused} refused, {proved} refusals proved");
+    assert!(with_devices > 100 && proved > 50, "{with_devices} with claims, {proved} proved: the cases say nothing");
+}
