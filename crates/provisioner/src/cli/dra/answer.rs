@@ -334,7 +334,7 @@ impl<'a> Run<'a> {
         let (pod, evicted_by) = (asked.pod, asked.evicted_by.clone());
         let outcome = match &asked.claims {
             Ok(_) => self.on_nodes(index, ledger),
-            Err(fault) => Outcome::Invalid { reason: fault.to_string() },
+            Err(fault) => Outcome::Invalid { reason: reason(fault, self.objects) },
         };
         PodAnswer { pod: pod.meta.name.to_string(), priority: pod.priority, evicted_by, outcome }
     }
@@ -455,6 +455,20 @@ impl<'a> Run<'a> {
         }
         let node_resources = fit.demand.0.iter().map(|(name, nano)| (Arc::clone(name), amount(*nano))).collect();
         Outcome::Allocated { node: fit.node.to_string(), score: fit.score, claims, node_resources }
+    }
+}
+
+/// What is wrong with a pod. An object that was read and refused is not one that does not exist.
+fn reason(fault: &PodFault, objects: &Objects) -> String {
+    let missing = match fault {
+        PodFault::NoClaim(name) => Some(format!("ResourceClaim {name}")),
+        PodFault::NoTemplate(name) => Some(format!("ResourceClaimTemplate {name}")),
+        PodFault::NoGroup(name) => Some(format!("PodGroup {name}")),
+        PodFault::Deleting(_) | PodFault::OtherPod(_) | PodFault::TooManyConsumers(_) => None,
+    };
+    match missing.filter(|object| objects.refused.contains(object)) {
+        Some(object) => format!("{object} is in the input, but cannot be used; its problem was told"),
+        None => fault.to_string(),
     }
 }
 

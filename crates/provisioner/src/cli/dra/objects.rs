@@ -30,6 +30,8 @@ pub(super) struct Objects {
     pub(super) rules: BTreeMap<NamespacedName, Arc<DeviceTaintRule>>,
     /// What could not be used.
     pub(super) problems: Vec<String>,
+    /// The objects that problems are about, as `Kind namespace/name`.
+    pub(super) refused: BTreeSet<String>,
     /// What a person should know.
     pub(super) notes: Vec<String>,
     /// Nodes that are allocated on.
@@ -76,8 +78,9 @@ impl Objects {
         for mut manifest in classes.into_iter().chain(others) {
             let name = name_it(&mut manifest);
             if let Err(reason) = reading.object(&manifest, name) {
-                let object = manifest.object_ref();
+                let object = manifest.object_ref().to_string();
                 reading.objects.problems.push(format!("{}: {object}: {reason}", manifest.origin));
+                reading.objects.refused.insert(object);
             }
         }
         reading.finish()

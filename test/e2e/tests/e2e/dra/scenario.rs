@@ -38,8 +38,6 @@ fn newest() -> String {
 pub enum Step {
     /// A pod is predicted, created, and compared.
     Pod(Expected),
-    /// Pods that are predicted and created together.
-    Pods(Vec<Expected>),
     /// Objects come or change, given as `Kind/name`.
     Apply(Vec<String>),
     /// A pod goes, and its claims with it or back.
@@ -144,7 +142,6 @@ impl Scenario {
         for step in &self.steps {
             match step {
                 Step::Pod(expected) => ids.extend([pod(expected)]),
-                Step::Pods(expected) => ids.extend(expected.iter().map(pod)),
                 Step::Apply(named) => ids.extend(named.iter().cloned()),
                 Step::Evict { by, pod: expected } => ids.extend([by.clone(), pod(expected)]),
                 Step::Delete(_) => {}

@@ -84,8 +84,7 @@ impl<'a> Stage<'a> {
 
     async fn step(&self, step: &'a Step) -> Result<()> {
         match step {
-            Step::Pod(expected) => self.pods(std::slice::from_ref(expected)).await,
-            Step::Pods(expected) => self.pods(expected).await,
+            Step::Pod(expected) => self.pod_comes(expected).await,
             Step::Apply(ids) => {
                 for id in ids {
                     self.create_or_change(self.scenario.object(id)?).await?;
@@ -98,22 +97,14 @@ impl<'a> Stage<'a> {
     }
 
     /// Predicts, creates, compares.
-    async fn pods(&self, expected: &'a [Expected]) -> Result<()> {
-        let manifests: Vec<&Value> = expected
-            .iter()
-            .map(|expected| self.scenario.object(&format!("Pod/{}", expected.name)))
-            .collect::<Result<_>>()?;
+    async fn pod_comes(&self, expected: &'a Expected) -> Result<()> {
+        let manifest = self.scenario.object(&format!("Pod/{}", expected.name))?;
         let mut objects = self.objects().await?;
-        objects.extend(manifests.iter().copied().cloned());
-        let report = self.predictor.ask(objects, manifests.first().and_then(|pod| pinned_to(pod))).await?;
-        for pod in &manifests {
-            self.create(pod).await?;
-        }
-        for expected in expected {
-            let answer = prediction::of_pod(&report, &self.scenario.name, &expected.name)?;
-            self.compare(expected, answer).await.with_context(|| format!("pod {}", expected.name))?;
-        }
-        Ok(())
+        objects.push(manifest.clone());
+        let report = self.predictor.ask(objects, pinned_to(manifest)).await?;
+        self.create(manifest).await?;
+        let answer = prediction::of_pod(&report, &self.scenario.name, &expected.name)?;
+        self.compare(expected, answer).await.with_context(|| format!("pod {}", expected.name))
     }
 
     async fn compare(&self, expected: &'a Expected, answer: &Value) -> Result<()> {
