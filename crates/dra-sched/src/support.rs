@@ -147,7 +147,13 @@ pub const FEATURES: &[Feature] = &[
         Supported,
         &[Vectors, Oracle, ControlPlane],
     ),
-    row("Extended resources served by DRA", "5004", Some(Gate::ExtendedResource), Supported, &[Tables, Oracle, ControlPlane]),
+    row(
+        "Extended resources served by DRA",
+        "5004",
+        Some(Gate::ExtendedResource),
+        Supported,
+        &[Tables, Oracle, ControlPlane],
+    ),
     row(
         "Attributes that are lists, includes()",
         "5491",

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -165,8 +167,32 @@ func waitUntilSeen(ctx context.Context, q *question, manager fwk.SharedDRAManage
 			return false, err
 		}
 		slices, err := manager.ResourceSlices().ListWithDeviceTaintRules()
-		return err == nil && len(slices) >= len(q.Slices), err
+		if err != nil || len(slices) < len(q.Slices) {
+			return false, err
+		}
+		state, err := manager.ResourceClaims().GatherAllocatedState()
+		return err == nil && len(state.AllocatedDevices)+len(state.AllocatedSharedDeviceIDs) >= allocated(q.Claims), err
 	})
+}
+
+// allocated counts the devices and shares that claims hold.
+func allocated(claims []*resourceapi.ResourceClaim) int {
+	held := sets.New[string]()
+	for _, claim := range claims {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, result := range claim.Status.Allocation.Devices.Results {
+			share := ""
+			if result.ShareID != nil {
+				share = string(*result.ShareID)
+			}
+			if result.AdminAccess == nil || !*result.AdminAccess {
+				held.Insert(strings.Join([]string{result.Driver, result.Pool, result.Device, share}, "/"))
+			}
+		}
+	}
+	return held.Len()
 }
 
 // completeClaim does to a claim that is written what a server does: a name for generateName, and a version.

@@ -48,7 +48,7 @@ impl Stage {
             Self::Unit => "unit, property and doc tests",
             Self::Drift => "generated files are up to date",
             Self::Licences => "dependencies: bans, licences, sources (cargo-deny)",
-            Self::Oracle => "devices and selectors: the answers of Kubernetes' own libraries",
+            Self::Oracle => "devices, selectors, plugins: the answers of Kubernetes' own code",
             Self::Go => "our Go modules: gofmt, vet, tests",
             Self::Helm => "charts render, and refuse bad values",
             Self::E2e => "the controller on a real control plane",
@@ -73,7 +73,11 @@ impl Stage {
             Self::Unit => test(&["--workspace", "--exclude", "e2e"]),
             Self::Drift => crate::codegen::check(),
             Self::Licences => cargo_deny::check(),
-            Self::Oracle => crate::oracle::run(&crate::oracle::Options::default()),
+            Self::Oracle => {
+                // The scheduler's plugins are a part of the control plane: what is compiled for it is compiled for both.
+                background.wait();
+                crate::oracle::run(&crate::oracle::Options::default())
+            }
             Self::Go => {
                 background.wait();
                 go::check()

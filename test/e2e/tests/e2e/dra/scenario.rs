@@ -167,7 +167,7 @@ fn fill(object: &mut Value, scenario: &str) {
                     "annotations": { "kwok.x-k8s.io/node": "fake" },
                     "labels": { TEST_KEY: scenario, "kubernetes.io/hostname": name },
                 },
-                "status": { "capacity": size.clone(), "allocatable": size },
+                "status": { "capacity": size, "allocatable": size },
             })
         }
         "Pod" => {
