@@ -106,7 +106,9 @@ pub fn snapshot(
         }
     }
     let ignores_claims = cluster.options.ignore_dra_requests;
-    let devices = Devices::new(objects, compat, &node_pools, &nodes, &pods, &interner);
+    // Who leaves claims to others leaves extended resources that come from DRA to them too.
+    let devices =
+        if ignores_claims { None } else { Devices::new(objects, compat, &node_pools, &nodes, &pods, &interner) };
     let snapshot = Snapshot {
         interner,
         now: cluster.now,

@@ -56,11 +56,16 @@ pub enum Kind {
     CsiNode,
     VolumeAttachment,
     PodDisruptionBudget,
+    DeviceClass,
+    ResourceSlice,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    DeviceTaintRule,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -75,6 +80,11 @@ impl Kind {
         Self::CsiNode,
         Self::VolumeAttachment,
         Self::PodDisruptionBudget,
+        Self::DeviceClass,
+        Self::ResourceSlice,
+        Self::ResourceClaim,
+        Self::ResourceClaimTemplate,
+        Self::DeviceTaintRule,
     ];
 
     /// The kind as manifests spell it.
@@ -94,6 +104,11 @@ impl Kind {
             Self::CsiNode => "CSINode",
             Self::VolumeAttachment => "VolumeAttachment",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::DeviceClass => "DeviceClass",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::ResourceClaim => "ResourceClaim",
+            Self::ResourceClaimTemplate => "ResourceClaimTemplate",
+            Self::DeviceTaintRule => "DeviceTaintRule",
         }
     }
 }
@@ -166,6 +181,26 @@ impl ClusterStore {
     pub fn intern<R>(&self, add: impl FnOnce(&mut Interner) -> R) -> (R, u64) {
         let mut state = self.state.write();
         (add(Arc::make_mut(&mut state.interner)), state.epoch)
+    }
+
+    /// Notes what devices read of a pod; `None` if it can't want any. Noted before the pod itself is stored, so that no
+    /// plan sees a pod with claims without them; forgotten with the pod.
+    pub(crate) fn note_devices(&self, pod: &model::Uid, devices: Option<dra_sched::types::Pod>) {
+        let mut state = self.state.write();
+        match devices {
+            Some(devices) => {
+                Arc::make_mut(&mut state.device_pods).insert(pod.clone(), Arc::new(devices));
+            }
+            None if state.device_pods.contains_key(pod) => {
+                Arc::make_mut(&mut state.device_pods).remove(pod);
+            }
+            None => {}
+        }
+    }
+
+    /// Notes which release the cluster is of.
+    pub(crate) fn note_kubernetes(&self, kubernetes: Option<dra_sched::KubernetesMinor>) {
+        self.state.write().kubernetes = kubernetes;
     }
 
     /// Forgets an object. `uid` keeps a late event of an earlier object of that name from removing its successor.

@@ -4,7 +4,7 @@
 //! and the plan of the hidden snapshot is the plan of the open one with other names. (A hash would shuffle them.) The
 //! numbers cannot be turned back into names, and mean nothing outside of the file.
 //!
-//! Names of objects, namespaces, volumes and owners are hidden, uids and provider ids, and the values of labels, except
+//! Names of objects, namespaces, volumes, owners, devices and requests are hidden, uids and provider ids, and the values of labels, except
 //! of labels that come from Kubernetes or the cloud provider and of values that are numbers or booleans. Label keys,
 //! names of resources, drivers and instance types stay.
 
@@ -14,8 +14,11 @@ use api::{groups, labels};
 use serde_json::Value;
 
 /// Fields that hold a name wherever they occur.
-const NAME_FIELDS: [&str; 18] = [
+const NAME_FIELDS: [&str; 22] = [
     "claimName",
+    "counterSet",
+    "device",
+    "deviceClassName",
     "diskURI",
     "generateName",
     "name",
@@ -24,6 +27,7 @@ const NAME_FIELDS: [&str; 18] = [
     "nominatedNodeName",
     "pdName",
     "podGroupName",
+    "pool",
     "priorityClassName",
     "providerID",
     "resourceClaimName",
@@ -40,6 +44,10 @@ const LABEL_FIELDS: [&str; 3] = ["labels", "matchLabels", "nodeSelector"];
 
 /// Lists of names.
 const NAME_LISTS: [&str; 2] = ["namespaces", "nodePools"];
+
+/// A request of a claim, or `request/subrequest`; lists of them are `requests`.
+const REQUEST: &str = "request";
+const REQUESTS: &str = "requests";
 
 /// Uids, separated by commas.
 const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
@@ -65,6 +73,13 @@ pub fn hide_names(lines: &mut [Value], provider_labels: &BTreeSet<String>) {
     }
 }
 
+/// A reference to a request by its name, or to an alternative of one by both names.
+fn visit_request(text: &mut String, found: &mut dyn FnMut(&mut String)) {
+    let mut names: Vec<_> = text.split('/').map(str::to_owned).collect();
+    names.iter_mut().for_each(found);
+    *text = names.join("/");
+}
+
 struct Rule<'a> {
     provider_labels: &'a BTreeSet<String>,
 }
@@ -86,6 +101,15 @@ impl Rule<'_> {
     fn visit_field(&self, field: &str, value: &mut Value, found: &mut dyn FnMut(&mut String)) {
         match value {
             Value::String(text) if NAME_FIELDS.contains(&field) && !text.is_empty() => found(text),
+            Value::String(text) if field == REQUEST => visit_request(text, found),
+            Value::Array(items) if field == REQUESTS => {
+                for item in items {
+                    match item {
+                        Value::String(text) => visit_request(text, found),
+                        other => self.visit(other, found),
+                    }
+                }
+            }
             Value::String(text) if field == PLANNED_PODS => {
                 let mut uids: Vec<_> = text.split(',').map(str::to_owned).collect();
                 uids.iter_mut().for_each(&mut *found);
@@ -93,8 +117,10 @@ impl Rule<'_> {
             }
             Value::Object(labels) if LABEL_FIELDS.contains(&field) => {
                 for (key, value) in labels {
-                    if let Value::String(value) = value {
-                        self.visit_label(key, value, found);
+                    match value {
+                        Value::String(value) => self.visit_label(key, value, found),
+                        // A `nodeSelector` of slices and allocations has terms.
+                        other => self.visit(other, found),
                     }
                 }
             }

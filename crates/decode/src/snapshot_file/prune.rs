@@ -32,11 +32,12 @@ const METADATA: [&str; 9] = [
 ];
 
 /// Beginnings of the keys of annotations that are kept; others may hold anything, such as a whole manifest.
-const ANNOTATIONS: [&str; 5] = [
+const ANNOTATIONS: [&str; 6] = [
     "controller.kubernetes.io/pod-deletion-cost",
     "dovetail.sh/",
     "karpenter.sh/",
     "pv.kubernetes.io/bind-completed",
+    "resource.kubernetes.io/pod-claim-name",
     "storageclass.kubernetes.io/is-default-class",
 ];
 
@@ -44,7 +45,7 @@ const ANNOTATIONS: [&str; 5] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 12] = [
+pub const KINDS: [SnapshotKind; 17] = [
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",
@@ -76,6 +77,22 @@ pub const KINDS: [SnapshotKind; 12] = [
         &["spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"],
     ),
     kind("storage.k8s.io/v1", "CSINode", "csinodes", &["spec.drivers[].allocatable", "spec.drivers[].name"]),
+    kind("resource.k8s.io/v1", "DeviceClass", "deviceclasses", &["spec"]),
+    kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", &["spec"]),
+    namespaced(
+        "resource.k8s.io/v1",
+        "ResourceClaim",
+        "resourceclaims",
+        &[
+            "spec",
+            "status.allocation.allocationTimestamp",
+            "status.allocation.devices.results",
+            "status.allocation.nodeSelector",
+            "status.reservedFor",
+        ],
+    ),
+    namespaced("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", &["spec"]),
+    kind("resource.k8s.io/v1beta2", "DeviceTaintRule", "devicetaintrules", &["spec"]),
     kind("karpenter.sh/v1", "NodePool", "nodepools", &["spec", "status"]),
     kind("karpenter.sh/v1alpha1", "NodeOverlay", "nodeoverlays", &["spec"]),
     kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", &["spec", "status"]),
@@ -192,9 +209,19 @@ pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
     match kind.kind {
         "Pod" => set_spec(&mut pruned, "/spec", object.get("spec")),
         "DaemonSet" => set_spec(&mut pruned, "/spec/template/spec", object.pointer("/spec/template/spec")),
+        "DeviceClass" => drop_config(&mut pruned, "/spec"),
+        "ResourceClaim" => drop_config(&mut pruned, "/spec/devices"),
+        "ResourceClaimTemplate" => drop_config(&mut pruned, "/spec/spec/devices"),
         _ => {}
     }
     pruned
+}
+
+/// What drivers are told, which decides nothing about the place and may be anything.
+fn drop_config(pruned: &mut Value, pointer: &str) {
+    if let Some(Value::Object(fields)) = pruned.pointer_mut(pointer) {
+        fields.remove("config");
+    }
 }
 
 fn set_spec(pruned: &mut Value, pointer: &str, spec: Option<&Value>) {

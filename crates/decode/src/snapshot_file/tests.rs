@@ -224,3 +224,66 @@ fn a_format_that_is_not_known_is_refused_by_its_version() {
         ]
     );
 }
+
+/// A pod with two claims, one of them shared with a pod that runs, and what its node publishes.
+const DEVICES: &str = r#"
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: fast-gpu}, spec: {config: [{opaque: {driver: d.example.com, parameters: {key: secret-parameter}}}], selectors: [{cel: {expression: 'device.driver == "d.example.com"'}}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: slice-of-b}
+spec:
+  driver: d.example.com
+  nodeName: node-b
+  pool: {name: pool-of-b, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-one, attributes: {model: {string: x}}}, {name: gpu-two, attributes: {model: {string: x}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: own-one, namespace: shop}
+spec:
+  spec:
+    devices:
+      requests: [{name: first, firstAvailable: [{name: sub, deviceClassName: fast-gpu}]}]
+      constraints: [{requests: [first], matchAttribute: d.example.com/model}]
+      config: [{requests: [first], opaque: {driver: d.example.com, parameters: {key: secret-parameter}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: shared-one, namespace: shop, uid: uid-shared}
+spec: {devices: {requests: [{name: first, exactly: {deviceClassName: fast-gpu}}]}}
+status:
+  reservedFor: [{resource: pods, name: runs, uid: uid-runs}]
+  allocation:
+    devices: {results: [{request: first, driver: d.example.com, pool: pool-of-b, device: gpu-two}]}
+    nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [node-b]}]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: claims, namespace: shop, uid: uid-claims}
+spec:
+  containers: [{name: c, resources: {requests: {cpu: 100m}, claims: [{name: own}, {name: shared}]}}]
+  resourceClaims: [{name: own, resourceClaimTemplateName: own-one}, {name: shared, resourceClaimName: shared-one}]
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+"#;
+
+#[test]
+fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
+    let mut all = lines();
+    for manifest in crate::manifests::parse("devices", DEVICES).manifests {
+        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
+        all.push(prune(&manifest.object, kind));
+    }
+    let text: String = all.iter().map(ToString::to_string).collect();
+    assert!(!text.contains("secret-"), "{text}");
+    let open = plan(&read(&all));
+    assert!(open.contains("node-b: shop/claims\n"), "{open}");
+    hide_names(&mut all, &std::collections::BTreeSet::new());
+    let text: String = all.iter().map(ToString::to_string).collect();
+    for name in ["shop", "fast-gpu", "own-one", "shared-one", "gpu-two", "pool-of-b", "slice-of-b"] {
+        assert!(!text.contains(name), "{name} is in {text}");
+    }
+    let hidden = plan(&read(&all));
+    let without_names = |plan: &str| -> Vec<usize> { plan.lines().map(|line| line.split(' ').count()).collect() };
+    assert_eq!(without_names(&hidden), without_names(&open), "{hidden}");
+}

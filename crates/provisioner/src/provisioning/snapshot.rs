@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use api::labels::ProviderLabels;
 use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable};
+use dra_sched::{Compat, KubernetesMinor};
 use model::{Node, Pod, Timestamp};
+use scheduling::devices::DeviceObjects;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
 use crate::assignments::Assignments;
-use crate::store::State;
+use crate::store::{NodeRecord, State};
 
 /// The scheduler whose pods we serve. We plan by its rules.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -61,9 +63,34 @@ pub fn build(
             classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         },
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
-        devices: ClusterDevices::default(),
+        devices: devices(state),
     };
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
+}
+
+/// What decides about devices; nothing of it is gathered while no pod that waits may want one.
+fn devices(state: &State) -> ClusterDevices {
+    let compat = Compat::new(state.kubernetes.unwrap_or(KubernetesMinor::NEWEST));
+    let wants = |pod: &Arc<Pod>| state.device_pods.contains_key(&pod.uid);
+    let is_going = |node: &NodeRecord| node.model.deletion_timestamp.is_some();
+    let nobody = state.device_pods.is_empty()
+        || !(state.unbound_pods().any(wants) || state.nodes.values().any(|node| is_going(node)));
+    if nobody {
+        return ClusterDevices { compat, ..ClusterDevices::default() };
+    }
+    let objects = DeviceObjects {
+        classes: state.device_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
+        slices: state.resource_slices.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
+        taint_rules: state.device_taint_rules.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
+        claims: state.resource_claims.iter().map(|(name, it)| (name.clone(), Arc::clone(it))).collect(),
+        claim_templates: state
+            .resource_claim_templates
+            .iter()
+            .map(|(name, it)| (name.clone(), Arc::clone(it)))
+            .collect(),
+        pod_groups: BTreeMap::new(),
+    };
+    ClusterDevices { compat, objects: Arc::new(objects), pods: (*state.device_pods).clone() }
 }
 
 /// A node together with what its CSINode says; the two are watched apart.

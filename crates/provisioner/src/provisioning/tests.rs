@@ -7,7 +7,7 @@ use api::labels::{self, ProviderLabels};
 use api::{NodeClaim, NodePool, annotations};
 use cloudprovider::{CapacityType, InstanceType, Offering, Overhead};
 use decode::snapshot::LaunchableNodePool;
-use model::{PriceNanoUsdPerHour, Quantity, Timestamp};
+use model::{PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
 use scheduling::catalogue::Catalogue;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -167,7 +167,7 @@ fn a_planned_machine_becomes_a_claim_with_all_that_karpenter_writes() {
     assert_eq!(written["note"], "x");
     assert_eq!(written[annotations::NODEPOOL_HASH_VERSION], "v3");
     assert_eq!(written[annotations::NODEPOOL_HASH], crate::nodepool::hash::hash(&pool).unwrap());
-    assert_eq!(planned_pods::decode(Some(written)), ["uid-a", "uid-b"].map(model::Uid::from));
+    assert_eq!(planned_pods::decode(Some(written)), ["uid-a", "uid-b"].map(Uid::from));
     let owner = &claim.metadata.owner_references.as_ref().unwrap()[0];
     assert_eq!(
         (owner.kind.as_str(), owner.uid.as_str(), owner.block_owner_deletion),
@@ -258,7 +258,7 @@ fn pods_of_an_earlier_plan_keep_their_machine() {
     let revision = crate::store::Revision::of(&claim.metadata);
     store.apply(claim, revision);
     let assignments = Assignments::default();
-    assignments.assign(&"general-1".into(), ["uid-a", "uid-b"].map(model::Uid::from));
+    assignments.assign(&"general-1".into(), ["uid-a", "uid-b"].map(Uid::from));
     apply(&store, pod("c", |_| {}));
     let snapshot = snapshot_of(&store, &pool, &assignments);
     let plan = scheduling::provisioning::plan(&snapshot);
@@ -296,4 +296,52 @@ fn a_limit_that_others_used_up_since_the_plan_makes_it_stale() {
     assert_eq!(check(), Ok(()), "two of sixteen");
     create("general-2", "15");
     assert_eq!(check(), Err(Stale::LimitsUsedUp));
+}
+
+/// Applies an object of `resource.k8s.io`.
+fn apply_device_object(store: &ClusterStore, kind: &str, name: &str, spec: &Value) {
+    let admitted = decode::devices::Admitted::ByServer;
+    let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}, "spec": spec});
+    let revision = RawObject::deserialize(&object).unwrap().revision();
+    let is_new = match kind {
+        "DeviceClass" => store.apply(decode::devices::device_class(&object, admitted).unwrap(), revision),
+        "ResourceSlice" => store.apply(decode::devices::resource_slice(&object, admitted).unwrap(), revision),
+        "ResourceClaimTemplate" => {
+            store.apply(decode::devices::resource_claim_template(&object, admitted).unwrap(), revision)
+        }
+        other => unreachable!("no test applies a {other}"),
+    };
+    assert!(is_new);
+}
+
+#[test]
+fn pods_with_claims_go_where_slices_of_the_store_give_them_devices() {
+    let mut claiming = pod("gpu", |pod| {
+        pod["spec"]["resourceClaims"] = json!([{"name": "c", "resourceClaimTemplateName": "one"}]);
+    });
+    claiming["metadata"]["namespace"] = "default".into();
+    let uid = Uid::from(claiming["metadata"]["uid"].as_str().unwrap());
+    let store = ClusterStore::new();
+    store.note_devices(&uid, decode::devices::pod_devices(&claiming).unwrap());
+    apply(&store, claiming);
+    let refused = planned(&store);
+    assert_eq!(refused.1.refusals.len(), 1);
+    let why: Vec<String> =
+        refused.1.refusals[0].reasons.iter().map(|reason| reason.message(&refused.0.interner)).collect();
+    assert_eq!(why, ["resource claim template default/one does not exist"]);
+
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
+    apply_device_object(&store, "DeviceClass", "gpu", &json!({}));
+    apply_device_object(&store, "ResourceClaimTemplate", "one", &json!({"spec": {"devices": {"requests": [request]}}}));
+    let (snapshot, plan, _) = planned(&store);
+    let why: Vec<String> = plan.refusals[0].reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
+    assert!(why[0].contains("3 without the devices it claims"), "{why:?}");
+
+    let slice = json!({"driver": "d.example.com", "allNodes": true, "devices": [{"name": "d"}],
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+    apply_device_object(&store, "ResourceSlice", "s", &slice);
+    let (_, plan, _) = planned(&store);
+    assert_eq!((plan.machines.len(), plan.refusals.len()), (1, 0));
+    assert_eq!(plan.machines.iter().next().unwrap().devices, [(Arc::from("d.example.com"), 1)]);
 }

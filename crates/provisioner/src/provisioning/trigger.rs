@@ -44,7 +44,14 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
         Change::NodeClass(delta) => cluster(delta.changed(|class| class.generation)),
         Change::DaemonSet(_) | Change::PodDisruptionBudget(_) => None,
         Change::Other(kind) => match kind {
-            Kind::PersistentVolumeClaim | Kind::PersistentVolume | Kind::StorageClass => Some(Trigger::Cluster),
+            Kind::PersistentVolumeClaim
+            | Kind::PersistentVolume
+            | Kind::StorageClass
+            | Kind::DeviceClass
+            | Kind::ResourceSlice
+            | Kind::ResourceClaim
+            | Kind::ResourceClaimTemplate
+            | Kind::DeviceTaintRule => Some(Trigger::Cluster),
             Kind::Pod
             | Kind::Node
             | Kind::NodeClaim

@@ -4,6 +4,7 @@ use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
 use api::{NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
+use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
@@ -154,6 +155,10 @@ impl Stored for Pod {
         state.pods_by_daemon_set.update(before.and_then(by_daemon_set), after.and_then(by_daemon_set));
         let waiting = |pod: &Self| pod.node_name.is_none().then(|| ((), pod.name.clone()));
         state.pods_without_node.update(before.and_then(waiting), after.and_then(waiting));
+        let gone = before.filter(|before| after.is_none_or(|after| after.uid != before.uid));
+        if let Some(gone) = gone.filter(|gone| state.device_pods.contains_key(&gone.uid)) {
+            Arc::make_mut(&mut state.device_pods).remove(&gone.uid);
+        }
     }
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
@@ -312,6 +317,36 @@ macro_rules! stored_without_details {
             }
         }
     )*};
+}
+
+macro_rules! stored_for_devices {
+    ($($type:ty, $kind:expr, $key:ty, $table:ident, $name:expr;)*) => {$(
+        impl Stored for $type {
+            type Key = $key;
+            const KIND: Kind = $kind;
+            stored_in!($table);
+
+            fn key(&self) -> $key {
+                $name(&self.meta.name)
+            }
+
+            fn change<'a>(_: Delta<'a, Self::Key, Self>) -> Change<'a> {
+                Change::Other(Self::KIND)
+            }
+        }
+    )*};
+}
+
+fn without_namespace(name: &NamespacedName) -> Arc<str> {
+    Arc::clone(&name.name)
+}
+
+stored_for_devices! {
+    DeviceClass, Kind::DeviceClass, Arc<str>, device_classes, without_namespace;
+    ResourceSlice, Kind::ResourceSlice, Arc<str>, resource_slices, without_namespace;
+    ResourceClaim, Kind::ResourceClaim, NamespacedName, resource_claims, NamespacedName::clone;
+    ClaimTemplate, Kind::ResourceClaimTemplate, NamespacedName, resource_claim_templates, NamespacedName::clone;
+    DeviceTaintRule, Kind::DeviceTaintRule, Arc<str>, device_taint_rules, without_namespace;
 }
 
 stored_without_details! {

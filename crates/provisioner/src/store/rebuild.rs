@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::NodeClassKind;
+use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -127,6 +128,7 @@ impl ClusterStore {
         let mut state = self.state.write();
         next.epoch = state.epoch + 1;
         next.bury_all(&state);
+        next.kubernetes = next.kubernetes.or(state.kubernetes);
         carry_over::<NodeClaim>(&state, &mut next);
         carry_over::<NodePool>(&state, &mut next);
         let before = std::mem::replace(&mut *state, next);
@@ -145,6 +147,11 @@ impl ClusterStore {
         self.tell_difference::<CsiNode>(&before, state);
         self.tell_difference::<VolumeAttachment>(&before, state);
         self.tell_difference::<PodDisruptionBudget>(&before, state);
+        self.tell_difference::<DeviceClass>(&before, state);
+        self.tell_difference::<ResourceSlice>(&before, state);
+        self.tell_difference::<ResourceClaim>(&before, state);
+        self.tell_difference::<ClaimTemplate>(&before, state);
+        self.tell_difference::<DeviceTaintRule>(&before, state);
     }
 
     fn tell_difference<T: Stored>(&self, before: &State, after: &State) {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use api::{NodeClaim, NodeOverlay, NodePool};
+use dra_sched::KubernetesMinor;
+use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{Interner, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
@@ -35,6 +37,15 @@ pub struct State {
     pub csi_nodes: Table<NodeName, CsiNode>,
     pub volume_attachments: Table<Arc<str>, VolumeAttachment>,
     pub pod_disruption_budgets: Table<NamespacedName, PodDisruptionBudget>,
+    pub device_classes: Table<Arc<str>, DeviceClass>,
+    pub resource_slices: Table<Arc<str>, ResourceSlice>,
+    pub resource_claims: Table<NamespacedName, ResourceClaim>,
+    pub resource_claim_templates: Table<NamespacedName, ClaimTemplate>,
+    pub device_taint_rules: Table<Arc<str>, DeviceTaintRule>,
+    /// What devices read of the pods that may want any.
+    pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
+    /// The API server's release, once it has told.
+    pub kubernetes: Option<KubernetesMinor>,
 
     /// Bound pods by their node, the ended ones included.
     pub pods_by_node: Index<NodeName, NamespacedName>,

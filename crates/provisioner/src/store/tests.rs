@@ -256,3 +256,19 @@ fn a_deletion_seen_by_either_store_holds_after_the_change() {
     store.replace(beside.snapshot());
     assert!(!apply(&store, claim("default-1", 6, "")));
 }
+
+#[test]
+fn what_devices_read_of_a_pod_is_forgotten_with_the_pod() {
+    let store = ClusterStore::new();
+    let mut object = pod("a", 1, None, None);
+    object["spec"]["resourceClaims"] = json!([{"name": "c", "resourceClaimTemplateName": "t"}]);
+    let devices = |object: &Value| decode::devices::pod_devices(object).unwrap();
+    store.note_devices(&"uid-a".into(), devices(&object));
+    apply(&store, object);
+    apply(&store, pod("b", 2, None, None));
+    assert_eq!(store.read().device_pods.keys().map(Uid::as_str).collect::<Vec<_>>(), ["uid-a"]);
+    store.delete::<model::Pod>(&name("b"), &"uid-b".into());
+    assert_eq!(store.read().device_pods.len(), 1);
+    store.delete::<model::Pod>(&name("a"), &"uid-a".into());
+    assert!(store.read().device_pods.is_empty());
+}

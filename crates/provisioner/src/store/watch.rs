@@ -12,6 +12,8 @@ use std::time::Duration;
 use api::labels::ProviderLabels;
 use api::{NodeClaim, NodeOverlay, NodePool, events, groups};
 use cloudprovider::NodeClassKind;
+use decode::devices::Admitted;
+use dra_sched::KubernetesMinor;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, ApiResource, DynamicObject};
@@ -34,8 +36,14 @@ use super::{ClusterStore, Kind};
 use crate::metrics::{ByKind, Metrics};
 use crate::recorder::{Event, Recorder, Severity};
 
+/// How long until a kind that is not served is asked for again: its CRD may come, or the API server's next release.
+const NOT_SERVED_DELAY: Duration = Duration::from_secs(30);
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
+/// The group of claims and slices.
+const RESOURCE: &str = "resource.k8s.io";
+/// Versions that DeviceTaintRules are served in.
+const TAINT_RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 /// Pods that have ended hold nothing and tell nothing; the API server need not send them.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
@@ -74,6 +82,8 @@ struct Source<T: Stored> {
     is_alone: bool,
     /// Whether the API server may not serve the kind at all.
     optional: bool,
+    /// What else is noted of an object, before it is stored.
+    note: fn(&ClusterStore, &RawObject),
 }
 
 impl<T: Stored> Source<T> {
@@ -91,6 +101,7 @@ impl<T: Stored> Source<T> {
             pending: Arc::new(AtomicUsize::new(1)),
             is_alone: true,
             optional: false,
+            note: |_, _| {},
         }
     }
 }
@@ -100,7 +111,7 @@ impl Watches {
     pub fn start(&self, node_classes: &[NodeClassKind]) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let pods = Source::<Pod>::new(resource("", "v1", "Pod", "pods"), from_json(decode::pod), RawObject::name);
-        tasks.spawn(self.clone().watch(Source { fields: Some(LIVE_PODS), ..pods }));
+        tasks.spawn(self.clone().watch(Source { fields: Some(LIVE_PODS), note: note_devices, ..pods }));
         tasks.spawn(self.clone().watch(Source::<NodeRecord>::new(
             resource("", "v1", "Node", "nodes"),
             node_record,
@@ -125,6 +136,7 @@ impl Watches {
         self.start_node_classes(node_classes, &mut tasks);
         self.start_workloads(&mut tasks);
         self.start_storage(&mut tasks);
+        tasks.spawn(self.clone().watch_devices());
         tasks
     }
 
@@ -206,6 +218,61 @@ impl Watches {
         )));
     }
 
+    /// Watches what decides about devices, as far as the API server serves it. First it has to say which release it is.
+    async fn watch_devices(self) {
+        let mut delays = RetryDelay::default();
+        loop {
+            match self.client.apiserver_version().await {
+                Ok(version) => {
+                    self.feed.with(|store| store.note_kubernetes(kubernetes_minor(&version.minor)));
+                    break;
+                }
+                Err(error) => debug!(%error, "the API server does not tell its version yet"),
+            }
+            let delay = delays.next().unwrap_or(RetryDelay::MAX);
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+        let cluster_scoped = |kind, plural| resource(RESOURCE, "v1", kind, plural);
+        let classes =
+            device_source(cluster_scoped("DeviceClass", "deviceclasses"), decode::devices::device_class, |raw| {
+                raw.name().name
+            });
+        let slices =
+            device_source(cluster_scoped("ResourceSlice", "resourceslices"), decode::devices::resource_slice, |raw| {
+                raw.name().name
+            });
+        let claims = device_source(
+            resource(RESOURCE, "v1", "ResourceClaim", "resourceclaims"),
+            decode::devices::resource_claim,
+            RawObject::name,
+        );
+        let templates = device_source(
+            resource(RESOURCE, "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
+            decode::devices::resource_claim_template,
+            RawObject::name,
+        );
+        // Which version has the rules depends on the release; a server that serves both gives the same objects twice.
+        let pending = Arc::new(AtomicUsize::new(TAINT_RULE_VERSIONS.len()));
+        let rules = TAINT_RULE_VERSIONS.map(|version| {
+            let source = device_source(
+                resource(RESOURCE, version, "DeviceTaintRule", "devicetaintrules"),
+                |json, _| decode::devices::device_taint_rule(json),
+                |raw| raw.name().name,
+            );
+            self.clone().watch(Source { pending: Arc::clone(&pending), is_alone: false, ..source })
+        });
+        futures::join!(
+            self.clone().watch(classes),
+            self.clone().watch(slices),
+            self.clone().watch(claims),
+            self.clone().watch(templates),
+            futures::future::join_all(rules),
+        );
+    }
+
     async fn watch<T: Stored>(self, source: Source<T>) {
         let api = Api::<RawObject>::all_with(self.client.clone(), &source.resource);
         let mut config = watcher::Config::default().page_size(PAGE_SIZE);
@@ -222,7 +289,12 @@ impl Watches {
             };
             match event {
                 Some(Ok(event)) => self.handle(event, &source, &mut listing),
-                Some(Err(error)) => self.failed(&error, &source, &mut listing),
+                // The backoff starts anew with each list that is begun, so it is no brake here.
+                Some(Err(error)) if self.failed(&error, &source, &mut listing) => tokio::select! {
+                    () = tokio::time::sleep(NOT_SERVED_DELAY) => {}
+                    () = self.stop.cancelled() => return,
+                },
+                Some(Err(_)) => {}
                 None => return,
             }
         }
@@ -248,7 +320,8 @@ impl Watches {
         }
     }
 
-    fn failed<T: Stored>(&self, error: &watcher::Error, source: &Source<T>, listing: &mut Listing<T>) {
+    /// Says whether the kind is one that need not be served, and is not.
+    fn failed<T: Stored>(&self, error: &watcher::Error, source: &Source<T>, listing: &mut Listing<T>) -> bool {
         let not_served = matches!(
             error,
             watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
@@ -263,6 +336,7 @@ impl Watches {
         } else {
             warn!(kind = source.resource.kind, %error, "watch failed, trying again");
         }
+        not_served && source.optional
     }
 
     fn listed<T: Stored>(&self, source: &Source<T>, listing: &mut Listing<T>) {
@@ -273,6 +347,7 @@ impl Watches {
 
     fn apply<T: Stored>(&self, raw: &RawObject, source: &Source<T>) {
         let decoded = self.feed.with(|store| {
+            (source.note)(store, raw);
             store.apply_with(raw.revision(), |interner| {
                 (source.decode)(raw, &mut decode::Context::with_labels(interner, &self.labels))
             })
@@ -384,6 +459,28 @@ impl<T: Stored> Listing<T> {
             store.retain_undecodable(T::KIND, |key| seen.contains(key));
         }
     }
+}
+
+/// What devices read of a pod. A pod that cannot be read is told when it is stored.
+fn note_devices(store: &ClusterStore, raw: &RawObject) {
+    store.note_devices(&raw.uid(), decode::devices::pod_devices(&raw.json).ok().flatten());
+}
+
+fn kubernetes_minor(minor: &str) -> Option<KubernetesMinor> {
+    let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
+    KubernetesMinor::from_minor(digits.parse().ok()?)
+}
+
+/// A kind of `resource.k8s.io`, which old API servers do not serve.
+fn device_source<T: Stored>(
+    resource: ApiResource,
+    decode: impl Fn(&Value, Admitted<'_>) -> Result<T, decode::ObjectError> + Send + 'static,
+    key: impl Fn(&RawObject) -> T::Key + Send + 'static,
+) -> Source<T> {
+    let from_json = move |raw: &RawObject, _: &mut decode::Context<'_>| {
+        decode(&raw.json, Admitted::ByServer).map_err(|error| error.to_string())
+    };
+    Source { optional: true, ..Source::new(resource, from_json, key) }
 }
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
