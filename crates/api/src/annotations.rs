@@ -37,6 +37,8 @@ pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namesp
 
 /// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order. Ours; Karpenter ignores it.
 pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+/// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
+pub const DEVICES: &str = "dovetail.sh/devices";
 
 /// On a Node: kwok plays its kubelet.
 pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";

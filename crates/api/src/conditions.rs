@@ -63,10 +63,20 @@ pub mod node_claim {
     pub const DISRUPTION_REASON: &str = "DisruptionReason";
     /// The machine is being rebooted.
     pub const REBOOTING: &str = "Rebooting";
+    /// The DRA drivers that were expected to have published complete pools.
+    pub const DEVICES_PUBLISHED: &str = "DevicesPublished";
+    /// What drivers have published is what templates said.
+    pub const DEVICES_AS_DESCRIBED: &str = "DevicesAsDescribed";
 
     /// The conditions that `Ready` sums up.
     pub const READY_DEPENDS_ON: [&str; 3] = [LAUNCHED, REGISTERED, INITIALIZED];
 
+    /// Reason of [`INITIALIZED`] and [`DEVICES_PUBLISHED`] that are unknown.
+    pub const DEVICES_NOT_PUBLISHED: &str = "DevicesNotPublished";
+    /// Reason of [`DEVICES_PUBLISHED`] that is false: nobody waits any longer.
+    pub const TIMEOUT: &str = "Timeout";
+    /// Reason of [`DEVICES_AS_DESCRIBED`] that is false.
+    pub const MISMATCH: &str = "Mismatch";
     /// Reason of [`LAUNCHED`] that is unknown, unless the provider names its own.
     pub const LAUNCH_FAILED: &str = "LaunchFailed";
     /// Reason of [`REGISTERED`] or [`INITIALIZED`] that is unknown.

@@ -54,3 +54,7 @@ pub const DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED: &str = "DoNotDisruptGracePeriodEl
 pub const REBOOT_OBSERVED: &str = "RebootObserved";
 /// A reboot did not help, or did not happen.
 pub const REBOOT_FAILED: &str = "RebootFailed";
+/// A machine's DRA drivers have not published in time.
+pub const DEVICES_NOT_PUBLISHED: &str = "DevicesNotPublished";
+/// A machine's DRA drivers have published something else than templates said.
+pub const DEVICES_DIFFER: &str = "DevicesDiffer";

@@ -194,9 +194,8 @@ impl Drivers {
     }
 
     async fn create(&mut self, record: &Record, pool: &Published, cluster: &Cluster) -> Result<(), Failure> {
-        let mut metadata = json!({});
-        if pool.is_of_domain {
-            metadata["labels"] = json!({ DOMAIN_LABEL: "true" });
+        let (field, value) = if pool.is_of_domain {
+            ("labels", json!({ DOMAIN_LABEL: "true" }))
         } else {
             let Some(node) = cluster.node(&record.node_name).await? else {
                 return Err(Failure::other(
@@ -204,13 +203,13 @@ impl Drivers {
                     "its Node is not there",
                 ));
             };
-            metadata["ownerReferences"] = json!([owner(&node)]);
-        }
+            ("ownerReferences", json!([owner(&node)]))
+        };
         for slice in &pool.slices {
             let mut slice = slice.clone();
             let name = slice.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if let (Some(fields), Some(more)) = (slice["metadata"].as_object_mut(), metadata.as_object()) {
-                fields.extend(more.clone());
+            if let Some(metadata) = slice.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert(field.to_owned(), value.clone());
             }
             match cluster.create_slice(&slice).await {
                 Ok(()) | Err(Failure { cause: Cause::AlreadyExists, .. }) => {}

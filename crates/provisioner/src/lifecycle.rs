@@ -14,26 +14,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::conditions::node_claim::{INITIALIZED, LAUNCHED, READY_DEPENDS_ON, REGISTERED, REGISTRATION_HOOK_PENDING};
-use api::{NodeClaim, conditions, events, finalizers, labels, taints};
+use api::conditions::node_claim::{
+    DEVICES_AS_DESCRIBED, DEVICES_NOT_PUBLISHED, DEVICES_PUBLISHED, INITIALIZED, LAUNCHED, MISMATCH, READY_DEPENDS_ON,
+    REGISTERED, REGISTRATION_HOOK_PENDING, TIMEOUT,
+};
+use api::{NodeClaim, annotations, conditions, events, finalizers, labels, taints};
 use cloudprovider::{CreateRequest, Instance};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Preconditions};
 use model::{NodeClaimName, Timestamp, Uid};
+use overlay::Expansion;
 use parking_lot::Mutex;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::conditions::ConditionSet;
 use crate::context::Context;
 use crate::failpoints;
-use crate::metrics::{ByZone, DisruptedLabels};
+use crate::metrics::{ByReason, ByZone, DisruptedLabels};
 use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
 use crate::options::HandOverMode;
 use crate::overlays;
 use crate::patch::{self, Lock};
+use crate::provisioning::catalogues;
 use crate::queue::{self, Action, WorkQueue};
 use crate::recorder::{Event, Severity, pod_reference, reference};
-use crate::store::{Change, Revision};
+use crate::store::{Change, Kind, Revision};
 use crate::termination;
 use initialization::Initialization;
 use launch::Launch;
@@ -42,6 +47,7 @@ use registration::{Hold, Registration};
 
 pub mod claim;
 pub mod consistency;
+pub mod devices;
 pub mod garbage_collection;
 pub mod initialization;
 pub mod launch;
@@ -93,6 +99,10 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
                 let provider_id = node.model.provider_id.as_deref().unwrap_or_default();
                 state.node_claims_by_provider_id.get(provider_id).for_each(|name| queue.add(name.clone()));
             }
+        }
+        Change::Other(Kind::ResourceSlice) => {
+            let waits = |claim: &NodeClaim| devices::are_expected(claim) && !claim::is(claim, DEVICES_PUBLISHED);
+            state.node_claims.iter().filter(|(_, claim)| waits(claim)).for_each(|(name, _)| queue.add(name.clone()));
         }
         Change::Pod(_)
         | Change::NodePool(_)
@@ -152,7 +162,7 @@ impl Lifecycle {
             return Ok(Action::Done);
         }
         self.register(&mut draft).await?;
-        self.initialize(&mut draft).await?;
+        let devices_until = self.initialize(&mut draft).await?;
         self.write_status(&mut draft).await?;
         if let Some(failure) = failure {
             // Counts as a failure of the queue: later and later, and the time-out has its say on the way.
@@ -161,7 +171,17 @@ impl Lifecycle {
             }
             return Err(failure);
         }
-        self.live(&draft.wanted).await
+        let action = self.live(&draft.wanted).await?;
+        match devices_until {
+            Some(until) if action == Action::Done => Ok(self.again_at(until)),
+            Some(_) | None => Ok(action),
+        }
+    }
+
+    /// Looks again at that time, or when things are looked at anyway.
+    fn again_at(&self, deadline: Timestamp) -> Action {
+        let left = Duration::from_millis(u64::try_from(deadline.since(self.context.clock.now()).0).unwrap_or_default());
+        Action::RequeueAfter(left.min(RESYNC))
     }
 
     async fn ensure_finalizer(&self, node_claim: NodeClaim) -> anyhow::Result<NodeClaim> {
@@ -219,11 +239,14 @@ impl Lifecycle {
 
     async fn launched(&self, draft: &mut Draft, instance: &Instance) -> anyhow::Result<()> {
         let rules = &self.context.cloud.config().labels;
-        let (of_machine, annotations) =
+        let (of_machine, of_instance) =
             launch::metadata(&draft.read, instance, |key| rules.is_well_known(key) || rules.is_restricted(key));
         let mut wanted = draft.read.clone();
         wanted.metadata.labels.get_or_insert_default().extend(of_machine);
-        wanted.metadata.annotations.get_or_insert_default().extend(annotations);
+        wanted.metadata.annotations.get_or_insert_default().extend(of_instance);
+        if let Some(devices) = self.described(&wanted).await.as_ref().and_then(devices::annotation) {
+            wanted.metadata.annotations.get_or_insert_default().insert(annotations::DEVICES.to_owned(), devices);
+        }
         if let Some(written) = self.keep(patch::object(&self.claims(), &draft.read, &wanted, Lock::Uid).await?) {
             *draft = Draft::new(written, draft.now);
         }
@@ -319,9 +342,10 @@ impl Lifecycle {
         self.context.recorder.publish(event);
     }
 
-    async fn initialize(&self, draft: &mut Draft) -> anyhow::Result<()> {
+    /// Makes a registered machine one that pods can use, once it has all it should. Says until when devices are awaited.
+    async fn initialize(&self, draft: &mut Draft) -> anyhow::Result<Option<Timestamp>> {
         if !claim::is_registered(&draft.wanted) || claim::is(&draft.wanted, INITIALIZED) {
-            return Ok(());
+            return Ok(None);
         }
         let provider_id = claim::provider_id(&draft.wanted).unwrap_or_default();
         let node = {
@@ -331,7 +355,15 @@ impl Lifecycle {
         };
         // What the watch has not shown yet of a registration just written is not there for this look; the next one sees it.
         let node = node.filter(|node| registration::is_registered(node));
-        match initialization::decide(&draft.wanted, node.as_deref()) {
+        let awaited = self.await_devices(draft, node.as_deref()).await;
+        let until = awaited.as_ref().map(|(_, until)| *until);
+        let decided = match initialization::decide(&draft.wanted, node.as_deref()) {
+            Initialization::Initialized => awaited.map_or(Initialization::Initialized, |(message, _)| {
+                Initialization::Waiting { reason: DEVICES_NOT_PUBLISHED, message }
+            }),
+            waiting @ Initialization::Waiting { .. } => waiting,
+        };
+        match decided {
             Initialization::Waiting { reason, message } => {
                 draft.conditions().set_unknown(INITIALIZED, reason, &message);
             }
@@ -346,7 +378,68 @@ impl Lifecycle {
                 draft.conditions().set_true(INITIALIZED);
             }
         }
-        Ok(())
+        Ok(until)
+    }
+
+    /// Looks at what the machine's DRA drivers have published, and says so in conditions. Gives what is to be waited for,
+    /// and until when.
+    async fn await_devices(&self, draft: &mut Draft, node: Option<&Node>) -> Option<(String, Timestamp)> {
+        if !devices::are_expected(&draft.wanted) {
+            return None;
+        }
+        let node = node?;
+        // An overlay that is gone promises nothing.
+        let expansion = self.described(&draft.wanted).await?;
+        let found = devices::look(&expansion, node, self.context.store.read().resource_slices.values());
+        let timeout = self.context.options.dra_publish_timeout;
+        let until = claim::registered_at(&draft.wanted)?.saturating_add(timeout);
+        match found {
+            devices::Devices::Awaited(_, message) if draft.now < until => {
+                draft.conditions().set_unknown(DEVICES_PUBLISHED, DEVICES_NOT_PUBLISHED, &message);
+                Some((message, until))
+            }
+            devices::Devices::Awaited(missing, message) => {
+                if draft.conditions().set_false(DEVICES_PUBLISHED, TIMEOUT, &message) {
+                    let of_claim = draft.wanted.metadata.labels.iter().flatten();
+                    for (_, instance_type) in of_claim.filter(|(key, _)| *key == labels::INSTANCE_TYPE) {
+                        let instance_type = instance_type.as_str().into();
+                        let overlays = &self.context.overlays;
+                        missing.iter().for_each(|it| overlays.device_failure(&instance_type, it, draft.now));
+                    }
+                    let text = format!("its devices are not there after {timeout}: {message}");
+                    self.tell_about_devices(draft, events::DEVICES_NOT_PUBLISHED, text);
+                }
+                None
+            }
+            devices::Devices::Published(differences) => {
+                draft.conditions().set_true(DEVICES_PUBLISHED);
+                if differences.is_empty() {
+                    draft.conditions().set_true(DEVICES_AS_DESCRIBED);
+                } else {
+                    let message = devices::in_words(&differences);
+                    if draft.conditions().set_false(DEVICES_AS_DESCRIBED, MISMATCH, &message) {
+                        self.tell_about_devices(draft, events::DEVICES_DIFFER, message);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn tell_about_devices(&self, draft: &Draft, reason: &'static str, text: String) {
+        warn!(node_claim = claim::name(&draft.wanted), reason, text, "devices of a machine are not as described");
+        self.context.metrics.device_mismatches.get_or_create(&ByReason { reason: reason.to_owned() }).inc();
+        self.context.recorder.publish(Event::new(reference(&draft.wanted), Severity::Warning, reason, text));
+    }
+
+    /// The devices that a launched NodeClaim's machine is to have, by what is known of its type now.
+    async fn described(&self, node_claim: &NodeClaim) -> Option<Expansion> {
+        let of_claim = node_claim.metadata.labels.as_ref()?;
+        let wanted = of_claim.get(labels::INSTANCE_TYPE)?;
+        let types = catalogues::launchable(&self.context, claim::node_pool(node_claim)).await?;
+        let instance_type = types.types.iter().find(|it| it.name.as_str() == wanted)?;
+        let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| of_claim.get(key).cloned());
+        expansion.ok().filter(|expansion| !expansion.is_empty())
     }
 
     /// Deletes a NodeClaim whose time is over, or says when to look again.
@@ -354,10 +447,7 @@ impl Lifecycle {
         let now = self.context.clock.now();
         match liveness::decide(node_claim, self.context.cloud.config().launch_timeout, now) {
             Liveness::Registered => Ok(Action::Done),
-            Liveness::Until(deadline) => {
-                let left = Duration::from_millis(u64::try_from(deadline.since(now).0).unwrap_or_default());
-                Ok(Action::RequeueAfter(left.min(RESYNC)))
-            }
+            Liveness::Until(deadline) => Ok(self.again_at(deadline)),
             Liveness::Expired(timeout) => {
                 info!(node_claim = claim::name(node_claim), timeout = timeout.as_str(), "deleting nodeclaim");
                 let outcome = match timeout {

@@ -139,6 +139,8 @@ pub struct Metrics {
     pub hand_over_nominations: Family<ByOutcome, Counter>,
     /// Machines opened to the scheduler, by how it was decided.
     pub hand_over_machines: Family<ByOutcome, Counter>,
+    /// Machines whose DRA drivers published late, or something else than templates said, by reason.
+    pub device_mismatches: Family<ByReason, Counter>,
     /// Events that were not written because too many were waiting.
     pub dropped_events: Counter,
 }
@@ -181,6 +183,7 @@ impl Metrics {
             hand_over_tolerations: Family::default(),
             hand_over_nominations: Family::default(),
             hand_over_machines: Family::default(),
+            device_mismatches: Family::default(),
             dropped_events: Counter::default(),
             registry: Registry::default(),
         };
@@ -254,6 +257,7 @@ impl Metrics {
             hand_over_tolerations: "Tolerations given to pods for their planned machines",
             hand_over_nominations: "Nominations of pods to planned machines",
             hand_over_machines: "Machines opened to the scheduler",
+            device_mismatches: "Machines whose devices came late or are not as described",
             dropped_events: "Events that were not written because too many were waiting",
         }
     }

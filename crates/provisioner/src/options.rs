@@ -90,6 +90,9 @@ pub struct RawOptions {
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Planning")]
     pub ignore_dra_requests: bool,
+    /// How long a machine's DRA drivers may take to publish the devices that its templates say, before it counts without
+    #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
+    pub dra_publish_timeout: DurationMs,
     /// Milli-CPU that the process may use; sizes its worker pools
     #[arg(long, env = "CPU_REQUESTS", default_value_t = 1000, help_heading = "Planning")]
     pub cpu_requests: u32,
@@ -249,6 +252,7 @@ pub struct Options {
     pub preference_policy: PreferencePolicy,
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
+    pub dra_publish_timeout: DurationMs,
     /// Worker threads for planning: the processors that were asked for, rounded up.
     pub planner_threads: usize,
     pub feature_gates: FeatureGates,
@@ -309,6 +313,7 @@ impl RawOptions {
                 other => return Err(invalid("min-values-policy", other, "must be Strict or BestEffort")),
             },
             ignore_dra_requests: self.ignore_dra_requests,
+            dra_publish_timeout: self.dra_publish_timeout,
             planner_threads: usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1),
             feature_gates: FeatureGates::parse(&self.feature_gates)?,
             dry_run: self.dry_run,

@@ -11,10 +11,10 @@ use std::time::Duration;
 use api::conditions::node_overlay::{CONFLICT, READY_DEPENDS_ON, RUNTIME_VALIDATION, VALIDATION_SUCCEEDED};
 use api::labels::ProviderLabels;
 use api::{NodeOverlay, NodePool};
-use cloudprovider::InstanceTypes;
+use cloudprovider::{InstanceType, InstanceTypes};
 use dra_sched::types::DriverName;
 use kube::api::Api;
-use model::{InstanceTypeName, NodeOverlayName, NodePoolName, Uid};
+use model::{DurationMs, InstanceTypeName, NodeOverlayName, NodePoolName, Timestamp, Uid};
 use overlay::evaluate::Corrected;
 use overlay::{Described, Overlay, Pool, Rejection};
 use parking_lot::Mutex;
@@ -36,10 +36,22 @@ const RESYNC: Duration = Duration::from_secs(60);
 /// Generations of corrected instance types have this bit, so that they are none of the provider's.
 const CORRECTED: u64 = 1 << 63;
 
+/// After so many machines of a type whose driver did not publish, its devices are not planned with.
+const FAILURES: usize = 3;
+/// Within this time.
+const FAILURES_COUNT_FOR: DurationMs = DurationMs::from_seconds(3600);
+/// Pairs of type and driver whose failures are counted.
+const MAX_COUNTED: usize = 1000;
+
+/// An instance type and a driver that was to publish devices there.
+type OfDriver = (InstanceTypeName, DriverName);
+
 /// Corrects instance types, and remembers what came of it as long as nothing changes.
 #[derive(Debug, Default)]
 pub struct Overlays {
     known: Mutex<Known>,
+    /// When drivers did not publish in time, by instance type.
+    failures: Mutex<BTreeMap<OfDriver, Vec<Timestamp>>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +67,8 @@ struct Inputs {
     overlays: Vec<(NodeOverlayName, Uid, i64)>,
     /// Name, template labels, and the generation of the provider's answer.
     pools: Vec<(NodePoolName, BTreeMap<String, String>, u64)>,
+    /// Devices that are not believed in.
+    distrusted: BTreeSet<OfDriver>,
 }
 
 /// What overlays do.
@@ -92,8 +106,24 @@ fn in_words(drivers: &BTreeMap<DriverName, Described>) -> String {
 }
 
 impl Overlays {
+    /// Notes that a driver did not publish its devices on a machine of that type in time.
+    pub fn device_failure(&self, instance_type: &InstanceTypeName, driver: &DriverName, now: Timestamp) {
+        let mut failures = self.failures.lock();
+        forget_old(&mut failures, now);
+        let of = (instance_type.clone(), driver.clone());
+        if failures.len() < MAX_COUNTED || failures.contains_key(&of) {
+            failures.entry(of).or_default().push(now);
+        }
+    }
+
     /// What the overlays make of these answers. A NodePool that the provider has no answer for has no part in it.
-    pub fn evaluate(&self, overlays: &[Arc<NodeOverlay>], answers: &[Answer], labels: &ProviderLabels) -> Arc<Outcome> {
+    pub fn evaluate(
+        &self,
+        overlays: &[Arc<NodeOverlay>],
+        answers: &[Answer],
+        labels: &ProviderLabels,
+        now: Timestamp,
+    ) -> Arc<Outcome> {
         let answered: Vec<(NodePoolName, &NodePool, &InstanceTypes)> = answers
             .iter()
             .filter_map(|answer| Some((answer.pool.key(), &*answer.pool, answer.types.as_ref().ok()?)))
@@ -110,20 +140,60 @@ impl Overlays {
                 .iter()
                 .map(|(name, pool, types)| (name.clone(), pool.spec.template.metadata.labels.clone(), types.generation))
                 .collect(),
+            distrusted: self.distrusted(now),
         };
         let mut known = self.known.lock();
         if known.inputs != inputs {
-            known.outcome = Arc::new(evaluate(overlays, &answered, labels, &mut known.generations));
+            let distrusted = &inputs.distrusted;
+            known.outcome = Arc::new(evaluate(overlays, &answered, labels, distrusted, &mut known.generations));
             known.inputs = inputs;
         }
         Arc::clone(&known.outcome)
     }
+
+    fn distrusted(&self, now: Timestamp) -> BTreeSet<OfDriver> {
+        let mut failures = self.failures.lock();
+        forget_old(&mut failures, now);
+        failures.iter().filter(|(_, times)| times.len() >= FAILURES).map(|(of, _)| of.clone()).collect()
+    }
+}
+
+fn forget_old(failures: &mut BTreeMap<OfDriver, Vec<Timestamp>>, now: Timestamp) {
+    failures.retain(|_, times| {
+        times.retain(|time| now < time.saturating_add(FAILURES_COUNT_FOR));
+        !times.is_empty()
+    });
+}
+
+/// The instance types without devices that are not believed in; `None` if there are none such.
+fn without_distrusted(types: &[Arc<InstanceType>], distrusted: &BTreeSet<OfDriver>) -> Option<Vec<Arc<InstanceType>>> {
+    let mut changed = None;
+    for (place, instance_type) in types.iter().enumerate() {
+        let drivers: BTreeSet<&str> =
+            distrusted.iter().filter(|(of, _)| *of == instance_type.name).map(|(_, driver)| driver.as_str()).collect();
+        if drivers.is_empty() {
+            continue;
+        }
+        let types = changed.get_or_insert_with(|| types.to_vec());
+        if let Some(instance_type) = types.get_mut(place) {
+            let resources = &mut Arc::make_mut(instance_type).dynamic_resources;
+            resources.resource_slice_templates.retain(|template| !drivers.contains(template.spec.driver.as_str()));
+            let kept: BTreeSet<String> =
+                resources.resource_slice_templates.iter().map(|template| template.metadata.name.clone()).collect();
+            for binding in &mut resources.attribute_bindings {
+                binding.device_selectors.retain(|selector| kept.contains(&selector.resource_slice_template));
+            }
+            resources.attribute_bindings.retain(|binding| !binding.device_selectors.is_empty());
+        }
+    }
+    changed
 }
 
 fn evaluate(
     objects: &[Arc<NodeOverlay>],
     answered: &[(NodePoolName, &NodePool, &InstanceTypes)],
     labels: &ProviderLabels,
+    distrusted: &BTreeSet<OfDriver>,
     generations: &mut u64,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -156,14 +226,16 @@ fn evaluate(
     // NodePools that share the correction share its compilation as well.
     let mut shared: Vec<(Arc<Corrected>, CorrectedTypes)> = Vec::new();
     for ((name, ..), corrected) in answered.iter().zip(evaluation.pools) {
-        if corrected.is_unchanged() {
+        let believed = without_distrusted(&corrected.types, distrusted);
+        if corrected.is_unchanged() && believed.is_none() {
             continue;
         }
+        let types = believed.as_deref().unwrap_or(&corrected.types).into();
         let known = shared.iter().find(|(of, _)| Arc::ptr_eq(of, &corrected)).map(|(_, types)| types.clone());
         let types = known.unwrap_or_else(|| {
             *generations += 1;
             let types = CorrectedTypes {
-                types: InstanceTypes { generation: CORRECTED | *generations, types: corrected.types.as_slice().into() },
+                types: InstanceTypes { generation: CORRECTED | *generations, types },
                 with_price: corrected.with_price.clone(),
                 with_capacity: corrected.with_capacity.clone(),
             };
@@ -178,11 +250,8 @@ fn evaluate(
 /// What a NodePool can launch as overlays leave it, for the provider's last choice; `None` if none touches it.
 pub async fn corrected(context: &Context, node_pool: &str) -> Option<InstanceTypes> {
     let objects = context.node_overlays();
-    if objects.is_empty() {
-        return None;
-    }
     let answers = catalogues::answers(context).await;
-    let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels);
+    let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels, context.clock.now());
     outcome.corrected.get(node_pool).map(|corrected| corrected.types.clone())
 }
 
@@ -227,7 +296,7 @@ async fn tell(context: &Context) {
         return;
     }
     let answers = catalogues::answers(context).await;
-    let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels);
+    let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels, context.clock.now());
     let api: Api<NodeOverlay> = Api::all(context.client.clone());
     for before in &objects {
         let name = before.key();
@@ -287,17 +356,50 @@ mod tests {
         let of_a = json!({"requirements": [{"key": "karpenter.sh/nodepool", "operator": "In", "values": ["a"]}], "price": "1"});
         let objects = [overlay("o", 1, of_a.clone()), overlay("bad", 1, json!({"requirements": [], "price": "x"}))];
         let answers = [answer("a", 7), answer("b", 7)];
-        let first = overlays.evaluate(&objects, &answers, &labels);
+        let first = overlays.evaluate(&objects, &answers, &labels, Timestamp(0));
         assert_eq!(first.corrected.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
         assert_eq!(first.refused[&NodeOverlayName::from("bad")].0, "RuntimeValidation");
-        let again = overlays.evaluate(&objects, &answers, &labels);
+        let again = overlays.evaluate(&objects, &answers, &labels, Timestamp(0));
         assert!(Arc::ptr_eq(&first, &again), "nothing has changed");
         let generation = |outcome: &Outcome| outcome.corrected[&NodePoolName::from("a")].types.generation;
         let changed = [overlay("o", 2, of_a)];
-        let second = overlays.evaluate(&changed, &answers, &labels);
+        let second = overlays.evaluate(&changed, &answers, &labels, Timestamp(0));
         assert_ne!(generation(&first), generation(&second));
-        let third = overlays.evaluate(&changed, &[answer("a", 8), answer("b", 7)], &labels);
+        let third = overlays.evaluate(&changed, &[answer("a", 8), answer("b", 7)], &labels, Timestamp(0));
         assert_ne!(generation(&second), generation(&third));
         assert!(generation(&third) & CORRECTED != 0);
+    }
+
+    #[test]
+    fn devices_that_did_not_come_three_times_in_an_hour_are_not_planned_with_for_the_rest_of_it() {
+        let overlays = Overlays::default();
+        let labels = ProviderLabels::default();
+        let device = json!({"name": "gpu-0"});
+        let templates = json!([
+            {"metadata": {"name": "g"}, "spec": {"driver": "gpu.example.com", "devices": [device]}},
+            {"metadata": {"name": "n"}, "spec": {"driver": "nic.example.com", "devices": [device]}},
+        ]);
+        let spec = json!({"requirements": [], "dynamicResources": {"resourceSliceTemplates": templates}});
+        let (objects, answers) = ([overlay("o", 1, spec)], [answer("a", 7)]);
+        let first = match &answers[0].types {
+            Ok(types) => types.types[0].name.clone(),
+            Err(error) => panic!("{error}"),
+        };
+        let drivers = |now: Timestamp| {
+            let outcome = overlays.evaluate(&objects, &answers, &labels, now);
+            let types = outcome.corrected[&NodePoolName::from("a")].types.types.clone();
+            let of_first = types.iter().find(|it| it.name == first).unwrap();
+            let templates = &of_first.dynamic_resources.resource_slice_templates;
+            let others = types.iter().filter(|it| it.name != first);
+            assert!(others.into_iter().all(|it| it.dynamic_resources.resource_slice_templates.len() == 2));
+            templates.iter().map(|template| template.spec.driver.clone()).collect::<Vec<_>>()
+        };
+        let minutes = |count: i64| Timestamp(count * 60_000);
+        for (at, expected) in [(0, 2), (10, 2), (20, 1)] {
+            overlays.device_failure(&first, &"gpu.example.com".into(), minutes(at));
+            assert_eq!(drivers(minutes(at)).len(), expected, "{at}");
+        }
+        assert_eq!(drivers(minutes(59)), ["nic.example.com"]);
+        assert_eq!(drivers(minutes(61)).len(), 2, "the first failure is an hour old");
     }
 }

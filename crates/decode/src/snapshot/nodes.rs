@@ -6,10 +6,7 @@ use std::sync::Arc;
 use api::conditions::{self, node_claim as claim_conditions};
 use api::{NodeClaim, labels, taints as api_taints};
 use model::node::ConditionStatus;
-use model::{
-    DurationMs, IdVec, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Quantity, ResourceVec, Taint,
-    Timestamp,
-};
+use model::{IdVec, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Quantity, ResourceVec, Taint};
 use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState};
 
@@ -20,9 +17,6 @@ use crate::context::Context;
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 use crate::node_pool::Usage;
 use crate::{requirements, taints};
-
-/// How long after its initialization a machine is still expected to publish the devices of its templates.
-const PUBLISH_TIMEOUT: DurationMs = DurationMs::from_seconds(15 * 60);
 
 /// What is used of each NodePool's limits.
 pub(super) type UsageByPool = BTreeMap<NodePoolName, Usage>;
@@ -39,7 +33,7 @@ pub(super) fn nodes(
     let mut usage = UsageByPool::new();
     for object in &cluster.nodes {
         let claim = claims.take_for(object);
-        let node = of_node(object, claim.as_ref(), pods.take(&object.name), cluster.now, context);
+        let node = of_node(object, claim.as_ref(), pods.take(&object.name), context);
         let capacity = match &claim {
             Some(claim) if node.state < NodeState::Launched => joined(&object.capacity, &claim.capacity, node.state),
             Some(claim) => claim.capacity.clone(),
@@ -68,13 +62,7 @@ fn count(node: &Node, capacity: &ResourceVec, usage: &mut UsageByPool) {
     usage.nodes += 1;
 }
 
-fn of_node(
-    object: &model::Node,
-    claim: Option<&Claim>,
-    pods: Vec<Arc<Pod>>,
-    now: Timestamp,
-    context: &mut Context<'_>,
-) -> Node {
+fn of_node(object: &model::Node, claim: Option<&Claim>, pods: Vec<Arc<Pod>>, context: &mut Context<'_>) -> Node {
     let state = match claim {
         None => NodeState::Initialized,
         Some(claim) => claim.state_with(object, context),
@@ -119,7 +107,7 @@ fn of_node(
             .filter_map(|driver| Some((Arc::clone(&driver.name), driver.attachable_volumes?)))
             .collect(),
         pods,
-        awaits_devices: claim.is_some_and(|claim| claim.awaits_devices(now)),
+        awaits_devices: claim.is_some_and(|claim| claim.awaits_devices),
     }
 }
 
@@ -192,7 +180,8 @@ struct Claim {
     is_launched: bool,
     is_registered: bool,
     is_initialized: bool,
-    initialized_at: Option<Timestamp>,
+    /// Whether its drivers may still publish what is expected of them: initialization waits for that, or gives it up.
+    awaits_devices: bool,
     /// What its machine's labels satisfy.
     promised: model::Requirements,
     taints: Vec<Taint>,
@@ -210,10 +199,12 @@ impl Claim {
         }
         let own_labels = metadata.labels.iter().flatten();
         let status = object.status.as_ref();
-        let is_true = |wanted: &str| {
+        let has = |wanted: &str, value: &str| {
             let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-            conditions.iter().any(|condition| condition.type_ == wanted && condition.status == conditions::TRUE)
+            conditions.iter().any(|condition| condition.type_ == wanted && condition.status == value)
         };
+        let is_true = |wanted: &str| has(wanted, conditions::TRUE);
+        let is_false = |wanted: &str| has(wanted, conditions::FALSE);
         let provider_id = status.map(|status| status.provider_id.as_str()).filter(|id| !id.is_empty());
         let is_launched = is_true(claim_conditions::LAUNCHED) || provider_id.is_some();
         let mut promised = requirements::requirements(&object.spec.requirements, "spec.requirements", context)?;
@@ -246,10 +237,7 @@ impl Claim {
             is_launched,
             is_registered: is_true(claim_conditions::REGISTERED),
             is_initialized: is_true(claim_conditions::INITIALIZED),
-            initialized_at: status
-                .and_then(|status| status.conditions.iter().find(|of| of.type_ == claim_conditions::INITIALIZED))
-                .filter(|condition| condition.status == conditions::TRUE)
-                .map(|condition| Timestamp(condition.last_transition_time.0.as_millisecond())),
+            awaits_devices: !is_true(claim_conditions::INITIALIZED) && !is_false(claim_conditions::DEVICES_PUBLISHED),
             promised,
             taints: taints::taints(&object.spec.taints, "spec.taints", context)?,
             startup_taints: taints::taints(&object.spec.startup_taints, "spec.startupTaints", context)?,
@@ -269,11 +257,6 @@ impl Claim {
         } else {
             NodeState::Launched
         }
-    }
-
-    /// Whether its machine's drivers may still publish what is expected of them.
-    fn awaits_devices(&self, now: Timestamp) -> bool {
-        self.initialized_at.is_none_or(|at| at.saturating_add(PUBLISH_TIMEOUT) > now)
     }
 
     /// The most that its machine could have, for limits: until it is launched it may become any of its types.

@@ -13,8 +13,8 @@ use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffe
 
 use super::engine::{Machine, PlannedPod, PodState, View};
 use crate::assignments::Assignments;
-use crate::lifecycle::claim;
 use crate::lifecycle::registration::taints_of;
+use crate::lifecycle::{claim, devices};
 use crate::options::HandOverMode;
 use crate::store::{NodeRecord, State};
 
@@ -78,17 +78,23 @@ struct WaitingClass {
 fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
     let state = cluster.state;
     let provider_id = node.model.provider_id.as_deref().unwrap_or_default();
-    let node_claim = state.node_claims_of_machine(provider_id).next().map(|node_claim| claim::name(node_claim));
+    let object = state.node_claims_of_machine(provider_id).next();
+    let node_claim = object.map(|node_claim| claim::name(node_claim));
     let planned: Arc<[Uid]> = node_claim.map(|name| cluster.assignments.pods_of(name)).unwrap_or_default();
     let found: Vec<&Arc<Pod>> = planned.iter().filter_map(|uid| state.pod_by_uid(uid)).collect();
     let waiting: Vec<&Arc<Pod>> = found.iter().copied().filter(|pod| pod.node_name.is_none()).collect();
     let interner = &state.interner;
     let foreign: Vec<Taint> = foreign_taints(&node.model.taints, interner);
+    // Pods that wait for devices cannot come before their drivers; until then the room is kept for them.
+    let awaits_devices = object.is_some_and(|claim| devices::are_awaited(claim))
+        && waiting.iter().any(|pod| !pod.shape.resource_claims.is_empty());
     let usable = node.model.ready
+        && !awaits_devices
         && !node.model.unschedulable
         && waiting.iter().all(|pod| tolerates_all(&pod.shape, &foreign, interner));
     let entry_needed = !usable && is_entry_needed(state, node, &foreign);
-    let kept_out = !waiting.is_empty() && waiting.iter().all(|pod| !tolerates_all(&pod.shape, &foreign, interner));
+    let kept_out = awaits_devices
+        || (!waiting.is_empty() && waiting.iter().all(|pod| !tolerates_all(&pod.shape, &foreign, interner)));
     let (needs_entry, guarded) = match cluster.mode {
         HandOverMode::Off => (true, false),
         HandOverMode::Tolerate | HandOverMode::Nominate => (entry_needed, !entry_needed && kept_out),

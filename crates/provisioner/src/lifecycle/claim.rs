@@ -27,6 +27,13 @@ pub fn is_registered(claim: &NodeClaim) -> bool {
     is(claim, conditions::node_claim::REGISTERED)
 }
 
+/// When its Node was found; `None` before that.
+pub fn registered_at(claim: &NodeClaim) -> Option<Timestamp> {
+    let registered = set::find(conditions(claim), conditions::node_claim::REGISTERED);
+    let registered = registered.filter(|condition| condition.status == conditions::TRUE);
+    registered.map(|condition| set::to_timestamp(&condition.last_transition_time))
+}
+
 /// What the provider calls the machine; absent before the launch.
 pub fn provider_id(claim: &NodeClaim) -> Option<&str> {
     claim.status.as_ref().map(|status| status.provider_id.as_str()).filter(|id| !id.is_empty())

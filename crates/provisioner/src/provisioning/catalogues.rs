@@ -62,6 +62,22 @@ async fn answer(pool: Arc<NodePool>, context: &Context) -> Answer {
     Answer { pool, types }
 }
 
+/// What a NodePool can launch now, as overlays leave it; `None` if that cannot be told.
+pub async fn launchable(context: &Context, node_pool: &str) -> Option<InstanceTypes> {
+    let answers = answers(context).await;
+    let outcome = context.overlays.evaluate(
+        &context.node_overlays(),
+        &answers,
+        &context.cloud.config().labels,
+        context.clock.now(),
+    );
+    if let Some(corrected) = outcome.corrected.get(node_pool) {
+        return Some(corrected.types.clone());
+    }
+    let is_it = |answer: &Answer| answer.pool.metadata.name.as_deref() == Some(node_pool);
+    answers.into_iter().find(is_it)?.types.ok()
+}
+
 #[derive(Debug, Clone)]
 struct Compiled {
     /// Of the provider's answer.
@@ -80,7 +96,12 @@ impl Catalogues {
         let mut answers = answers(context).await;
         let is_known = |name: &str| answers.iter().any(|answer| answer.pool.metadata.name.as_deref() == Some(name));
         self.compiled.lock().retain(|name, _| is_known(name));
-        let outcome = context.overlays.evaluate(&context.node_overlays(), &answers, &context.cloud.config().labels);
+        let outcome = context.overlays.evaluate(
+            &context.node_overlays(),
+            &answers,
+            &context.cloud.config().labels,
+            context.clock.now(),
+        );
         for Answer { pool, types } in &mut answers {
             if let (Ok(types), Some(corrected)) = (types, outcome.corrected.get(&pool.key())) {
                 *types = corrected.types.clone();

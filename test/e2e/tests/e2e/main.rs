@@ -7,6 +7,7 @@ mod bad_input;
 mod cluster;
 mod crashes;
 mod crds;
+mod devices;
 mod dra;
 mod fidelity;
 mod launch;

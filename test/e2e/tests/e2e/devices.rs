@@ -1,0 +1,240 @@
+//! Pods that claim devices get machines from an empty cluster: overlays say what drivers will publish, the plan counts on
+//! it, and the real scheduler allocates what was planned.
+
+use anyhow::{Context, Result, ensure};
+use api::{NodeClaim, NodeOverlay};
+use e2e::{Controller, eventually, install, objects};
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+
+const ROOT: &str = "resource.kubernetes.io/pcieRoot";
+
+/// Machines of 8 CPUs in this corner have four GPUs and two NICs, a NIC and two GPUs on one PCIe root.
+fn overlay(corner: &str) -> Value {
+    let selector = |template: &str, device: &str| json!({ "resourceSliceTemplate": template, "device": device });
+    let root = |gpus: [&str; 2], nic: &str| {
+        let devices = [selector("gpus", gpus[0]), selector("gpus", gpus[1]), selector("nics", nic)];
+        json!({ "attributes": [ROOT], "distinctGroups": true, "deviceSelectors": devices })
+    };
+    let gpu = json!({
+        "name": "gpu-{index}", "replicas": 4,
+        "attributes": { "model": { "string": "x1" } }, "capacity": { "memory": { "value": "80Gi" } },
+    });
+    json!({
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": { "name": corner },
+        "spec": {
+            "requirements": [
+                { "key": api::labels::NODEPOOL, "operator": "In", "values": [corner] },
+                { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["8"] },
+            ],
+            "dynamicResources": {
+                "resourceSliceTemplates": [
+                    { "metadata": { "name": "gpus" }, "spec": { "driver": driver("gpu", corner), "devices": [gpu] } },
+                    { "metadata": { "name": "nics" }, "spec": {
+                        "driver": driver("nic", corner), "devices": [{ "name": "nic-{index}", "replicas": 2 }] } },
+                ],
+                "attributeBindings": [root(["gpu-0", "gpu-1"], "nic-0"), root(["gpu-2", "gpu-3"], "nic-1")],
+            },
+        },
+    })
+}
+
+/// Drivers of different corners have nothing to do with each other.
+fn driver(kind: &str, corner: &str) -> String {
+    format!("{kind}.{corner}.example.com")
+}
+
+/// A class for each driver, and a template for two GPUs and a NIC under one root.
+fn classes(corner: &str) -> Vec<Value> {
+    let class = |kind: &str| {
+        let expression = format!("device.driver == '{}'", driver(kind, corner));
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": format!("{kind}-{corner}") },
+            "spec": { "selectors": [{ "cel": { "expression": expression } }] },
+        })
+    };
+    let request = |name: &str, kind: &str, count: u32| json!({ "name": name, "exactly": { "deviceClassName": format!("{kind}-{corner}"), "count": count } });
+    let template = |name: &str, devices: Value| {
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": { "name": name, "namespace": corner }, "spec": { "spec": { "devices": devices } },
+        })
+    };
+    let aligned = json!({
+        "requests": [request("gpus", "gpu", 2), request("nic", "nic", 1)],
+        "constraints": [{ "requests": ["gpus", "nic"], "matchAttribute": ROOT }],
+    });
+    vec![
+        class("gpu"),
+        class("nic"),
+        template("aligned", aligned),
+        template("one", json!({ "requests": [request("gpu", "gpu", 1)] })),
+    ]
+}
+
+fn pod(corner: &str, name: &str, template: &str) -> Value {
+    let claims = json!([{ "name": "devices", "resourceClaimTemplateName": template }]);
+    let spec = json!({ "resourceClaims": claims, "containers": [{
+        "name": "main", "image": "example.org/main",
+        "resources": { "requests": { "cpu": "500m" }, "claims": [{ "name": "devices" }] },
+    }] });
+    objects::with(objects::pod(corner, name, &json!({})), json!({ "spec": spec }))
+}
+
+/// The devices of each allocated claim, as `driver/pool/device`, by the pod that it is reserved for.
+async fn allocations(corner: &Corner) -> Result<Vec<(String, Vec<String>)>> {
+    let kind = ApiResource {
+        group: "resource.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "resource.k8s.io/v1".to_owned(),
+        kind: "ResourceClaim".to_owned(),
+        plural: "resourceclaims".to_owned(),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(corner.client.clone(), &corner.name, &kind);
+    let mut found = Vec::new();
+    for claim in api.list(&Default::default()).await? {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let pod = text(&claim.data["status"]["reservedFor"][0]["name"]);
+        let results = claim.data["status"]["allocation"]["devices"]["results"].as_array().cloned().unwrap_or_default();
+        let device = |it: &Value| [&it["driver"], &it["pool"], &it["device"]].map(text).join("/");
+        found.push((pod, results.iter().map(device).collect()));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn condition<'c>(claim: &'c NodeClaim, kind: &str) -> Option<(&'c str, &'c str, &'c str)> {
+    let conditions = &claim.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((&found.status, &found.reason, &found.message))
+}
+
+#[tokio::test]
+async fn pods_with_claims_get_machines_from_an_empty_cluster_and_the_devices_that_were_planned() -> Result<()> {
+    let corner = Corner::shared("devices").await?;
+    let name = corner.name.as_str();
+    corner.apply([overlay(name)]).await?;
+    corner.apply(classes(name)).await?;
+    let overlays: Api<NodeOverlay> = Api::all(corner.client.clone());
+    eventually("the overlay says what it describes", DEADLINE, async || {
+        let conditions = overlays.get(name).await?.status.unwrap_or_default().conditions;
+        let said = conditions.iter().find(|it| it.type_ == "ValidationSucceeded").context("no condition")?;
+        let expected =
+            format!("devices: 4 of {} on 12 instance types, 2 of {} on 12", driver("gpu", name), driver("nic", name));
+        ensure!(said.status == "True" && said.message.starts_with(&expected), "{}", said.message);
+        Ok(())
+    })
+    .await?;
+    // Three times two GPUs and a NIC: a machine has room for two of them, and the second one for two single GPUs.
+    let pods = ["a", "b", "c"].map(|pod_name| pod(name, pod_name, "aligned"));
+    corner.apply(pods).await?;
+    corner.apply(["d", "e"].map(|pod_name| pod(name, pod_name, "one"))).await?;
+    let pods = corner.bound(5).await?;
+    let claims = corner.node_claims().await?;
+    ensure!(claims.len() == 2, "{} machines", claims.len());
+    check_allocations(&corner, &pods).await?;
+    for claim in &claims {
+        let devices = claim.annotations().get(api::annotations::DEVICES).context("no devices")?;
+        ensure!(*devices == format!("{{\"{}\":4,\"{}\":2}}", driver("gpu", name), driver("nic", name)), "{devices}");
+    }
+    eventually("the devices are as described", DEADLINE, async || {
+        for claim in corner.node_claims().await? {
+            for kind in ["Initialized", "DevicesPublished", "DevicesAsDescribed"] {
+                let found = condition(&claim, kind);
+                ensure!(found.is_some_and(|(status, ..)| status == "True"), "{kind}: {found:?}");
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Each claim is allocated on its pod's machine, and the aligned ones under one root.
+async fn check_allocations(corner: &Corner, pods: &[Pod]) -> Result<()> {
+    let allocations = allocations(corner).await?;
+    ensure!(allocations.len() == pods.len(), "{allocations:?}");
+    for pod in pods {
+        let (_, devices) = allocations.iter().find(|(of, _)| *of == pod.name_any()).with_context(|| pod.name_any())?;
+        let node = node_of(pod).context("not bound")?;
+        ensure!(devices.iter().all(|device| device.split('/').nth(1) == Some(node)), "{node}: {devices:?}");
+        let number = |device: &String| device.rsplit('-').next().and_then(|number| number.parse::<usize>().ok());
+        if let [one, other, nic] = devices.as_slice() {
+            let roots = [number(one).map(|it| it / 2), number(other).map(|it| it / 2), number(nic)];
+            ensure!(roots[0] == roots[1] && roots[1] == roots[2], "{devices:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn drivers_that_publish_nothing_or_something_else_are_told_and_pods_are_planned_anew() -> Result<()> {
+    let cluster = Cluster::new("device-faults").await?;
+    let client = cluster.client().await?;
+    let faults = |drivers: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "dovetail-kwok-faults", "namespace": install::NAMESPACE },
+            "data": { "faults.json": json!({ "drivers": drivers }).to_string() },
+        })
+    };
+    let options = cluster.controller()?.env("DRA_PUBLISH_TIMEOUT", "3s").env("KWOK_READ_FAULTS", "true");
+    let (silent, wrong) = ("silent-driver", "wrong-driver");
+    e2e::apply::apply(
+        &client,
+        [faults(json!([
+            { "target": { "nodePool": silent }, "driver": driver("gpu", silent), "publishes": "never" },
+            { "target": { "nodePool": wrong }, "driver": driver("gpu", wrong), "publishes": "wrong" },
+        ]))],
+    )
+    .await?;
+    let controller = Controller::start_ready(&options).await?;
+
+    let corner = Corner::new(client.clone(), wrong).await?;
+    corner.apply([overlay(wrong)]).await?;
+    corner.apply(classes(wrong)).await?;
+    corner.apply([pod(wrong, "one", "one")]).await?;
+    corner.bound(1).await?;
+    eventually("the difference is told", DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let claim = claims.first().context("no NodeClaim")?;
+        let found = condition(claim, "DevicesAsDescribed").context("no condition")?;
+        let expected =
+            format!("{}: device gpu-0 has \"unexpected\" for attribute model, not \"x1\"", driver("gpu", wrong));
+        ensure!((found.0, found.1) == ("False", "Mismatch") && found.2.starts_with(&expected), "{found:?}");
+        ensure!(found.2.contains("device gpu-3 was not published"), "{found:?}");
+        let events = corner.events(&claim.name_any()).await?;
+        ensure!(events.iter().any(|event| event.starts_with("DevicesDiffer: ")), "{events:#?}");
+        Ok(())
+    })
+    .await?;
+
+    let corner = Corner::new(client.clone(), silent).await?;
+    corner.apply([overlay(silent)]).await?;
+    corner.apply(classes(silent)).await?;
+    corner.apply([pod(silent, "one", "one")]).await?;
+    // Machine after machine of every type that an overlay describes would be launched, were failures not counted.
+    eventually("the time-out is told, and the pod is planned anew", DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let timed_out = |claim: &&NodeClaim| {
+            condition(claim, "DevicesPublished")
+                .is_some_and(|(status, reason, _)| (status, reason) == ("False", "Timeout"))
+        };
+        let found: Vec<_> = claims.iter().filter(timed_out).collect();
+        ensure!(claims.len() >= 2 && !found.is_empty(), "{} of {} timed out", found.len(), claims.len());
+        ensure!(condition(found[0], "Initialized").is_some_and(|(status, ..)| status == "True"), "not initialized");
+        Ok(())
+    })
+    .await?;
+    e2e::apply::apply(&client, [faults(json!([]))]).await?;
+    let pods = corner.bound(1).await?;
+    ensure!(node_of(&pods[0]).is_some(), "not bound");
+    let mismatches = controller.metric("dovetail_device_mismatches_total")?;
+    ensure!(mismatches >= 2.0, "{mismatches}");
+    controller.terminate().await.map(drop)
+}
