@@ -507,7 +507,10 @@ fn format_fits(checked: &Checked, node: &Expr) -> Check<()> {
         let of = checked.type_of(arg);
         let fits = match (verb, of) {
             (_, Type::Dyn) if "sdofebxX".contains(verb) => true,
-            ('s', _) => prints(checked, arg),
+            ('s', _) => match not_printed(checked, arg) {
+                None => true,
+                Some(part) => return fail(part, format!("%s is not for {}", checked.type_of(part))),
+            },
             ('d' | 'o', _) => matches!(of, Type::Int | Type::Uint),
             ('f' | 'e', _) => matches!(of, Type::Double | Type::String),
             ('b', _) => matches!(of, Type::Int | Type::Uint | Type::Bool),
@@ -524,8 +527,8 @@ fn format_fits(checked: &Checked, node: &Expr) -> Check<()> {
     }
 }
 
-/// Whether `%s` takes a value of this type, and of all those in it.
-fn prints(checked: &Checked, node: &Expr) -> bool {
+/// What `%s` does not take: a value, or the first of those in it.
+fn not_printed<'e>(checked: &Checked, node: &'e Expr) -> Option<&'e Expr> {
     let fits = matches!(
         checked.type_of(node),
         Type::Dyn
@@ -542,10 +545,15 @@ fn prints(checked: &Checked, node: &Expr) -> bool {
             | Type::Type(_)
             | Type::Null
     );
-    fits && match &node.kind {
-        ExprKind::List(elements) => elements.iter().all(|(element, _)| prints(checked, element)),
-        ExprKind::Map(entries) => entries.iter().all(|(key, value, _)| prints(checked, key) && prints(checked, value)),
-        _ => true,
+    if !fits {
+        return Some(node);
+    }
+    match &node.kind {
+        ExprKind::List(elements) => elements.iter().find_map(|(element, _)| not_printed(checked, element)),
+        ExprKind::Map(entries) => {
+            entries.iter().find_map(|(key, value, _)| not_printed(checked, key).or_else(|| not_printed(checked, value)))
+        }
+        _ => None,
     }
 }
 

@@ -305,7 +305,7 @@ impl<'a> Evaluator<'a> {
             optional |= qualifier.optional;
             let key = match &qualifier.key {
                 Key::Constant(key) => Cow::Borrowed(key),
-                Key::Dynamic(attribute) => match self.resolve(attribute, false) {
+                Key::Dynamic(attribute) => match self.resolve(attribute, false).and_then(as_key) {
                     Ok(key) => Cow::Owned(key),
                     Err(error) if is_final(&error) => return Err(error),
                     Err(error) => {
@@ -331,6 +331,14 @@ impl<'a> Evaluator<'a> {
         }
         let value = value.into_owned();
         Ok(if optional { Value::some(value) } else { value })
+    }
+}
+
+/// A value that a step may be taken by.
+fn as_key(key: Value) -> Outcome {
+    match key {
+        Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => Ok(key),
+        other => Err(EvalError::invalid(format_args!("invalid qualifier type: {}", other.type_name()))),
     }
 }
 
@@ -374,8 +382,11 @@ fn run(callee: &Callee, args: &[Outcome]) -> Outcome {
         return Ok(value.clone());
     }
     let fits = |overload: &&&Overload| {
-        overload.params.len() == values.len()
-            && overload.params.iter().zip(&values).all(|(param, value)| param.matches(value))
+        // Upstream's flatten takes elements that are no lists, if the types did not tell.
+        let flattens = overload.id == "list_flatten" && matches!(values.as_slice(), [Value::List(_)]);
+        flattens
+            || overload.params.len() == values.len()
+                && overload.params.iter().zip(&values).all(|(param, value)| param.matches(value))
     };
     let run = callee.overloads.iter().find(fits).and_then(|overload| overload.run);
     match run {

@@ -384,7 +384,7 @@ impl Parser {
                 // The place of `.name` is that of the name.
                 let offset = self.offset();
                 match self.advance() {
-                    Token::Ident(name) => self.name(offset, name),
+                    Token::Ident(name) => self.name(offset, name).map(without_macros),
                     _ => {
                         self.next -= 1;
                         Err(self.unexpected("a name"))
@@ -511,5 +511,13 @@ impl Parser {
             }
         }
         Ok(self.node(offset, ExprKind::Map(entries)))
+    }
+}
+
+/// `.cel` is no name, so that `.cel.bind` is no macro either.
+fn without_macros(name: Expr) -> Expr {
+    match name.kind {
+        ExprKind::Ident(text) if &*text == "cel" => Expr { kind: ExprKind::Ident(".cel".into()), ..name },
+        kind => Expr { kind, ..name },
     }
 }

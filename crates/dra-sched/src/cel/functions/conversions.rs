@@ -88,7 +88,7 @@ pub(crate) fn to_uint(_: Context<'_>, args: &[Value]) -> Outcome {
     }
 }
 
-/// As Go prints a float with `%g`: the shortest text that reads back, with an exponent for the very small and large.
+/// As Go prints a float with `%g`: the shortest text that reads back, with an exponent below 1e-4 and from 1e6 on.
 pub(crate) fn double_to_string(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -97,7 +97,7 @@ pub(crate) fn double_to_string(value: f64) -> String {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+    if magnitude != 0.0 && !(1e-4..1e6).contains(&magnitude) {
         let text = format!("{value:e}");
         return match text.split_once('e') {
             Some((mantissa, exponent)) => {

@@ -27,7 +27,11 @@ pub(crate) fn quantity(_: Context<'_>, args: &[Value]) -> Outcome {
 
 pub(crate) fn is_quantity(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::String(text)] => Ok(Value::Bool(Quantity::parse(text).is_ok())),
+        // Ours end at 64 bits, upstream's do not.
+        [Value::String(text)] => Ok(Value::Bool(matches!(
+            Quantity::parse(text),
+            Ok(_) | Err(model::quantity::Error::TooLarge { .. } | model::quantity::Error::ExponentOutOfRange { .. })
+        ))),
         _ => no_overload("isQuantity"),
     }
 }

@@ -32,7 +32,12 @@ fn translate(pattern: &str) -> Result<String, &'static str> {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut chars = pattern.chars().peekable();
     let mut in_class = false;
+    // In a class: a plain character that may begin a range; whether the next one ends a range.
+    let mut low = None;
+    let mut ends_range = false;
     while let Some(c) = chars.next() {
+        let before = low.take();
+        let ended = std::mem::take(&mut ends_range);
         match c {
             '\\' => {
                 let escaped = chars.next().ok_or("trailing backslash at end of expression")?;
@@ -86,7 +91,19 @@ fn translate(pattern: &str) -> Result<String, &'static str> {
             }
             // The crate's class operations, plain characters in Go.
             '&' | '~' if in_class => out.extend(['\\', c]),
-            '-' if in_class && chars.peek() == Some(&'-') => out.push_str(r"\-"),
+            '-' if in_class && chars.peek() == Some(&'-') => match before {
+                Some(low) if low > '-' => return Err("invalid character class range"),
+                // A range up to `-`.
+                Some(_) => {
+                    chars.next();
+                    out.push_str(r"-\-");
+                }
+                None => out.push_str(r"\-"),
+            },
+            '-' if before.is_some() => {
+                out.push('-');
+                ends_range = true;
+            }
             '{' if !in_class => repetition(&mut chars, &mut out)?,
             '(' if !in_class && chars.peek() == Some(&'?') => group(&mut chars, &mut out)?,
             '*' | '+' | '?' if !in_class => {
@@ -99,7 +116,10 @@ fn translate(pattern: &str) -> Result<String, &'static str> {
                 }
             }
             // `$` is the end of the text only, as in Go without the flag `m`; the crate agrees.
-            _ => out.push(c),
+            _ => {
+                low = (in_class && !ended).then_some(c);
+                out.push(c);
+            }
         }
     }
     Ok(out)
