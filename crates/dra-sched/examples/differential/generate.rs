@@ -319,7 +319,9 @@ fn claim(random: &mut Random, style: Style, name: &str) -> Value {
     if random.percent(20) {
         let mut config = json!({"opaque": {"driver": "a.example.com", "parameters": {"from": "claim"}}});
         if random.percent(70) {
-            config["requests"] = json!([random.pick(&["req-0", "req-1", "req-0/sub-0", "req-0/sub-1"])]);
+            let names = ["req-0", "req-1", "req-0/sub-0", "req-0/sub-1"];
+            let named: Vec<&str> = names.into_iter().filter(|_| random.percent(40)).collect();
+            config["requests"] = if named.is_empty() { json!([names[0]]) } else { json!(named) };
         }
         devices["config"] = json!([config]);
     }
