@@ -1,9 +1,11 @@
 //! `cargo xtask oracle`: Kubernetes' own libraries and ours, on the same random questions, for each release that is
 //! imitated: the device allocator, the evaluator of device selectors, and the scheduler's plugins around them.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use go_programs::Program;
 
@@ -93,6 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let releases = if options.releases.is_empty() { Release::value_variants() } else { &options.releases };
     let subjects = Subject::value_variants().iter().filter(|subject| options.only.is_none_or(|only| only == **subject));
     let mut failed = Vec::new();
+    let mut sum = Counts::default();
     for &subject in subjects {
         let programs: Vec<(Release, Program)> =
             releases.iter().filter_map(|&release| Some((release, subject.program(release)?))).collect();
@@ -107,14 +110,47 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         ask.args(["--cases", &subject.cases(options.cases).to_string(), "--seed", &options.seed.to_string()]);
         ask.arg("--fixtures").arg(crate::process::target_folder()?.join("oracle"));
-        if !ask.status()?.success() {
+        let (succeeded, counts) = ask_and_count(&mut ask)?;
+        sum.passed += counts.passed;
+        sum.failed += counts.failed;
+        if !succeeded {
             failed.push(describe(&ask));
         }
     }
+    println!("\nall together");
+    println!("{} passed, {} failed", sum.passed, sum.failed);
     if !failed.is_empty() {
         bail!("answers differ from upstream's:\n{}", failed.join("\n"));
     }
     Ok(())
+}
+
+/// What a comparison's last line says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+}
+
+impl Counts {
+    /// Reads `12 passed, 3 failed`, whatever comes after it.
+    fn of_line(line: &str) -> Option<Self> {
+        let (passed, rest) = line.trim().split_once(" passed, ")?;
+        let (failed, _) = rest.split_once(" failed")?;
+        Some(Self { passed: passed.parse().ok()?, failed: failed.parse().ok()? })
+    }
+}
+
+/// Runs a comparison, shows what it prints, and gives what it counted last.
+fn ask_and_count(ask: &mut Command) -> Result<(bool, Counts)> {
+    let mut child = ask.stdout(Stdio::piped()).spawn().with_context(|| describe(ask))?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(child.stdout.take().context("standard output was asked for")?).lines() {
+        let line = line?;
+        println!("{line}");
+        counts = Counts::of_line(&line).unwrap_or(counts);
+    }
+    Ok((child.wait()?.success(), counts))
 }
 
 /// Our side of the comparison. A debug build is that of the tests, so that nothing is compiled twice.
@@ -126,4 +162,16 @@ fn ours(subject: Subject, options: &Options) -> Result<PathBuf> {
         &["--workspace", "--features", crate::test::FEATURES]
     };
     build(&[selection, &example].concat(), subject.example())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_comparison_is_counted() {
+        assert_eq!(Counts::of_line("12 passed, 3 failed"), Some(Counts { passed: 12, failed: 3 }));
+        assert_eq!(Counts::of_line("9 passed, 0 failed, 1 unanswered"), Some(Counts { passed: 9, failed: 0 }));
+        assert_eq!(Counts::of_line("1.36: 40 of 90"), None);
+    }
 }

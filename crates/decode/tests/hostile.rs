@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use decode::snapshot_file::{KINDS, prune};
-use decode::{Context, ObjectError};
+use decode::{Context, ObjectError, devices};
 use model::Interner;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -34,6 +34,13 @@ fn read(object: &Value) -> Result<String, ObjectError> {
         "NodePool" => format!("{:?}", decode::node_pool_object(object)?),
         "NodeClaim" => format!("{:?}", decode::node_claim_object(object)?),
         "NodeOverlay" => format!("{:?}", decode::node_overlay_object(object)?),
+        "DeviceClass" => format!("{:?}", devices::device_class(object, devices::Admitted::ByServer)?),
+        "ResourceSlice" => format!("{:?}", devices::resource_slice(object, devices::Admitted::ByServer)?),
+        "ResourceClaim" => format!("{:?}", devices::resource_claim(object, devices::Admitted::ByServer)?),
+        "ResourceClaimTemplate" => {
+            format!("{:?}", devices::resource_claim_template(object, devices::Admitted::ByServer)?)
+        }
+        "DeviceTaintRule" => format!("{:?}", devices::device_taint_rule(object)?),
         other => panic!("no decoder for {other:?}"),
     })
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{ConstraintReport, Fall, Infeasible, PoolTrouble, Proof, Refusal, RequestReport, Rule, Scope, Shortage};
 use crate::allocator::report;
 use crate::inventory::{DeviceIndex, Inventory};
+use crate::packing::ClaimUse;
 use crate::types::{DeviceId, RequestName};
 
 /// Values named in a line before the rest are left out.
@@ -141,7 +142,31 @@ impl Explanation {
     }
 }
 
+impl Explanation {
+    /// Calls claims by other names. Claims that want the same are one to the allocator, under the name of the first
+    /// ([`Inventory::claim_name`]); whoever asked for another knows how that one is called.
+    pub fn rename_claims(&mut self, names: &[(&str, &str)]) {
+        for (from, to) in names.iter().filter(|(from, to)| from != to) {
+            for request in self.requests.iter_mut().filter(|request| request.claim == *from) {
+                (*to).clone_into(&mut request.claim);
+            }
+            for end in [",", ":"] {
+                self.message = self.message.replace(&format!("claim {from}{end}"), &format!("claim {to}{end}"));
+            }
+        }
+    }
+}
+
 impl Inventory {
+    /// The name by which refusals call a claim: that of the first claim that wants the same.
+    pub fn claim_name(&self, what: &ClaimUse) -> &str {
+        let class = match what {
+            ClaimUse::Fresh { class, .. } => *class,
+            ClaimUse::Named { claim, .. } => self.claims[*claim].class,
+        };
+        &self.claim_classes[class].name
+    }
+
     /// Explains a refusal. `holder` names who has a device, if that is known.
     pub fn explain(&self, refusal: &Refusal, holder: &dyn Fn(&DeviceId) -> Option<String>) -> Explanation {
         let plain = |code, everywhere| Explanation { everywhere, ..Explanation::new(code, refusal.to_string()) };

@@ -106,7 +106,7 @@ fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request(
 
         No place
           ml/huge
-            nodepool/default: none of 4 instance types fits: 4 without the devices it claims (claim gpus, request gpus: 0 of 0 devices are usable, 9 wanted; or claim gpus, request gpus: 2 of 2 devices are usable, 9 wanted; or claim gpus, request gpus: 4 of 4 devices are usable, 9 wanted)
+            nodepool/default: none of 4 instance types fits: 4 without the devices it claims (claim gpus, request gpus: 8 of 8 devices are usable, 9 wanted; or claim gpus, request gpus: 4 of 4 devices are usable, 9 wanted; or claim gpus, request gpus: 2 of 2 devices are usable, 9 wanted)
           ml/lost
             resource claim template ml/gone does not exist
 

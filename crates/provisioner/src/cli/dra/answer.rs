@@ -151,6 +151,8 @@ impl Report {
 #[derive(Debug, Clone)]
 struct Ask {
     name: String,
+    /// What reasons call it.
+    full_name: String,
     what: ClaimUse,
 }
 
@@ -382,8 +384,11 @@ impl<'a> Run<'a> {
         let mut asks: Vec<Ask> = asked.claims.clone().unwrap_or_default();
         match asked.extended.get(name) {
             None => {}
-            Some(Ok(class)) => asks
-                .push(Ask { name: IN_MEMORY_CLAIM.to_owned(), what: ClaimUse::Fresh { class: *class, containers: 0 } }),
+            Some(Ok(class)) => asks.push(Ask {
+                name: IN_MEMORY_CLAIM.to_owned(),
+                full_name: IN_MEMORY_CLAIM.to_owned(),
+                what: ClaimUse::Fresh { class: *class, containers: 0 },
+            }),
             Some(Err(why)) => return Answer::Refused(Box::new(why.clone())),
         }
         let uses: Vec<ClaimUse> = asks.iter().map(|ask| ask.what).collect();
@@ -391,7 +396,7 @@ impl<'a> Run<'a> {
         let offer = self.inventory.try_add(bin, &uses, 1, &IdSet::default(), ledger, &mut budget);
         let Some(alternative) = offer.alternatives.into_iter().next() else {
             return match offer.refused.first() {
-                Some(refused) => Answer::Refused(Box::new(self.explain(&refused.refusal))),
+                Some(refused) => Answer::Refused(Box::new(self.explain(&refused.refusal, &asks))),
                 None => Answer::Undecided,
             };
         };
@@ -408,8 +413,12 @@ impl<'a> Run<'a> {
         Answer::Fits(Box::new(Fit { node: Arc::clone(name), score, asks, bin: bin.clone(), alternative, demand }))
     }
 
-    fn explain(&self, refusal: &Refusal) -> Explanation {
-        self.inventory.explain(refusal, &|device| self.holders.get(device).cloned())
+    fn explain(&self, refusal: &Refusal, asks: &[Ask]) -> Explanation {
+        let mut why = self.inventory.explain(refusal, &|device| self.holders.get(device).cloned());
+        let names: Vec<(&str, &str)> =
+            asks.iter().map(|ask| (self.inventory.claim_name(&ask.what), ask.full_name.as_str())).collect();
+        why.rename_claims(&names);
+        why
     }
 
     /// Charges a pod and says what it got.
@@ -536,14 +545,15 @@ fn ask(
         WantedClaim::Existing { claim, reserved, .. } => {
             // `pods::claims` has found the claim among those that have ids.
             let id = *ids.get(&claim).expect("an existing claim has an id");
-            Ask { name: claim.name.to_string(), what: ClaimUse::Named { claim: id, containers, reserved } }
+            let what = ClaimUse::Named { claim: id, containers, reserved };
+            Ask { name: claim.name.to_string(), full_name: claim.to_string(), what }
         }
         WantedClaim::Fresh { entry, template } => {
             let name = format!("made from {template}");
             let template = objects.templates.get(&template).expect("a template that is wanted exists");
             let unsupported = template.unsupported.first().map(|field| Arc::clone(&field.construct));
             let class = builder.claim_class(&name, &Arc::new(template.spec.clone()), unsupported);
-            Ask { name: entry.to_string(), what: ClaimUse::Fresh { class, containers } }
+            Ask { name: entry.to_string(), full_name: name, what: ClaimUse::Fresh { class, containers } }
         }
         WantedClaim::OfGroup { entry, group, template } => {
             let name = NamespacedName::new(Arc::clone(&group.namespace), format!("{}-{entry}", group.name));
@@ -561,7 +571,8 @@ fn ask(
                     unknown_fields: Vec::new(),
                 }))
             });
-            Ask { name: name.name.to_string(), what: ClaimUse::Named { claim: id, containers, reserved: true } }
+            let what = ClaimUse::Named { claim: id, containers, reserved: true };
+            Ask { name: name.name.to_string(), full_name: name.to_string(), what }
         }
     }
 }

@@ -145,6 +145,20 @@ fn pods_are_served_by_priority_and_then_as_written_each_with_what_is_left() {
 }
 
 #[test]
+fn a_refusal_names_the_pods_own_claim_where_others_want_the_same() {
+    let same = template("same", "{requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}");
+    let pods = [pod("a", "one", ""), pod("b", "one", ""), pod("c", "same", "")].concat() + &same;
+    let report = report(&pods, &options());
+    let Outcome::Refused { nodes } = &report.pods[2].outcome else { panic!("{:?}", report.pods[2]) };
+    assert_eq!(nodes[0].why.requests[0].claim, "made from default/same");
+    assert!(
+        nodes[0].why.message.starts_with("claim made from default/same, request gpu: "),
+        "{}",
+        nodes[0].why.message
+    );
+}
+
+#[test]
 fn each_alone_sees_all_devices() {
     let pods = [pod("a", "one", ""), pod("b", "one", ""), pod("c", "one", "")].concat();
     let report = report(&pods, &Options { each_alone: true, ..options() });
