@@ -103,8 +103,14 @@ impl Corner {
     }
 
     pub async fn new(client: Client, name: &str) -> Result<Self> {
+        let corner = Self::without_node_pool(client, name).await?;
+        corner.node_pool(serde_json::json!({})).await?;
+        Ok(corner)
+    }
+
+    /// The NodePool is still to come.
+    pub async fn without_node_pool(client: Client, name: &str) -> Result<Self> {
         apply::apply_one(&client, objects::namespace(name)).await?;
-        apply::apply_one(&client, objects::node_pool(name)).await?;
         Ok(Self { client, name: name.to_owned() })
     }
 
