@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::ast::{Comprehension, Expr, ExprKind, Literal, NodeId, op, qualified_name};
 use super::error::{CompileErrorKind, ErrorAt};
 use super::functions::conversions::named_type;
+use super::functions::{operators, regex, time};
 use super::library::{Libraries, Library, Overload, library};
 use super::parser::Parsed;
 use super::types::{Type, Unifier, most_general};
@@ -187,6 +188,7 @@ fn literals_fit_within(checked: &Checked, node: &Expr, in_format: bool) -> Check
             if is_format {
                 format_fits(checked, node)?;
             }
+            argument_fits(checked, function, args)?;
             let parts = target.as_deref().into_iter().chain(args);
             parts.into_iter().try_for_each(|part| literals_fit(checked, part, in_format || is_format))
         }
@@ -216,6 +218,32 @@ fn literals_fit_within(checked: &Checked, node: &Expr, in_format: bool) -> Check
     }
 }
 
+/// A pattern of `matches`, a duration and a timestamp must be one if they are literals. Upstream looks at these before
+/// it converts other constants.
+fn argument_fits(checked: &Checked, function: &str, args: &[Expr]) -> Check<()> {
+    let [Expr { id, kind: ExprKind::Literal(literal) }] = args else { return Ok(()) };
+    let fits = match (function, literal) {
+        ("matches", Literal::String(pattern)) => regex::compile(pattern).map(|_| ()),
+        ("duration", Literal::String(text)) => {
+            time::parse_duration(text).map(|_| ()).ok_or_else(|| format!("'{text}'"))
+        }
+        // Declared up to 1.36, but no number is a duration.
+        ("duration", Literal::Int(number)) => Err(number.to_string()),
+        ("timestamp", Literal::String(text)) => {
+            time::parse_timestamp(text).map(|_| ()).ok_or_else(|| format!("'{text}'"))
+        }
+        ("timestamp", Literal::Int(seconds)) => {
+            operators::timestamp(i128::from(*seconds) * 1_000_000_000).map(|_| ()).map_err(|_| seconds.to_string())
+        }
+        _ => Ok(()),
+    };
+    fits.map_err(|reason| {
+        let offset = checked.parsed_offsets.get(*id as usize).copied().unwrap_or_default();
+        let reason = format!("invalid {function} argument: {reason}");
+        ErrorAt::new(offset as usize, CompileErrorKind::Literal(reason))
+    })
+}
+
 impl Checker {
     fn error(&self, node: &Expr, kind: CompileErrorKind) -> ErrorAt {
         self.error_at(node.id, kind)
@@ -238,8 +266,14 @@ impl Checker {
         let of = match &mut node.kind {
             ExprKind::Literal(literal) => literal_type(literal),
             ExprKind::Ident(name) => {
-                let name = name.clone();
-                self.name(&name).ok_or_else(|| self.error(node, CompileErrorKind::Undeclared(name.to_string())))?
+                let found = self.local(name);
+                if let (Some((name_of_local, _)), ExprKind::Ident(name)) = (&found, &mut node.kind) {
+                    *name = name_of_local.clone();
+                }
+                match found {
+                    Some((_, of)) => of,
+                    None => self.global(node)?,
+                }
             }
             ExprKind::Select { .. } => self.select(node)?,
             ExprKind::Call { .. } => self.call(node)?,
@@ -258,21 +292,33 @@ impl Checker {
         Ok(of)
     }
 
-    fn name(&self, name: &str) -> Option<Type> {
-        let local = self.scopes.iter().rev().find(|(found, _)| **found == *name);
-        if let Some((_, of)) = local {
-            return Some(of.clone());
+    /// The variable of a macro that a name refers to. `.name` does so up to 1.36; as a variable of its own it declares
+    /// nothing that can be referred to.
+    fn local(&self, name: &str) -> Option<(Arc<str>, Type)> {
+        let bare = match name.strip_prefix('.') {
+            Some(_) if self.environment.libraries == Libraries::Since1_37 => return None,
+            Some(bare) => bare,
+            None => name,
+        };
+        self.scopes.iter().rev().find(|(found, _)| **found == *bare).cloned()
+    }
+
+    /// The type of `device` or the name of a type.
+    fn global(&self, node: &Expr) -> Check<Type> {
+        let ExprKind::Ident(name) = &node.kind else { return Ok(Type::Error) };
+        if without_dot(name) == "device" {
+            return Ok(Type::Device);
         }
-        if name == "device" {
-            return Some(Type::Device);
+        match named_type(without_dot(name)) {
+            Some(of) => Ok(Type::Type(Some(Arc::new(of)))),
+            None => Err(self.error(node, CompileErrorKind::Undeclared(name.to_string()))),
         }
-        named_type(name).map(|of| Type::Type(Some(Arc::new(of))))
     }
 
     fn select(&mut self, node: &mut Expr) -> Check<Type> {
         // A dotted name may be a type's.
         if let Some(name) = qualified_name(node).filter(|name| name.contains('.'))
-            && let Some(of) = named_type(&name)
+            && let Some(of) = named_type(without_dot(&name))
         {
             node.kind = ExprKind::Ident(name.into());
             return Ok(Type::Type(Some(Arc::new(of))));
@@ -326,9 +372,9 @@ impl Checker {
             types.push(self.check(arg)?);
         }
         let global_name = match target {
-            None => Some(function.to_string()),
+            None => Some(without_dot(function).to_owned()),
             Some(target) => qualified_name(target)
-                .map(|prefix| format!("{prefix}.{function}"))
+                .map(|prefix| format!("{}.{function}", without_dot(&prefix)))
                 .filter(|name| self.library.contains_key(name.as_str())),
         };
         if let op::AND | op::OR = &**function {
@@ -345,7 +391,7 @@ impl Checker {
             let name = function.clone();
             return self.resolve(id, &name, true, &types);
         };
-        if target.take().is_some() {
+        if target.take().is_some() || function.starts_with('.') {
             *function = name.as_str().into();
         }
         self.resolve(id, &name, false, &types)
@@ -555,6 +601,11 @@ fn not_printed<'e>(checked: &Checked, node: &'e Expr) -> Option<&'e Expr> {
         }
         _ => None,
     }
+}
+
+/// A name that may begin with a dot, as it is declared.
+fn without_dot(name: &str) -> &str {
+    name.strip_prefix('.').unwrap_or(name)
 }
 
 fn literal_type(literal: &Literal) -> Type {

@@ -120,8 +120,8 @@ pub enum EvalError {
     #[error("CEL result of type {0} cannot be the value of an attribute")]
     NotAnAttribute(&'static str),
     /// Upstream's evaluator crashes here, which ends the evaluation even where the other side of `||` decides: it
-    /// cannot count the cost of sorting what is no list.
-    #[error("internal error: cost of a call on what is no list")]
+    /// cannot count the cost of sorting what is no list, nor look up a version or bytes in a list of constants.
+    #[error("internal error: the API server's and scheduler's evaluators crash on this")]
     Internal,
     /// The evaluation cost more than is allowed.
     #[error("operation cancelled: actual cost limit exceeded")]

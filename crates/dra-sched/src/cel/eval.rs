@@ -91,7 +91,7 @@ impl<'a> Evaluator<'a> {
             Plan::Equals { left, right, negated } => self.equals(left, right, *negated),
             Plan::Member { value, set } => {
                 let value = self.run(value)?;
-                Ok(Value::Bool(set.iter().any(|element| element.equals(&value))))
+                member(&value, set)
             }
             Plan::OptionalOr { left, right, unwrap } => match self.run(left)? {
                 Value::Optional(Some(value)) if *unwrap => Ok((*value).clone()),
@@ -342,6 +342,14 @@ fn as_key(key: Value) -> Outcome {
     }
 }
 
+/// Whether a value is one of a list of constants. Upstream looks it up by its hash and crashes on what has none.
+pub(crate) fn member(value: &Value, set: &[Value]) -> Outcome {
+    match value {
+        Value::Semver(_) | Value::Bytes(_) | Value::Format(_) => Err(EvalError::Internal),
+        _ => Ok(Value::Bool(set.iter().any(|element| element.equals(value)))),
+    }
+}
+
 /// `==` or `!=`, with its units.
 pub(crate) fn equality(left: &Outcome, right: &Outcome, negated: bool) -> (u64, Outcome) {
     let size = |value: &Outcome| value.as_ref().map_or(1, Value::cost_size);
@@ -382,9 +390,13 @@ fn run(callee: &Callee, args: &[Outcome]) -> Outcome {
         return Ok(value.clone());
     }
     let fits = |overload: &&&Overload| {
-        // Upstream's flatten takes elements that are no lists, if the types did not tell.
-        let flattens = overload.id == "list_flatten" && matches!(values.as_slice(), [Value::List(_)]);
-        flattens
+        // Upstream's flatten and sorts look at elements themselves, if the types did not tell.
+        let takes_any_list = match values.as_slice() {
+            [Value::List(_)] => overload.id == "list_flatten" || overload.id.ends_with("_sort"),
+            [Value::List(_), Value::List(_)] => overload.id.ends_with("_sortByAssociatedKeys"),
+            _ => false,
+        };
+        takes_any_list
             || overload.params.len() == values.len()
                 && overload.params.iter().zip(&values).all(|(param, value)| param.matches(value))
     };

@@ -73,8 +73,9 @@ impl<'a> Lexer<'a> {
         if first.is_ascii_digit() || (first == '.' && second_is_digit) {
             return self.number();
         }
-        if let Some(prefix) = literal_prefix(rest) {
-            return self.string(prefix);
+        let literal = literal_prefix(rest).and_then(|prefix| Some((delimited(rest, &prefix)?, prefix)));
+        if let Some((literal, prefix)) = literal {
+            return self.string(&literal, &prefix);
         }
         if first.is_ascii_alphabetic() || first == '_' {
             let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -89,6 +90,9 @@ impl<'a> Lexer<'a> {
             });
         }
         match SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
+            None if first == '"' || first == '\'' => {
+                Err(self.error("unterminated string literal or invalid escape sequence".to_owned()))
+            }
             Some(symbol) if *symbol != "=" => {
                 self.position += symbol.len();
                 Ok(Token::Symbol(symbol))
@@ -143,32 +147,10 @@ impl<'a> Lexer<'a> {
         if unsigned { Token::Uint(digits) } else { Token::Int(digits) }
     }
 
-    fn string(&mut self, prefix: Prefix) -> Result<Token, ErrorAt> {
+    fn string(&mut self, literal: &Delimited<'_>, prefix: &Prefix) -> Result<Token, ErrorAt> {
         let start = self.position;
-        let body = self.rest().get(prefix.length..).unwrap_or_default();
-        let quote = body.chars().next().unwrap_or('"');
-        let triple: String = [quote; 3].iter().collect();
-        let (delimiter, multi_line) =
-            if body.starts_with(&triple) { (triple.as_str(), true) } else { (triple.get(..1).unwrap_or("\""), false) };
-        let content = body.get(delimiter.len()..).unwrap_or_default();
-        let mut length = 0;
-        loop {
-            let rest = content.get(length..).unwrap_or_default();
-            if rest.starts_with(delimiter) {
-                break;
-            }
-            let unterminated = || ErrorAt::new(start, CompileError::syntax("unterminated string literal".to_owned()));
-            let c = rest.chars().next().ok_or_else(unterminated)?;
-            if !multi_line && matches!(c, '\n' | '\r') {
-                return Err(unterminated());
-            }
-            length += c.len_utf8();
-            if c == '\\' && !prefix.raw {
-                length += rest.chars().nth(1).ok_or_else(unterminated)?.len_utf8();
-            }
-        }
-        let text = content.get(..length).unwrap_or_default();
-        self.position += prefix.length + 2 * delimiter.len() + length;
+        let text = literal.text;
+        self.position += literal.length;
         let bad = |reason: &str| ErrorAt::new(start, CompileError::syntax(reason.to_owned()));
         if prefix.bytes {
             let bytes = if prefix.raw { text.as_bytes().to_vec() } else { unescape_bytes(text).map_err(bad)? };
@@ -177,6 +159,43 @@ impl<'a> Lexer<'a> {
             Ok(Token::String(text.into()))
         } else {
             Ok(Token::String(unescape(text).map_err(bad)?.into()))
+        }
+    }
+}
+
+/// A literal with its prefix and quotes.
+struct Delimited<'a> {
+    /// What is between the quotes.
+    text: &'a str,
+    /// Bytes of the whole.
+    length: usize,
+}
+
+/// The longest literal that starts here. What begins with three quotes and does not end with them is an empty literal
+/// and something else; a prefix before what is no literal is a name.
+fn delimited<'a>(rest: &'a str, prefix: &Prefix) -> Option<Delimited<'a>> {
+    let body = rest.get(prefix.length..)?;
+    let single = body.get(..1)?;
+    let triple = body.get(..3).filter(|quotes| *quotes == single.repeat(3));
+    triple.into_iter().chain([single]).find_map(|delimiter| {
+        let content = body.get(delimiter.len()..)?;
+        let text = content.get(..content_length(content, delimiter, prefix.raw)?)?;
+        Some(Delimited { text, length: prefix.length + 2 * delimiter.len() + text.len() })
+    })
+}
+
+/// Bytes up to the closing delimiter; none without one, and where an escape sequence is none of CEL's.
+fn content_length(content: &str, delimiter: &str, raw: bool) -> Option<usize> {
+    let is_one_line = delimiter.len() == 1;
+    let mut chars = content.chars();
+    loop {
+        if chars.as_str().starts_with(delimiter) {
+            return Some(content.len() - chars.as_str().len());
+        }
+        match chars.next()? {
+            '\n' | '\r' if is_one_line => return None,
+            '\\' if !raw && escape(&mut chars).is_err_and(|reason| reason == INVALID_ESCAPE) => return None,
+            _ => {}
         }
     }
 }
@@ -200,6 +219,8 @@ fn literal_prefix(rest: &str) -> Option<Prefix> {
     }
 }
 
+const INVALID_ESCAPE: &str = "invalid escape sequence";
+
 enum Escape {
     Char(char),
     Byte(u8),
@@ -207,18 +228,17 @@ enum Escape {
 
 /// Reads what follows a backslash.
 fn escape(chars: &mut std::str::Chars<'_>) -> Result<Escape, &'static str> {
-    const INVALID: &str = "invalid escape sequence";
     let number = |chars: &mut std::str::Chars<'_>, digits: usize, radix: u32, first: Option<char>| {
         let mut value = match first {
-            Some(digit) => digit.to_digit(radix).ok_or(INVALID)?,
+            Some(digit) => digit.to_digit(radix).ok_or(INVALID_ESCAPE)?,
             None => 0,
         };
         for _ in 0..digits {
-            value = value * radix + chars.next().and_then(|c| c.to_digit(radix)).ok_or(INVALID)?;
+            value = value * radix + chars.next().and_then(|c| c.to_digit(radix)).ok_or(INVALID_ESCAPE)?;
         }
         Ok::<u32, &'static str>(value)
     };
-    let c = chars.next().ok_or(INVALID)?;
+    let c = chars.next().ok_or(INVALID_ESCAPE)?;
     Ok(match c {
         'a' => Escape::Char('\u{7}'),
         'b' => Escape::Char('\u{8}'),
@@ -228,13 +248,13 @@ fn escape(chars: &mut std::str::Chars<'_>) -> Result<Escape, &'static str> {
         't' => Escape::Char('\t'),
         'v' => Escape::Char('\u{b}'),
         '"' | '\'' | '\\' | '?' | '`' => Escape::Char(c),
-        'x' | 'X' => Escape::Byte(number(chars, 2, 16, None)?.try_into().map_err(|_| INVALID)?),
-        '0'..='3' => Escape::Byte(number(chars, 2, 8, Some(c))?.try_into().map_err(|_| INVALID)?),
+        'x' | 'X' => Escape::Byte(number(chars, 2, 16, None)?.try_into().map_err(|_| INVALID_ESCAPE)?),
+        '0'..='3' => Escape::Byte(number(chars, 2, 8, Some(c))?.try_into().map_err(|_| INVALID_ESCAPE)?),
         'u' | 'U' => {
             let digits = if c == 'u' { 4 } else { 8 };
             Escape::Char(char::from_u32(number(chars, digits, 16, None)?).ok_or("invalid unicode code point")?)
         }
-        _ => return Err(INVALID),
+        _ => return Err(INVALID_ESCAPE),
     })
 }
 

@@ -37,7 +37,8 @@ pub(crate) enum Libraries {
     /// cel-go 0.26, Kubernetes up to 1.36. `includes` is DRA's own: it costs one unit and fails on long lists.
     UpTo1_36,
     /// cel-go 0.29. `includes` is one of the functions on lists and costs a walk; a global `matches` costs what the
-    /// member does; prefixes and suffixes cost their own length; `lists.range` refuses negative and huge sizes.
+    /// member does; prefixes and suffixes cost their own length; `lists.range` refuses negative and huge sizes; there is no
+    /// `duration` of an int; `.name` passes by the variables of macros.
     Since1_37,
 }
 
@@ -110,7 +111,7 @@ fn build(includes: bool, libraries: Libraries) -> Library {
     arithmetic(&mut builder);
     comparisons(&mut builder);
     containers(&mut builder);
-    type_conversions(&mut builder);
+    type_conversions(&mut builder, libraries);
     string_functions(&mut builder);
     time_functions(&mut builder);
     optionals(&mut builder);
@@ -270,7 +271,7 @@ fn containers(b: &mut Builder) {
     b.global("cel.@mapInsert", "@mapInsert_map_key_value", vec![map.clone(), A, B], map, operators::map_insert);
 }
 
-fn type_conversions(b: &mut Builder) {
+fn type_conversions(b: &mut Builder, libraries: Libraries) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     b.global("type", "type", vec![A], Type::Type(Some(std::sync::Arc::new(A))), conversions::type_of);
     b.global("dyn", "to_dyn", vec![A], Type::Dyn, operators::dynamic);
@@ -288,7 +289,10 @@ fn type_conversions(b: &mut Builder) {
         ("uint64_to_double", Uint),
     ];
     conversion("double", conversions::to_double, Double, from);
-    let from = vec![("duration_to_duration", Duration), ("int64_to_duration", Int), ("string_to_duration", String)];
+    let mut from = vec![("duration_to_duration", Duration), ("string_to_duration", String)];
+    if libraries == Libraries::UpTo1_36 {
+        from.push(("int64_to_duration", Int));
+    }
     conversion("duration", conversions::to_duration, Duration, from);
     let from = vec![
         ("int64_to_int64", Int),

@@ -35,7 +35,7 @@ pub(crate) fn receiver_call(
 ) -> Expanded {
     let mut build = Builder { parser, offset };
     match (&*name, args.len()) {
-        ("all" | "exists" | "exists_one" | "existsOne", 2 | 3) => build.quantifier(&name, target, args),
+        ("all" | "exists" | "exists_one", 2 | 3) | ("existsOne", 3) => build.quantifier(&name, target, args),
         ("map", 2 | 3) => build.map(target, args),
         ("filter", 2) => build.filter(target, args),
         ("transformList", 3 | 4) => build.transform_list(target, args),

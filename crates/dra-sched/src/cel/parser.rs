@@ -381,10 +381,8 @@ impl Parser {
             Token::Symbol("{") => self.map(),
             Token::Symbol(".") => {
                 self.next += 1;
-                // The place of `.name` is that of the name.
-                let offset = self.offset();
                 match self.advance() {
-                    Token::Ident(name) => self.name(offset, name).map(without_macros),
+                    Token::Ident(name) => self.absolute_name(offset, &name),
                     _ => {
                         self.next -= 1;
                         Err(self.unexpected("a name"))
@@ -425,12 +423,21 @@ impl Parser {
         Ok(self.node(offset, ExprKind::Literal(literal)))
     }
 
+    /// `.name` keeps its dot: it is no macro, and what it refers to is the checker's.
+    fn absolute_name(&mut self, dot: u32, name: &str) -> Parse<Expr> {
+        // Its place is that of the name, unless it is refused.
+        let offset = self.tokens.get(self.next.saturating_sub(1)).map_or(dot, |(_, offset)| *offset);
+        let refused_at = if RESERVED.contains(&name) { dot } else { offset };
+        self.name(refused_at, format!(".{name}").into())
+    }
+
     fn name(&mut self, offset: u32, name: Arc<str>) -> Parse<Expr> {
-        if let Some(message) = self.message_name(&name) {
-            return self.message(offset, message);
+        if let Some((brace, message)) = self.message_name(&name) {
+            return self.message(brace, message);
         }
-        if RESERVED.contains(&&*name) {
-            return Err(self.error(offset, CompileErrorKind::Syntax(format!("reserved identifier: {name}"))));
+        let bare = name.strip_prefix('.').unwrap_or(&name);
+        if RESERVED.contains(&bare) {
+            return Err(self.error(offset, CompileErrorKind::Syntax(format!("reserved identifier: {bare}"))));
         }
         let paren = self.offset();
         if self.accept("(") {
@@ -440,8 +447,8 @@ impl Parser {
         Ok(self.node(offset, ExprKind::Ident(name)))
     }
 
-    /// The name of a message type, if `.b.c{` follows; consumes up to the brace.
-    fn message_name(&mut self, first: &str) -> Option<Arc<str>> {
+    /// The name of a message type and the place of its brace, if `.b.c{` follows; consumes up to the brace.
+    fn message_name(&mut self, first: &str) -> Option<(u32, Arc<str>)> {
         let mut name = first.to_owned();
         let mut ahead = self.next;
         let at = |index: usize| self.tokens.get(index).map(|(token, _)| token);
@@ -450,16 +457,26 @@ impl Parser {
             name.push_str(part);
             ahead += 2;
         }
-        if at(ahead) != Some(&Token::Symbol("{")) {
-            return None;
-        }
+        let (Token::Symbol("{"), brace) = self.tokens.get(ahead)? else { return None };
+        let brace = *brace;
         self.next = ahead + 1;
-        Some(name.into())
+        Some((brace, name.into()))
+    }
+
+    /// Whether a list or map ends here. A comma may stand in an empty one.
+    fn closes(&mut self, close: &'static str, is_empty: bool) -> Parse<bool> {
+        if is_empty && self.accept(",") {
+            self.expect(close)?;
+            return Ok(true);
+        }
+        Ok(self.accept(close))
     }
 
     /// The fields of a message are read and forgotten: no message type can be built, see the checker.
     fn message(&mut self, offset: u32, name: Arc<str>) -> Parse<Expr> {
-        while !self.accept("}") {
+        let mut is_empty = true;
+        while !self.closes("}", is_empty)? {
+            is_empty = false;
             self.accept("?");
             let Token::Ident(_) = self.advance() else {
                 self.next -= 1;
@@ -479,10 +496,7 @@ impl Parser {
         let offset = self.offset();
         self.next += 1;
         let mut elements = Vec::new();
-        loop {
-            if self.accept("]") {
-                break;
-            }
+        while !self.closes("]", elements.is_empty())? {
             let optional = self.accept("?");
             elements.push((self.expr()?, optional));
             if !self.accept(",") {
@@ -497,10 +511,7 @@ impl Parser {
         let offset = self.offset();
         self.next += 1;
         let mut entries = Vec::new();
-        loop {
-            if self.accept("}") {
-                break;
-            }
+        while !self.closes("}", entries.is_empty())? {
             let optional = self.accept("?");
             let key = self.expr()?;
             self.expect(":")?;
@@ -511,13 +522,5 @@ impl Parser {
             }
         }
         Ok(self.node(offset, ExprKind::Map(entries)))
-    }
-}
-
-/// `.cel` is no name, so that `.cel.bind` is no macro either.
-fn without_macros(name: Expr) -> Expr {
-    match name.kind {
-        ExprKind::Ident(text) if &*text == "cel" => Expr { kind: ExprKind::Ident(".cel".into()), ..name },
-        kind => Expr { kind, ..name },
     }
 }

@@ -164,8 +164,10 @@ impl Planner<'_> {
             ExprKind::Literal(literal) => Plan::Constant(literal_value(literal)),
             ExprKind::Ident(name) => match self.local(name) {
                 Some(position) => attribute(Base::Local(position)),
-                None if &**name == "device" => attribute(Base::Device),
-                None => Plan::Constant(Value::Type(named_type(name).unwrap_or(Type::Dyn))),
+                None => match name.strip_prefix('.').unwrap_or(name) {
+                    "device" => attribute(Base::Device),
+                    name => Plan::Constant(Value::Type(named_type(name).unwrap_or(Type::Dyn))),
+                },
             },
             ExprKind::Select { operand, field, test } => {
                 let mut attribute = self.attribute(operand)?;
@@ -182,6 +184,9 @@ impl Planner<'_> {
     }
 
     fn local(&self, name: &str) -> Option<usize> {
+        if name.starts_with('.') {
+            return None;
+        }
         self.scopes.iter().rev().find(|(found, _)| **found == *name).map(|(_, position)| *position)
     }
 

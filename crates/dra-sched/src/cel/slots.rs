@@ -15,7 +15,7 @@ use model::{IdVec, define_id};
 use super::cost::CallCost;
 use super::device::{attribute, reads_lists};
 use super::error::EvalError;
-use super::eval::{Outcome, apply, equality, evaluate, is_final};
+use super::eval::{Outcome, apply, equality, evaluate, is_final, member};
 use super::plan::{Attribute, Base, Callee, Key, Plan, Qualifier};
 use super::selector::{Evaluation, MAX_COST, verdict};
 use super::value::Value;
@@ -179,9 +179,13 @@ impl SlotProgram {
             Ok(values) => values,
             Err(error) => return Some(Evaluation { outcome: Err(error.clone()), cost: 0 }),
         };
-        let mut run = Run { values, cost: 0 };
+        let mut run = Run { values, cost: 0, crashed_at: None };
         let outcome = run.node(&self.root);
-        (run.cost <= MAX_COST).then(|| Evaluation { outcome: verdict(outcome), cost: run.cost })
+        let (outcome, cost) = match run.crashed_at {
+            Some(cost) => (Err(EvalError::Internal), cost),
+            None => (verdict(outcome), run.cost),
+        };
+        (cost <= MAX_COST).then_some(Evaluation { outcome, cost })
     }
 }
 
@@ -335,6 +339,8 @@ fn constant(qualifier: &Qualifier) -> Option<&Arc<str>> {
 struct Run<'r> {
     values: &'r IdVec<SlotId, Option<Value>>,
     cost: u64,
+    /// The cost when the evaluation ended for good; what ran after that does not count.
+    crashed_at: Option<u64>,
 }
 
 impl Run<'_> {
@@ -373,7 +379,11 @@ impl Run<'_> {
             }
             Node::Member { value, set } => {
                 let value = self.node(value)?;
-                Ok(Value::Bool(set.iter().any(|element| element.equals(&value))))
+                let outcome = member(&value, set);
+                if outcome.is_err() {
+                    self.crashed_at = self.crashed_at.or(Some(self.cost));
+                }
+                outcome
             }
             Node::OptionalOr { left, right, unwrap } => match self.node(left)? {
                 Value::Optional(Some(value)) if *unwrap => Ok((*value).clone()),

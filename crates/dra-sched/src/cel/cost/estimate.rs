@@ -88,7 +88,8 @@ impl Coster<'_> {
         match &node.kind {
             ExprKind::Literal(_) => NOTHING,
             ExprKind::Ident(name) => {
-                let path = self.local(name).map_or_else(|| vec![name.clone()], |local| local.path.clone());
+                let global = || vec![name.strip_prefix('.').map_or_else(|| name.clone(), Arc::from)];
+                let path = self.local(name).map_or_else(global, |local| local.path.clone());
                 self.paths.insert(node.id, path);
                 ONE
             }
@@ -136,7 +137,9 @@ impl Coster<'_> {
     }
 
     fn local(&self, name: &str) -> Option<&Local> {
-        self.locals.iter().rev().find(|local| *local.name == *name)
+        // A variable of a macro counts even where `.name` passes by it.
+        let bare = name.strip_prefix('.').unwrap_or(name);
+        self.locals.iter().rev().find(|local| *local.name == *bare)
     }
 
     fn path(&self, node: &Expr) -> Path {

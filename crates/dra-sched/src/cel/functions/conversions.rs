@@ -133,7 +133,7 @@ pub(crate) fn to_string(_: Context<'_>, args: &[Value]) -> Outcome {
 pub(crate) fn to_duration(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
         [Value::Duration(nanos)] => Ok(Value::Duration(*nanos)),
-        [Value::Int(nanos)] => Ok(Value::Duration(*nanos)),
+        [value @ Value::Int(_)] => Err(type_conversion(value, "duration")),
         [value @ Value::String(text)] => {
             time::parse_duration(text).map(Value::Duration).ok_or_else(|| type_conversion(value, "duration"))
         }
