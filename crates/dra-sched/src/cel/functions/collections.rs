@@ -58,11 +58,12 @@ pub(crate) fn includes_of_few(_: Context<'_>, args: &[Value]) -> Outcome {
     }
 }
 
+/// Upstream takes what is of another type for neither less nor greater, as long as it has an order among its own.
 fn compare(a: &Value, b: &Value) -> Result<Ordering, EvalError> {
-    if a.simple_type() != b.simple_type() {
-        return Err(EvalError::no_overload("compare"));
-    }
-    a.compare(b)
+    a.compare(b).or_else(|error| match (a.compare(a), b.compare(b)) {
+        (Ok(_), Ok(_)) => Ok(Ordering::Equal),
+        _ => Err(error),
+    })
 }
 
 pub(crate) fn is_sorted(_: Context<'_>, args: &[Value]) -> Outcome {
