@@ -105,6 +105,17 @@ impl InstanceType {
         allocatable(&self.capacity, &self.overhead)
     }
 
+    /// The value of a label that every machine of this type has; `None` if there are several, or none.
+    pub fn certain_label(&self, key: &str) -> Option<&str> {
+        if let Some(values) = self.requirements.get(key) {
+            let mut values = values.iter();
+            return values.next().filter(|_| values.next().is_none()).map(String::as_str);
+        }
+        let mut of_offerings = self.offerings.iter().map(|offering| offering.label(key));
+        let first = of_offerings.next()??;
+        of_offerings.all(|value| value == Some(first)).then_some(first)
+    }
+
     /// The offerings that a machine could be launched from now and that meet what is asked.
     pub fn launchable_offerings<'a>(
         &'a self,

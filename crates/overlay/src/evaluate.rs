@@ -15,6 +15,7 @@ use dra_sched::types::DriverName;
 use model::{InstanceTypeName, NodeOverlayName, NodePoolName};
 use thiserror::Error as ThisError;
 
+pub use self::devices::retain_drivers;
 use self::devices::{Expansions, Said};
 use crate::{Overlay, expand};
 
@@ -235,7 +236,7 @@ impl<'a> Class<'a> {
     /// The classes, in the order of their first NodePools, and for each NodePool the place of its class.
     fn of_pools(overlays: &[&Overlay], pools: &[Pool<'a>]) -> (Vec<Self>, Vec<usize>) {
         let asked = overlays.iter().flat_map(|overlay| overlay.requirements.keys());
-        let counted = overlays.iter().flat_map(|overlay| devices::counting_labels(&overlay.dynamic_resources));
+        let counted = overlays.iter().flat_map(|overlay| expand::counting_labels(&overlay.dynamic_resources));
         let keys: BTreeSet<&str> = asked.chain(counted).collect();
         let mut places = BTreeMap::new();
         let mut classes = Vec::new();
@@ -370,7 +371,8 @@ impl<'a> Class<'a> {
         for (instance_type, winners) in winners {
             let Some(instance_type) = corrected.types.get_mut(instance_type) else { continue };
             corrected.with_devices.insert(instance_type.name.clone());
-            let merged = devices::merged(&instance_type.dynamic_resources, &winners);
+            let label = |key: &str| devices::certain_label(&self.pool, instance_type, key);
+            let merged = devices::merged(&instance_type.dynamic_resources, &winners, &label);
             Arc::make_mut(instance_type).dynamic_resources = merged;
         }
         corrected

@@ -15,7 +15,7 @@ use api::resource_slice_template::{
     AttributeBinding, DeviceTemplate, NodeSelectorTemplate, ResourceSliceTemplate, ResourceSliceTemplateSpec, Scope,
 };
 use api::{DynamicResources, NodeSelectorRequirement};
-use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName};
+use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, QualifiedName};
 use dra_sched::{MachineTemplate, machine};
 use serde_json::Value;
 
@@ -340,13 +340,16 @@ impl Expansion {
             let Some(found) = pool_here.devices.get(device) else { continue };
             for attribute in &group.attributes {
                 let name = found.device.name.to_string();
-                let same = |other: &str| names_same(&pool_here.driver, attribute, other);
-                if found.device.attributes.keys().any(|key| same(key.as_str())) {
+                let driver = &pool_here.driver;
+                let bound = QualifiedName::from(attribute.as_str());
+                let same = |other: &QualifiedName| other.resolve(driver) == bound.resolve(driver);
+                if found.device.attributes.keys().any(same) {
                     return Err(Reason::BoundAndGiven { device: name, attribute: attribute.clone() }
                         .at_binding(place, "attributes"));
                 }
                 let twice = self.groups.iter().any(|known| {
-                    known.members.contains(&(pool, device)) && known.attributes.iter().any(|other| same(other))
+                    known.members.contains(&(pool, device))
+                        && known.attributes.iter().any(|other| same(&QualifiedName::from(other.as_str())))
                 });
                 if twice {
                     return Err(Reason::BoundTwice { device: name, attribute: attribute.clone() }
@@ -367,13 +370,28 @@ struct Entry {
     count: Option<usize>,
 }
 
-/// Whether two names mean the same attribute of a driver's device. A name without domain is in the driver's.
-pub(crate) fn names_same(driver: &DriverName, a: &str, b: &str) -> bool {
-    let full = |name: &str| match name.split_once('/') {
-        Some((domain, id)) => (domain.to_owned(), id.to_owned()),
-        None => (driver.to_string(), name.to_owned()),
-    };
-    full(a) == full(b)
+/// The labels of a machine that decide how many devices and counter sets it has.
+pub fn counting_labels(templates: &DynamicResources) -> impl Iterator<Item = &str> {
+    let specs = templates.resource_slice_templates.iter().map(|template| &template.spec);
+    specs.flat_map(|spec| {
+        let of_devices = spec.devices.iter().map(|device| &device.replicas_from_label);
+        let of_sets = spec.shared_counters.iter().map(|set| &set.replicas_from_label);
+        of_devices.chain(of_sets).flatten().map(String::as_str)
+    })
+}
+
+/// Writes the numbers that labels stand for in their place. What is no number stays, to be refused where it is expanded.
+pub fn write_counts(templates: &mut DynamicResources, label: &dyn Fn(&str) -> Option<String>) {
+    for spec in templates.resource_slice_templates.iter_mut().map(|template| &mut template.spec) {
+        let of_devices = spec.devices.iter_mut().map(|it| (&mut it.replicas, &mut it.replicas_from_label));
+        let of_sets = spec.shared_counters.iter_mut().map(|it| (&mut it.replicas, &mut it.replicas_from_label));
+        for (replicas, from_label) in of_devices.chain(of_sets) {
+            let count = from_label.as_deref().and_then(label).and_then(|value| value.parse().ok());
+            if count.is_some() {
+                (*replicas, *from_label) = (count, None);
+            }
+        }
+    }
 }
 
 impl Nodes {

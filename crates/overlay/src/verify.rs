@@ -337,7 +337,8 @@ fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Dev
 
 /// What a device has under an attribute, whose name may be written with the driver's domain or without.
 fn value_of<'d>(driver: &DriverName, device: &'d Device, attribute: &str) -> Option<&'d AttributeValue> {
-    let found = device.attributes.iter().find(|(name, _)| crate::expand::names_same(driver, name.as_str(), attribute));
+    let wanted = QualifiedName::from(attribute);
+    let found = device.attributes.iter().find(|(name, _)| name.resolve(driver) == wanted.resolve(driver));
     found.map(|(_, value)| value)
 }
 

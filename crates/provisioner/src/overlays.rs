@@ -15,7 +15,7 @@ use cloudprovider::{InstanceType, InstanceTypes};
 use dra_sched::types::DriverName;
 use kube::api::Api;
 use model::{DurationMs, InstanceTypeName, NodeOverlayName, NodePoolName, Timestamp, Uid};
-use overlay::evaluate::Corrected;
+use overlay::evaluate::{Corrected, retain_drivers};
 use overlay::{Described, Overlay, Pool, Rejection};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -177,13 +177,7 @@ fn without_distrusted(types: &[Arc<InstanceType>], distrusted: &BTreeSet<OfDrive
         let types = changed.get_or_insert_with(|| types.to_vec());
         if let Some(instance_type) = types.get_mut(place) {
             let resources = &mut Arc::make_mut(instance_type).dynamic_resources;
-            resources.resource_slice_templates.retain(|template| !drivers.contains(template.spec.driver.as_str()));
-            let kept: BTreeSet<String> =
-                resources.resource_slice_templates.iter().map(|template| template.metadata.name.clone()).collect();
-            for binding in &mut resources.attribute_bindings {
-                binding.device_selectors.retain(|selector| kept.contains(&selector.resource_slice_template));
-            }
-            resources.attribute_bindings.retain(|binding| !binding.device_selectors.is_empty());
+            retain_drivers(resources, |driver| !drivers.contains(driver));
         }
     }
     changed

@@ -10,7 +10,7 @@ use api::DynamicResources;
 use cloudprovider::InstanceType;
 use dra_sched::MachineTemplate;
 use model::collections::NameMap;
-use overlay::expand::{Expansion, Nodes, Pool};
+use overlay::expand::{Expansion, Nodes, Pool, counting_labels};
 
 use crate::error::{Problem, Reason};
 
@@ -37,13 +37,8 @@ impl Expander {
         if resources.is_empty() {
             return Ok(self.nothing());
         }
-        let label = |key: &str| label(instance_type, key);
-        let specs = resources.resource_slice_templates.iter().map(|template| &template.spec);
-        let keys = specs.flat_map(|spec| {
-            let of_devices = spec.devices.iter().map(|device| &device.replicas_from_label);
-            of_devices.chain(spec.shared_counters.iter().map(|set| &set.replicas_from_label)).flatten()
-        });
-        let counts = keys.map(|key| label(key)).collect();
+        let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
+        let counts = counting_labels(resources).map(label).collect();
         let expand = || match Expansion::new(resources, &label) {
             Ok(expansion) => Ok(expansion.machine_templates(is_usable).into()),
             Err(error) => {
@@ -57,12 +52,6 @@ impl Expander {
     pub(crate) fn nothing(&mut self) -> Templates {
         Arc::clone(self.none.get_or_insert_with(|| Arc::new([])))
     }
-}
-
-/// The one value of a label of all machines of a type.
-fn label(instance_type: &InstanceType, key: &str) -> Option<String> {
-    let mut values = instance_type.requirements.get(key)?.iter();
-    values.next().filter(|_| values.next().is_none()).cloned()
 }
 
 /// Whether the machine that publishes a device can use it, whatever its labels.

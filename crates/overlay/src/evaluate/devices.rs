@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use api::{DynamicResources, ResourceSliceTemplate};
+use api::DynamicResources;
 use cloudprovider::InstanceType;
 use dra_sched::types::{DeviceName, DriverName};
 
@@ -58,7 +58,7 @@ impl Expansions {
         instance_type: &InstanceType,
     ) -> Result<Said, expand::Error> {
         let label = |key: &str| certain_label(pool, instance_type, key);
-        let key = counting_labels(&overlay.dynamic_resources).map(label).collect();
+        let key = expand::counting_labels(&overlay.dynamic_resources).map(label).collect();
         let expand = || {
             let expansion = Expansion::new(&overlay.dynamic_resources, &label)?;
             let drivers: BTreeSet<&DriverName> = expansion.pools.iter().map(|pool| &pool.driver).collect();
@@ -94,68 +94,43 @@ impl OfDriver {
     }
 }
 
-/// The labels of the machine that decide how many devices there are.
-pub(super) fn counting_labels(templates: &DynamicResources) -> impl Iterator<Item = &str> {
-    let specs = templates.resource_slice_templates.iter().map(|template| &template.spec);
-    specs.flat_map(|spec| {
-        let of_devices = spec.devices.iter().map(|device| &device.replicas_from_label);
-        let of_sets = spec.shared_counters.iter().map(|set| &set.replicas_from_label);
-        of_devices.chain(of_sets).flatten().map(String::as_str)
-    })
-}
-
 /// The value of a label that every machine of that type in that NodePool has.
-fn certain_label(pool: &Pool<'_>, instance_type: &InstanceType, key: &str) -> Option<String> {
-    if let Some(value) = super::value_of_pool(pool, key) {
-        return Some(value.to_owned());
-    }
-    if let Some(values) = instance_type.requirements.get(key) {
-        let mut values = values.iter();
-        return values.next().filter(|_| values.next().is_none()).cloned();
-    }
-    let mut of_offerings = instance_type.offerings.iter().map(|offering| offering.label(key));
-    let first = of_offerings.next()??;
-    of_offerings.all(|value| value == Some(first)).then(|| first.to_owned())
+pub(super) fn certain_label(pool: &Pool<'_>, instance_type: &InstanceType, key: &str) -> Option<String> {
+    super::value_of_pool(pool, key).or_else(|| instance_type.certain_label(key)).map(str::to_owned)
 }
 
-/// The templates of a type: for each claimed driver those of its overlay, for the others the provider's.
-pub(super) fn merged(provider: &DynamicResources, winners: &BTreeMap<DriverName, &Overlay>) -> DynamicResources {
-    let is_claimed = |template: &ResourceSliceTemplate| winners.contains_key(template.spec.driver.as_str());
-    let mut merged = DynamicResources::default();
-    add(&mut merged, provider, None, |template| !is_claimed(template));
+/// Removes what is said of some drivers, in bindings too.
+pub fn retain_drivers(resources: &mut DynamicResources, keep: impl Fn(&str) -> bool) {
+    resources.resource_slice_templates.retain(|template| keep(&template.spec.driver));
+    let kept: BTreeSet<&str> =
+        resources.resource_slice_templates.iter().map(|template| template.metadata.name.as_str()).collect();
+    for binding in &mut resources.attribute_bindings {
+        binding.device_selectors.retain(|selector| kept.contains(selector.resource_slice_template.as_str()));
+    }
+    resources.attribute_bindings.retain(|binding| !binding.device_selectors.is_empty());
+}
+
+/// The templates of a type: for each claimed driver those of its overlay, for the others the provider's. Counts that come
+/// from a label are written down, since the NodePool's labels are not the type's.
+pub(super) fn merged(
+    provider: &DynamicResources,
+    winners: &BTreeMap<DriverName, &Overlay>,
+    label: &dyn Fn(&str) -> Option<String>,
+) -> DynamicResources {
+    let mut merged = provider.clone();
+    retain_drivers(&mut merged, |driver| !winners.contains_key(driver));
     let mut done: BTreeSet<&str> = BTreeSet::new();
     for overlay in winners.values().filter(|it| done.insert(it.name.as_str())) {
-        let is_its = |template: &ResourceSliceTemplate| {
-            winners.get(template.spec.driver.as_str()).is_some_and(|winner| winner.name == overlay.name)
-        };
-        add(&mut merged, &overlay.dynamic_resources, Some(overlay.name.as_str()), is_its);
+        let mut its = overlay.dynamic_resources.clone();
+        retain_drivers(&mut its, |driver| winners.get(driver).is_some_and(|winner| winner.name == overlay.name));
+        expand::write_counts(&mut its, label);
+        // Templates of different overlays may have one name.
+        let named = |name: &mut String| *name = format!("{}/{name}", overlay.name);
+        its.resource_slice_templates.iter_mut().for_each(|template| named(&mut template.metadata.name));
+        let selectors = its.attribute_bindings.iter_mut().flat_map(|binding| &mut binding.device_selectors);
+        selectors.for_each(|selector| named(&mut selector.resource_slice_template));
+        merged.resource_slice_templates.append(&mut its.resource_slice_templates);
+        merged.attribute_bindings.append(&mut its.attribute_bindings);
     }
     merged
-}
-
-/// Adds some of the templates, with the bindings between them. `prefix` keeps names of different overlays apart.
-fn add(
-    merged: &mut DynamicResources,
-    from: &DynamicResources,
-    prefix: Option<&str>,
-    wanted: impl Fn(&ResourceSliceTemplate) -> bool,
-) {
-    let named = |name: &str| prefix.map_or_else(|| name.to_owned(), |prefix| format!("{prefix}/{name}"));
-    let mut added = BTreeSet::new();
-    for template in from.resource_slice_templates.iter().filter(|template| wanted(template)) {
-        added.insert(template.metadata.name.as_str());
-        let mut template = template.clone();
-        template.metadata.name = named(&template.metadata.name);
-        merged.resource_slice_templates.push(template);
-    }
-    for binding in &from.attribute_bindings {
-        let mut binding = binding.clone();
-        binding.device_selectors.retain(|selector| added.contains(selector.resource_slice_template.as_str()));
-        for selector in &mut binding.device_selectors {
-            selector.resource_slice_template = named(&selector.resource_slice_template);
-        }
-        if !binding.device_selectors.is_empty() {
-            merged.attribute_bindings.push(binding);
-        }
-    }
 }

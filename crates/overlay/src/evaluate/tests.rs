@@ -418,6 +418,11 @@ fn templates_that_make_no_sense_on_an_instance_type_reject_the_overlay_with_its_
     assert_eq!(by_template_label.rejected, BTreeMap::new());
     let described = &by_template_label.described[&NodeOverlayName::from("o")][&DriverName::from("gpu.example.com")];
     assert_eq!((described.fewest, described.most), (2, 4));
+    for (pool, count) in by_template_label.pools.iter().zip([2, 4]) {
+        let device = &pool.types[0].dynamic_resources.resource_slice_templates[0].spec.devices[0];
+        let written = (device.replicas, device.replicas_from_label.as_deref());
+        assert_eq!(written, (Some(count), None), "the type alone does not know its NodePool's labels");
+    }
 }
 
 #[test]

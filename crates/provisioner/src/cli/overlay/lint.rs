@@ -8,7 +8,6 @@ use dra_sched::types::{DeviceClass, DeviceSelector, DriverName};
 use overlay::Expansion;
 
 use super::objects::{Objects, World};
-use super::render::label;
 
 /// What was found, in words, each with its object.
 pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
@@ -26,7 +25,7 @@ pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
 /// Overlays that match nothing, and drivers that others describe wherever the overlay does.
 fn of_no_use(world: &World) -> Vec<String> {
     let mut in_effect: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (_, _, types) in world.pools() {
+    for (_, types) in world.pools() {
         for template in types.iter().flat_map(|it| &it.dynamic_resources.resource_slice_templates) {
             if let Some((overlay, _)) = template.metadata.name.split_once('/') {
                 in_effect.entry(overlay).or_default().insert(&template.spec.driver);
@@ -55,9 +54,9 @@ fn of_no_use(world: &World) -> Vec<String> {
 /// DeviceClasses that no device of any overlay is in.
 fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
     let mut devices = Vec::new();
-    for (node_pool, _, types) in world.pools() {
+    for (_, types) in world.pools() {
         for instance_type in types {
-            let label = |key: &str| label(node_pool, instance_type, key);
+            let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
             let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { continue };
             for pool in expansion.pools {
                 for device in pool.devices {

@@ -121,8 +121,8 @@ fn walk(path: &str, given: &Value, admitted: &Value, found: &mut Vec<String>) {
 /// NodePools with what the overlays make of their instance types.
 #[derive(Debug)]
 pub(super) struct World {
-    /// In the order of the evaluation's.
-    pub(super) pools: Vec<NodePool>,
+    /// Names, in the order of the evaluation's.
+    pools: Vec<NodePoolName>,
     pub(super) evaluation: Evaluation,
     /// The overlays that are in effect or were rejected for what others say.
     pub(super) overlays: Vec<Overlay>,
@@ -153,13 +153,12 @@ impl World {
             .collect();
         let evaluation = overlay::evaluate(&overlays, &given);
         rejected.extend(evaluation.rejected.iter().map(|(name, why)| format!("nodeoverlay/{name}: {why}")));
-        Ok(Self { pools, evaluation, overlays, rejected })
+        Ok(Self { pools: names, evaluation, overlays, rejected })
     }
 
     /// Each NodePool with its name and its instance types as the overlays leave them.
-    pub(super) fn pools(&self) -> impl Iterator<Item = (&NodePool, &str, &[Arc<InstanceType>])> {
-        self.pools.iter().zip(&self.evaluation.pools).map(|(pool, corrected)| {
-            (pool, pool.metadata.name.as_deref().unwrap_or_default(), corrected.types.as_slice())
-        })
+    pub(super) fn pools(&self) -> impl Iterator<Item = (&str, &[Arc<InstanceType>])> {
+        let pools = self.pools.iter().zip(&self.evaluation.pools);
+        pools.map(|(name, corrected)| (name.as_str(), corrected.types.as_slice()))
     }
 }

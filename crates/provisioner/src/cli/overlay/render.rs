@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use api::NodePool;
-use cloudprovider::InstanceType;
 use overlay::Expansion;
 use overlay::expand::layout::{self, Host};
 use overlay::expand::{Nodes, Pool, PoolScope};
@@ -46,9 +44,9 @@ struct RenderedPool {
 /// All of it, or one instance type.
 pub(super) fn render(world: &World, only: Option<&str>) -> Vec<Rendered> {
     let mut rendered: Vec<(Expansion, Rendered)> = Vec::new();
-    for (node_pool, name, types) in world.pools() {
+    for (name, types) in world.pools() {
         for instance_type in types.iter().filter(|it| only.is_none_or(|only| it.name == *only)) {
-            let label = |key: &str| label(node_pool, instance_type, key);
+            let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
             // What fails was rejected.
             let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { continue };
             if expansion.is_empty() {
@@ -71,15 +69,6 @@ pub(super) fn render(world: &World, only: Option<&str>) -> Vec<Rendered> {
         }
     }
     rendered.into_iter().map(|(_, rendered)| rendered).collect()
-}
-
-/// The value that every machine of that type in that NodePool has.
-pub(super) fn label(node_pool: &NodePool, instance_type: &InstanceType, key: &str) -> Option<String> {
-    if let Some(value) = node_pool.spec.template.metadata.labels.get(key) {
-        return Some(value.clone());
-    }
-    let mut values = instance_type.requirements.get(key)?.iter();
-    values.next().filter(|_| values.next().is_none()).cloned()
 }
 
 fn of_pool(expansion: &Expansion, place: usize, pool: &Pool, label: &dyn Fn(&str) -> Option<String>) -> RenderedPool {

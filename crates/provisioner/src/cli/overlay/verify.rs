@@ -46,7 +46,7 @@ pub(super) fn verify(objects: &Objects, world: &World, only: Option<&str>) -> Re
         else {
             continue;
         };
-        let types = world.pools().find(|(_, name, _)| *name == pool).map(|(_, _, types)| types);
+        let types = world.pools().find(|(name, _)| *name == pool).map(|(_, types)| types);
         let Some(described) = types.into_iter().flatten().find(|it| it.name == *instance_type) else { continue };
         let Ok(expansion) = Expansion::new(&described.dynamic_resources, &|key| labels.get(key).cloned()) else {
             continue;
