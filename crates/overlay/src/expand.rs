@@ -19,7 +19,7 @@ use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, Qualified
 use dra_sched::{MachineTemplate, machine};
 use serde_json::Value;
 
-mod devices;
+pub(crate) mod devices;
 mod error;
 pub mod layout;
 

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod capture;
 pub mod evaluate;
 pub mod expand;
 pub mod overlay;

@@ -142,16 +142,14 @@ pub fn publication(
 }
 
 /// The slices of a driver's pools that a node reaches, only those of the newest generation.
-fn pools_of<'s>(
+pub(crate) fn pools_of<'s>(
     driver: &DriverName,
     slices: &[&'s ResourceSlice],
     is_here: &dyn Fn(&NodeScope) -> bool,
 ) -> BTreeMap<PoolName, Vec<&'s ResourceSlice>> {
     let of_driver = || slices.iter().copied().filter(|slice| slice.driver == *driver);
-    let here: BTreeSet<&PoolName> = of_driver()
-        .filter(|slice| slice.node_scope.as_ref().is_some_and(is_here))
-        .map(|slice| &slice.pool.name)
-        .collect();
+    let here: BTreeSet<&PoolName> =
+        of_driver().filter(|slice| reaches(slice, is_here)).map(|slice| &slice.pool.name).collect();
     let mut pools: BTreeMap<PoolName, Vec<&ResourceSlice>> = BTreeMap::new();
     for slice in of_driver().filter(|slice| here.contains(&slice.pool.name)) {
         let known = pools.entry(slice.pool.name.clone()).or_default();
@@ -169,7 +167,23 @@ fn pools_of<'s>(
     pools
 }
 
-fn is_complete(slices: &[&ResourceSlice]) -> bool {
+/// Whether a node can use a slice's devices, or some of them.
+pub(crate) fn reaches(slice: &ResourceSlice, is_here: &dyn Fn(&NodeScope) -> bool) -> bool {
+    let of_devices = || slice.devices.iter().filter_map(|device| device.node_scope.as_ref());
+    match &slice.node_scope {
+        Some(NodeScope::PerDevice) => of_devices().any(is_here),
+        Some(scope) => is_here(scope),
+        None => false,
+    }
+}
+
+/// Whether a slice of a pool that a node reaches is of use there: it has devices for it, or counters only.
+pub(crate) fn belongs(slice: &ResourceSlice, is_here: &dyn Fn(&NodeScope) -> bool) -> bool {
+    reaches(slice, is_here) || (slice.node_scope == Some(NodeScope::PerDevice) && slice.devices.is_empty())
+}
+
+/// Whether a pool's newest generation is all there.
+pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
     let wanted = slices.first().map_or(0, |slice| slice.pool.resource_slice_count);
     i64::try_from(slices.len()).is_ok_and(|count| count == wanted)
 }
@@ -198,7 +212,8 @@ pub fn verify(
                 .filter(|(_, pool)| pool.driver == *driver && is_of_machine(pool) == is_local);
             let expected: Vec<(usize, &Pool)> = expected.collect();
             let is_node = |slice: &&&ResourceSlice| matches!(slice.node_scope, Some(NodeScope::Node(_))) == is_local;
-            let slices: Vec<&ResourceSlice> = published.values().flatten().filter(is_node).copied().collect();
+            let here = published.values().flatten().filter(|slice| belongs(slice, is_here));
+            let slices: Vec<&ResourceSlice> = here.filter(is_node).copied().collect();
             let mut devices: Vec<&Device> = slices.iter().flat_map(|slice| &slice.devices).collect();
             let sets: Vec<&CounterSet> = slices.iter().flat_map(|slice| &slice.shared_counters).collect();
             compare_counters(&expected, &sets, &mut tell);
@@ -300,8 +315,9 @@ fn compare_counters(expected: &[(usize, &Pool)], found: &[&CounterSet], tell: &m
 
 /// Whether devices that were bound have one value, and groups that were said to differ do.
 fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Device>, found: &mut Vec<Difference>) {
-    // For each binding and attribute the values of its groups, with a device that has it.
-    let mut values: BTreeMap<(usize, &str), Vec<(AttributeValue, DeviceName)>> = BTreeMap::new();
+    // For each attribute the values of groups that were said to differ, with a device that has it. The allocator takes all of
+    // them to differ, whichever binding they come from.
+    let mut values: BTreeMap<(&str, &str), Vec<(AttributeValue, DeviceName)>> = BTreeMap::new();
     for group in &expansion.groups {
         for attribute in &group.attributes {
             let members: Vec<(&DriverName, &Device)> = group
@@ -321,8 +337,12 @@ fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Dev
                 continue;
             }
             let Some((device, Some(value))) = all.into_iter().next() else { continue };
-            let of_binding = values.entry((group.binding, attribute)).or_default();
-            if let Some((value, other)) = of_binding.iter().find(|(known, _)| group.distinct && *known == value) {
+            if !group.distinct {
+                continue;
+            }
+            let name = attribute.split_once('/').unwrap_or((driver.as_str(), attribute));
+            let distinct = values.entry(name).or_default();
+            if let Some((value, other)) = distinct.iter().find(|(known, _)| *known == value) {
                 let what = What::SameGroups {
                     attribute: attribute.clone(),
                     value: value.clone(),
@@ -330,7 +350,7 @@ fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Dev
                 };
                 found.push(Difference { driver: (*driver).clone(), what });
             }
-            of_binding.push((value, device));
+            distinct.push((value, device));
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn replicas(
 }
 
 /// One device, as the allocator takes it and as the API has it, both without node selection.
-pub(super) fn write(template: &templates::DeviceTemplate, index: Option<usize>) -> Result<(Device, Value), Reason> {
+pub(crate) fn write(template: &templates::DeviceTemplate, index: Option<usize>) -> Result<(Device, Value), Reason> {
     // Plain data with string keys.
     let mut json = serde_json::to_value(template).unwrap_or_default();
     if let Some(fields) = json.as_object_mut() {

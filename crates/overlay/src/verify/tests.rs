@@ -156,3 +156,26 @@ fn a_driver_has_published_when_every_pool_is_complete() {
     let newer = |slices: &mut Vec<Value>| slices[1]["spec"]["pool"]["generation"] = json!(2);
     assert_eq!(state(&newer), Publication::Incomplete, "slices of an older generation do not count");
 }
+
+#[test]
+fn groups_of_different_bindings_that_were_said_to_differ_do() {
+    let binding = |device: &str| {
+        json!({"attributes": ["root"], "distinctGroups": true,
+            "deviceSelectors": [{"resourceSliceTemplate": "gpus", "device": device}]})
+    };
+    let resources = json!({
+        "resourceSliceTemplates": [{"metadata": {"name": "gpus"}, "spec": {"driver": "gpu.example.com",
+            "devices": [{"name": "gpu-{index}", "replicas": 2}]}}],
+        "attributeBindings": [binding("gpu-0"), binding("gpu-1")],
+    });
+    let expansion = Expansion::new(&serde_json::from_value(resources).unwrap(), &|_| None).unwrap();
+    let labels = BTreeMap::new();
+    let host = Host { node_name: NODE, labels: &labels };
+    let one_root = expansion.clone().with_values(|_| "root".to_owned());
+    let slices = read(&slices(&one_root.pools[0], host).unwrap());
+    let found = verify(&expansion, &slices.iter().collect::<Vec<_>>(), &is_here);
+    assert_eq!(
+        found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["gpu.example.com: gpu-0 and gpu-1 were said to differ in root, but both have \"root\""]
+    );
+}

@@ -1,5 +1,6 @@
-//! `dovetail overlay`: look at what NodeOverlays say of devices, before and after there are machines.
+//! `dovetail overlay`: write NodeOverlays, and look at what they say of devices, before and after there are machines.
 
+mod capture;
 mod lint;
 mod objects;
 mod render;
@@ -23,9 +24,52 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Capture(CaptureArgs),
     Lint(LintArgs),
     Render(RenderArgs),
     Verify(VerifyArgs),
+}
+
+/// Write a NodeOverlay from the ResourceSlices of a machine that runs
+///
+/// Reads a node and the slices of its drivers from the cluster, or both from files. Keeps what describes the machine's type;
+/// leaves out what only this machine has, and binds it where several devices share it. What its author should know stands in
+/// comments above it. Where nothing says the instance type there is a placeholder, which `lint` refuses.
+///
+/// Exit code: 0 an overlay was written, 1 a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay capture --node worker-1 > overlay.yaml
+  kubectl get nodes,resourceslices -o json | dovetail overlay capture -f - --node worker-1 --driver gpu.example.com
+  dovetail overlay capture -f slices.yaml --without resource.kubernetes.io/pciBusID")]
+struct CaptureArgs {
+    /// File or folder to read, - for standard input; may be given more than once [default: the cluster]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
+    /// The node; not needed where the slices are of one
+    #[arg(long, value_name = "NAME", required_unless_present = "filenames")]
+    node: Option<String>,
+    /// Only this driver
+    #[arg(long, value_name = "NAME")]
+    driver: Option<String>,
+    /// An attribute to leave out too; may be given more than once
+    #[arg(long, value_name = "ATTRIBUTE")]
+    without: Vec<String>,
+    /// Instance types: a file in the format of Karpenter's kwok provider [default: its 144 types]
+    #[arg(long, value_name = "FILE")]
+    instance_types: Option<PathBuf>,
+    /// How to print the overlay
+    #[arg(short, long, value_enum, default_value_t = ManifestFormat::Yaml)]
+    output: ManifestFormat,
+}
+
+/// How a manifest is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ManifestFormat {
+    /// For people
+    Yaml,
+    /// For programs
+    Json,
 }
 
 /// What every subcommand reads.
@@ -104,10 +148,32 @@ enum Format {
 /// Runs the command.
 pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.command {
+        Command::Capture(args) => capture(&args),
         Command::Lint(args) => lint(&args),
         Command::Render(args) => render(&args),
         Command::Verify(args) => verify(&args),
     }
+}
+
+fn capture(args: &CaptureArgs) -> anyhow::Result<Outcome> {
+    let documents = match &args.node {
+        Some(node) if args.filenames.is_empty() => capture::read_cluster(node)?,
+        _ => Documents::read(&args.filenames)?,
+    };
+    let objects = Objects::new(documents)?;
+    objects.problems.iter().for_each(output::problem);
+    let types = machine_types::instance_types(args.instance_types.as_deref())?;
+    let wanted = capture::Wanted { node: args.node.as_deref(), driver: args.driver.as_deref(), without: &args.without };
+    let captured = capture::capture(&objects, &types, wanted)?;
+    let text = match args.output {
+        ManifestFormat::Yaml => capture::yaml(&captured)?,
+        ManifestFormat::Json => {
+            captured.notes.iter().for_each(output::note);
+            format!("{}\n", serde_json::to_string_pretty(&capture::manifest(&captured)?)?)
+        }
+    };
+    output::stdout(text.as_bytes())?;
+    Ok(if objects.problems.is_empty() { Outcome::Done } else { Outcome::BadInput })
 }
 
 fn read(input: &Input) -> anyhow::Result<Objects> {

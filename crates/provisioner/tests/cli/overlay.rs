@@ -105,3 +105,65 @@ fn verify_tells_node_driver_and_difference_and_ends_with_one() {
     assert_eq!(code, 1);
     assert!(stderr.contains("there is no node nobody in the input"), "{stderr}");
 }
+
+fn published_node() -> [Value; 2] {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1", "labels": {
+        "karpenter.sh/nodepool": "default", "node.kubernetes.io/instance-type": "m-8x-amd64-linux"}}});
+    let device = |index: usize| {
+        json!({"name": format!("gpu-{index}"), "attributes": {
+            "model": {"string": "x1"}, "uuid": {"string": format!("GPU-5d1d46ee-c7f8-fb08-137a-026f11ab6dd{index}")},
+            "resource.kubernetes.io/pcieRoot": {"string": format!("pci000{index}:00")}}})
+    };
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "worker-1-gpu"},
+        "spec": {"driver": "gpu.example.com", "nodeName": "worker-1", "devices": [device(1), device(0)],
+                 "pool": {"name": "worker-1", "generation": 1, "resourceSliceCount": 1}},
+    });
+    [node, slice]
+}
+
+#[test]
+fn what_capture_writes_renders_and_verifies_against_what_it_was_written_from() {
+    let scratch = Scratch::new();
+    let list = |items: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    scratch.write("node.json", &list(&published_node()));
+    let captured = scratch.run(&["overlay", "capture", "-f", "node.json"]);
+    assert_eq!((captured.code, captured.stderr.as_str()), (0, ""));
+    assert!(captured.stdout.starts_with("# gpu.example.com: left out, as only this machine has it: uuid\n"));
+    scratch.write("overlay.yaml", &captured.stdout);
+    let rendered = scratch.run(&["overlay", "render", "-f", "overlay.yaml"]);
+    assert_eq!(rendered.code, 0, "{rendered:?}");
+    assert!(rendered.stdout.contains("2 (2 bound)") && rendered.stdout.contains("m-8x-amd64-linux"), "{rendered:?}");
+    let linted = scratch.run(&["overlay", "lint", "-f", "overlay.yaml"]);
+    assert_eq!(linted.stdout, "1 overlay: nothing found\n");
+    let verified = scratch.run(&["overlay", "verify", "-f", "overlay.yaml", "-f", "node.json"]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+    assert!(verified.stdout.contains("as described"), "{verified:?}");
+}
+
+#[test]
+fn lint_refuses_the_placeholder_of_an_overlay_captured_without_its_node() {
+    let [_, slice] = published_node();
+    let (code, stdout, stderr) = run("capture", &[slice], &["-o", "json"]);
+    assert_eq!(code, 0);
+    assert!(stderr.contains("the instance type is not known"), "{stderr}");
+    let (code, stdout, _) = run("lint", &[serde_json::from_str(&stdout).unwrap()], &[]);
+    assert_eq!(code, 1);
+    assert_eq!(
+        stdout,
+        "nodeoverlay/worker-1-devices: spec.requirements: replace-with-the-instance-type stands for the instance types that \
+         the overlay is for; put their names in its place\n"
+    );
+}
+
+#[test]
+fn capture_says_what_it_cannot_do() {
+    let [node, slice] = published_node();
+    let (code, _, stderr) = run("capture", std::slice::from_ref(&node), &[]);
+    assert_eq!((code, stderr.as_str()), (1, "error: there is no ResourceSlice in the input\n"));
+    let (code, _, stderr) = run("capture", &[node, slice], &["--driver", "nic.example.com"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("no driver nic.example.com has published a complete pool"), "{stderr}");
+    let ran = Scratch::new().run(&["overlay", "capture"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}

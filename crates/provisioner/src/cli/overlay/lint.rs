@@ -6,8 +6,9 @@ use dra_sched::Compat;
 use dra_sched::cel::{DeviceView, Selector};
 use dra_sched::types::{DeviceClass, DeviceSelector, DriverName};
 use overlay::Expansion;
+use overlay::capture::PLACEHOLDER_INSTANCE_TYPE;
 
-use super::objects::{Objects, World};
+use super::objects::{GivenOverlay, Objects, World};
 
 /// What was found, in words, each with its object.
 pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
@@ -17,13 +18,32 @@ pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
         let unknown = given.unknown_fields.iter();
         found.extend(unknown.map(|field| format!("nodeoverlay/{name}: {field}: is not a known field, and is dropped")));
     }
-    found.extend(of_no_use(world));
+    found.extend(placeholders(objects));
+    found.extend(of_no_use(objects, world));
     found.extend(classes_without_devices(objects, world));
     found
 }
 
+/// Overlays that `capture` wrote and that their author has not finished.
+fn placeholders(objects: &Objects) -> Vec<String> {
+    let mut found = Vec::new();
+    for given in objects.overlays.iter().filter(|given| is_unfinished(given)) {
+        let name = given.object.metadata.name.as_deref().unwrap_or_default();
+        found.push(format!(
+            "nodeoverlay/{name}: spec.requirements: {PLACEHOLDER_INSTANCE_TYPE} stands for the instance types that the \
+             overlay is for; put their names in its place"
+        ));
+    }
+    found
+}
+
+fn is_unfinished(given: &GivenOverlay) -> bool {
+    let mut values = given.object.spec.requirements.iter().flat_map(|requirement| &requirement.values);
+    values.any(|value| value == PLACEHOLDER_INSTANCE_TYPE)
+}
+
 /// Overlays that match nothing, and drivers that others describe wherever the overlay does.
-fn of_no_use(world: &World) -> Vec<String> {
+fn of_no_use(objects: &Objects, world: &World) -> Vec<String> {
     let mut in_effect: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (_, types) in world.pools() {
         for template in types.iter().flat_map(|it| &it.dynamic_resources.resource_slice_templates) {
@@ -36,7 +56,9 @@ fn of_no_use(world: &World) -> Vec<String> {
     for overlay in world.overlays.iter().filter(|it| !it.dynamic_resources.is_empty()) {
         let name = &overlay.name;
         let Some(described) = world.evaluation.described.get(name) else { continue };
-        if described.is_empty() {
+        let is_placeholder =
+            |it: &GivenOverlay| it.object.metadata.name.as_deref() == Some(name.as_str()) && is_unfinished(it);
+        if described.is_empty() && !objects.overlays.iter().any(is_placeholder) {
             found.push(format!("nodeoverlay/{name}: spec.requirements: no instance type of any NodePool matches"));
         }
         for driver in described.keys() {
