@@ -4,6 +4,7 @@ mod bad_input;
 mod corpus;
 mod dra;
 mod dra_bad_input;
+mod examples;
 mod guide;
 mod overlay;
 mod plan;
