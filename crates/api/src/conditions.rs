@@ -123,9 +123,14 @@ pub mod node_claim {
 pub mod node_overlay {
     /// The overlay is valid and conflicts with no other.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
+    /// The machines that the overlay describes have published what it says. Removed while there is none.
+    pub const DEVICES_AS_DESCRIBED: &str = "DevicesAsDescribed";
 
     /// The conditions that `Ready` sums up.
     pub const READY_DEPENDS_ON: [&str; 1] = [VALIDATION_SUCCEEDED];
+
+    /// Reason of [`DEVICES_AS_DESCRIBED`] that is false.
+    pub const MISMATCH: &str = "Mismatch";
 
     /// Reason of [`VALIDATION_SUCCEEDED`] that is false: the overlay breaks a rule.
     pub const RUNTIME_VALIDATION: &str = "RuntimeValidation";

@@ -1,18 +1,21 @@
 //! NodeOverlays in the controller: what NodePools can launch is corrected by them, and each learns whether it is in effect.
 //!
 //! [`Overlays`] corrects the provider's answers before they are compiled for the planner. [`run`] keeps the overlays'
-//! conditions. Both evaluate all overlays against all NodePools ([`overlay::evaluate()`]), and only when one of them has
+//! conditions, and says in them whether machines have published what the overlays describe (`machines`). Both evaluate all overlays against all NodePools ([`overlay::evaluate()`]), and only when one of them has
 //! changed. With the gate NodeOverlay off, neither does anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::conditions::node_overlay::{CONFLICT, READY_DEPENDS_ON, RUNTIME_VALIDATION, VALIDATION_SUCCEEDED};
+use api::conditions::node_claim::INITIALIZED;
+use api::conditions::node_overlay::{
+    CONFLICT, DEVICES_AS_DESCRIBED, MISMATCH, READY_DEPENDS_ON, RUNTIME_VALIDATION, VALIDATION_SUCCEEDED,
+};
 use api::labels::ProviderLabels;
-use api::{NodeOverlay, NodePool};
+use api::{NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::{InstanceType, InstanceTypes};
-use dra_sched::types::DriverName;
+use dra_sched::types::{DriverName, ResourceSlice};
 use kube::api::Api;
 use model::{DurationMs, InstanceTypeName, NodeOverlayName, NodePoolName, Timestamp, Uid};
 use overlay::evaluate::{Corrected, retain_drivers};
@@ -23,9 +26,14 @@ use tracing::warn;
 
 use crate::conditions::ConditionSet;
 use crate::context::Context;
+use crate::lifecycle::claim;
 use crate::patch::{self, Lock};
 use crate::provisioning::catalogues::{self, Answer};
 use crate::store::{Change, Revision, Stored};
+
+use machines::Machine;
+
+mod machines;
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "nodeoverlay";
@@ -78,6 +86,8 @@ pub struct Outcome {
     pub refused: BTreeMap<NodeOverlayName, (&'static str, String)>,
     /// The devices that overlays describe, in words.
     pub described: BTreeMap<NodeOverlayName, String>,
+    /// Instance types whose devices overlays describe, also where they are not believed in.
+    pub described_types: BTreeMap<NodePoolName, Arc<Corrected>>,
     /// What becomes of the provider's answer, by NodePool, where an overlay touches it.
     pub corrected: BTreeMap<NodePoolName, CorrectedTypes>,
 }
@@ -220,6 +230,9 @@ fn evaluate(
     // NodePools that share the correction share its compilation as well.
     let mut shared: Vec<(Arc<Corrected>, CorrectedTypes)> = Vec::new();
     for ((name, ..), corrected) in answered.iter().zip(evaluation.pools) {
+        if !corrected.with_devices.is_empty() {
+            outcome.described_types.insert(name.clone(), Arc::clone(&corrected));
+        }
         let believed = without_distrusted(&corrected.types, distrusted);
         if corrected.is_unchanged() && believed.is_none() {
             continue;
@@ -261,9 +274,9 @@ pub async fn run(context: Context) {
             Change::NodeOverlay(delta) => delta.changed(|overlay| overlay.metadata.generation),
             Change::NodePool(delta) => delta.changed(|pool| pool.metadata.generation),
             Change::NodeClass(delta) => delta.changed(|class| class.generation),
+            Change::NodeClaim(delta) => delta.changed(|node_claim| claim::is(node_claim, INITIALIZED)),
             Change::Pod(_)
             | Change::Node(_)
-            | Change::NodeClaim(_)
             | Change::DaemonSet(_)
             | Change::PodDisruptionBudget(_)
             | Change::Other(_) => false,
@@ -283,6 +296,17 @@ pub async fn run(context: Context) {
     }
 }
 
+/// The machines that have a Node, and what drivers have published.
+fn running(context: &Context) -> (Vec<Machine>, Vec<Arc<ResourceSlice>>) {
+    let state = context.store.read();
+    let node = |node_claim: &NodeClaim| {
+        let id = claim::provider_id(node_claim)?;
+        state.nodes_of_machine(id).map(|node| Arc::clone(&node.object)).next()
+    };
+    let machines = state.node_claims.values().filter_map(|it| Some(Machine { node: node(it)?, claim: Arc::clone(it) }));
+    (machines.collect(), state.resource_slices.values().map(Arc::clone).collect())
+}
+
 /// Writes the condition of each overlay whose condition differs.
 async fn tell(context: &Context) {
     let objects = context.node_overlays();
@@ -291,6 +315,8 @@ async fn tell(context: &Context) {
     }
     let answers = catalogues::answers(context).await;
     let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels, context.clock.now());
+    let (machines, slices) = running(context);
+    let machines = machines::look(&outcome, &machines, &slices);
     let api: Api<NodeOverlay> = Api::all(context.client.clone());
     for before in &objects {
         let name = before.key();
@@ -304,6 +330,13 @@ async fn tell(context: &Context) {
                 Some(devices) => conditions.set_true_because(VALIDATION_SUCCEEDED, VALIDATION_SUCCEEDED, devices),
             },
             Some((reason, message)) => conditions.set_false(VALIDATION_SUCCEEDED, reason, message),
+        };
+        match machines.get(&name) {
+            None => conditions.clear(DEVICES_AS_DESCRIBED),
+            Some(machines) if machines.are_as_described() => {
+                conditions.set_true_because(DEVICES_AS_DESCRIBED, DEVICES_AS_DESCRIBED, &machines.in_words())
+            }
+            Some(machines) => conditions.set_false(DEVICES_AS_DESCRIBED, MISMATCH, &machines.in_words()),
         };
         match patch::status(&api, before, &after, Lock::Revision).await {
             Ok(None) => {}

@@ -4,7 +4,7 @@
 //! node are complete, at most for `--dra-publish-timeout`, the machine is not initialized, and its templates describe it.
 //! Then its slices do: they are held against the templates, and a difference is told. Slices win.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::conditions::node_claim::DEVICES_PUBLISHED;
@@ -62,6 +62,26 @@ pub fn look<'s>(expansion: &Expansion, node: &Node, slices: impl Iterator<Item =
         return Devices::Published(verify(expansion, &slices, &is_here));
     }
     Devices::Awaited(missing, words.join("; "))
+}
+
+/// How what is published for a node differs from the templates, by driver, in words. A driver whose pools are not complete
+/// differs in that alone.
+pub fn differences(expansion: &Expansion, node: &Node, slices: &[&ResourceSlice]) -> BTreeMap<DriverName, Vec<String>> {
+    let facts = facts(node);
+    let is_here = |scope: &NodeScope| facts.is_in(scope).unwrap_or(false);
+    let mut different: BTreeMap<DriverName, Vec<String>> = BTreeMap::new();
+    for (driver, count) in expansion.device_counts().iter().filter(|(_, count)| **count > 0) {
+        if let Some(words) = awaited(expansion, driver, *count, slices, &is_here) {
+            different.insert(driver.clone(), vec![words]);
+        }
+    }
+    let incomplete: BTreeSet<DriverName> = different.keys().cloned().collect();
+    for difference in verify(expansion, slices, &is_here) {
+        if !incomplete.contains(&difference.driver) {
+            different.entry(difference.driver.clone()).or_default().push(difference.to_string());
+        }
+    }
+    different
 }
 
 fn awaited(
