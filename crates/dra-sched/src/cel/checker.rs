@@ -303,6 +303,12 @@ impl Checker {
         self.scopes.iter().rev().find(|(found, _)| **found == *bare).cloned()
     }
 
+    /// Whether a dotted name is a way into a variable of a macro; up to 1.36 names of types come first.
+    fn starts_with_a_variable(&self, name: &str) -> bool {
+        let first = name.split('.').next().unwrap_or_default();
+        self.environment.libraries == Libraries::Since1_37 && self.scopes.iter().any(|(found, _)| **found == *first)
+    }
+
     /// The type of `device` or the name of a type.
     fn global(&self, node: &Expr) -> Check<Type> {
         let ExprKind::Ident(name) = &node.kind else { return Ok(Type::Error) };
@@ -319,6 +325,7 @@ impl Checker {
         // A dotted name may be a type's.
         if let Some(name) = qualified_name(node).filter(|name| name.contains('.'))
             && let Some(of) = named_type(without_dot(&name))
+            && !self.starts_with_a_variable(&name)
         {
             node.kind = ExprKind::Ident(name.into());
             return Ok(Type::Type(Some(Arc::new(of))));

@@ -278,7 +278,7 @@ impl<'a> Evaluator<'a> {
     /// The value of an attribute. Its qualifiers are charged for, the attribute itself is not.
     fn resolve(&mut self, attribute: &'a Attribute, presence: bool) -> Outcome {
         let base: Cow<'a, Value> = match &attribute.base {
-            Base::Device => Cow::Borrowed(self.device),
+            Base::Device | Base::HiddenDevice => Cow::Borrowed(self.device),
             Base::Local(position) => Cow::Owned(self.local(*position)?),
             Base::Relative(plan) => Cow::Owned(self.run(plan)?),
             Base::Conditional { condition, then, otherwise } => match self.run(condition)? {
@@ -287,10 +287,17 @@ impl<'a> Evaluator<'a> {
                 _ => return Err(EvalError::no_overload("_?_:_")),
             },
         };
-        self.qualify(base, &attribute.qualifiers, presence)
+        let is_counted = !matches!(attribute.base, Base::HiddenDevice);
+        self.qualify(base, &attribute.qualifiers, presence, is_counted)
     }
 
-    fn qualify(&mut self, base: Cow<'a, Value>, qualifiers: &'a [Qualifier], presence: bool) -> Outcome {
+    fn qualify(
+        &mut self,
+        base: Cow<'a, Value>,
+        qualifiers: &'a [Qualifier],
+        presence: bool,
+        is_counted: bool,
+    ) -> Outcome {
         let mut optional = false;
         let mut value = match &*base {
             Value::Optional(None) if !qualifiers.is_empty() => return Ok(Value::Optional(None)),
@@ -309,20 +316,20 @@ impl<'a> Evaluator<'a> {
                     Ok(key) => Cow::Owned(key),
                     Err(error) if is_final(&error) => return Err(error),
                     Err(error) => {
-                        self.charge(u64::from(!optional))?;
+                        self.charge(u64::from(is_counted && !optional))?;
                         return Err(error);
                     }
                 },
             };
             let found = read(&value, &key, optional || (presence && index == last));
             if presence && index == last {
-                self.charge(1)?;
+                self.charge(u64::from(is_counted))?;
                 return found.map(|found| Value::Bool(found.is_some()));
             }
             // What is not there costs nothing where that is no error.
             if !matches!(found, Ok(None)) || !optional {
                 let counted = found.is_ok() || !optional;
-                self.charge(u64::from(counted))?;
+                self.charge(u64::from(is_counted && counted))?;
             }
             match found? {
                 Some(found) => value = Cow::Owned(found),

@@ -1,7 +1,7 @@
 //! Which functions exist: the standard library, cel-go's extensions and Kubernetes' own, each overload with its types
 //! and its implementation.
 //!
-//! Order matters little: an overload is chosen by types. Names and types are upstream's; the authorization library is
+//! Order matters where a type is still open: the first overload that fits decides it. Names and types are upstream's; the authorization library is
 //! declared, because its names are known to the checker, but no value of its types can be had.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) enum Libraries {
     UpTo1_36,
     /// cel-go 0.29. `includes` is one of the functions on lists and costs a walk; a global `matches` costs what the
     /// member does; prefixes and suffixes cost their own length; `lists.range` refuses negative and huge sizes; there is no
-    /// `duration` of an int; `.name` passes by the variables of macros.
+    /// `duration` of an int; `.name` passes by the variables of macros, and these hide names of types.
     Since1_37,
 }
 
@@ -112,11 +112,17 @@ fn build(includes: bool, libraries: Libraries) -> Library {
     comparisons(&mut builder);
     containers(&mut builder);
     type_conversions(&mut builder, libraries);
+    // Which `indexOf` comes first decides what an element of unknown type is taken for.
+    if libraries == Libraries::UpTo1_36 {
+        kubernetes_lists(&mut builder);
+    }
     string_functions(&mut builder);
     time_functions(&mut builder);
     optionals(&mut builder);
     list_extensions(&mut builder, libraries);
-    kubernetes_lists(&mut builder);
+    if libraries == Libraries::Since1_37 {
+        kubernetes_lists(&mut builder);
+    }
     quantities_and_versions(&mut builder);
     addresses(&mut builder);
     urls_and_formats(&mut builder);

@@ -12,10 +12,10 @@ use ::regex::Regex;
 use super::ast::{Comprehension, Expr, ExprKind, Literal, op};
 use super::checker::Checked;
 use super::cost::CallCost;
-use super::error::{CompileErrorKind, ErrorAt};
+use super::error::{CompileErrorKind, ErrorAt, EvalError};
 use super::functions::conversions::named_type;
 use super::functions::{Context, format, regex};
-use super::library::Overload;
+use super::library::{Libraries, Overload};
 use super::types::Type;
 use super::value::{Map, Value};
 
@@ -59,6 +59,8 @@ pub(crate) struct Attribute {
 #[derive(Debug)]
 pub(crate) enum Base {
     Device,
+    /// `.device` where a variable of a macro has that name: upstream counts nothing for the way into it.
+    HiddenDevice,
     /// A variable, by its position in the stack.
     Local(usize),
     Relative(Plan),
@@ -164,10 +166,7 @@ impl Planner<'_> {
             ExprKind::Literal(literal) => Plan::Constant(literal_value(literal)),
             ExprKind::Ident(name) => match self.local(name) {
                 Some(position) => attribute(Base::Local(position)),
-                None => match name.strip_prefix('.').unwrap_or(name) {
-                    "device" => attribute(Base::Device),
-                    name => Plan::Constant(Value::Type(named_type(name).unwrap_or(Type::Dyn))),
-                },
+                None => self.global(node, name)?,
             },
             ExprKind::Select { operand, field, test } => {
                 let mut attribute = self.attribute(operand)?;
@@ -188,6 +187,21 @@ impl Planner<'_> {
             return None;
         }
         self.scopes.iter().rev().find(|(found, _)| **found == *name).map(|(_, position)| *position)
+    }
+
+    /// `device` or the name of a type.
+    fn global(&self, node: &Expr, name: &str) -> Planned<Plan> {
+        let bare = name.strip_prefix('.').unwrap_or(name);
+        // Only `.name` passes by the variables of macros.
+        let is_hidden = bare.split('.').next().is_some_and(|first| self.local(first).is_some());
+        Ok(match bare {
+            "device" if is_hidden => attribute(Base::HiddenDevice),
+            "device" => attribute(Base::Device),
+            _ if is_hidden && self.checked.libraries == Libraries::Since1_37 => {
+                return Err(self.error(node, format!("reference to undefined type: {name}")));
+            }
+            _ => Plan::Constant(Value::Type(named_type(bare).unwrap_or(Type::Dyn))),
+        })
     }
 
     /// A node as the start of an attribute.
@@ -257,10 +271,11 @@ impl Planner<'_> {
         }
         if let ([Plan::Constant(value)], true) = (args.as_slice(), CONVERSIONS.contains(&&**function)) {
             let run = chosen.iter().filter(|overload| overload.params.iter().all(|param| param.matches(value)));
-            if let Some(run) = run.filter_map(|overload| overload.run).next() {
-                let converted = run(Context { regex: None }, std::slice::from_ref(value));
-                return converted.map(Plan::Constant).map_err(|error| self.error(node, error.to_string()));
-            }
+            let converted = match run.filter_map(|overload| overload.run).next() {
+                Some(run) => run(Context { regex: None }, std::slice::from_ref(value)),
+                None => Err(EvalError::no_overload(function)),
+            };
+            return converted.map(Plan::Constant).map_err(|error| self.error(node, error.to_string()));
         }
         let regex = match (&**function, args.get(1)) {
             ("matches" | "find" | "findAll", Some(Plan::Constant(Value::String(pattern)))) => {
@@ -409,7 +424,7 @@ impl Attribute {
                 then.qualify(make);
                 otherwise.qualify(make);
             }
-            Base::Conditional { .. } | Base::Device | Base::Local(_) | Base::Relative(_) => {
+            Base::Conditional { .. } | Base::Device | Base::HiddenDevice | Base::Local(_) | Base::Relative(_) => {
                 self.qualifiers.push(make())
             }
         }

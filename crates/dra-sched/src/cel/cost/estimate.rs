@@ -88,8 +88,7 @@ impl Coster<'_> {
         match &node.kind {
             ExprKind::Literal(_) => NOTHING,
             ExprKind::Ident(name) => {
-                let global = || vec![name.strip_prefix('.').map_or_else(|| name.clone(), Arc::from)];
-                let path = self.local(name).map_or_else(global, |local| local.path.clone());
+                let path = self.local(name).map_or_else(|| self.global_path(name), |local| local.path.clone());
                 self.paths.insert(node.id, path);
                 ONE
             }
@@ -137,9 +136,15 @@ impl Coster<'_> {
     }
 
     fn local(&self, name: &str) -> Option<&Local> {
-        // A variable of a macro counts even where `.name` passes by it.
-        let bare = name.strip_prefix('.').unwrap_or(name);
-        self.locals.iter().rev().find(|local| *local.name == *bare)
+        self.locals.iter().rev().find(|local| *local.name == *name)
+    }
+
+    /// Where a variable of a macro has the name of `.name`, upstream does not know what the latter is.
+    fn global_path(&self, name: &Arc<str>) -> Path {
+        match name.strip_prefix('.') {
+            Some(bare) if self.local(bare).is_none() => vec![bare.into()],
+            _ => vec![name.clone()],
+        }
     }
 
     fn path(&self, node: &Expr) -> Path {
