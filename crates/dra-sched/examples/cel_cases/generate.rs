@@ -22,7 +22,10 @@ const DOMAINS: [&str; 4] = ["gpu.example.com", "dra.net", "resource.kubernetes.i
 const STRINGS: [&str; 10] =
     ["", "gpu", "nic", "A100-SXM4-40GB", "pci0000:01", "10.0.0.5", "x/y.z", "a-b-c", "äöü", "550.90.07"];
 const VERSIONS: [&str; 6] = ["1.0.0", "1.2.3", "1.2.3-rc.1", "550.90.7", "1.2.3+build", "0.0.0"];
+/// As the API server writes them.
 const QUANTITIES: [&str; 8] = ["0", "1", "1500m", "4Gi", "40Gi", "100G", "1e3", "-2"];
+/// As people may write them in selectors.
+const AMOUNTS: [&str; 8] = ["3000m", "1.0", "0m", "1.5Ki", "100Ti", "1Pi", "999999999999999999", "0.5"];
 
 fn device(random: &mut Random) -> Value {
     let mut attributes = serde_json::Map::new();
@@ -115,7 +118,21 @@ fn quoted(random: &mut Random) -> String {
 }
 
 fn attributes(random: &mut Random) -> String {
-    format!("device.attributes['{}']", random.pick(&DOMAINS))
+    let dot = if random.one_in(20) { "." } else { "" };
+    format!("{dot}device.attributes['{}']", random.pick(&DOMAINS))
+}
+
+/// A variable's name; now and then one that hides something.
+fn variable(random: &mut Random, names: &[(String, Kind)]) -> String {
+    if random.one_in(40) {
+        return random.pick(&["device", "int", "net", "sets"]).to_string();
+    }
+    format!("v{}", names.len())
+}
+
+/// Something of a type that nothing tells.
+fn open(random: &mut Random) -> String {
+    random.pick(&["[][0]", "{}.a", "[].first().value()", "optional.none().value()"]).to_string()
 }
 
 fn attribute(random: &mut Random) -> String {
@@ -147,6 +164,9 @@ fn of(random: &mut Random, kind: Kind, depth: usize, names: &mut Vec<(String, Ki
     if kind != Kind::Double && random.one_in(6) {
         return attribute(random);
     }
+    if random.one_in(80) {
+        return open(random);
+    }
     if depth > 1 && random.one_in(14) {
         let condition = of(random, Kind::Bool, depth - 2, names);
         return format!(
@@ -158,7 +178,7 @@ fn of(random: &mut Random, kind: Kind, depth: usize, names: &mut Vec<(String, Ki
     if depth > 1 && random.one_in(14) {
         let bound = *random.pick(&[Kind::Int, Kind::String, Kind::Any, Kind::Strings]);
         let value = of(random, bound, depth - 2, names);
-        let name = format!("v{}", names.len());
+        let name = variable(random, names);
         names.push((name.clone(), bound));
         let body = of(random, kind, depth - 1, names);
         names.pop();
@@ -206,7 +226,8 @@ fn leaf(random: &mut Random, kind: Kind) -> String {
             if random.one_in(2) {
                 capacity(random)
             } else {
-                format!("quantity('{}')", random.pick(&QUANTITIES))
+                let amounts = if random.one_in(2) { &QUANTITIES } else { &AMOUNTS };
+                format!("quantity('{}')", random.pick(amounts))
             }
         }
         Kind::Version => format!("semver('{}')", random.pick(&VERSIONS)),
@@ -279,7 +300,7 @@ fn quantified(random: &mut Random, depth: usize, names: &mut Vec<(String, Kind)>
         3 => (attributes(random), Kind::String),
         _ => (attribute(random), Kind::Any),
     };
-    let name = format!("v{}", names.len());
+    let name = variable(random, names);
     names.push((name.clone(), kind));
     let two = random.one_in(5);
     let second = format!("w{}", names.len());
@@ -383,7 +404,7 @@ fn strings(random: &mut Random, depth: usize, names: &mut Vec<(String, Kind)>) -
         5 => format!("[{}, ?{}.?name]", of(random, Kind::Any, depth, names), attributes(random)),
         6 => {
             let range = of(random, Kind::Strings, depth, names);
-            let name = format!("v{}", names.len());
+            let name = variable(random, names);
             names.push((name.clone(), Kind::String));
             let body = of(random, Kind::Bool, depth, names);
             names.pop();
@@ -391,7 +412,7 @@ fn strings(random: &mut Random, depth: usize, names: &mut Vec<(String, Kind)>) -
         }
         _ => {
             let range = of(random, Kind::Ints, depth, names);
-            let name = format!("v{}", names.len());
+            let name = variable(random, names);
             names.push((name.clone(), Kind::Int));
             let body = of(random, Kind::String, depth, names);
             names.pop();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::EvalError;
+use super::functions::amount::Amount;
 use super::value::{Map, Value};
 use crate::compat::{Compat, Gate, KubernetesMinor};
 use crate::types::{AttributeValue, Device, DriverName, QualifiedName, SemanticVersion};
@@ -38,7 +39,7 @@ fn view(driver: &DriverName, device: &Device, lists: bool) -> Result<Value, Eval
     }
     let mut capacity = Domains::default();
     for (name, of) in &device.capacity {
-        capacity.insert(name, driver, Value::Quantity(of.value));
+        capacity.insert(name, driver, Value::Quantity(Amount::published(of.value)));
     }
     let fields = [
         ("driver", Value::string(driver.as_str())),

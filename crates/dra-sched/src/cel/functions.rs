@@ -1,5 +1,6 @@
 //! What functions do. One file a library; [`super::library`] says which function has which overloads.
 
+pub(crate) mod amount;
 pub(crate) mod collections;
 pub(crate) mod conversions;
 pub(crate) mod format;

@@ -16,6 +16,7 @@ use super::cost::CallCost;
 use super::device::{attribute, reads_lists};
 use super::error::EvalError;
 use super::eval::{Outcome, apply, equality, evaluate, is_final, member};
+use super::functions::amount::Amount;
 use super::plan::{Attribute, Base, Callee, Key, Plan, Qualifier};
 use super::selector::{Evaluation, MAX_COST, verdict};
 use super::value::Value;
@@ -138,7 +139,7 @@ impl SlotTable {
                 attribute(name, value, lists).ok()
             }
             SlotKey::Capacity(name) => find(name, driver, |name| device.capacity.get_key_value(name))
-                .map(|(_, capacity)| Value::Quantity(capacity.value)),
+                .map(|(_, capacity)| Value::Quantity(Amount::published(capacity.value))),
             SlotKey::AttributeDomain(domain) => {
                 device.attributes.keys().any(|name| name.resolve(driver).0 == &**domain).then_some(Value::Bool(true))
             }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::Quantity;
-
 use super::error::EvalError;
+use super::functions::amount::Amount;
 use super::functions::format::NamedFormat;
 use super::functions::net::Cidr;
 use super::functions::url::Url;
@@ -32,10 +31,10 @@ pub(crate) enum Value {
     Duration(i64),
     /// Nanoseconds since 1970.
     Timestamp(i128),
-    Quantity(Quantity),
-    /// A quantity that `add` or `sub` made. Upstream makes those of another Go type, which is equal to nothing.
-    /// Nano-units, which may be beyond the range of quantities.
-    Sum(i128),
+    Quantity(Amount),
+    /// A quantity that `add` or `sub` made. Upstream makes those of another Go type, which is equal to nothing. It may be
+    /// beyond the range of quantities.
+    Sum(Amount),
     Semver(Arc<SemanticVersion>),
     Url(Arc<Url>),
     Format(&'static NamedFormat),
@@ -211,7 +210,7 @@ impl Value {
             (Self::Duration(a), Self::Duration(b)) => a == b,
             (Self::Timestamp(a), Self::Timestamp(b)) => a == b,
             (Self::Quantity(a), Self::Quantity(b)) => a == b,
-            (Self::Sum(a), Self::Quantity(b)) => *a == b.to_nano(),
+            (Self::Sum(a), Self::Quantity(b)) => a == b,
             (Self::Semver(a), Self::Semver(b)) => a == b,
             (Self::Url(a), Self::Url(b)) => a.text == b.text,
             (Self::Format(a), Self::Format(b)) => a.name == b.name,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::Quantity;
 
 use super::Context;
+use super::amount::Amount;
 use crate::cel::error::EvalError;
 use crate::cel::value::Value;
 use crate::types::SemanticVersion;
@@ -20,7 +21,7 @@ const NANO_PER_UNIT: i128 = 1_000_000_000;
 
 pub(crate) fn quantity(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
-        [Value::String(text)] => Quantity::parse(text).map(Value::Quantity).map_err(EvalError::invalid),
+        [Value::String(text)] => Amount::parse(text).map(Value::Quantity).map_err(EvalError::invalid),
         _ => no_overload("quantity"),
     }
 }
@@ -46,30 +47,32 @@ pub(crate) fn sign(_: Context<'_>, args: &[Value]) -> Outcome {
     }
 }
 
-/// Nano-units of a quantity or sum.
-fn nano(value: &Value) -> Option<i128> {
+/// A quantity or sum.
+fn amount(value: &Value) -> Option<Amount> {
     match value {
-        Value::Quantity(value) => Some(value.to_nano()),
-        Value::Sum(nano) => Some(*nano),
+        Value::Quantity(amount) | Value::Sum(amount) => Some(*amount),
         _ => None,
     }
 }
 
-/// The whole number, if it is one.
-fn whole(nano: i128) -> Option<i64> {
-    if nano % NANO_PER_UNIT == 0 { i64::try_from(nano / NANO_PER_UNIT).ok() } else { None }
+/// Nano-units of a quantity or sum.
+fn nano(value: &Value) -> Option<i128> {
+    amount(value).map(Amount::nano)
 }
 
 pub(crate) fn is_integer(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args.first().and_then(nano) {
-        Some(nano) => Ok(Value::Bool(whole(nano).is_some())),
+    match args.first().and_then(amount) {
+        Some(amount) => Ok(Value::Bool(amount.integer().is_some())),
         None => no_overload("isInteger"),
     }
 }
 
 pub(crate) fn as_integer(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args.first().and_then(nano) {
-        Some(nano) => whole(nano).map(Value::Int).ok_or_else(|| EvalError::invalid("cannot convert value to integer")),
+    match args.first().and_then(amount) {
+        Some(amount) => {
+            let integer = amount.integer().map(Value::Int);
+            integer.ok_or_else(|| EvalError::invalid("cannot convert value to integer"))
+        }
         None => no_overload("asInteger"),
     }
 }
@@ -86,13 +89,13 @@ pub(crate) fn as_approximate_float(_: Context<'_>, args: &[Value]) -> Outcome {
 }
 
 /// Adds or subtracts: a quantity and a quantity or int. Sums may leave the range of quantities.
-fn sum(function: &str, args: &[Value], operation: fn(i128, i128) -> Option<i128>) -> Outcome {
+fn sum(function: &str, args: &[Value], operation: fn(Amount, Amount) -> Option<Amount>) -> Outcome {
     let [left, right] = args else { return no_overload(function) };
     let right = match right {
-        Value::Int(value) => Some(i128::from(*value) * NANO_PER_UNIT),
-        other => nano(other),
+        Value::Int(value) => Some(Amount::whole(*value)),
+        other => amount(other),
     };
-    match (nano(left), right) {
+    match (amount(left), right) {
         (Some(left), Some(right)) => {
             operation(left, right).map(Value::Sum).ok_or_else(|| EvalError::invalid("sum of quantities is too large"))
         }
@@ -101,11 +104,11 @@ fn sum(function: &str, args: &[Value], operation: fn(i128, i128) -> Option<i128>
 }
 
 pub(crate) fn add(_: Context<'_>, args: &[Value]) -> Outcome {
-    sum("add", args, i128::checked_add)
+    sum("add", args, Amount::plus)
 }
 
 pub(crate) fn sub(_: Context<'_>, args: &[Value]) -> Outcome {
-    sum("sub", args, i128::checked_sub)
+    sum("sub", args, Amount::minus)
 }
 
 fn order(args: &[Value]) -> Option<Ordering> {

@@ -1,0 +1,113 @@
+//! Amounts as Go holds them: in a small form, a 64-bit number times a power of ten, or in a large one.
+//!
+//! Which form an amount has follows from how it was written and what it was computed from, not from its value, and
+//! upstream calls an amount an integer only if its small form has no places behind the point: `3000m` is none, nor is
+//! `1Pi`, whose form is large.
+
+use model::Quantity;
+use model::quantity::Error;
+
+/// Digits that the small form takes from decimal texts.
+const MAX_DIGITS: usize = 18;
+/// The least power of ten that has a small form: nano-units.
+const LEAST_SCALE: i32 = -9;
+
+/// A quantity, or a sum of some.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amount {
+    nano: i128,
+    /// The power of ten of the small form; None for the large one.
+    scale: Option<i32>,
+}
+
+impl PartialEq for Amount {
+    fn eq(&self, other: &Self) -> bool {
+        self.nano == other.nano
+    }
+}
+
+impl Amount {
+    /// Reads a text.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let value = Quantity::parse(text)?;
+        Ok(Self { nano: value.to_nano(), scale: scale_of(text) })
+    }
+
+    /// What an object has; the API server has written it in its canonical form.
+    pub(crate) fn published(value: Quantity) -> Self {
+        Self { nano: value.to_nano(), scale: scale_of(&value.to_string()) }
+    }
+
+    pub(crate) fn whole(value: i64) -> Self {
+        Self { nano: i128::from(value) * 1_000_000_000, scale: Some(0) }
+    }
+
+    pub(crate) fn nano(self) -> i128 {
+        self.nano
+    }
+
+    /// The number, if it is an integer as upstream sees it.
+    pub(crate) fn integer(self) -> Option<i64> {
+        self.scale.filter(|scale| *scale >= 0)?;
+        i64::try_from(self.nano / 1_000_000_000).ok()
+    }
+
+    /// None where even nano-units of 128 bits do not hold the sum.
+    pub(crate) fn plus(self, other: Self) -> Option<Self> {
+        let nano = self.nano.checked_add(other.nano)?;
+        let scale = match (self.scale, other.scale) {
+            (Some(own), Some(_)) if other.nano == 0 => Some(own),
+            (Some(_), Some(others)) if self.nano == 0 => Some(others),
+            (Some(own), Some(others)) => {
+                let scale = own.min(others);
+                let fits = |nano: i128| mantissa(nano, scale).is_some_and(|mantissa| i64::try_from(mantissa).is_ok());
+                (fits(self.nano) && fits(other.nano) && fits(nano)).then_some(scale)
+            }
+            _ => None,
+        };
+        Some(Self { nano, scale })
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Option<Self> {
+        self.plus(Self { nano: other.nano.checked_neg()?, ..other })
+    }
+}
+
+/// An amount in units of a power of ten.
+fn mantissa(nano: i128, scale: i32) -> Option<i128> {
+    Some(nano / 10_i128.checked_pow(u32::try_from(scale - LEAST_SCALE).ok()?)?)
+}
+
+/// The power of ten of the small form of a text that is a quantity.
+fn scale_of(text: &str) -> Option<i32> {
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (number, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = number.trim_start_matches('0').len().max(1);
+    let binary = |exponent: usize| {
+        let fits = fraction.is_empty() && digits + exponent * 3 / 10 < 15;
+        fits.then_some(0)
+    };
+    let exponent = match suffix {
+        "Ki" => return binary(10),
+        "Mi" => return binary(20),
+        "Gi" => return binary(30),
+        "Ti" => return binary(40),
+        "Pi" => return binary(50),
+        "Ei" => return binary(60),
+        "n" => -9,
+        "u" => -6,
+        "m" => -3,
+        "" => 0,
+        "k" => 3,
+        "M" => 6,
+        "G" => 9,
+        "T" => 12,
+        "P" => 15,
+        "E" => 18,
+        exponent => exponent.strip_prefix(['e', 'E'])?.parse().ok()?,
+    };
+    let scale = exponent - i32::try_from(fraction.len()).ok()?;
+    (digits + fraction.len() <= MAX_DIGITS && scale >= LEAST_SCALE).then_some(scale)
+}
