@@ -73,7 +73,8 @@ impl Inventory {
         ledger: &ClusterLedger,
         budget: &mut Budget,
     ) -> Verdict {
-        let view = match self.view_of_node(node) {
+        let view = self.brought_to(node, ledger).and_then(|brought| self.view_of_node(node, &brought));
+        let view = match view {
             Ok(view) => view,
             Err(fault) => return Verdict::Refused(Refusal::Fault(fault)),
         };

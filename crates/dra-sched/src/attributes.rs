@@ -59,6 +59,16 @@ pub(crate) enum Held {
     Failed,
 }
 
+/// The number of a group without what was declared of it.
+pub(crate) fn group_index(group: u32) -> u32 {
+    group & (DISTINCT - 1)
+}
+
+/// A group as a machine sees it: of another machine's groups nothing is known but that they are different unknowns.
+fn group_seen(group: u32, offset: Option<u32>) -> u32 {
+    offset.map_or(group, |offset| group_index(group_index(group) + offset))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Int(i64),
@@ -156,17 +166,26 @@ pub(crate) fn held(
     columns: &IdVec<AttributeIndex, AttributeColumn>,
     attribute: AttributeIndex,
     device: &DeviceEntry,
+    group_offset: Option<u32>,
 ) -> Held {
     match device.bound.iter().find(|(bound, _)| *bound == attribute) {
-        Some((_, group)) => Held::Values(smallvec![ValueId::group(*group)]),
+        Some((_, group)) => Held::Values(smallvec![ValueId::group(group_seen(*group, group_offset))]),
         None => columns[attribute].held[device.shape].clone(),
     }
 }
 
 /// What a device has under an attribute, for people.
-pub(crate) fn text(name: &QualifiedName, shape: &Shape, device: &DeviceEntry, attribute: AttributeIndex) -> String {
+pub(crate) fn text(
+    name: &QualifiedName,
+    shape: &Shape,
+    device: &DeviceEntry,
+    attribute: AttributeIndex,
+    group_offset: Option<u32>,
+) -> String {
     match device.bound.iter().find(|(bound, _)| *bound == attribute) {
-        Some((_, group)) => format!("unknown until launch, group {}", group & (DISTINCT - 1)),
+        Some((_, group)) => {
+            format!("unknown until launch, group {}", group_index(group_seen(*group, group_offset)))
+        }
         None => lookup(name, shape).map_or_else(|| "none".to_owned(), ToString::to_string),
     }
 }

@@ -6,6 +6,7 @@
 //! name.
 
 mod builder;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -29,6 +30,7 @@ use crate::verdict::Fault;
 use crate::view::{LocalSlices, View};
 
 pub use builder::InventoryBuilder;
+pub(crate) use shared::SharedPool;
 
 define_id! {
     /// A distinct claim spec.
@@ -53,6 +55,10 @@ define_id! {
 define_id! {
     /// A distinct device content.
     pub(crate) struct DeviceShape;
+}
+define_id! {
+    /// A template of pools that nodes of a domain share.
+    pub(crate) struct SharedPoolId;
 }
 define_id! {
     /// A slice.
@@ -97,9 +103,10 @@ pub struct Inventory {
     pub(crate) claim_classes: IdVec<ClaimClassId, ClaimClass>,
     pub(crate) claims: IdVec<ClaimId, Claim>,
     pub(crate) machines: IdVec<ShapeId, MachineShape>,
+    pub(crate) shared_pools: IdVec<SharedPoolId, SharedPool>,
     /// What machines of a shape see if no published slice reaches them.
     pub(crate) alone: IdVec<ShapeId, OnceLock<Result<Arc<View>, Fault>>>,
-    /// Devices of templates.
+    /// Devices of templates that only the machine itself can use.
     pub(crate) planned_keys: IdSet<DeviceKey>,
     pub(crate) mentioned_keys: BTreeSet<Arc<str>>,
 }
@@ -112,7 +119,7 @@ pub(crate) struct Slice {
     /// The first of its devices; the others follow.
     pub(crate) first_device: DeviceIndex,
     pub(crate) uses_compatibility_groups: bool,
-    /// Only machines of this shape have it.
+    /// Made from a template that only the machine itself can use.
     pub(crate) template: bool,
 }
 

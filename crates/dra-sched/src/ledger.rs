@@ -7,6 +7,8 @@
 //! All changes go through a journal, so that a packer can go back to a mark; nothing is undone by hand.
 
 mod bin;
+mod instance;
+mod offered;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,11 +18,14 @@ use model::collections::{FastMap, FastSet};
 use model::define_id;
 use smallvec::SmallVec;
 
-use crate::inventory::{ClaimId, CounterIndex, DeviceKey, Inventory, PoolIndex};
+use crate::inventory::{ClaimId, CounterIndex, Inventory, PoolIndex};
 use crate::types::{Allocation, DeviceId, QualifiedName};
 
 pub use bin::{BinLedger, Domain};
-pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, withhold};
+pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
+pub(crate) use instance::{Instance, Unit};
+pub use offered::PoolUsers;
+pub(crate) use offered::{Brought, Offered};
 pub(crate) use snapshot::Snapshot;
 
 define_id! {
@@ -31,19 +36,22 @@ define_id! {
 /// Nano-units taken of each capacity of a device.
 pub(crate) type Amounts = BTreeMap<QualifiedName, i128>;
 
+/// A counter of a pool, or of one of the pools made from a template.
+pub(crate) type CounterKey = (PoolIndex, Instance, CounterIndex);
+
 /// What somebody takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Devices given out whole.
-    pub(crate) dedicated: FastSet<DeviceKey>,
+    pub(crate) dedicated: FastSet<Unit>,
     /// Devices given out in shares: how many, and what they take together.
-    pub(crate) shares: FastMap<DeviceKey, (u32, Amounts)>,
+    pub(crate) shares: FastMap<Unit, (u32, Amounts)>,
     /// What is drawn of pools' counters.
-    pub(crate) counters: FastMap<(PoolIndex, CounterIndex), i128>,
+    pub(crate) counters: FastMap<CounterKey, i128>,
 }
 
 impl Usage {
-    pub(crate) fn add_share(&mut self, key: DeviceKey, count: u32, amounts: &Amounts) {
+    pub(crate) fn add_share(&mut self, key: Unit, count: u32, amounts: &Amounts) {
         let (shares, taken) = self.shares.entry(key).or_default();
         *shares += count;
         for (name, amount) in amounts {
@@ -51,7 +59,7 @@ impl Usage {
         }
     }
 
-    fn remove_share(&mut self, key: DeviceKey, count: u32, amounts: &Amounts) {
+    fn remove_share(&mut self, key: Unit, count: u32, amounts: &Amounts) {
         let Some((shares, taken)) = self.shares.get_mut(&key) else { return };
         *shares = shares.saturating_sub(count);
         for (name, amount) in amounts {
@@ -61,6 +69,18 @@ impl Usage {
         }
         if *shares == 0 {
             self.shares.remove(&key);
+        }
+    }
+
+    /// The same where what one planned machine brings another brings in its place.
+    pub(crate) fn moved(&self, from: BinId, to: BinId) -> Self {
+        let (from, to) = (Instance::of_bin(from), Instance::of_bin(to));
+        let counter =
+            |(pool, instance, counter): CounterKey| (pool, if instance == from { to } else { instance }, counter);
+        Self {
+            dedicated: self.dedicated.iter().map(|unit| unit.moved(from, to)).collect(),
+            shares: self.shares.iter().map(|(unit, share)| (unit.moved(from, to), share.clone())).collect(),
+            counters: self.counters.iter().map(|(key, amount)| (counter(*key), *amount)).collect(),
         }
     }
 
@@ -119,6 +139,8 @@ enum Undo {
     Charged(Arc<Usage>),
     /// A bin's withholding was this before.
     Withheld(BinId, Arc<Usage>),
+    /// What a bin brought before.
+    Brought(BinId, Arc<[Brought]>),
     /// A bin was opened.
     Opened,
     /// A claim was this before.
@@ -136,11 +158,13 @@ pub struct ClusterLedger {
     pub(crate) base: Usage,
     bins: Vec<Arc<Usage>>,
     /// Who withholds a device; one bin at most.
-    whole: FastMap<DeviceKey, BinId>,
+    whole: FastMap<Unit, BinId>,
     /// Which bins withhold shares of a device.
-    shared: FastMap<DeviceKey, SmallVec<[BinId; 2]>>,
+    shared: FastMap<Unit, SmallVec<[BinId; 2]>>,
     /// What bins withhold of counters, together.
-    counters: FastMap<(PoolIndex, CounterIndex), i128>,
+    counters: FastMap<CounterKey, i128>,
+    /// Pools that bins bring for their domains.
+    offered: Offered,
     claims: FastMap<ClaimId, PlannedClaim>,
     journal: Vec<Undo>,
     marks: usize,
@@ -165,7 +189,7 @@ impl ClusterLedger {
     /// Counts an allocation that is not among the inventory's claims.
     pub fn hold(&mut self, inventory: &Inventory, allocation: &Allocation) {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
-            let Some(key) = inventory.device_key(&result.device) else { continue };
+            let Some(key) = inventory.device_key(&result.device).map(Unit::from) else { continue };
             match &result.share_id {
                 Some(_) => {
                     let taken = result.consumed_capacity.iter();
@@ -182,7 +206,7 @@ impl ClusterLedger {
     /// Counts a device that is given out whole.
     pub fn hold_device(&mut self, inventory: &Inventory, device: &DeviceId) {
         if let Some(key) = inventory.device_key(device) {
-            self.base.dedicated.insert(key);
+            self.base.dedicated.insert(key.into());
         }
     }
 
@@ -196,7 +220,7 @@ impl ClusterLedger {
     ) {
         if let Some(key) = inventory.device_key(device) {
             let amounts = taken.iter().map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
-            self.base.add_share(key, shares, &amounts);
+            self.base.add_share(key.into(), shares, &amounts);
         }
     }
 
@@ -224,8 +248,12 @@ impl ClusterLedger {
                 Some(Undo::Withheld(bin, before)) => {
                     self.replace(bin, before);
                 }
+                Some(Undo::Brought(bin, before)) => {
+                    self.offered.replace(bin, before);
+                }
                 Some(Undo::Opened) => {
                     self.bins.pop();
+                    self.offered.close();
                 }
                 Some(Undo::Claim(claim, before)) => {
                     match before {
@@ -247,6 +275,7 @@ impl ClusterLedger {
     pub(crate) fn open(&mut self) -> BinId {
         let bin = model::Id::from_index(self.bins.len());
         self.bins.push(Arc::default());
+        self.offered.open();
         self.record(|| Undo::Opened);
         bin
     }
@@ -259,6 +288,20 @@ impl ClusterLedger {
     pub(crate) fn withhold(&mut self, bin: BinId, usage: Usage) {
         let before = self.replace(bin, Arc::new(usage));
         self.record(|| Undo::Withheld(bin, before));
+    }
+
+    /// Sets what a bin brings for its domain.
+    pub(crate) fn bring(&mut self, bin: BinId, pools: Vec<Brought>) {
+        if self.offered.of(bin) == pools.as_slice() {
+            return;
+        }
+        let before = self.offered.replace(bin, pools.into());
+        self.record(|| Undo::Brought(bin, before));
+    }
+
+    /// The pools that bins bring for their domains.
+    pub(crate) fn offered(&self) -> &Offered {
+        &self.offered
     }
 
     pub(crate) fn set_claim(&mut self, claim: ClaimId, planned: PlannedClaim) {
@@ -307,21 +350,21 @@ pub(crate) struct Taken<'a> {
 
 impl Taken<'_> {
     /// Whether a device is given out whole.
-    pub(crate) fn is_dedicated(&self, key: DeviceKey) -> bool {
+    pub(crate) fn is_dedicated(&self, key: Unit) -> bool {
         self.cluster.base.dedicated.contains(&key)
             || self.own.is_some_and(|(_, own)| own.dedicated.contains(&key))
             || self.cluster.whole.get(&key).is_some_and(|bin| self.own.is_none_or(|(own, _)| own != *bin))
     }
 
     /// What the shares of a device take; None if there are none.
-    pub(crate) fn shares(&self, key: DeviceKey) -> Option<Amounts> {
+    pub(crate) fn shares(&self, key: Unit) -> Option<Amounts> {
         let mut total = self.withheld_shares(key);
         add_shares(&mut total, &self.cluster.base, key);
         total
     }
 
     /// What the shares of a device take that are not in base.
-    fn withheld_shares(&self, key: DeviceKey) -> Option<Amounts> {
+    fn withheld_shares(&self, key: Unit) -> Option<Amounts> {
         let mut total: Option<Amounts> = None;
         for bin in self.cluster.shared.get(&key).into_iter().flatten() {
             let others = self.own.is_none_or(|(own, _)| own != *bin);
@@ -336,20 +379,20 @@ impl Taken<'_> {
     }
 
     /// Whether a device is given out, whole or in shares, by base: then its draws count.
-    pub(crate) fn in_base(&self, key: DeviceKey) -> bool {
+    pub(crate) fn in_base(&self, key: Unit) -> bool {
         self.cluster.base.dedicated.contains(&key) || self.cluster.base.shares.contains_key(&key)
     }
 
     /// What bins and the hypothesis draw of a counter, over what devices in base draw.
-    pub(crate) fn drawn(&self, pool: PoolIndex, counter: CounterIndex) -> i128 {
-        let of = |counters: &FastMap<_, i128>| counters.get(&(pool, counter)).copied().unwrap_or(0);
+    pub(crate) fn drawn(&self, key: CounterKey) -> i128 {
+        let of = |counters: &FastMap<_, i128>| counters.get(&key).copied().unwrap_or(0);
         let withheld_by_own = self.own.and_then(|(bin, _)| self.cluster.bins.get(model::Id::index(bin)));
         of(&self.cluster.counters) - withheld_by_own.map_or(0, |usage| of(&usage.counters))
             + self.own.map_or(0, |(_, usage)| of(&usage.counters))
     }
 }
 
-fn add_shares(total: &mut Option<Amounts>, usage: &Usage, key: DeviceKey) {
+fn add_shares(total: &mut Option<Amounts>, usage: &Usage, key: Unit) {
     if let Some((_, amounts)) = usage.shares.get(&key) {
         let total = total.get_or_insert_default();
         for (name, amount) in amounts {

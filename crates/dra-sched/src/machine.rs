@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use model::{NamespacedName, NodeName, Uid};
 
-use crate::inventory::SliceIndex;
+use crate::inventory::{SharedPoolId, SliceIndex};
 use crate::types::{
-    CounterSet, Device, DeviceName, DriverName, NodeScope, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
+    CounterSet, Device, DeviceName, DriverName, NodeScope, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement,
+    NodeSelectorTerm, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
 };
 
 /// The pool that one driver will publish on a machine.
@@ -24,6 +25,59 @@ pub struct MachineTemplate {
     pub shared_counters: Vec<CounterSet>,
     /// Attributes that have one unknown value within a group (the group's number, a member).
     pub bindings: Vec<(u32, BoundAttribute)>,
+}
+
+/// A pool of which not only the machine that brings it can use the devices, but the nodes of its domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedTemplate {
+    /// The pool's driver, suffix, devices, counters. Bindings of a [`PoolScope::Machine`] join the groups of the machine's
+    /// own templates; seen from another machine they are groups by themselves.
+    pub template: MachineTemplate,
+    /// How many of the pool there are.
+    pub scope: PoolScope,
+    /// Who can use it.
+    pub nodes: DomainSelector,
+}
+
+/// How many of a shared pool there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PoolScope {
+    /// Each machine brings one, which goes when the machine goes.
+    Machine,
+    /// One for each domain, however many machines bring it. Where a complete pool of the driver with an equivalent node
+    /// selector is published, that is it, and none is planned.
+    Domain,
+}
+
+/// Nodes of the domain of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct DomainSelector {
+    /// Labels in which a node must equal the machine. A machine that lacks one does not bring the pool.
+    pub match_label_keys: BTreeSet<Arc<str>>,
+    /// What else a node must be.
+    pub term: NodeSelectorTerm,
+}
+
+impl DomainSelector {
+    /// The values that a machine with these labels gives the keys; None if it lacks one.
+    pub(crate) fn domain(&self, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Option<BTreeMap<Arc<str>, Arc<str>>> {
+        let value = |key: &Arc<str>| Some((Arc::clone(key), Arc::clone(labels.get(key)?)));
+        self.match_label_keys.iter().map(value).collect()
+    }
+
+    /// The scope that a driver will publish for a domain.
+    pub(crate) fn scope(&self, domain: &BTreeMap<Arc<str>, Arc<str>>) -> NodeScope {
+        let mut term = self.term.clone();
+        term.match_expressions.extend(domain.iter().map(|(key, value)| NodeSelectorRequirement {
+            key: Arc::clone(key),
+            operator: NodeSelectorOperator::In,
+            values: vec![Arc::clone(value)],
+        }));
+        if term == NodeSelectorTerm::default() {
+            return NodeScope::AllNodes;
+        }
+        NodeScope::Selector(NodeSelector { terms: vec![term] })
+    }
 }
 
 /// A member of a group of attributes with one unknown value.
@@ -47,14 +101,18 @@ pub enum LabelKnowledge {
 /// What machines of some instance types have in common as far as devices matter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineShape {
-    /// What their drivers will publish.
+    /// What their drivers will publish for the machine alone.
     pub templates: Vec<Arc<MachineTemplate>>,
+    /// What their drivers will publish for the machine's domain.
+    pub shared: Vec<Arc<SharedTemplate>>,
     /// Labels; a key that is not here is absent.
     pub labels: BTreeMap<Arc<str>, LabelKnowledge>,
     /// Features that the node will declare.
     pub declared_features: BTreeSet<Arc<str>>,
     /// Those of its templates; known once a builder has it.
     pub(crate) slices: Vec<SliceIndex>,
+    /// Those of its shared templates; known once a builder has it.
+    pub(crate) pools: Vec<SharedPoolId>,
 }
 
 /// The number of a group of bound attributes, for [`MachineTemplate::bindings`]: groups that were declared distinct have
@@ -64,22 +122,33 @@ pub fn binding_group(index: u32, distinct: bool) -> u32 {
 }
 
 impl MachineShape {
-    /// A shape.
+    /// A shape of machines whose devices are their own.
     pub fn new(
         templates: Vec<Arc<MachineTemplate>>,
         labels: BTreeMap<Arc<str>, LabelKnowledge>,
         declared_features: BTreeSet<Arc<str>>,
     ) -> Self {
-        Self { templates, labels, declared_features, slices: Vec::new() }
+        Self { templates, shared: Vec::new(), labels, declared_features, slices: Vec::new(), pools: Vec::new() }
+    }
+
+    /// The shape with pools that machines bring for their domain as well. The shape's labels have to know every key that
+    /// the pools' selectors mention.
+    #[must_use]
+    pub fn with_shared(self, shared: Vec<Arc<SharedTemplate>>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Whether two shapes are equal, whatever slices were made of their templates.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let same = |(a, b): (&Arc<MachineTemplate>, &Arc<MachineTemplate>)| Arc::ptr_eq(a, b) || a == b;
+        fn same<T: PartialEq>((a, b): (&Arc<T>, &Arc<T>)) -> bool {
+            Arc::ptr_eq(a, b) || a == b
+        }
         self.labels == other.labels
             && self.declared_features == other.declared_features
             && self.templates.len() == other.templates.len()
             && self.templates.iter().zip(&other.templates).all(same)
+            && self.shared.len() == other.shared.len()
+            && self.shared.iter().zip(&other.shared).all(same)
     }
 }
 

@@ -17,8 +17,7 @@ use model::{Budget, Id, IdSet};
 use crate::allocator::{Found, Need, Outcome};
 use crate::inventory::{ClaimClassId, ClaimId, DeviceKey, Inventory, PoolIndex, ShapeId};
 use crate::ledger::{
-    BinId, BinLedger, ClusterLedger, Domain, ExistingNode, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage,
-    withhold,
+    BinId, BinLedger, ClusterLedger, Domain, ExistingNode, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage, settle,
 };
 use crate::machine::LabelKnowledge;
 use crate::node::NodeFacts;
@@ -133,6 +132,8 @@ impl Alternative {
 /// What was found for one shape in one domain.
 #[derive(Debug)]
 struct Trial {
+    /// The planned machine that was asked about.
+    bin: Option<BinId>,
     shape: Option<ShapeId>,
     domain: Domain,
     copies: Vec<Copied>,
@@ -218,14 +219,21 @@ impl Inventory {
         // A packer may have dropped shapes and lowered the copies.
         let is_meant = |trial: &&Arc<Trial>| trial.shape.is_none_or(|shape| alternative.shapes.contains(shape));
         let meant = alternative.trials.iter().filter(is_meant);
-        for copy in meant.flat_map(|trial| trial.copies.iter().take(taken)) {
+        let copies = meant.flat_map(|trial| trial.copies.iter().take(taken).map(move |copy| (trial, copy)));
+        for (trial, copy) in copies {
             for Named { claim, pinned, allocation } in &copy.named {
                 let place = if *pinned { place.clone() } else { Place::Nodes(allocation.node_selector.clone()) };
                 // If shapes disagree the claim stays where it can be used in any case.
                 let known =
                     cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
                 if !known {
-                    cluster.set_claim(*claim, PlannedClaim { place, allocation: Arc::clone(allocation) });
+                    let allocation = match (&bin.kind, trial.bin) {
+                        (Kind::Machine { id, .. }, Some(asked)) if asked != *id => {
+                            Arc::new(moved(allocation, asked, *id))
+                        }
+                        _ => Arc::clone(allocation),
+                    };
+                    cluster.set_claim(*claim, PlannedClaim { place, allocation });
                 }
             }
             for claim in &copy.exclusive {
@@ -249,14 +257,37 @@ impl Inventory {
                 hypotheses.retain(|hypothesis| alternative.shapes.contains(hypothesis.shape));
                 for hypothesis in hypotheses.iter_mut() {
                     let trial = alternative.trials.iter().find(|trial| trial.shape == Some(hypothesis.shape));
+                    let asked = trial.and_then(|trial| trial.bin).filter(|asked| asked != id);
                     for copy in trial.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
-                        hypothesis.usage.add(&copy.usage);
+                        match asked {
+                            // What that machine would have brought itself this one brings.
+                            Some(asked) => hypothesis.usage.add(&copy.usage.moved(asked, *id)),
+                            None => hypothesis.usage.add(&copy.usage),
+                        }
                     }
                 }
-                withhold(self, cluster, *id, hypotheses);
+                settle(self, cluster, *id, domain, hypotheses);
             }
         }
     }
+}
+
+/// An allocation on one planned machine as it is on another in its place: pools that the one brings are named after it.
+fn moved(allocation: &Allocation, from: BinId, to: BinId) -> Allocation {
+    let (from, to) = (shared_pool_name(from), shared_pool_name(to));
+    let mut allocation = allocation.clone();
+    for result in &mut allocation.results {
+        let rest = result.device.pool.as_str().strip_prefix(from.as_str());
+        if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('-')) {
+            result.device.pool = format!("{to}{rest}").as_str().into();
+        }
+    }
+    allocation
+}
+
+/// What results call the pool that a planned machine brings for its domain.
+pub(crate) fn shared_pool_name(bin: BinId) -> String {
+    format!("machine-{}", bin.index())
 }
 
 /// Puts trials together that agree.
@@ -314,9 +345,10 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn on_node(&self, node: &ExistingNode, budget: &mut Budget) -> Trial {
-        match node.view(self.inventory) {
-            Ok(view) => self.copies((&node.facts, view), None, &Usage::default(), None, Domain::default(), budget),
+        match node.view(self.inventory, self.cluster) {
+            Ok(view) => self.copies((&node.facts, &view), None, &Usage::default(), None, Domain::default(), budget),
             Err(fault) => Trial {
+                bin: None,
                 shape: None,
                 domain: Domain::default(),
                 copies: Vec::new(),
@@ -338,9 +370,10 @@ impl Attempt<'_> {
             let mut views: Vec<Landing> = Vec::new();
             for domain in self.inventory.domains(hypothesis.shape, pinned) {
                 let facts = self.inventory.facts(hypothesis.shape, pinned, &domain);
-                match self.inventory.view_of_machine(&facts, hypothesis.shape) {
+                match self.inventory.view_of_machine(&facts, hypothesis.shape, bin, self.cluster) {
                     Ok(view) => views.push((domain, facts, view)),
                     Err(fault) => trials.push(Arc::new(Trial {
+                        bin: Some(bin),
                         shape: Some(hypothesis.shape),
                         domain,
                         copies: Vec::new(),
@@ -394,7 +427,7 @@ impl Attempt<'_> {
     ) -> Trial {
         let before = budget.remaining();
         let mut held = held.clone();
-        let mut trial = Trial { shape, domain, copies: Vec::new(), end: End::Enough };
+        let mut trial = Trial { bin, shape, domain, copies: Vec::new(), end: End::Enough };
         let mut done: BTreeMap<ClaimId, Arc<Allocation>> = BTreeMap::new();
         while trial.copies.len() < self.wanted as usize {
             let wanted = match self.wanted((seen.0, seen.1), bin, &done) {
@@ -560,7 +593,7 @@ impl Inventory {
         domains
     }
 
-    fn facts(&self, shape: ShapeId, pinned: &Domain, domain: &Domain) -> NodeFacts {
+    pub(crate) fn facts(&self, shape: ShapeId, pinned: &Domain, domain: &Domain) -> NodeFacts {
         let machine = &self.machines[shape];
         let mut facts =
             NodeFacts { name: None, labels: BTreeMap::new(), declared_features: machine.declared_features.clone() };

@@ -13,10 +13,13 @@ use std::sync::{Arc, OnceLock};
 use model::collections::{FastSet, NameSet};
 use model::{Id, IdVec, define_id};
 
+use crate::attributes;
 use crate::compat::{Gate, KubernetesMinor};
 use crate::inventory::{CounterIndex, DeviceIndex, Inventory, PoolIndex, ShapeId, SliceIndex};
+use crate::ledger::{BinId, Brought, ClusterLedger, CounterKey, Instance, Unit};
+use crate::machine::MachineTemplate;
 use crate::node::{NodeFacts, SelectorError};
-use crate::types::{NodeScope, NodeSelector, PoolId};
+use crate::types::{DeviceId, NodeScope, NodeSelector, PoolId};
 use crate::verdict::{Fault, PoolTrouble};
 
 define_id! {
@@ -55,6 +58,34 @@ pub(crate) struct ViewPool {
     pub(crate) totals: Box<[Option<i128>]>,
     /// All devices of the generation that draw counters, also those that other nodes see.
     pub(crate) drawing: Box<[DeviceIndex]>,
+    /// Set where nodes of a domain share it and it is not published yet.
+    pub(crate) brought: Option<Brought>,
+    /// Added to the numbers of groups of bound attributes of a pool that another machine brings: they are none of this
+    /// machine's.
+    pub(crate) group_offset: Option<u32>,
+}
+
+impl ViewPool {
+    /// Which of the pools made from its template it is.
+    pub(crate) fn instance(&self) -> Instance {
+        self.brought.as_ref().map_or(Instance::ONLY, |brought| brought.instance)
+    }
+
+    /// A counter of it, as ledgers know it.
+    pub(crate) fn counter(&self, counter: CounterIndex) -> CounterKey {
+        (self.pool, self.instance(), counter)
+    }
+
+    /// A device of it, as ledgers know it.
+    pub(crate) fn unit(&self, inventory: &Inventory, device: DeviceIndex) -> Unit {
+        Unit::new(inventory.devices[device].key, self.instance())
+    }
+
+    /// What people call it.
+    pub(crate) fn id(&self, inventory: &Inventory) -> PoolId {
+        let PoolId { driver, pool } = inventory.pools[self.pool].id.clone();
+        PoolId { driver, pool: self.brought.as_ref().map_or(pool, |brought| brought.name.clone()) }
+    }
 }
 
 /// A device that a node sees in a usable pool.
@@ -71,34 +102,63 @@ impl View {
     /// Whether a search could not tell the two apart, but by the labels in results.
     pub(crate) fn sees_the_same(&self, other: &Self) -> bool {
         let device = |device: &ViewDevice| (device.device, device.here);
-        let pool = |pool: &ViewPool| (pool.pool, pool.trouble.is_some());
+        let pool = |pool: &ViewPool| (pool.pool, pool.instance(), pool.trouble.is_some());
         self.devices.iter().map(device).eq(other.devices.iter().map(device))
             && self.pools.iter().map(pool).eq(other.pools.iter().map(pool))
+    }
+
+    /// A device, as ledgers know it.
+    pub(crate) fn unit(&self, inventory: &Inventory, position: Position) -> Unit {
+        let device = &self.devices[position];
+        self.pools[device.pool].unit(inventory, device.device)
+    }
+
+    /// What results call a device.
+    pub(crate) fn device_id(&self, inventory: &Inventory, position: Position) -> DeviceId {
+        let device = &self.devices[position];
+        let mut id = inventory.keys[inventory.devices[device.device].key].clone();
+        if let Some(brought) = &self.pools[device.pool].brought {
+            id.pool = brought.name.clone();
+        }
+        id
+    }
+
+    /// The device that results call so.
+    pub(crate) fn find(&self, inventory: &Inventory, id: &DeviceId) -> Option<DeviceIndex> {
+        let is_it = |device: &&ViewDevice| {
+            let known = &inventory.keys[inventory.devices[device.device].key];
+            let pool = self.pools[device.pool].brought.as_ref().map_or(&known.pool, |brought| &brought.name);
+            known.device == id.device && *pool == id.pool && known.driver == id.driver
+        };
+        self.devices.iter().find(is_it).map(|device| device.device)
     }
 }
 
 impl Inventory {
-    /// What an existing node sees.
-    pub(crate) fn view_of_node(&self, facts: &NodeFacts) -> Result<Arc<View>, Fault> {
+    /// What an existing node sees, pools that planned machines bring it among it.
+    pub(crate) fn view_of_node(&self, facts: &NodeFacts, brought: &[Brought]) -> Result<Arc<View>, Fault> {
         let local = facts.name.as_ref().and_then(|name| self.local.get(name));
         let shared = self.reaching_of_shared(facts)?;
+        let own = local.map_or(&[][..], |local| &local.slices);
+        let view = || self.view(facts, Others { local: own, shared: &shared, brought }, None);
         match local {
-            None => self.view(facts, &[], &shared, None),
-            Some(local) if shared.is_empty() => {
-                local.alone.get_or_init(|| self.view(facts, &local.slices, &shared, None)).clone()
-            }
-            Some(local) => self.view(facts, &local.slices, &shared, None),
+            Some(local) if shared.is_empty() && brought.is_empty() => local.alone.get_or_init(view).clone(),
+            Some(_) | None => view(),
         }
     }
 
     /// What a machine of a shape would see if it had the given labels.
-    pub(crate) fn view_of_machine(&self, facts: &NodeFacts, shape: ShapeId) -> Result<Arc<View>, Fault> {
+    pub(crate) fn view_of_machine(
+        &self,
+        facts: &NodeFacts,
+        shape: ShapeId,
+        bin: BinId,
+        cluster: &ClusterLedger,
+    ) -> Result<Arc<View>, Fault> {
         let shared = self.reaching_of_shared(facts)?;
-        if shared.is_empty() {
-            self.alone[shape].get_or_init(|| self.view(facts, &[], &shared, Some(shape))).clone()
-        } else {
-            self.view(facts, &[], &shared, Some(shape))
-        }
+        let brought = self.seen_by(shape, facts, bin, cluster)?;
+        let view = || self.view(facts, Others { local: &[], shared: &shared, brought: &brought }, Some((shape, bin)));
+        if shared.is_empty() && brought.is_empty() { self.alone[shape].get_or_init(view).clone() } else { view() }
     }
 
     /// The slices that are no single node's own and reach a node.
@@ -118,10 +178,10 @@ impl Inventory {
     fn view(
         &self,
         facts: &NodeFacts,
-        local: &[SliceIndex],
-        shared: &[SliceIndex],
-        machine: Option<ShapeId>,
+        others: Others<'_>,
+        machine: Option<(ShapeId, BinId)>,
     ) -> Result<Arc<View>, Fault> {
+        let Others { local, shared, brought } = others;
         let mut gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
         for &slice in local {
             if gathering.is_seen(slice)? {
@@ -130,7 +190,15 @@ impl Inventory {
         }
         shared.iter().for_each(|&slice| gathering.add(slice));
         let mut seen: Vec<Seen> = gathering.reaching.iter().filter_map(|reaching| gathering.finish(reaching)).collect();
-        if let Some(machine) = machine {
+        for pool in brought {
+            let slices = &self.shared_pools[pool.pool].slices;
+            let Some(first) = slices.first() else { continue };
+            // What is being published is described by the template until it is complete.
+            seen.retain(|seen| seen.trouble.is_none() || !self.is_described_by(seen.pool, pool));
+            let built = gathering.build(self.slices[*first].pool, slices, slices);
+            seen.push(Seen { brought: Some(pool.clone()), ..built });
+        }
+        if let Some((machine, _)) = machine {
             let mut own: Vec<(PoolIndex, Vec<SliceIndex>)> = Vec::new();
             for &slice in &self.machines[machine].slices {
                 let pool = self.slices[slice].pool;
@@ -143,6 +211,7 @@ impl Inventory {
         }
         seen.sort_by(|a, b| a.order(self).cmp(&b.order(self)));
         let mut view = View::default();
+        let mut groups = Groups::of(self, machine);
         for seen in seen {
             let position = view.pools.next_id();
             for device in seen.devices {
@@ -161,6 +230,8 @@ impl Inventory {
                 trouble: seen.trouble,
                 totals: seen.totals,
                 drawing: seen.drawing,
+                group_offset: seen.brought.as_ref().and_then(|brought| groups.offset(self, brought)),
+                brought: seen.brought,
             });
         }
         Ok(Arc::new(view))
@@ -169,6 +240,49 @@ impl Inventory {
     fn selector_fault(&self, pool: PoolIndex, error: SelectorError) -> Fault {
         Fault::NodeSelector { pool: self.pools[pool].id.clone(), error }
     }
+}
+
+/// What a node sees beside the templates of its own.
+#[derive(Clone, Copy)]
+struct Others<'a> {
+    /// Slices of the node alone.
+    local: &'a [SliceIndex],
+    /// Other slices that reach it.
+    shared: &'a [SliceIndex],
+    /// Pools of planned machines.
+    brought: &'a [Brought],
+}
+
+/// Numbers the groups of bound attributes of different machines apart.
+struct Groups {
+    own: Option<Instance>,
+    /// One more than the highest number so far.
+    next: u32,
+}
+
+impl Groups {
+    fn of(inventory: &Inventory, machine: Option<(ShapeId, BinId)>) -> Self {
+        let Some((shape, bin)) = machine else { return Self { own: None, next: 0 } };
+        let shape = &inventory.machines[shape];
+        let shared = shape.shared.iter().map(|shared| &shared.template);
+        let next = shape.templates.iter().map(|template| &**template).chain(shared).map(groups_of).max().unwrap_or(0);
+        Self { own: Some(Instance::of_bin(bin)), next }
+    }
+
+    /// What is added to the groups of a pool; None for one that the machine itself brings.
+    fn offset(&mut self, inventory: &Inventory, brought: &Brought) -> Option<u32> {
+        if self.own == Some(brought.instance) {
+            return None;
+        }
+        let offset = self.next;
+        self.next += groups_of(&inventory.shared_pools[brought.pool].template.template);
+        Some(offset)
+    }
+}
+
+/// One more than the highest number of a template's groups.
+fn groups_of(template: &MachineTemplate) -> u32 {
+    template.bindings.iter().map(|(group, _)| attributes::group_index(*group) + 1).max().unwrap_or(0)
 }
 
 /// Slices of one pool that reach the node, of the newest generation among them.
@@ -181,6 +295,7 @@ struct Reaching {
 /// A pool that the node sees.
 struct Seen {
     pool: PoolIndex,
+    brought: Option<Brought>,
     trouble: Option<PoolTrouble>,
     has_binding_conditions: bool,
     devices: Vec<DeviceIndex>,
@@ -189,8 +304,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn order<'i>(&self, inventory: &'i Inventory) -> (bool, &'i PoolId, PoolIndex) {
-        (self.has_binding_conditions, &inventory.pools[self.pool].id, self.pool)
+    fn order<'i>(&self, inventory: &'i Inventory) -> (bool, &'i PoolId, PoolIndex, Option<Instance>) {
+        let instance = self.brought.as_ref().map(|brought| brought.instance);
+        (self.has_binding_conditions, &inventory.pools[self.pool].id, self.pool, instance)
     }
 }
 
@@ -315,7 +431,15 @@ impl Gathering<'_> {
         }
         let has_binding_conditions =
             devices.iter().any(|&device| !self.inventory.device(device).binding_conditions.is_empty());
-        Seen { pool, trouble: None, has_binding_conditions, devices, totals: totals.into(), drawing: drawing.into() }
+        Seen {
+            pool,
+            brought: None,
+            trouble: None,
+            has_binding_conditions,
+            devices,
+            totals: totals.into(),
+            drawing: drawing.into(),
+        }
     }
 
     fn not_understood(&self, slices: &[SliceIndex]) -> Option<PoolTrouble> {
@@ -383,6 +507,7 @@ impl Seen {
     fn unusable(pool: PoolIndex, trouble: PoolTrouble) -> Self {
         Self {
             pool,
+            brought: None,
             trouble: Some(trouble),
             has_binding_conditions: false,
             devices: Vec::new(),

@@ -62,7 +62,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
         let is_about_itself = matches!(rule, Rule::InUse | Rule::Counter { .. } | Rule::Capacity { .. });
         let fallen = falls.entry(rule).or_insert_with(|| Fallen {
             devices: 0,
-            example: search.inventory.keys[entry.key].to_string().into(),
+            example: search.device_id(position).to_string().into(),
             shapes: Vec::new(),
             sample: Vec::new(),
             shortage: None,
@@ -158,7 +158,10 @@ fn values(
         let shape = &search.inventory.shapes[entry.shape];
         let text = match search.branches[branch].alternative.derived_for(constraint) {
             Some(derived) => search.inventory.derived.value(derived, entry.shape, shape).map(|value| value.to_string()),
-            None => Ok(attributes::text(&search.inventory.attributes[attribute].name, shape, entry, attribute)),
+            None => {
+                let (name, offset) = (&search.inventory.attributes[attribute].name, search.group_offset(position));
+                Ok(attributes::text(name, shape, entry, attribute, offset))
+            }
         };
         *values.entry(text.unwrap_or_else(|error| error.to_string()).into()).or_default() += 1;
     }
@@ -250,7 +253,7 @@ fn capacity(search: &mut Search<'_>, branch: BranchIndex, position: Position) ->
         Ok(false) => {
             let demand = search.demand(branch, position);
             let Ok(Demand::Amounts(amounts)) = &*demand else { return Some((Rule::CapacityPolicy, None)) };
-            let taken = search.taken.shares(search.entry(position).key).unwrap_or_default();
+            let taken = search.taken.shares(search.unit(position)).unwrap_or_default();
             let short =
                 search.device(position).capacity.iter().zip(amounts.iter()).find_map(|((name, of), &needed)| {
                     let left = of.value.to_nano() - taken.get(name).copied().unwrap_or(0);

@@ -75,7 +75,7 @@ fn result(search: &Search<'_>, pick: &Pick) -> AllocationResult {
     });
     AllocationResult {
         request: alternative.name.clone(),
-        device: search.inventory.keys[entry.key].clone(),
+        device: search.device_id(pick.position),
         admin_access: alternative.admin_access,
         tolerations: alternative.tolerations.clone(),
         binding_conditions: if waits { device.binding_conditions.clone() } else { Vec::new() },
@@ -166,9 +166,11 @@ fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<No
     for pick in &search.picks[claim] {
         let device = search.device(pick.position);
         let slice = &search.inventory.slices[search.entry(pick.position).slice].slice;
-        let scope = match &slice.node_scope {
-            Some(NodeScope::PerDevice) => device.node_scope.as_ref(),
-            scope => scope.as_ref(),
+        let brought = &search.view.pools[search.view_device(pick.position).pool].brought;
+        let scope = match (&slice.node_scope, brought) {
+            (_, Some(brought)) => Some(&*brought.scope),
+            (Some(NodeScope::PerDevice), None) => device.node_scope.as_ref(),
+            (scope, None) => scope.as_ref(),
         };
         if device.binds_to_node || matches!(scope, Some(NodeScope::Node(_))) {
             let only_here = search.view.only_here.get_or_init(|| only(search.facts.name.as_ref()));
@@ -184,7 +186,7 @@ fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<No
             terms => {
                 return Err(Fault::SelectorTerms {
                     claim: Arc::clone(&search.claims[claim].name),
-                    device: search.inventory.keys[search.entry(pick.position).key].clone(),
+                    device: search.device_id(pick.position),
                     terms: terms.len(),
                 });
             }
@@ -225,23 +227,23 @@ fn usage(search: &Search<'_>) -> Usage {
         if search.branches[pick.branch].alternative.admin_access {
             continue;
         }
-        let entry = search.entry(pick.position);
+        let (entry, unit) = (search.entry(pick.position), search.unit(pick.position));
         let first_share = match &pick.share {
             Some(amounts) => {
                 let names = search.device(pick.position).capacity.keys().cloned();
                 let amounts: Amounts = names.zip(amounts.iter().copied()).collect();
-                usage.add_share(entry.key, 1, &amounts);
-                shared.insert(pick.position) && search.taken.shares(entry.key).is_none()
+                usage.add_share(unit, 1, &amounts);
+                shared.insert(pick.position) && search.taken.shares(unit).is_none()
             }
             None => {
-                usage.dedicated.insert(entry.key);
+                usage.dedicated.insert(unit);
                 true
             }
         };
         if first_share {
-            let pool = search.inventory.slices[entry.slice].pool;
+            let pool = &search.view.pools[search.view_device(pick.position).pool];
             for (counter, amount) in entry.draws.iter().flat_map(|draw| &draw.counters) {
-                *usage.counters.entry((pool, *counter)).or_default() += amount;
+                *usage.counters.entry(pool.counter(*counter)).or_default() += amount;
             }
         }
     }

@@ -35,16 +35,17 @@ impl Scene {
         let declared = Gate::OptionalNodeOperations.name();
         let declared_features: BTreeSet<Arc<str>> =
             facts.declared_features.get(declared).cloned().into_iter().collect();
-        let drawing = view.pools.iter().flat_map(|pool| &pool.drawing).copied();
-        let devices = view.devices.iter().map(|device| device.device).chain(drawing);
+        let drawing =
+            view.pools.iter().flat_map(|pool| pool.drawing.iter().map(|device| pool.unit(inventory, *device)));
+        let units = view.devices.ids().map(|position| view.unit(inventory, position)).chain(drawing);
         let counters = view.pools.iter().flat_map(|pool| {
-            (0..pool.totals.len()).map(|index| (pool.pool, <CounterIndex as model::Id>::from_index(index)))
+            (0..pool.totals.len()).map(|index| pool.counter(<CounterIndex as model::Id>::from_index(index)))
         });
         Self {
             claims: claims.into(),
             facts: NodeFacts { declared_features, ..NodeFacts::default() },
             view: Arc::clone(view),
-            taken: taken.snapshot(devices.map(|device| inventory.devices[device].key), counters),
+            taken: taken.snapshot(units, counters),
         }
     }
 

@@ -147,7 +147,7 @@ pub(super) fn run(
         Walk::Exhausted => search.proof_of_exhaustion(),
     };
     let troubled = view.pools.iter().filter_map(|pool| Some((pool, pool.trouble.clone()?)));
-    let pools: Vec<_> = troubled.map(|(pool, trouble)| (inventory.pools[pool.pool].id.clone(), trouble)).collect();
+    let pools: Vec<_> = troubled.map(|(pool, trouble)| (pool.id(inventory), trouble)).collect();
     if let Some((pool, trouble)) = pools.iter().find(|(_, trouble)| trouble.is_invalid()) {
         let (pool, trouble) = (pool.clone(), trouble.clone());
         return Outcome::Refused(Refusal::Fault(Fault::InvalidPools { pool, trouble }));
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
                 return Err(Fault::AllNeedsPool {
                     claim: self.claim_name(branch),
                     request: self.branches[branch].alternative.name.clone(),
-                    pool: self.inventory.pools[pool.pool].id.clone(),
+                    pool: pool.id(self.inventory),
                     trouble: trouble.clone(),
                 });
             }
@@ -563,7 +563,7 @@ impl<'a> Search<'a> {
         Fault::AllUnderConstraint {
             claim: self.claim_name(branch),
             request: self.branches[branch].alternative.name.clone(),
-            device: self.inventory.keys[self.entry(position).key].clone(),
+            device: self.device_id(position),
         }
     }
 

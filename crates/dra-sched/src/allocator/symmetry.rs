@@ -132,7 +132,7 @@ pub(super) fn counters_are_mixed_up(search: &Search<'_>) -> bool {
     }
     let drawing = search.view.pools.iter().filter(|pool| !pool.drawing.is_empty());
     let mut names = NameSet::default();
-    let mut names_of = drawing.map(|pool| search.inventory.pools[pool.pool].id.pool.as_str());
+    let mut names_of = drawing.map(|pool| (search.inventory.pools[pool.pool].id.pool.as_str(), pool.instance()));
     names_of.any(|name| !names.insert(name))
 }
 
@@ -172,7 +172,7 @@ fn fingerprint<'a>(
     let entry = search.entry(position);
     let device = search.device(position);
     let draws = (!entry.draws.is_empty()).then(|| (search.view_device(position).pool, &*entry.draws));
-    let shares = search.taken.shares(entry.key);
+    let shares = search.taken.shares(search.unit(position));
     let is_whole = |answer: &Answer| match answer {
         Answer::No | Answer::Error | Answer::Tainted | Answer::Whole => true,
         Answer::Demand(_) | Answer::BadCapacity => false,

@@ -12,13 +12,13 @@ use smallvec::SmallVec;
 
 use super::{
     AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceEntry, DeviceIndex, DeviceKey,
-    DeviceShape, Draw, Inventory, Pool, PoolIndex, Shape, ShapeId, Slice, SliceIndex,
+    DeviceShape, Draw, Inventory, Pool, PoolIndex, Shape, ShapeId, SharedPoolId, Slice, SliceIndex, shared,
 };
 use crate::attributes::{AttributeColumn, ValueTable};
 use crate::claims::{Claim, ClaimClass, Numbering};
 use crate::compat::{Compat, Gate};
 use crate::derived::DerivedTable;
-use crate::machine::{MachineShape, MachineTemplate};
+use crate::machine::{MachineShape, MachineTemplate, SharedTemplate};
 use crate::packing::{keys_of, selector_keys};
 use crate::quirks::Quirks;
 use crate::selectors::SelectorTable;
@@ -34,12 +34,32 @@ type Spec = (Arc<str>, Arc<ResourceClaimSpec>, Option<Arc<str>>);
 /// A template and its slices.
 type TemplateSlices = (Arc<MachineTemplate>, Vec<SliceIndex>);
 
+/// Where a slice comes from.
+#[derive(Debug)]
+enum Origin {
+    Published,
+    /// Only the machine itself can use it.
+    Machine(Arc<MachineTemplate>),
+    /// Nodes of a domain share it.
+    Shared(Arc<SharedTemplate>),
+}
+
+impl Origin {
+    fn template(&self) -> Option<&MachineTemplate> {
+        match self {
+            Self::Published => None,
+            Self::Machine(template) => Some(template),
+            Self::Shared(shared) => Some(&shared.template),
+        }
+    }
+}
+
 /// Collects objects for an [`Inventory`].
 #[derive(Debug)]
 pub struct InventoryBuilder {
     compat: Compat,
     classes: BTreeMap<DeviceClassName, Arc<DeviceClass>>,
-    slices: Vec<(Arc<ResourceSlice>, Option<Arc<MachineTemplate>>)>,
+    slices: Vec<(Arc<ResourceSlice>, Origin)>,
     rules: Vec<Arc<DeviceTaintRule>>,
     specs: IdVec<ClaimClassId, Spec>,
     /// Specs by a digest; those of one digest are compared in full.
@@ -50,6 +70,7 @@ pub struct InventoryBuilder {
     machine_of: FastMap<u64, SmallVec<[ShapeId; 1]>>,
     /// Templates that have slices, and these, by a digest.
     template_of: FastMap<u64, Vec<TemplateSlices>>,
+    shared: IdVec<SharedPoolId, (Arc<SharedTemplate>, Vec<SliceIndex>)>,
 }
 
 impl InventoryBuilder {
@@ -66,6 +87,7 @@ impl InventoryBuilder {
             machines: IdVec::new(),
             machine_of: FastMap::default(),
             template_of: FastMap::default(),
+            shared: IdVec::new(),
         }
     }
 
@@ -76,7 +98,7 @@ impl InventoryBuilder {
 
     /// Adds a published slice.
     pub fn slice(&mut self, slice: Arc<ResourceSlice>) {
-        self.slices.push((slice, None));
+        self.slices.push((slice, Origin::Published));
     }
 
     /// Adds a rule. Without the gate it taints nothing.
@@ -136,7 +158,8 @@ impl InventoryBuilder {
             shape.templates.iter().flat_map(|template| self.slices_of(template)).collect();
         slices.sort_unstable();
         slices.dedup();
-        self.machines.push(MachineShape { slices, ..shape })
+        let pools = shape.shared.iter().map(|shared| self.shared_pool(shared)).collect();
+        self.machines.push(MachineShape { slices, pools, ..shape })
     }
 
     /// The slices of a template, which are added when it is first seen.
@@ -147,18 +170,33 @@ impl InventoryBuilder {
             return slices.clone();
         }
         let first = self.slices.len();
-        let made = template.to_slices().into_iter().map(|slice| (Arc::new(slice), Some(Arc::clone(template))));
+        let made =
+            template.to_slices().into_iter().map(|slice| (Arc::new(slice), Origin::Machine(Arc::clone(template))));
         self.slices.extend(made);
         let slices: Vec<SliceIndex> = (first..self.slices.len()).map(SliceIndex::from_index).collect();
         known.push((Arc::clone(template), slices.clone()));
         slices
     }
 
+    /// The pools of a shared template, whose slices are added when it is first seen.
+    fn shared_pool(&mut self, shared: &Arc<SharedTemplate>) -> SharedPoolId {
+        let same =
+            |(_, (other, _)): &(SharedPoolId, &(Arc<SharedTemplate>, _))| Arc::ptr_eq(other, shared) || other == shared;
+        if let Some((known, _)) = self.shared.iter_enumerated().find(same) {
+            return known;
+        }
+        let first = self.slices.len();
+        let made = shared.template.to_slices().into_iter();
+        self.slices.extend(made.map(|slice| (Arc::new(slice), Origin::Shared(Arc::clone(shared)))));
+        let slices = (first..self.slices.len()).map(SliceIndex::from_index).collect();
+        self.shared.push((Arc::clone(shared), slices))
+    }
+
     /// Compiles everything.
     pub fn build(self) -> Inventory {
         let mut tables = Tables::new(self.compat, &self.rules);
-        for (slice, template) in &self.slices {
-            tables.add(slice, template.as_deref());
+        for (slice, origin) in &self.slices {
+            tables.add(slice, origin);
         }
         let mut selectors = SelectorTable::new(self.compat);
         let mut derived = DerivedTable::new(self.compat);
@@ -183,6 +221,7 @@ impl InventoryBuilder {
         let attributes = tables.columns(&attributes, &mut values);
         values.fix();
         let machines = self.machines;
+        let shared_pools = shared::pools(&self.shared, &machines, &published(&tables.slices, &self.slices));
         let mut inventory = Inventory {
             compat: self.compat,
             quirks: Quirks::of(&self.compat),
@@ -202,10 +241,15 @@ impl InventoryBuilder {
             claims: IdVec::new(),
             alone: machines.map(|_| OnceLock::new()),
             machines,
+            shared_pools,
             planned_keys: tables.planned_keys.into_iter().collect(),
             mentioned_keys: BTreeSet::new(),
         };
         inventory.mentioned_keys = mentioned_keys(&inventory.slices, &self.claims);
+        for (shared, _) in &self.shared {
+            let keys = shared.nodes.term.match_expressions.iter().map(|requirement| &requirement.key);
+            inventory.mentioned_keys.extend(keys.chain(&shared.nodes.match_label_keys).cloned());
+        }
         for (class, claim) in &self.claims {
             for result in claim.allocation.iter().flat_map(|allocation| &allocation.results) {
                 if !inventory.key_of.contains_key(&result.device) {
@@ -217,6 +261,18 @@ impl InventoryBuilder {
         }
         inventory
     }
+}
+
+/// The published slices of each pool.
+fn published<'s>(
+    slices: &'s IdVec<SliceIndex, Slice>,
+    origins: &[(Arc<ResourceSlice>, Origin)],
+) -> Vec<(PoolIndex, Vec<&'s Slice>)> {
+    let mut pools: BTreeMap<PoolIndex, Vec<&Slice>> = BTreeMap::new();
+    for (slice, _) in slices.iter().zip(origins).filter(|(_, (_, origin))| matches!(origin, Origin::Published)) {
+        pools.entry(slice.pool).or_default().push(slice);
+    }
+    pools.into_iter().collect()
 }
 
 /// The label keys that decide who reaches a device or an allocated claim.
@@ -281,7 +337,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn add(&mut self, slice: &Arc<ResourceSlice>, template: Option<&MachineTemplate>) {
+    fn add(&mut self, slice: &Arc<ResourceSlice>, origin: &Origin) {
+        let template = origin.template();
         let id = slice.pool_id();
         let index = self.slices.next_id();
         // Templates never share a pool with what is published.
@@ -308,10 +365,10 @@ impl<'a> Tables<'a> {
             pool,
             first_device: self.devices.next_id(),
             uses_compatibility_groups: uses_groups,
-            template: template.is_some(),
+            template: matches!(origin, Origin::Machine(_)),
         });
         for position in 0..slice.devices.len() {
-            self.add_device(slice, index, position, pool, template);
+            self.add_device(slice, index, position, pool, origin);
         }
         if template.is_some() {
             return;
@@ -334,8 +391,9 @@ impl<'a> Tables<'a> {
         index: SliceIndex,
         position: usize,
         pool: PoolIndex,
-        template: Option<&MachineTemplate>,
+        origin: &Origin,
     ) {
+        let template = origin.template();
         let Some(device) = slice.devices.get(position) else { return };
         let id = DeviceId { driver: slice.driver.clone(), pool: slice.pool.name.clone(), device: device.name.clone() };
         let taints = device
@@ -359,7 +417,7 @@ impl<'a> Tables<'a> {
                 let key = self.keys.push(id.clone());
                 if template.is_none() {
                     self.key_of.insert(id, key);
-                } else {
+                } else if matches!(origin, Origin::Machine(_)) {
                     self.planned_keys.push(key);
                 }
                 key

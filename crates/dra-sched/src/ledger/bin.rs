@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use model::IdSet;
 use model::NodeName;
 
-use super::{BinId, ClusterLedger, Usage};
+use super::{BinId, Brought, ClusterLedger, Usage};
 use crate::inventory::{Inventory, ShapeId};
 use crate::node::NodeFacts;
 use crate::types::NodeSelector;
@@ -69,9 +69,14 @@ pub(crate) struct ExistingNode {
 }
 
 impl ExistingNode {
-    /// What it sees, gathered when first asked.
-    pub(crate) fn view(&self, inventory: &Inventory) -> Result<&Arc<View>, Fault> {
-        self.view.get_or_init(|| inventory.view_of_node(&self.facts)).as_ref().map_err(Clone::clone)
+    /// What it sees. As long as no planned machine brings it a pool that is gathered once.
+    pub(crate) fn view(&self, inventory: &Inventory, cluster: &ClusterLedger) -> Result<Arc<View>, Fault> {
+        let brought = inventory.brought_to(&self.facts, cluster)?;
+        if brought.is_empty() {
+            self.view.get_or_init(|| inventory.view_of_node(&self.facts, &brought)).clone()
+        } else {
+            inventory.view_of_node(&self.facts, &brought)
+        }
     }
 }
 
@@ -86,6 +91,14 @@ impl BinLedger {
     pub fn machine(shapes: &IdSet<ShapeId>, cluster: &mut ClusterLedger) -> Self {
         let hypotheses = shapes.iter().map(|shape| Hypothesis { shape, usage: Usage::default() }).collect();
         Self { kind: Kind::Machine { id: cluster.open(), domain: Domain::default(), hypotheses } }
+    }
+
+    /// The machine's number in its ledger; None for a node that exists.
+    pub fn id(&self) -> Option<BinId> {
+        match &self.kind {
+            Kind::Node(_) => None,
+            Kind::Machine { id, .. } => Some(*id),
+        }
     }
 
     /// The domain that the machine is pinned to so far.
@@ -104,24 +117,57 @@ impl BinLedger {
         }
     }
 
-    /// Drops the shapes that other filters excluded, and gives back what only they needed.
+    /// Drops the shapes that other filters excluded, and gives back what only they needed. A machine of no shape is gone,
+    /// and so are the pools that it alone brought; who holds devices of these is to be asked before
+    /// ([`ClusterLedger::users_of_pools`]).
     pub fn release(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, keep: &IdSet<ShapeId>) {
-        if let Kind::Machine { id, hypotheses, .. } = &mut self.kind {
+        if let Kind::Machine { id, domain, hypotheses } = &mut self.kind {
             hypotheses.retain(|hypothesis| keep.contains(hypothesis.shape));
-            withhold(inventory, cluster, *id, hypotheses);
+            settle(inventory, cluster, *id, domain, hypotheses);
+        }
+    }
+
+    /// Pins labels of the machine that a choice outside of the engine decided, such as its zone, or none. From then on
+    /// the pools that it certainly brings for its domain can be used by others; without it that begins with the first
+    /// [`Inventory::commit`].
+    pub fn pin(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, labels: &Domain) {
+        if let Kind::Machine { id, domain, hypotheses } = &mut self.kind {
+            domain.0.extend(labels.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+            settle(inventory, cluster, *id, domain, hypotheses);
         }
     }
 }
 
-/// Withholds from others what any hypothesis needs of the cluster.
-pub(crate) fn withhold(inventory: &Inventory, cluster: &mut ClusterLedger, bin: BinId, hypotheses: &[Hypothesis]) {
+/// Withholds from others what any hypothesis needs of the cluster, and offers them what the machine certainly brings.
+pub(crate) fn settle(
+    inventory: &Inventory,
+    cluster: &mut ClusterLedger,
+    bin: BinId,
+    domain: &Domain,
+    hypotheses: &[Hypothesis],
+) {
     let mut most = Usage::default();
     for hypothesis in hypotheses {
         most.max(&hypothesis.usage);
     }
     // Devices of the machine itself are nobody else's.
-    most.dedicated.retain(|key| !inventory.is_planned(*key));
-    most.shares.retain(|key, _| !inventory.is_planned(*key));
-    most.counters.retain(|(pool, _), _| !inventory.is_planned_pool(*pool));
+    most.dedicated.retain(|unit| !inventory.is_planned(unit.key()));
+    most.shares.retain(|unit, _| !inventory.is_planned(unit.key()));
+    most.counters.retain(|(pool, ..), _| !inventory.is_planned_pool(*pool));
     cluster.withhold(bin, most);
+    cluster.bring(bin, certain(inventory, bin, domain, hypotheses));
+}
+
+/// The pools that a machine brings whatever shape it will have.
+fn certain(inventory: &Inventory, bin: BinId, domain: &Domain, hypotheses: &[Hypothesis]) -> Vec<Brought> {
+    let Some((first, rest)) = hypotheses.split_first() else { return Vec::new() };
+    let mut certain = inventory.brought_by(first.shape, domain, bin);
+    for hypothesis in rest {
+        if certain.is_empty() {
+            break;
+        }
+        let brought = inventory.brought_by(hypothesis.shape, domain, bin);
+        certain.retain(|pool| brought.contains(pool));
+    }
+    certain
 }

@@ -1,27 +1,25 @@
 //! What was taken of some devices and counters at one time.
 
-use crate::inventory::{CounterIndex, DeviceKey, PoolIndex};
-
-use super::{Amounts, ClusterLedger, Taken, Usage};
+use super::{Amounts, ClusterLedger, CounterKey, Taken, Unit, Usage};
 
 /// What was taken of some devices and counters at one time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Snapshot {
     /// Devices given out whole, certainly.
-    in_base: Vec<DeviceKey>,
+    in_base: Vec<Unit>,
     /// Devices given out whole by what is planned.
-    withheld: Vec<DeviceKey>,
-    shares_in_base: Vec<(DeviceKey, Amounts)>,
-    shares_withheld: Vec<(DeviceKey, Amounts)>,
+    withheld: Vec<Unit>,
+    shares_in_base: Vec<(Unit, Amounts)>,
+    shares_withheld: Vec<(Unit, Amounts)>,
     /// What is drawn of counters, over what devices in base draw.
-    drawn: Vec<((PoolIndex, CounterIndex), i128)>,
+    drawn: Vec<(CounterKey, i128)>,
 }
 
 impl Taken<'_> {
     pub(crate) fn snapshot(
         &self,
-        devices: impl Iterator<Item = DeviceKey>,
-        counters: impl Iterator<Item = (PoolIndex, CounterIndex)>,
+        devices: impl Iterator<Item = Unit>,
+        counters: impl Iterator<Item = CounterKey>,
     ) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let base = &self.cluster.base;
@@ -39,10 +37,10 @@ impl Taken<'_> {
                 snapshot.shares_withheld.push((key, amounts));
             }
         }
-        for (pool, counter) in counters {
-            let drawn = self.drawn(pool, counter);
+        for counter in counters {
+            let drawn = self.drawn(counter);
             if drawn != 0 {
-                snapshot.drawn.push(((pool, counter), drawn));
+                snapshot.drawn.push((counter, drawn));
             }
         }
         snapshot

@@ -99,6 +99,5 @@ fn times(a: i128, b: i128) -> i128 {
 }
 
 fn device<'i>(inventory: &'i Inventory, view: &View, id: &DeviceId) -> Option<&'i Device> {
-    let found = view.devices.iter().find(|device| inventory.keys[inventory.devices[device.device].key] == *id);
-    found.map(|device| inventory.device(device.device))
+    view.find(inventory, id).map(|device| inventory.device(device))
 }

@@ -163,3 +163,4 @@ fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
 }
 
 mod node_allocatable;
+mod shared;

@@ -38,7 +38,10 @@ impl Search<'_> {
         if let Some(home) = self.homes.get(&pool) {
             return *home;
         }
-        let name = |pool: PoolPosition| &self.inventory.pools[self.view.pools[pool].pool].id.pool;
+        let name = |pool: PoolPosition| {
+            let pool = &self.view.pools[pool];
+            (&self.inventory.pools[pool.pool].id.pool, pool.instance())
+        };
         // One of each name is a home, so it does not matter in which order they are looked at.
         let of_same_name = |home: &&PoolPosition| name(**home) == name(pool);
         let home = self.homes.values().find(of_same_name).copied().unwrap_or(pool);
@@ -50,14 +53,13 @@ impl Search<'_> {
         let (inventory, view, taken) = (self.inventory, self.view, self.taken);
         self.counters.entry(pool).or_insert_with(|| {
             let of = &view.pools[pool];
-            let left =
-                of.totals.iter().enumerate().map(|(index, total)| {
-                    total.map(|total| total - taken.drawn(of.pool, CounterIndex::from_index(index)))
-                });
+            let left = of.totals.iter().enumerate().map(|(index, total)| {
+                total.map(|total| total - taken.drawn(of.counter(CounterIndex::from_index(index))))
+            });
             let mut left: IdVec<CounterIndex, Option<i128>> = left.collect();
             for &device in &of.drawing {
                 let entry = &inventory.devices[device];
-                if !taken.in_base(entry.key) {
+                if !taken.in_base(of.unit(inventory, device)) {
                     continue;
                 }
                 for (counter, amount) in entry.draws.iter().flat_map(|draw| &draw.counters) {
@@ -181,9 +183,10 @@ impl Search<'_> {
     /// What devices that are allocated have in common.
     fn groups_in_use(&self, pool: PoolPosition, set: CounterSetIndex) -> Option<GroupState> {
         let mut state: Option<GroupState> = None;
-        for &device in &self.view.pools[pool].drawing {
-            let entry = &self.inventory.devices[device];
-            if !self.taken.is_dedicated(entry.key) && self.taken.shares(entry.key).is_none() {
+        let of = &self.view.pools[pool];
+        for &device in &of.drawing {
+            let (entry, unit) = (&self.inventory.devices[device], of.unit(self.inventory, device));
+            if !self.taken.is_dedicated(unit) && self.taken.shares(unit).is_none() {
                 continue;
             }
             for draw in entry.draws.iter().filter(|draw| draw.set == set) {

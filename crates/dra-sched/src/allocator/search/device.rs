@@ -8,8 +8,9 @@ use crate::attributes::{self, Held};
 use crate::capacity::{self, BadCapacity, Demand};
 use crate::compat::Gate;
 use crate::inventory::DeviceEntry;
+use crate::ledger::Unit;
 use crate::selectors::{Judgement, SelectorId};
-use crate::types::{Device, TaintEffect};
+use crate::types::{Device, DeviceId, TaintEffect};
 use crate::verdict::Fault;
 use crate::view::{Position, ViewDevice};
 
@@ -24,6 +25,21 @@ impl<'a> Search<'a> {
 
     pub(crate) fn device(&self, position: Position) -> &'a Device {
         self.inventory.device(self.view.devices[position].device)
+    }
+
+    /// A device as ledgers know it.
+    pub(crate) fn unit(&self, position: Position) -> Unit {
+        self.view.unit(self.inventory, position)
+    }
+
+    /// What results call a device.
+    pub(crate) fn device_id(&self, position: Position) -> DeviceId {
+        self.view.device_id(self.inventory, position)
+    }
+
+    /// What is added to the groups of a device's bound attributes.
+    pub(crate) fn group_offset(&self, position: Position) -> Option<u32> {
+        self.view.pools[self.view.devices[position].pool].group_offset
     }
 
     pub(super) fn claim_name(&self, branch: BranchIndex) -> Arc<str> {
@@ -41,7 +57,7 @@ impl<'a> Search<'a> {
 
     /// Whether the ledger has given a device out whole.
     pub(crate) fn is_taken(&self, position: Position) -> bool {
-        let key = self.entry(position).key;
+        let key = self.unit(position);
         self.taken.is_dedicated(key)
             || (!self.inventory.quirks.shared_device_can_become_dedicated
                 && !self.is_shareable(position)
@@ -57,7 +73,7 @@ impl<'a> Search<'a> {
         self.touched.get(position).is_some_and(|touch| touch.shares > 0)
             || self
                 .taken
-                .shares(self.entry(position).key)
+                .shares(self.unit(position))
                 .is_some_and(|amounts| !self.inventory.quirks.bare_shares_draw_counters_again || !amounts.is_empty())
     }
 
@@ -97,7 +113,7 @@ impl<'a> Search<'a> {
 
     pub(super) fn selector_fault(&self, branch: BranchIndex, position: Position) -> Fault {
         let entry = self.entry(position);
-        let device = self.inventory.keys[entry.key].clone();
+        let device = self.device_id(position);
         let Some((selector, (of_class, index), _)) = self.first_selector_that_fails(branch, position) else {
             return Fault::Selector { origin: self.claim_name(branch), index: 0, device, error: "".into() };
         };
@@ -131,7 +147,7 @@ impl<'a> Search<'a> {
             return Ok(true);
         }
         let is_untouched =
-            statically || self.touched.get(position).is_none() && self.taken.shares(self.entry(position).key).is_none();
+            statically || self.touched.get(position).is_none() && self.taken.shares(self.unit(position)).is_none();
         if is_untouched && self.is_taken_whole(branch, position) {
             return Ok(true);
         }
@@ -141,7 +157,7 @@ impl<'a> Search<'a> {
             Ok(Demand::Unusable) => return Ok(false),
             Err(error) => return Err(*error),
         };
-        let taken = if statically { None } else { self.taken.shares(self.entry(position).key) };
+        let taken = if statically { None } else { self.taken.shares(self.unit(position)) };
         let picked = if statically { None } else { self.touched.get(position) };
         let fits = |(index, ((name, capacity), amount)): (usize, ((&_, &crate::types::DeviceCapacity), &i128))| {
             let taken = taken.as_ref().and_then(|taken| taken.get(name)).copied().unwrap_or(0);
@@ -165,7 +181,7 @@ impl<'a> Search<'a> {
         Some(Fault::Capacity {
             claim: self.claim_name(branch),
             request: self.branches[branch].alternative.name.clone(),
-            device: self.inventory.keys[self.entry(position).key].clone(),
+            device: self.device_id(position),
             error,
         })
     }
@@ -207,7 +223,10 @@ impl<'a> Search<'a> {
             return self.derived.held(derived, entry.shape, &self.inventory.shapes[entry.shape]);
         }
         match self.claims[of.claim].constraints.get(constraint) {
-            Some(constraint) => attributes::held(&self.inventory.attributes, constraint.attribute, entry),
+            Some(constraint) => {
+                let offset = self.group_offset(position);
+                attributes::held(&self.inventory.attributes, constraint.attribute, entry, offset)
+            }
             None => Held::Missing,
         }
     }
@@ -229,7 +248,7 @@ impl<'a> Search<'a> {
                 || crate::types::QualifiedName::from(""),
                 |compiled| self.inventory.attributes[compiled.attribute].name.clone(),
             ),
-            device: self.inventory.keys[self.entry(position).key].clone(),
+            device: self.device_id(position),
             error: self.derived_error(branch, constraint, position),
         }
     }

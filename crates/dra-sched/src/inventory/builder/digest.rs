@@ -73,6 +73,10 @@ fn add_template(template: &MachineTemplate, hasher: &mut impl Hasher) {
 pub(super) fn of_machine(shape: &MachineShape) -> u64 {
     let mut hasher = hasher();
     shape.templates.iter().for_each(|template| add_template(template, &mut hasher));
+    for shared in &shape.shared {
+        (shared.scope, &shared.nodes).hash(&mut hasher);
+        add_template(&shared.template, &mut hasher);
+    }
     for (key, knowledge) in &shape.labels {
         key.hash(&mut hasher);
         match knowledge {

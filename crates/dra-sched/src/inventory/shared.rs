@@ -1,0 +1,188 @@
+//! Templates of pools that nodes of a domain share: which pools they make, for which machine and domain.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Inventory, PoolIndex, ShapeId, SharedPoolId, Slice, SliceIndex};
+use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance};
+use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
+use crate::node::{NodeFacts, SelectorError};
+use crate::packing::{MAX_DOMAINS, shared_pool_name};
+use crate::types::{NodeScope, NodeSelectorRequirement};
+use crate::verdict::Fault;
+use model::IdVec;
+
+/// A template, and what is known of the domains that machines could bring it to.
+#[derive(Debug)]
+pub(crate) struct SharedPool {
+    pub(crate) template: Arc<SharedTemplate>,
+    pub(crate) slices: Vec<SliceIndex>,
+    /// Of a template that makes one pool for each domain.
+    domains: BTreeMap<Domain, DomainPool>,
+}
+
+/// The one pool of a domain.
+#[derive(Debug)]
+struct DomainPool {
+    instance: Instance,
+    /// It is published and complete, so that it needs no template.
+    live: bool,
+    /// It is being published.
+    incomplete: Vec<PoolIndex>,
+}
+
+/// Numbers the pools that templates make for domains, and finds out which of them are published.
+pub(super) fn pools(
+    templates: &IdVec<SharedPoolId, (Arc<SharedTemplate>, Vec<SliceIndex>)>,
+    machines: &IdVec<ShapeId, MachineShape>,
+    published: &[(PoolIndex, Vec<&Slice>)],
+) -> IdVec<SharedPoolId, SharedPool> {
+    let mut number = 0;
+    let mut pools = IdVec::with_capacity(templates.len());
+    for (id, (template, slices)) in templates.iter_enumerated() {
+        let mut domains = BTreeMap::new();
+        if template.scope == PoolScope::Domain {
+            let shapes = machines.iter().filter(|machine| machine.pools.contains(&id));
+            for domain in shapes.flat_map(|machine| domains_of(template, machine)) {
+                let scope = template.nodes.scope(&domain.0);
+                domains.entry(domain).or_insert_with(|| {
+                    number += 1;
+                    let same = |slices: &[&Slice]| {
+                        let reaches =
+                            |slice: &&Slice| slice.slice.node_scope.as_ref().is_some_and(|it| alike(it, &scope));
+                        slices.iter().any(|slice| slice.slice.driver == template.template.driver && reaches(slice))
+                    };
+                    let of_domain = published.iter().filter(|(_, slices)| same(slices));
+                    let (complete, incomplete): (Vec<_>, Vec<_>) =
+                        of_domain.partition(|(_, slices)| is_complete(slices));
+                    DomainPool {
+                        instance: Instance::of_domain(number),
+                        live: !complete.is_empty(),
+                        incomplete: incomplete.iter().map(|(pool, _)| *pool).collect(),
+                    }
+                });
+            }
+        }
+        pools.push(SharedPool { template: Arc::clone(template), slices: slices.clone(), domains });
+    }
+    pools
+}
+
+/// The domains that machines of a shape can bring a pool to.
+fn domains_of(template: &SharedTemplate, machine: &MachineShape) -> Vec<Domain> {
+    let mut domains = vec![Domain::default()];
+    for key in &template.nodes.match_label_keys {
+        let values: Vec<&Arc<str>> = match machine.labels.get(key) {
+            Some(LabelKnowledge::Known(value)) => vec![value],
+            Some(LabelKnowledge::OneOf(values)) => values.iter().collect(),
+            None => return Vec::new(),
+        };
+        let with = |domain: &Domain, value: &&Arc<str>| {
+            let mut domain = domain.clone();
+            domain.0.insert(Arc::clone(key), Arc::clone(value));
+            domain
+        };
+        domains = domains.iter().flat_map(|domain| values.iter().map(|value| with(domain, value))).collect();
+        domains.truncate(MAX_DOMAINS);
+    }
+    domains
+}
+
+/// Whether the newest generation of a pool is there as a whole.
+fn is_complete(slices: &[&Slice]) -> bool {
+    let newest = slices.iter().map(|slice| slice.slice.pool.generation).max();
+    let mut of_newest = slices.iter().filter(|slice| Some(slice.slice.pool.generation) == newest);
+    let expected = of_newest.next().map_or(0, |slice| slice.slice.pool.resource_slice_count);
+    usize::try_from(expected) == Ok(of_newest.count() + 1)
+}
+
+/// Whether two scopes hold the same nodes, as far as their texts say: requirements and values in any order.
+fn alike(a: &NodeScope, b: &NodeScope) -> bool {
+    let (NodeScope::Selector(a), NodeScope::Selector(b)) = (a, b) else { return a == b };
+    let normal = |requirements: &[NodeSelectorRequirement]| {
+        let one = |requirement: &NodeSelectorRequirement| {
+            let mut values = requirement.values.clone();
+            values.sort_unstable();
+            values.dedup();
+            (Arc::clone(&requirement.key), requirement.operator.as_str().to_owned(), values)
+        };
+        let mut all: Vec<_> = requirements.iter().map(one).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    match (a.terms.as_slice(), b.terms.as_slice()) {
+        ([a], [b]) => {
+            normal(&a.match_expressions) == normal(&b.match_expressions)
+                && normal(&a.match_fields) == normal(&b.match_fields)
+        }
+        _ => a == b,
+    }
+}
+
+impl Inventory {
+    /// The pools that a machine of a shape certainly brings, as far as its labels are pinned.
+    pub(crate) fn brought_by(&self, shape: ShapeId, pinned: &Domain, host: BinId) -> Vec<Brought> {
+        if self.machines[shape].pools.is_empty() {
+            return Vec::new();
+        }
+        let facts = self.facts(shape, pinned, &Domain::default());
+        self.machines[shape].pools.iter().filter_map(|pool| self.brought(*pool, &facts, host)).collect()
+    }
+
+    /// The pools that a machine would see if it landed where it has these labels: those that it brings itself and those
+    /// of others.
+    pub(crate) fn seen_by(
+        &self,
+        shape: ShapeId,
+        facts: &NodeFacts,
+        host: BinId,
+        cluster: &ClusterLedger,
+    ) -> Result<Vec<Brought>, Fault> {
+        let mut seen = self.brought_to(facts, cluster)?;
+        for &pool in &self.machines[shape].pools {
+            let Some(brought) = self.brought(pool, facts, host) else { continue };
+            let known = seen.iter().any(|other| other.pool == pool && other.instance == brought.instance);
+            if !known && facts.is_in(&brought.scope).map_err(|error| self.shared_fault(pool, error))? {
+                seen.push(brought);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The pools of planned machines that a node can use.
+    pub(crate) fn brought_to(&self, facts: &NodeFacts, cluster: &ClusterLedger) -> Result<Vec<Brought>, Fault> {
+        cluster.offered().reaching(facts).map_err(|(pool, error)| self.shared_fault(pool, error))
+    }
+
+    fn shared_fault(&self, pool: SharedPoolId, error: SelectorError) -> Fault {
+        let pool = self.shared_pools[pool].slices.first().map(|slice| self.slices[*slice].slice.pool_id());
+        Fault::NodeSelector { pool: pool.expect("every template makes a slice"), error }
+    }
+
+    /// The pool that a template makes for a machine with these labels.
+    fn brought(&self, pool: SharedPoolId, facts: &NodeFacts, host: BinId) -> Option<Brought> {
+        let SharedPool { template, domains, .. } = &self.shared_pools[pool];
+        let domain = Domain(template.nodes.domain(&facts.labels)?);
+        let (instance, mut name) = match template.scope {
+            PoolScope::Machine => (Instance::of_bin(host), shared_pool_name(host)),
+            PoolScope::Domain => {
+                let known = domains.get(&domain).filter(|known| !known.live)?;
+                let values: Vec<&str> = domain.0.values().map(|value| &**value).collect();
+                (known.instance, format!("domain-{}", values.join("-")))
+            }
+        };
+        let suffix = template.template.pool_suffix.as_str();
+        if !suffix.is_empty() {
+            name = format!("{name}-{suffix}");
+        }
+        let scope = Arc::new(template.nodes.scope(&domain.0));
+        Some(Brought { pool, instance, scope, name: name.as_str().into() })
+    }
+
+    /// Whether a published pool is still incomplete and is what a template describes until then.
+    pub(crate) fn is_described_by(&self, pool: PoolIndex, brought: &Brought) -> bool {
+        let mut domains = self.shared_pools[brought.pool].domains.values();
+        domains.any(|known| known.instance == brought.instance && known.incomplete.contains(&pool))
+    }
+}

@@ -1,0 +1,57 @@
+//! Devices that a template makes more than once: for each machine that brings the pool, or for each domain.
+
+use model::Id;
+
+use super::BinId;
+use crate::inventory::DeviceKey;
+
+/// Which of the pools made from one template; pools that there is once are [`Instance::ONLY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Instance(u32);
+
+impl Instance {
+    pub(crate) const ONLY: Self = Self(0);
+
+    /// The pool that a planned machine brings for itself and its domain.
+    pub(crate) fn of_bin(bin: BinId) -> Self {
+        Self(2 * Self::number(bin.index()) + 2)
+    }
+
+    /// The pool of a domain, by the number of the pair of template and domain.
+    pub(crate) fn of_domain(number: usize) -> Self {
+        Self(2 * Self::number(number) + 1)
+    }
+
+    fn number(number: usize) -> u32 {
+        u32::try_from(number).ok().filter(|number| *number < u32::MAX / 2).expect("ids are far below 2^31")
+    }
+}
+
+/// A device as ledgers know it: by its name and, where a template makes it more than once, which of these it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Unit(u64);
+
+impl Unit {
+    pub(crate) fn new(key: DeviceKey, instance: Instance) -> Self {
+        Self(u64::from(instance.0) << 32 | key.index() as u64)
+    }
+
+    pub(crate) fn key(self) -> DeviceKey {
+        DeviceKey::from_index((self.0 & u64::from(u32::MAX)) as usize)
+    }
+
+    pub(crate) fn instance(self) -> Instance {
+        Instance((self.0 >> 32) as u32)
+    }
+
+    /// The same device of another machine's pool, if it is one of `from`.
+    pub(crate) fn moved(self, from: Instance, to: Instance) -> Self {
+        if self.instance() == from { Self::new(self.key(), to) } else { self }
+    }
+}
+
+impl From<DeviceKey> for Unit {
+    fn from(key: DeviceKey) -> Self {
+        Self::new(key, Instance::ONLY)
+    }
+}

@@ -1,0 +1,120 @@
+//! Pools that planned machines bring for the nodes of their domain.
+//!
+//! A machine brings a pool to others as soon as that is certain: all shapes that it may still have bring an equal one,
+//! and the labels that the pool's node selector takes from it are known. A pool of the machine comes and goes with it; a
+//! pool of a domain is there as long as one machine brings it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::Id;
+
+use super::{BinId, BinLedger, ClusterLedger, Instance, Kind, Usage};
+use crate::inventory::SharedPoolId;
+use crate::node::{NodeFacts, SelectorError};
+use crate::types::{NodeScope, PoolName};
+
+/// A pool that a machine brings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Brought {
+    pub(crate) pool: SharedPoolId,
+    pub(crate) instance: Instance,
+    /// Who can use it.
+    pub(crate) scope: Arc<NodeScope>,
+    /// What results call it; its real name is not known.
+    pub(crate) name: PoolName,
+}
+
+impl Brought {
+    fn key(&self) -> (SharedPoolId, Instance) {
+        (self.pool, self.instance)
+    }
+}
+
+/// The pools that machines bring.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offered {
+    /// By the bin's number.
+    by_bin: Vec<Arc<[Brought]>>,
+    /// With how many machines bring it.
+    pools: BTreeMap<(SharedPoolId, Instance), (Brought, u32)>,
+}
+
+impl Offered {
+    pub(super) fn open(&mut self) {
+        self.by_bin.push(Arc::default());
+    }
+
+    /// Forgets the bin opened last, which brings nothing any more.
+    pub(super) fn close(&mut self) {
+        self.by_bin.pop();
+    }
+
+    pub(super) fn of(&self, bin: BinId) -> &[Brought] {
+        self.by_bin.get(bin.index()).map_or(&[], |pools| pools)
+    }
+
+    pub(super) fn replace(&mut self, bin: BinId, pools: Arc<[Brought]>) -> Arc<[Brought]> {
+        let Some(slot) = self.by_bin.get_mut(bin.index()) else { return pools };
+        let before = std::mem::replace(slot, Arc::clone(&pools));
+        for brought in &*before {
+            if let Some((_, machines)) = self.pools.get_mut(&brought.key()) {
+                *machines -= 1;
+                if *machines == 0 {
+                    self.pools.remove(&brought.key());
+                }
+            }
+        }
+        for brought in &*pools {
+            self.pools.entry(brought.key()).or_insert_with(|| (brought.clone(), 0)).1 += 1;
+        }
+        before
+    }
+
+    /// The pools that a node can use.
+    pub(crate) fn reaching(&self, facts: &NodeFacts) -> Result<Vec<Brought>, (SharedPoolId, SelectorError)> {
+        let mut reaching = Vec::new();
+        for (brought, _) in self.pools.values() {
+            if facts.is_in(&brought.scope).map_err(|error| (brought.pool, error))? {
+                reaching.push(brought.clone());
+            }
+        }
+        Ok(reaching)
+    }
+}
+
+/// Who holds devices of pools that one machine brings and no other does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolUsers {
+    /// Other planned machines.
+    pub bins: Vec<BinId>,
+    /// Whether pods on nodes that exist do.
+    pub nodes: bool,
+}
+
+impl PoolUsers {
+    /// Whether the machine may go without anybody losing devices.
+    pub fn is_empty(&self) -> bool {
+        self.bins.is_empty() && !self.nodes
+    }
+}
+
+impl ClusterLedger {
+    /// Who would lose devices if a machine went: others that hold devices of pools that it alone brings. A packer drops
+    /// them with the machine, or keeps it.
+    pub fn users_of_pools(&self, bin: &BinLedger) -> PoolUsers {
+        let Kind::Machine { id, .. } = &bin.kind else { return PoolUsers::default() };
+        let alone = |brought: &&Brought| self.offered.pools.get(&brought.key()).is_some_and(|(_, count)| *count == 1);
+        let instances: Vec<Instance> =
+            self.offered.of(*id).iter().filter(alone).map(|brought| brought.instance).collect();
+        let uses = |usage: &Usage| {
+            let mut units = usage.dedicated.iter().chain(usage.shares.keys());
+            units.any(|unit| instances.contains(&unit.instance()))
+        };
+        let others = self.bins.iter().enumerate().map(|(index, usage)| (BinId::from_index(index), usage));
+        PoolUsers {
+            bins: others.filter(|(other, usage)| other != id && uses(usage)).map(|(other, _)| other).collect(),
+            nodes: uses(&self.base),
+        }
+    }
+}
