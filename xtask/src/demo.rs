@@ -5,15 +5,24 @@
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 
 use crate::process::{build, command, run as run_command};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// What to show: a web shop that grows and pods with GPUs, or all examples of devices.
+    part: Option<Part>,
     /// Leave the cluster running at the end, and print how to reach it; Ctrl-C stops it.
     #[arg(long)]
     keep: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Part {
+    /// The examples of devices: plan, machines, slices, verification, claims.
+    Dra,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -29,6 +38,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let built = build(&["--package=provisioner", "--package=e2e", "--bins"], "demo");
     control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
     let mut demo = command(&built?.to_string_lossy());
+    if let Some(Part::Dra) = options.part {
+        demo.arg("dra");
+    }
     if options.keep {
         demo.arg("--keep");
     }

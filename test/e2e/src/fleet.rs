@@ -24,6 +24,8 @@ pub struct Fleet {
 #[expect(missing_docs, reason = "a table's columns")]
 pub struct Machine {
     pub name: String,
+    /// Its Node's name; empty before it registers.
+    pub node: String,
     pub instance_type: String,
     pub zone: String,
     pub capacity_type: String,
@@ -200,6 +202,7 @@ impl Fleet {
             capacity_type: label(api::labels::CAPACITY_TYPE),
             pods,
             why: why(claim),
+            node: node_name.to_owned(),
             name,
         }
     }

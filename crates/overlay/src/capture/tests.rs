@@ -266,7 +266,7 @@ proptest! {
     fn whatever_was_captured_expands_to_what_was_published(published in any_slices()) {
         let labels = node_labels();
         let captured = captured(&published);
-        let resources = captured.overlay.spec.dynamic_resources.clone().unwrap();
+        let resources = captured.overlay.spec.dynamic_resources.unwrap();
         let expansion = Expansion::new(&resources, &|key| labels.get(key).cloned()).unwrap();
         let facts = NodeFacts {
             name: Some(NODE.into()),

@@ -1,8 +1,11 @@
 //! The demonstration behind `cargo xtask demo`: pods that no node can hold get machines, on a real kube-apiserver with
-//! the real kube-scheduler; more pods fill the room that is left; in the end all of it is taken down.
+//! the real kube-scheduler; more pods fill the room that is left; pods that claim GPUs get machines that have some; in the
+//! end all of it is taken down. `cargo xtask demo dra` shows the examples of devices only, but all of them.
 //!
-//! It fails if the scheduler leaves a pod unbound.
+//! It fails if the scheduler leaves a pod unbound, or allocates a claim otherwise than planned.
 
+mod claims;
+mod devices;
 mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,15 +14,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use api::NodeClaim;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
-use e2e::fleet::{self, Fleet};
+use e2e::fleet::Fleet;
 use e2e::{apply, eventually, install};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use devices::Example;
 use screen::Screen;
 
 const EXAMPLE: &str = "examples/web";
@@ -32,17 +36,28 @@ const BIND_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Parser)]
 #[command(about = "Watch pending pods get machines")]
 struct Arguments {
+    /// What to show, if not the usual.
+    part: Option<Part>,
     /// Leave the cluster running at the end, until Ctrl-C.
     #[arg(long)]
     keep: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// All examples of devices.
+    Dra,
+}
+
+/// The last line, and whether all is well.
+struct Ending(String, bool);
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
-        Ok(summary) => {
+        Ok(Ending(summary, is_complete)) => {
             println!("{summary}");
-            if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -51,7 +66,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<fleet::Summary> {
+async fn run(arguments: &Arguments) -> Result<Ending> {
     let started = Instant::now();
     let screen = Screen::new();
     let cluster =
@@ -59,28 +74,24 @@ async fn run(arguments: &Arguments) -> Result<fleet::Summary> {
     let client = cluster.client().await?;
     screen.note(&format!("Kubernetes {}, up in {:.1} s", cluster.version(), cluster.boot_time().as_secs_f64()));
     screen.step("install the CRDs and the chart's rights", install(&client)).await?;
-    let controller = screen.step("start dovetail with these rights", start(&cluster)).await?;
+    let options = controller(&cluster)?;
+    let controller = screen.step("start dovetail with these rights", Controller::start_ready(&options)).await?;
 
-    let example = apply::read(&go_programs::repository().join(EXAMPLE))?;
-    let wanted = pods_wanted(&example);
-    screen.heading(&format!("kubectl apply -f {EXAMPLE}: {wanted} pods, no node"));
-    let first = deploy(&screen, &client, example.clone(), wanted).await?;
-    screen.machines(&first, &BTreeSet::new());
-
-    let (name, replicas) = GROWS;
-    let grown = grow(&example, name, replicas)?;
-    let wanted = pods_wanted(&grown);
-    screen.heading(&format!("kubectl scale deployment {name} --replicas={replicas}: {wanted} pods"));
-    let second = deploy(&screen, &client, grown, wanted).await?;
-    screen.machines(&second, &first.machine_names());
-    screen.note(&second.since(&first));
+    let (ending, shown) = match arguments.part {
+        None => usual(&screen, &client, &options).await?,
+        Some(Part::Dra) => {
+            let examples = devices::ALL.iter().map(|name| Example::read(name)).collect::<Result<Vec<_>>>()?;
+            let summary = devices::show(&screen, &client, &options, &examples, BIND_TIMEOUT).await?;
+            (Ending(summary.to_string(), summary.is_complete()), places(&examples))
+        }
+    };
 
     if arguments.keep {
         println!("\nexport KUBECONFIG={}\nCtrl-C ends it.", cluster.kubeconfig().display());
         tokio::signal::ctrl_c().await?;
     }
     screen.heading("take it down");
-    let gone = screen.step("delete the NodePool, and with it each machine", tear_down(&client));
+    let gone = screen.step("delete the NodePools, and with them each machine", tear_down(&client, &shown));
     if let Err(error) = gone.await {
         bail!("{error:#}\nend of the controller's log:\n{}", tail(&controller.log()?));
     }
@@ -90,7 +101,39 @@ async fn run(arguments: &Arguments) -> Result<fleet::Summary> {
         .step("stop the control plane", async { Ok(tokio::task::spawn_blocking(move || drop(cluster)).await?) })
         .await?;
     screen.note(&format!("all in {:.0} s\n", started.elapsed().as_secs_f64()));
-    Ok(second.summary(wanted))
+    Ok(ending)
+}
+
+/// The namespaces and NodePools of what was shown.
+type Places = Vec<(String, String)>;
+
+fn places(examples: &[Example]) -> Places {
+    examples.iter().map(|example| (example.namespace.clone(), example.node_pool.clone())).collect()
+}
+
+/// A web shop that grows, and pods with GPUs.
+async fn usual(screen: &Screen, client: &Client, options: &controller::Options) -> Result<(Ending, Places)> {
+    let example = apply::read(&go_programs::repository().join(EXAMPLE))?;
+    let wanted = pods_wanted(&example);
+    screen.heading(&format!("kubectl apply -f {EXAMPLE}: {wanted} pods, no node"));
+    let first = deploy(screen, client, example.clone(), wanted).await?;
+    screen.machines(&first, &BTreeSet::new());
+
+    let (name, replicas) = GROWS;
+    let grown = grow(&example, name, replicas)?;
+    let wanted = pods_wanted(&grown);
+    screen.heading(&format!("kubectl scale deployment {name} --replicas={replicas}: {wanted} pods"));
+    let second = deploy(screen, client, grown, wanted).await?;
+    screen.machines(&second, &first.machine_names());
+    screen.note(&second.since(&first));
+
+    let gpus = devices::GPU.iter().map(|name| Example::read(name)).collect::<Result<Vec<_>>>()?;
+    let of_gpus = devices::show(screen, client, options, &gpus, BIND_TIMEOUT).await?;
+    screen.note(&of_gpus.to_string().replace("demo: ", ""));
+    let mut shown = places(&gpus);
+    shown.push((NAMESPACE.to_owned(), NODE_POOL.to_owned()));
+    let summary = second.summary(wanted);
+    Ok((Ending(summary.to_string(), summary.is_complete() && of_gpus.is_complete()), shown))
 }
 
 async fn boot() -> Result<ControlPlane> {
@@ -107,7 +150,7 @@ async fn install(client: &Client) -> Result<()> {
     install::rights(client).await
 }
 
-async fn start(cluster: &ControlPlane) -> Result<Controller> {
+fn controller(cluster: &ControlPlane) -> Result<controller::Options> {
     let ours = std::env::current_exe()?;
     let binary = ours.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
     ensure!(binary.exists(), "{} is not built; run `cargo xtask demo`", binary.display());
@@ -115,7 +158,7 @@ async fn start(cluster: &ControlPlane) -> Result<Controller> {
         ("LEADER_ELECTION_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
         ("KWOK_INSTANCES_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
     ]);
-    Controller::start_ready(&controller::Options {
+    Ok(controller::Options {
         name: "dovetail".to_owned(),
         binary,
         kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
@@ -123,7 +166,6 @@ async fn start(cluster: &ControlPlane) -> Result<Controller> {
         arguments: Vec::new(),
         environment,
     })
-    .await
 }
 
 /// Applies the example and waits until the scheduler has bound all its pods; shows how far it is meanwhile.
@@ -133,32 +175,35 @@ async fn deploy(screen: &Screen, client: &Client, objects: Vec<Value>, wanted: u
     let progress = screen.progress(wanted);
     let mut fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
     while !fleet.is_settled(wanted) && started.elapsed() < BIND_TIMEOUT {
-        progress.show(&fleet);
+        progress.show(fleet.bound(), fleet.claims(), fleet.ready_nodes());
         tokio::time::sleep(Duration::from_millis(200)).await;
         fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
     }
-    progress.show(&fleet);
+    progress.show(fleet.bound(), fleet.claims(), fleet.ready_nodes());
     drop(progress);
     screen.note(&format!("{} of {wanted} pods bound after {:.1} s", fleet.bound(), started.elapsed().as_secs_f64()));
     Ok(fleet)
 }
 
-async fn tear_down(client: &Client) -> Result<()> {
-    let pool = json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": NODE_POOL } });
-    apply::delete(client, &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))
-        .await?;
-    apply::delete(client, &pool).await?;
-    // Its NodeClaims would follow, but the garbage collector takes up to half a minute to learn of new kinds.
-    Api::<NodeClaim>::all(client.clone())
-        .delete_collection(
-            &DeleteParams::default(),
-            &ListParams::default().labels(&format!("{}={NODE_POOL}", api::labels::NODEPOOL)),
-        )
-        .await?;
+async fn tear_down(client: &Client, shown: &Places) -> Result<()> {
+    for (namespace, node_pool) in shown {
+        let pool = json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": node_pool } });
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+        apply::delete(client, &namespace).await?;
+        apply::delete(client, &pool).await?;
+        // Its NodeClaims would follow, but the garbage collector takes up to half a minute to learn of new kinds.
+        let of_pool = ListParams::default().labels(&format!("{}={node_pool}", api::labels::NODEPOOL));
+        Api::<NodeClaim>::all(client.clone()).delete_collection(&DeleteParams::default(), &of_pool).await?;
+    }
     eventually("every machine is gone", BIND_TIMEOUT, async || {
-        let fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
-        let (claims, nodes, instances) = (fleet.claims(), fleet.nodes(), fleet.instances());
-        ensure!(claims + nodes + instances == 0, "{claims} NodeClaims, {nodes} Nodes, {instances} instances are left");
+        for (namespace, node_pool) in shown {
+            let fleet = Fleet::read(client, namespace, node_pool).await?;
+            let (claims, nodes, instances) = (fleet.claims(), fleet.nodes(), fleet.instances());
+            ensure!(
+                claims + nodes + instances == 0,
+                "{claims} NodeClaims, {nodes} Nodes, {instances} instances are left"
+            );
+        }
         Ok(())
     })
     .await

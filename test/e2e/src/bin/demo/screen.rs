@@ -2,7 +2,7 @@
 //! terminal.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use e2e::fleet::{Fleet, Machine, dollars};
+
+use super::claims::{Devices, Row};
 
 pub struct Screen {
     terminal: bool,
@@ -49,6 +51,12 @@ impl Screen {
         println!("  {text}");
     }
 
+    /// What a command printed.
+    pub fn text(&self, text: &str) {
+        println!();
+        text.trim_end().lines().for_each(|line| println!("{}", format!("  {line}").trim_end()));
+    }
+
     pub fn progress(&self, pods: usize) -> Progress {
         let bar = self.terminal.then(|| {
             let length = u64::try_from(pods).unwrap_or(u64::MAX);
@@ -63,29 +71,70 @@ impl Screen {
 
     /// The machines; those in `known` are not marked as new.
     pub fn machines(&self, fleet: &Fleet, known: &BTreeSet<String>) {
+        let mut table = self.table(&["", "MACHINE", "TYPE", "ZONE", "CAPACITY", "$/H", "CPU", "PODS", "WHY"]);
+        for machine in fleet.machines() {
+            let mark = if known.is_empty() || known.contains(&machine.name) { "" } else { "+" };
+            table.add_row(row(mark, &machine));
+        }
+        show(table, &[5, 6]);
+        println!("\n  {} machines for ${}/h", fleet.claims(), dollars(fleet.price_nano_usd_per_hour()));
+    }
+
+    /// The machines, with what their drivers have published.
+    pub fn machines_with_devices(&self, fleets: &[Fleet], devices: &Devices) {
+        let mut table = self.table(&["", "MACHINE", "TYPE", "ZONE", "CAPACITY", "$/H", "PUBLISHED", "PODS"]);
+        for machine in fleets.iter().flat_map(Fleet::machines) {
+            let published = devices.published(&machine.node);
+            let published: Vec<String> =
+                published.iter().map(|(driver, count)| format!("{count} of {driver}")).collect();
+            let price = dollars(machine.price_nano_usd_per_hour);
+            let pods = pods(&machine.pods);
+            let Machine { name, instance_type, zone, capacity_type, .. } = machine;
+            let nothing = String::new();
+            table.add_row([nothing, name, instance_type, zone, capacity_type, price, published.join(", "), pods]);
+        }
+        show(table, &[5]);
+    }
+
+    /// Claims, each with whether it is as planned.
+    pub fn claims(&self, rows: &[Row]) {
+        let mut table = self.table(&["", "CLAIM", "PODS", "MACHINE", "DEVICES", "AS PLANNED"]);
+        for row in rows {
+            let planned = row.differs.clone().unwrap_or_else(|| "yes".to_owned());
+            let nothing = String::new();
+            let devices = row.devices.join(", ");
+            table.add_row([nothing, row.name.clone(), pods(&row.pods), row.node.clone(), devices, planned]);
+        }
+        show(table, &[]);
+    }
+
+    fn table(&self, headings: &[&str]) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         if !self.terminal {
             // Machines read it, so nothing is wrapped.
             table.set_content_arrangement(ContentArrangement::Disabled);
         }
-        table.set_header(["", "MACHINE", "TYPE", "ZONE", "CAPACITY", "$/H", "CPU", "PODS", "WHY"]);
-        for machine in fleet.machines() {
-            let mark = if known.is_empty() || known.contains(&machine.name) { "" } else { "+" };
-            table.add_row(row(mark, &machine));
-        }
-        for right_aligned in [5, 6] {
-            if let Some(column) = table.column_mut(right_aligned) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        println!("\n{}\n", table.trim_fmt());
-        println!("  {} machines for ${}/h", fleet.claims(), dollars(fleet.price_nano_usd_per_hour()));
+        table.set_header(headings);
+        table
     }
 }
 
+fn show(mut table: Table, right_aligned: &[usize]) {
+    for column in right_aligned {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("\n{}", table.trim_fmt());
+}
+
+fn pods(pods: &BTreeMap<String, usize>) -> String {
+    let pods: Vec<_> = pods.iter().map(|(workload, count)| format!("{count} {workload}")).collect();
+    pods.join(", ")
+}
+
 fn row(mark: &str, machine: &Machine) -> [String; 9] {
-    let pods: Vec<_> = machine.pods.iter().map(|(workload, count)| format!("{count} {workload}")).collect();
     let (used, total) = machine.cpu_milli;
     let share = if total == 0 { String::new() } else { format!("{}%", used * 100 / total) };
     [
@@ -96,7 +145,7 @@ fn row(mark: &str, machine: &Machine) -> [String; 9] {
         machine.capacity_type.clone(),
         dollars(machine.price_nano_usd_per_hour),
         share,
-        pods.join(", "),
+        pods(&machine.pods),
         machine.why.clone(),
     ]
 }
@@ -108,14 +157,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn show(&self, fleet: &Fleet) {
-        let machines = format!("{} machines launched, {} ready", fleet.claims(), fleet.ready_nodes());
+    pub fn show(&self, bound: usize, launched: usize, ready: usize) {
+        let machines = format!("{launched} machines launched, {ready} ready");
         if let Some(bar) = &self.bar {
-            bar.set_position(u64::try_from(fleet.bound()).unwrap_or(0));
+            bar.set_position(u64::try_from(bound).unwrap_or(0));
             bar.set_message(machines);
             return;
         }
-        let line = format!("{} pods bound, {machines}", fleet.bound());
+        let line = format!("{bound} pods bound, {machines}");
         if *self.last.borrow() != line {
             println!("  {line}");
             *self.last.borrow_mut() = line;
