@@ -9,7 +9,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of, shared};
 
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
 
@@ -152,7 +152,45 @@ async fn pods_with_claims_get_machines_from_an_empty_cluster_and_the_devices_tha
         }
         Ok(())
     })
-    .await
+    .await?;
+    let message = "2 machines are as described";
+    told(&corner.client, name, "DevicesAsDescribed", ("True", "DevicesAsDescribed", message)).await?;
+    check_capture(name, node_of(&pods[0]).context("not bound")?).await
+}
+
+/// The overlay that is captured from a node describes what the overlay did that it was launched by.
+async fn check_capture(corner: &str, node: &str) -> Result<()> {
+    let cluster = &shared().await?.cluster;
+    let binary = cluster.controller()?.binary;
+    let mut command = std::process::Command::new(binary);
+    command.args(["overlay", "capture", "--node", node, "-o", "json"]);
+    command.env("KUBECONFIG", cluster.control_plane.kubeconfig());
+    let ran = tokio::task::spawn_blocking(move || command.output()).await??;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let captured: Value = serde_json::from_slice(&ran.stdout)?;
+    let resources = &captured["spec"]["dynamicResources"];
+    let templates = resources["resourceSliceTemplates"].as_array().context("no templates")?;
+    let described: Vec<_> = templates.iter().map(|it| (&it["spec"]["driver"], &it["spec"]["devices"])).collect();
+    let gpu = json!({
+        "name": "gpu-{index}", "replicas": 4,
+        "attributes": { "model": { "string": "x1" } }, "capacity": { "memory": { "value": "80Gi" } },
+    });
+    let expected =
+        [(driver("gpu", corner), gpu), (driver("nic", corner), json!({ "name": "nic-{index}", "replicas": 2 }))];
+    for ((driver, devices), (expected_driver, device)) in described.iter().zip(&expected) {
+        ensure!(**driver == json!(expected_driver) && **devices == json!([device]), "{captured:#}");
+    }
+    let bindings = resources["attributeBindings"].as_array().context("no bindings")?;
+    let names = |binding: &Value| -> Vec<String> {
+        let selectors = binding["deviceSelectors"].as_array().cloned().unwrap_or_default();
+        selectors.iter().map(|it| it["device"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let bound: Vec<Vec<String>> = bindings.iter().map(names).collect();
+    ensure!(
+        templates.len() == 2 && bound == [["gpu-0", "gpu-1", "nic-0"], ["gpu-2", "gpu-3", "nic-1"]],
+        "{captured:#}"
+    );
+    Ok(())
 }
 
 /// Each claim is allocated on its pod's machine, and the aligned ones under one root.
@@ -172,8 +210,22 @@ async fn check_allocations(corner: &Corner, pods: &[Pod]) -> Result<()> {
     Ok(())
 }
 
+/// Waits until an overlay's condition has that status, reason and message.
+async fn told(client: &kube::Client, overlay: &str, kind: &str, expected: (&str, &str, &str)) -> Result<()> {
+    let overlays: Api<NodeOverlay> = Api::all(client.clone());
+    eventually(&format!("{overlay} says {kind}={}", expected.0), DEADLINE, async || {
+        let conditions = overlays.get(overlay).await?.status.unwrap_or_default().conditions;
+        let found = conditions.iter().find(|it| it.type_ == kind).context("no condition")?;
+        let is_expected = (found.status.as_str(), found.reason.as_str()) == (expected.0, expected.1)
+            && found.message.contains(expected.2);
+        ensure!(is_expected, "{found:?}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
-async fn drivers_that_publish_nothing_or_something_else_are_told_and_pods_are_planned_anew() -> Result<()> {
+async fn drivers_that_publish_nothing_part_or_something_else_are_told_and_pods_are_planned_anew() -> Result<()> {
     let cluster = Cluster::new("device-faults").await?;
     let client = cluster.client().await?;
     let faults = |drivers: Value| {
@@ -184,57 +236,132 @@ async fn drivers_that_publish_nothing_or_something_else_are_told_and_pods_are_pl
         })
     };
     let options = cluster.controller()?.env("DRA_PUBLISH_TIMEOUT", "3s").env("KWOK_READ_FAULTS", "true");
-    let (silent, wrong) = ("silent-driver", "wrong-driver");
-    e2e::apply::apply(
-        &client,
-        [faults(json!([
-            { "target": { "nodePool": silent }, "driver": driver("gpu", silent), "publishes": "never" },
-            { "target": { "nodePool": wrong }, "driver": driver("gpu", wrong), "publishes": "wrong" },
-        ]))],
-    )
-    .await?;
+    let (silent, partial, wrong) = ("silent-driver", "partial-driver", "wrong-driver");
+    let fault = |name: &str, publishes: &str| json!({ "target": { "nodePool": name }, "driver": driver("gpu", name), "publishes": publishes });
+    let all = json!([fault(silent, "never"), fault(partial, "partly"), fault(wrong, "wrong")]);
+    e2e::apply::apply(&client, [faults(all)]).await?;
     let controller = Controller::start_ready(&options).await?;
+    let mut corners = Vec::new();
+    for name in [silent, partial, wrong] {
+        let corner = Corner::new(client.clone(), name).await?;
+        corner.apply([overlay(name)]).await?;
+        corner.apply(classes(name)).await?;
+        corner.apply([pod(name, "one", "one")]).await?;
+        corners.push(corner);
+    }
+    let [of_silent, of_partial, of_wrong] = corners.as_slice() else { anyhow::bail!("three corners") };
+    tells_a_difference(of_wrong).await?;
+    // Machine after machine of every type that an overlay describes would be launched, were failures not counted.
+    let message = format!("{} has a pool of which slices are missing", driver("gpu", partial));
+    gives_up_on(of_partial, &message).await?;
+    let message = format!("{} has not published its 4 device(s)", driver("gpu", silent));
+    gives_up_on(of_silent, &message).await?;
+    eventually("the pod is planned anew", DEADLINE, async || {
+        let claims = of_silent.node_claims().await?.len();
+        ensure!(claims >= 2, "{claims} NodeClaims");
+        Ok(())
+    })
+    .await?;
+    told(&client, silent, "DevicesAsDescribed", ("False", "Mismatch", &message)).await?;
+    e2e::apply::apply(&client, [faults(json!([]))]).await?;
+    of_silent.bound(1).await?;
+    let mismatches = controller.metric("dovetail_device_mismatches_total")?;
+    ensure!(mismatches >= 3.0, "{mismatches}");
+    controller.terminate().await.map(drop)
+}
 
-    let corner = Corner::new(client.clone(), wrong).await?;
-    corner.apply([overlay(wrong)]).await?;
-    corner.apply(classes(wrong)).await?;
-    corner.apply([pod(wrong, "one", "one")]).await?;
+/// Another device than described: on the NodeClaim, as an event, and on the overlay.
+async fn tells_a_difference(corner: &Corner) -> Result<()> {
     corner.bound(1).await?;
-    eventually("the difference is told", DEADLINE, async || {
+    let gpu = driver("gpu", &corner.name);
+    let first = format!("{gpu}: device gpu-0 has \"unexpected\" for attribute model, not \"x1\"");
+    let claim = eventually("the difference is told", DEADLINE, async || {
         let claims = corner.node_claims().await?;
         let claim = claims.first().context("no NodeClaim")?;
         let found = condition(claim, "DevicesAsDescribed").context("no condition")?;
-        let expected =
-            format!("{}: device gpu-0 has \"unexpected\" for attribute model, not \"x1\"", driver("gpu", wrong));
-        ensure!((found.0, found.1) == ("False", "Mismatch") && found.2.starts_with(&expected), "{found:?}");
+        ensure!((found.0, found.1) == ("False", "Mismatch") && found.2.starts_with(&first), "{found:?}");
         ensure!(found.2.contains("device gpu-3 was not published"), "{found:?}");
         let events = corner.events(&claim.name_any()).await?;
         ensure!(events.iter().any(|event| event.starts_with("DevicesDiffer: ")), "{events:#?}");
-        Ok(())
+        Ok(claim.name_any())
     })
     .await?;
+    let message = format!("1 of 1 machine differs; nodeclaim/{claim}: {first}");
+    told(&corner.client, &corner.name, "DevicesAsDescribed", ("False", "Mismatch", &message)).await
+}
 
-    let corner = Corner::new(client.clone(), silent).await?;
-    corner.apply([overlay(silent)]).await?;
-    corner.apply(classes(silent)).await?;
-    corner.apply([pod(silent, "one", "one")]).await?;
-    // Machine after machine of every type that an overlay describes would be launched, were failures not counted.
-    eventually("the time-out is told, and the pod is planned anew", DEADLINE, async || {
+/// Devices that are not all there in time: on the NodeClaim, which is initialized nevertheless, and as an event.
+async fn gives_up_on(corner: &Corner, message: &str) -> Result<()> {
+    eventually("the time-out is told", DEADLINE, async || {
         let claims = corner.node_claims().await?;
         let timed_out = |claim: &&NodeClaim| {
-            condition(claim, "DevicesPublished")
-                .is_some_and(|(status, reason, _)| (status, reason) == ("False", "Timeout"))
+            condition(claim, "DevicesPublished").is_some_and(|found| found == ("False", "Timeout", message))
         };
-        let found: Vec<_> = claims.iter().filter(timed_out).collect();
-        ensure!(claims.len() >= 2 && !found.is_empty(), "{} of {} timed out", found.len(), claims.len());
-        ensure!(condition(found[0], "Initialized").is_some_and(|(status, ..)| status == "True"), "not initialized");
+        let claim = claims.iter().find(timed_out).with_context(|| format!("of {} none timed out", claims.len()))?;
+        ensure!(condition(claim, "Initialized").is_some_and(|(status, ..)| status == "True"), "not initialized");
+        let events = corner.events(&claim.name_any()).await?;
+        let expected = format!("DevicesNotPublished: its devices are not there after 3s: {message}");
+        ensure!(events.contains(&expected), "{events:#?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn overlays_that_contradict_each_other_or_themselves_say_so() -> Result<()> {
+    let corner = Corner::shared("device-overlays").await?;
+    let name = corner.name.as_str();
+    let named = |suffix: &str, templates: Value| {
+        let mut overlay = overlay(name);
+        overlay["metadata"]["name"] = json!(format!("{name}-{suffix}"));
+        overlay["spec"]["dynamicResources"] = json!({ "resourceSliceTemplates": templates });
+        overlay
+    };
+    let template = |driver: String, device: Value| json!([{ "metadata": { "name": "t" }, "spec": { "driver": driver, "devices": [device] } }]);
+    let model = |model: &str| json!({ "name": "gpu-0", "attributes": { "model": { "string": model } } });
+    let draws = json!([{ "counterSet": "all", "counters": { "memory": { "value": "1" } } }]);
+    corner
+        .apply([
+            named("a", template(driver("gpu", name), model("x1"))),
+            named("b", template(driver("gpu", name), model("x2"))),
+            named("counters", template(driver("mig", name), json!({ "name": "slice-0", "consumesCounters": draws }))),
+        ])
+        .await?;
+    let valid = "ValidationSucceeded";
+    let message = format!("devices: 1 of {} on 12 instance types", driver("gpu", name));
+    told(&corner.client, &format!("{name}-b"), valid, ("True", valid, &message)).await?;
+    let message = format!(
+        "conflict with another overlay: nodeoverlay/{name}-b of equal weight also sets the devices of {} of instance type",
+        driver("gpu", name)
+    );
+    told(&corner.client, &format!("{name}-a"), valid, ("False", "Conflict", &message)).await?;
+    let message = format!(
+        "spec.dynamicResources.driver {}: device slice-0 consumes counter memory of counter set all, which the pool does not have",
+        driver("mig", name)
+    );
+    told(&corner.client, &format!("{name}-counters"), valid, ("False", "RuntimeValidation", &message)).await
+}
+
+#[tokio::test]
+async fn a_pod_whose_claim_no_template_can_meet_learns_why() -> Result<()> {
+    let corner = Corner::shared("device-unmet").await?;
+    let name = corner.name.as_str();
+    corner.apply([overlay(name)]).await?;
+    corner.apply(classes(name)).await?;
+    let request = json!({ "name": "gpus", "exactly": { "deviceClassName": format!("gpu-{name}"), "count": 5 } });
+    let five = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": { "name": "five", "namespace": name }, "spec": { "spec": { "devices": { "requests": [request] } } },
+    });
+    corner.apply([five, pod(name, "greedy", "five")]).await?;
+    eventually("the pod learns why", DEADLINE, async || {
+        let events = corner.events("greedy").await?;
+        let parts = ["without the devices it claims", "request gpus: 4 of 6 devices are usable, 5 wanted"];
+        let tells = |event: &String| parts.iter().all(|part| event.contains(part));
+        ensure!(events.iter().any(tells), "{events:#?}");
         Ok(())
     })
     .await?;
-    e2e::apply::apply(&client, [faults(json!([]))]).await?;
-    let pods = corner.bound(1).await?;
-    ensure!(node_of(&pods[0]).is_some(), "not bound");
-    let mismatches = controller.metric("dovetail_device_mismatches_total")?;
-    ensure!(mismatches >= 2.0, "{mismatches}");
-    controller.terminate().await.map(drop)
+    ensure!(corner.node_claims().await?.is_empty(), "no machine would help");
+    Ok(())
 }
