@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use cloudprovider::InstanceType;
 use dra_sched::KubernetesMinor;
-use model::{InstanceTypeName, Timestamp};
-use scheduling::snapshot::{MinValuesPolicy, Options};
+use model::{InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
+use scheduling::snapshot::{MinValuesPolicy, Options, PreferencePolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -74,6 +74,12 @@ pub struct Header {
 pub struct HeaderOptions {
     /// `Strict` or `BestEffort`.
     pub min_values_policy: MinValuesPolicyName,
+    /// `Respect` or `Ignore`.
+    pub preference_policy: PreferencePolicyName,
+    /// What keeping a preference may cost, for each pod and point of weight.
+    pub preference_price_nano_usd_per_hour: PriceNanoUsdPerHour,
+    /// What a node costs besides its machine.
+    pub node_price_nano_usd_per_hour: PriceNanoUsdPerHour,
     /// Most instance types of one NodeClaim.
     pub max_instance_types: usize,
     /// Steps that the search for contended room may take.
@@ -82,6 +88,15 @@ pub struct HeaderOptions {
     pub device_steps: u64,
     /// Whether pods with resource claims are left to others.
     pub ignore_dra_requests: bool,
+}
+
+/// A policy for preferences by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PreferencePolicyName {
+    /// [`PreferencePolicy::Respect`].
+    Respect,
+    /// [`PreferencePolicy::Ignore`].
+    Ignore,
 }
 
 /// A `minValues` policy by name.
@@ -100,6 +115,12 @@ impl From<&Options> for HeaderOptions {
                 MinValuesPolicy::Strict => MinValuesPolicyName::Strict,
                 MinValuesPolicy::BestEffort => MinValuesPolicyName::BestEffort,
             },
+            preference_policy: match options.preference_policy {
+                PreferencePolicy::Respect => PreferencePolicyName::Respect,
+                PreferencePolicy::Ignore => PreferencePolicyName::Ignore,
+            },
+            preference_price_nano_usd_per_hour: options.preference_price,
+            node_price_nano_usd_per_hour: options.node_price,
             max_instance_types: options.max_instance_types,
             search_steps: options.search_steps,
             device_steps: options.device_steps,
@@ -129,6 +150,12 @@ impl Header {
                 MinValuesPolicyName::Strict => MinValuesPolicy::Strict,
                 MinValuesPolicyName::BestEffort => MinValuesPolicy::BestEffort,
             },
+            preference_policy: match self.options.preference_policy {
+                PreferencePolicyName::Respect => PreferencePolicy::Respect,
+                PreferencePolicyName::Ignore => PreferencePolicy::Ignore,
+            },
+            preference_price: self.options.preference_price_nano_usd_per_hour,
+            node_price: self.options.node_price_nano_usd_per_hour,
             max_instance_types: self.options.max_instance_types,
             search_steps: self.options.search_steps,
             device_steps: self.options.device_steps,

@@ -72,6 +72,11 @@ impl PriceNanoUsdPerHour {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// In dollars, for metrics and people; no decision reads it.
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / NANO_PER_USD as f64
+    }
+
     fn parse_with(text: &str, rounding: Rounding) -> Result<Self, Error> {
         let malformed = || Error::Malformed { text: text.to_owned() };
         let out_of_range = || Error::OutOfRange { text: text.to_owned() };

@@ -133,6 +133,9 @@ pub struct Metrics {
     pub undecodable_objects: Family<ByKind, Gauge>,
     /// Parts of plans that were dropped because the cluster had changed.
     pub stale_plans: Counter,
+    /// What the machines of the last plan cost that launched any, and what no plan for the same pods can cost less than.
+    pub plan_price_dollars_per_hour: FloatGauge,
+    pub plan_lower_bound_dollars_per_hour: FloatGauge,
     /// Tolerations given to pods, so that they may enter their planned machines, by outcome.
     pub hand_over_tolerations: Family<ByOutcome, Counter>,
     /// Nominations of pods to planned machines, by outcome.
@@ -180,6 +183,8 @@ impl Metrics {
             cloudprovider_errors: Family::default(),
             undecodable_objects: Family::default(),
             stale_plans: Counter::default(),
+            plan_price_dollars_per_hour: FloatGauge::default(),
+            plan_lower_bound_dollars_per_hour: FloatGauge::default(),
             hand_over_tolerations: Family::default(),
             hand_over_nominations: Family::default(),
             hand_over_machines: Family::default(),
@@ -254,6 +259,8 @@ impl Metrics {
         register! {
             undecodable_objects: "Objects that could not be decoded",
             stale_plans: "Parts of plans that were dropped because the cluster had changed",
+            plan_price_dollars_per_hour: "Price of the machines of the last plan that launched any",
+            plan_lower_bound_dollars_per_hour: "No plan for the same pods costs less",
             hand_over_tolerations: "Tolerations given to pods for their planned machines",
             hand_over_nominations: "Nominations of pods to planned machines",
             hand_over_machines: "Machines opened to the scheduler",

@@ -10,7 +10,8 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use model::DurationMs;
+use model::{DurationMs, PriceNanoUsdPerHour};
+pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy};
 
 mod feature_gates;
 mod parse;
@@ -19,6 +20,7 @@ mod without_effect;
 pub use feature_gates::FeatureGates;
 pub(crate) use parse::go_bool;
 use parse::go_duration;
+pub(crate) use parse::price;
 pub use without_effect::without_effect;
 
 /// A value that cannot be used.
@@ -79,9 +81,17 @@ pub struct RawOptions {
     /// A plan is made once no new pod has come for this long
     #[arg(long, env = "BATCH_IDLE_DURATION", default_value = "1s", value_parser = go_duration, help_heading = "Planning")]
     pub batch_idle_duration: DurationMs,
-    /// What preferred terms of pods count for: Respect or Ignore. They are not planned for yet; Respect says so in the log
+    /// What preferences of pods count for: Respect keeps those that cost nothing or no more than --preference-price, Ignore
+    /// leaves them to the scheduler
     #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect", help_heading = "Planning")]
     pub preference_policy: String,
+    /// What keeping a preference may cost, in dollars per hour for each pod and each point of its weight (1 to 100)
+    #[arg(long, env = "PREFERENCE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
+    pub preference_price: PriceNanoUsdPerHour,
+    /// What a node costs besides its machine (licences, addresses, agents), in dollars per hour; more makes fewer, larger
+    /// machines
+    #[arg(long, env = "NODE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
+    pub node_price: PriceNanoUsdPerHour,
     /// What happens when minValues cannot be met: Strict or BestEffort
     #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict", help_heading = "Planning")]
     pub min_values_policy: String,
@@ -173,24 +183,6 @@ struct IgnoredOptions {
     scheduler_config: Option<String>,
 }
 
-/// What preferred terms of pods count for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PreferencePolicy {
-    /// They are tried.
-    Respect,
-    /// They are left out.
-    Ignore,
-}
-
-/// What happens when `minValues` cannot be met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MinValuesPolicy {
-    /// No machine is planned.
-    Strict,
-    /// `minValues` is lowered.
-    BestEffort,
-}
-
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -250,6 +242,8 @@ pub struct Options {
     pub batch_max_duration: Duration,
     pub batch_idle_duration: Duration,
     pub preference_policy: PreferencePolicy,
+    pub preference_price: PriceNanoUsdPerHour,
+    pub node_price: PriceNanoUsdPerHour,
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
     pub dra_publish_timeout: DurationMs,
@@ -307,6 +301,8 @@ impl RawOptions {
                 "Ignore" => PreferencePolicy::Ignore,
                 other => return Err(invalid("preference-policy", other, "must be Respect or Ignore")),
             },
+            preference_price: self.preference_price,
+            node_price: self.node_price,
             min_values_policy: match self.min_values_policy.as_str() {
                 "Strict" => MinValuesPolicy::Strict,
                 "BestEffort" => MinValuesPolicy::BestEffort,

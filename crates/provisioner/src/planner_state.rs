@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cloudprovider::{InstanceType, InstanceTypes, OfferingKey};
-use decode::snapshot_file::{HeaderOptions, MinValuesPolicyName};
+use decode::snapshot_file::HeaderOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -21,7 +21,8 @@ use tracing::{debug, warn};
 
 use crate::context::Context;
 use crate::namespace;
-use crate::options::{MinValuesPolicy, Options};
+use crate::options::Options;
+use crate::provisioning::plan_options;
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "planner-state";
@@ -59,17 +60,9 @@ pub struct Unavailable {
 impl PlannerState {
     /// What the options say; nothing is known of offerings.
     pub fn of_options(options: &Options, now: Timestamp) -> Self {
-        let min_values_policy = match options.min_values_policy {
-            MinValuesPolicy::Strict => MinValuesPolicyName::Strict,
-            MinValuesPolicy::BestEffort => MinValuesPolicyName::BestEffort,
-        };
         Self {
             updated_at: now,
-            options: HeaderOptions {
-                min_values_policy,
-                ignore_dra_requests: options.ignore_dra_requests,
-                ..HeaderOptions::default()
-            },
+            options: HeaderOptions::from(&plan_options(options)),
             feature_gates: options.feature_gates.by_name(),
             unavailable: Vec::new(),
         }

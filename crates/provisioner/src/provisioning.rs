@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use model::DurationMs;
 use scheduling::plan::Plan;
-use scheduling::snapshot::{MinValuesPolicy, Options as PlanOptions, Snapshot};
+use scheduling::snapshot::{Options as PlanOptions, Snapshot};
 use tokio::time::Instant;
 use tracing::{debug, error};
 
@@ -178,12 +178,13 @@ impl Provisioner {
     }
 }
 
-fn plan_options(options: &options::Options) -> PlanOptions {
+/// What of the controller's options changes a plan.
+pub(crate) fn plan_options(options: &options::Options) -> PlanOptions {
     PlanOptions {
-        min_values: match options.min_values_policy {
-            options::MinValuesPolicy::Strict => MinValuesPolicy::Strict,
-            options::MinValuesPolicy::BestEffort => MinValuesPolicy::BestEffort,
-        },
+        min_values: options.min_values_policy,
+        preference_policy: options.preference_policy,
+        preference_price: options.preference_price,
+        node_price: options.node_price,
         ignore_dra_requests: options.ignore_dra_requests,
         ..PlanOptions::default()
     }

@@ -33,8 +33,11 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// Sum of the machines' launch prices.
     pub price: PriceNanoUsdPerHour,
-    /// A valid lower bound of the price of any plan for the same pods; `None` until it is computed.
-    pub lower_bound: Option<PriceNanoUsdPerHour>,
+    /// What the machines cost as nodes, whatever they are: `Options::node_price` for each.
+    pub node_costs: PriceNanoUsdPerHour,
+    /// No plan for the pods that are placed costs less, `price` and `node_costs` together: a lower bound, by linear
+    /// relaxation.
+    pub lower_bound: PriceNanoUsdPerHour,
     /// Steps of the contended-room search that were used.
     pub search_steps: u64,
 }

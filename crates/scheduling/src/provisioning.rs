@@ -5,7 +5,10 @@
 //!    bitsets of offerings and of nodes (`affinity`).
 //! 2. `fill`: classes are placed by priority and size, on existing nodes first, then by price (`choose`); `state` journals what is taken, `limits`
 //!    counts it against the pools' limits, `repair` searches for room where it is contended.
-//! 3. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
+//! 3. `relaxation`: what these pods must cost at least, and what a copy of each class is worth. If the plan costs more, it
+//!    is made once more with machines filled by worth (`patterns`), and the better one is kept.
+//! 4. `preferences`: the same once more with preferences as requirements, which are kept where they cost nothing.
+//! 5. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
 //!
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
@@ -19,10 +22,14 @@ mod devices;
 mod explain;
 mod fill;
 mod fit_index;
+mod karpenter;
 mod launch;
 mod limits;
+mod patterns;
 mod pools;
+mod preferences;
 mod problem;
+mod relaxation;
 mod repair;
 mod state;
 mod supported;
@@ -35,33 +42,80 @@ use std::sync::Arc;
 
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
-use self::{classes::ClassId, fill::Filled, problem::Problem, state::Target};
+use self::{
+    classes::{ClassId, PodClass},
+    fill::{Filled, Order},
+    problem::Problem,
+    state::Target,
+};
 use crate::{
     plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
     reason::Note,
     snapshot::{NodeId, PodId, Snapshot},
 };
 
+/// A plan that is dearer than its lower bound by less than one part in so many needs no further comparison.
+const CLOSE: i128 = 20;
+
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    let mut problem = Problem::new(snapshot);
-    let (filled, budget) = loop {
-        let mut budget = Budget::new(snapshot.options.search_steps);
-        if let Some(devices) = &problem.devices {
-            devices.refill(snapshot.options.device_steps);
-        }
-        let filled = fill::fill(&problem, &mut budget);
-        // Ends, because each round adds a domain and there are finitely many.
-        if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &snapshot.interner) {
-            break (filled, budget);
-        }
-    };
-    let steps = snapshot.options.search_steps.saturating_sub(budget.remaining());
-    assemble(&problem, filled, steps)
+    preferences::keep(snapshot, plan_requirements(snapshot), plan_requirements)
 }
 
-fn assemble(problem: &Problem<'_>, filled: Filled, search_steps: u64) -> Plan {
+/// The same in Karpenter's order of packing and by what pods require alone, to compare with.
+pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
+    let mut problem = Problem::new(snapshot);
+    let (filled, budget) = fill_all(&mut problem, Order::Karpenter);
+    let bound = relaxation::relax(&problem, &filled.placed(&problem)).bound;
+    assemble(&problem, filled, bound, snapshot.options.search_steps.saturating_sub(budget.remaining()))
+}
+
+/// Plans by what pods require alone.
+fn plan_requirements(snapshot: &Snapshot) -> Plan {
+    let mut problem = Problem::new(snapshot);
+    let mut best = fill_all(&mut problem, Order::Plain);
+    let placed = best.0.placed(&problem);
+    let relaxed = relaxation::relax(&problem, &placed);
+    let bound = i128::from(relaxed.bound.0);
+    // Karpenter takes any alternative of a claim on any machine.
+    let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
+    let mut try_order = |order: Order<'_>, best: &mut (Filled, Budget)| {
+        let other = fill_all(&mut problem, order);
+        if other.0.is_better_than(&best.0, &problem) {
+            *best = other;
+        }
+    };
+    if best.0.price() > bound {
+        try_order(Order::ByWorth(&relaxed.worth), &mut best);
+    }
+    let work = (snapshot.pods.len() as u64).saturating_mul(best.0.state.bins.len() as u64);
+    if best.0.price() > bound + bound / CLOSE && work <= karpenter::MAX_WORK && is_comparable {
+        try_order(Order::Karpenter, &mut best);
+    }
+    let (filled, budget) = best;
+    let now_placed = filled.placed(&problem);
+    let bound = if now_placed == placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
+    assemble(&problem, filled, bound, snapshot.options.search_steps.saturating_sub(budget.remaining()))
+}
+
+/// Places everything in one order.
+fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> (Filled, Budget) {
+    let options = &problem.snapshot.options;
+    loop {
+        let mut budget = Budget::new(options.search_steps);
+        if let Some(devices) = &problem.devices {
+            devices.refill(options.device_steps);
+        }
+        let filled = fill::fill(problem, &mut budget, order);
+        // Ends, because each round adds a domain and there are finitely many.
+        if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &problem.snapshot.interner) {
+            return (filled, budget);
+        }
+    }
+}
+
+fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerHour, search_steps: u64) -> Plan {
     let Filled { state, kept, refused } = filled;
     let mut dealt = Dealt::new(problem, &state.bins, kept);
     for assignment in &state.assignments {
@@ -80,14 +134,21 @@ fn assemble(problem: &Problem<'_>, filled: Filled, search_steps: u64) -> Plan {
     let name = |pod: PodId| &problem.snapshot.pods[pod].pod.name;
     refusals.sort_by_key(|refusal| name(refusal.pod));
     Plan {
+        node_costs: node_costs(machines.len(), problem.snapshot.options.node_price),
         price: machines.iter().fold(PriceNanoUsdPerHour(0), |sum, machine| sum.saturating_add(machine.launch.price)),
         machines,
         existing: dealt.existing(problem),
         refusals,
         notes: notes(problem),
-        lower_bound: None,
+        lower_bound,
         search_steps,
     }
+}
+
+/// What nodes cost besides their machines.
+fn node_costs(machines: usize, each: PriceNanoUsdPerHour) -> PriceNanoUsdPerHour {
+    let machines = i64::try_from(machines).ok();
+    machines.and_then(|machines| each.checked_mul(machines)).unwrap_or(PriceNanoUsdPerHour(i64::MAX))
 }
 
 /// Deals the members of classes out to the places that copies were put in.

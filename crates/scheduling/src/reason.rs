@@ -182,11 +182,11 @@ pub struct Note {
 /// What a [`Note`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoteKind {
-    /// Preferred node affinity is left out of planning.
+    /// Preferred node affinity is not kept by the plan.
     PreferredNodeAffinity,
-    /// Preferred pod affinity or anti-affinity is left out of planning.
+    /// Preferred pod affinity or anti-affinity is not kept by the plan.
     PreferredPodAffinity,
-    /// `ScheduleAnyway` topology spread is left out of planning.
+    /// `ScheduleAnyway` topology spread is not kept by the plan.
     ScheduleAnywaySpread,
 }
 

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use model::{
-    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Requirements,
-    ResourceId, ResourceVec, Taint, Timestamp, define_id,
+    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PriceNanoUsdPerHour,
+    Requirements, ResourceId, ResourceVec, Taint, Timestamp, define_id,
     volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
     workload::DaemonSet,
 };
@@ -67,6 +67,13 @@ pub struct Volumes {
 pub struct Options {
     /// What happens when `minValues` of a NodePool can't be met.
     pub min_values: MinValuesPolicy,
+    /// What preferences of pods count for.
+    pub preference_policy: PreferencePolicy,
+    /// What it may cost to keep a preference, for each pod and each point of its weight. Nothing by default: it is kept if
+    /// that is free.
+    pub preference_price: PriceNanoUsdPerHour,
+    /// What a node costs besides its machine: licences, addresses, agents.
+    pub node_price: PriceNanoUsdPerHour,
     /// Most instance types kept on one NodeClaim, the cheapest first.
     pub max_instance_types: usize,
     /// Steps that the search for contended room may take before the verdict is "out of budget".
@@ -82,12 +89,25 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             min_values: MinValuesPolicy::Strict,
+            preference_policy: PreferencePolicy::Respect,
+            preference_price: PriceNanoUsdPerHour::ZERO,
+            node_price: PriceNanoUsdPerHour::ZERO,
             max_instance_types: cloudprovider::MAX_INSTANCE_TYPES,
             search_steps: 200_000,
             device_steps: 20_000_000,
             ignore_dra_requests: false,
         }
     }
+}
+
+/// Karpenter's `PREFERENCE_POLICY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreferencePolicy {
+    /// Preferences are kept where they cost nothing, or what they are worth.
+    #[default]
+    Respect,
+    /// Preferences are left to kube-scheduler.
+    Ignore,
 }
 
 /// Karpenter's `MIN_VALUES_POLICY`.

@@ -100,7 +100,9 @@ pub(super) struct Reason {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cost {
     pub(super) price_nano_usd_per_hour: PriceNanoUsdPerHour,
-    lower_bound_nano_usd_per_hour: Option<PriceNanoUsdPerHour>,
+    pub(super) node_costs_nano_usd_per_hour: PriceNanoUsdPerHour,
+    /// No plan for the pods with a place costs less, node costs included.
+    pub(super) lower_bound_nano_usd_per_hour: PriceNanoUsdPerHour,
 }
 
 impl Report {
@@ -116,7 +118,11 @@ impl Report {
             existing_nodes: existing.collect(),
             unschedulable: unschedulable(snapshot, plan, &input.offline),
             not_used: input.offline.not_used.clone(),
-            cost: Cost { price_nano_usd_per_hour: plan.price, lower_bound_nano_usd_per_hour: plan.lower_bound },
+            cost: Cost {
+                price_nano_usd_per_hour: plan.price,
+                node_costs_nano_usd_per_hour: plan.node_costs,
+                lower_bound_nano_usd_per_hour: plan.lower_bound,
+            },
             notes: plan.notes.iter().map(note).collect(),
         }
     }
@@ -142,8 +148,8 @@ impl Report {
 fn note(note: &scheduling::reason::Note) -> String {
     let (example, construct) = (&note.example, note.kind.construct());
     match note.pods {
-        0 | 1 => format!("{construct} of pod {example} is left out of planning"),
-        pods => format!("{construct} of {pods} pods such as {example} is left out of planning"),
+        0 | 1 => format!("{construct} of pod {example} is not kept"),
+        pods => format!("{construct} of {pods} pods such as {example} is not kept"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Values in Go's spelling, because that is what chart values for Karpenter hold.
 
-use model::DurationMs;
+use model::{DurationMs, PriceNanoUsdPerHour};
 
 /// Reads what Go's `strconv.ParseBool` reads.
 pub(crate) fn go_bool(text: &str) -> Result<bool, String> {
@@ -14,4 +14,10 @@ pub(crate) fn go_bool(text: &str) -> Result<bool, String> {
 /// Reads what Go's `time.ParseDuration` reads.
 pub(super) fn go_duration(text: &str) -> Result<DurationMs, String> {
     DurationMs::parse(text).map_err(|error| error.to_string())
+}
+
+/// Dollars per hour, not negative.
+pub(crate) fn price(text: &str) -> Result<PriceNanoUsdPerHour, String> {
+    let price = PriceNanoUsdPerHour::parse(text).map_err(|error| error.to_string())?;
+    if price < PriceNanoUsdPerHour::ZERO { Err(format!("price {text} is negative")) } else { Ok(price) }
 }

@@ -167,7 +167,7 @@ impl Report {
         }
         for note in &plan.notes {
             if noted.insert((note.example.clone(), note.kind)) {
-                info!(pod = %note.example, pods = note.pods, "planning without {}", note.kind.construct());
+                info!(pod = %note.example, pods = note.pods, "not kept: {}", note.kind.construct());
             }
         }
     }
@@ -183,7 +183,8 @@ impl Report {
             info!("would create nodeclaim {machine}");
         }
         let unschedulable = plan.refusals.len();
-        info!(nodeclaims = machines.len(), price = %plan.price, unschedulable, "dry run: nothing was written");
+        let (price, lower_bound) = (plan.price, plan.lower_bound);
+        info!(nodeclaims = machines.len(), %price, %lower_bound, unschedulable, "dry run: nothing was written");
         *before = machines;
     }
 
@@ -191,7 +192,10 @@ impl Report {
     pub(super) fn committed(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, committed: &Committed) {
         if !committed.created.is_empty() {
             let pods: usize = committed.created.keys().map(|&id| plan.machines[id].pods.len()).sum();
-            info!(nodeclaims = committed.created.len(), pods, price = %plan.price, "computed new nodeclaim(s) to fit pod(s)");
+            let (price, lower_bound) = (plan.price, plan.lower_bound);
+            self.metrics.plan_price_dollars_per_hour.set(price.dollars());
+            self.metrics.plan_lower_bound_dollars_per_hour.set(lower_bound.dollars());
+            info!(nodeclaims = committed.created.len(), pods, %price, %lower_bound, "computed new nodeclaim(s) to fit pod(s)");
         }
         for (&id, claim) in &committed.created {
             let machine = &plan.machines[id];

@@ -59,7 +59,7 @@ fn a_plan_in_words() {
             of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
 
-        6 pods: 3 on 1 new machine for $0.0760/h, 2 on 1 node that exists, 1 without a place
+        6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap
     "#]].assert_eq(&ran.transcript());
 }
@@ -83,7 +83,7 @@ fn a_plan_in_many_words() {
             of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
 
-        6 pods: 3 on 1 new machine for $0.0760/h, 2 on 1 node that exists, 1 without a place
+        6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap
     "#]].assert_eq(&ran.stdout);
 }
@@ -193,7 +193,8 @@ fn a_plan_for_programs_has_exactly_these_fields() {
           },
           "cost": {
             "priceNanoUsdPerHour": 150000000,
-            "lowerBoundNanoUsdPerHour": null
+            "nodeCostsNanoUsdPerHour": 0,
+            "lowerBoundNanoUsdPerHour": 52597401
           }
         }
     "#]].assert_eq(&ran.stdout);

@@ -50,13 +50,7 @@ impl Offer<'_> {
 
 /// Places up to `wanted` copies in machines and returns how many are left.
 pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
-    let mut left = wanted;
-    for bin in (0..state.bins.len()).map(BinId) {
-        if left == 0 {
-            return 0;
-        }
-        left -= without_growth(problem, state, bin, class, left);
-    }
+    let mut left = into_paid_room(problem, state, class, wanted);
     while left > 0 {
         let placed = by_preference(problem, state, class, left);
         if placed == 0 {
@@ -69,6 +63,18 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
             return 0;
         }
         left -= at_any_price(problem, state, bin, class, left);
+    }
+    left
+}
+
+/// Places copies in machines whose price stays, and returns how many are left.
+pub(crate) fn into_paid_room(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    let mut left = wanted;
+    for bin in (0..state.bins.len()).map(BinId) {
+        if left == 0 {
+            return 0;
+        }
+        left -= without_growth(problem, state, bin, class, left);
     }
     left
 }
@@ -97,7 +103,7 @@ fn by_preference(problem: &Problem<'_>, state: &mut State, class: ClassId, wante
 /// What kube-scheduler makes of the machines that could be launched for the class, the best first; 0 alone for classes
 /// whose claims have no alternatives.
 fn scores(problem: &Problem<'_>, state: &State, class: ClassId) -> Vec<u32> {
-    if !problem.classes[class].devices.as_ref().is_some_and(|devices| devices.has_alternatives) {
+    if !problem.classes[class].has_alternatives() {
         return vec![0];
     }
     let mut scores: Vec<u32> = Vec::new();

@@ -243,6 +243,16 @@ impl PodClass {
         devices.and_then(|devices| devices.requests.get(variant)).unwrap_or(&self.shape.requests)
     }
 
+    /// Whether some request of its claims has alternatives.
+    pub(crate) fn has_alternatives(&self) -> bool {
+        self.devices.as_ref().is_some_and(|devices| devices.has_alternatives)
+    }
+
+    /// In how many ways its extended resources can be served.
+    pub(crate) fn variants(&self) -> usize {
+        self.devices.as_ref().map_or(1, |devices| devices.requests.len())
+    }
+
     /// The name of its first pod, for messages.
     pub(crate) fn example<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s NamespacedName> {
         self.members.iter().map(|&id| &snapshot.pods[id].pod.name).min()

@@ -6,13 +6,19 @@
 //! class would fit somewhere by itself are given to the search in [`super::repair`] before the next class is placed, so
 //! that no class of lower priority can stand in their way.
 
-use model::{Budget, NodeClaimName, collections::NameMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use model::{Budget, IdVec, NodeClaimName, collections::NameMap};
 
 use super::{
     choose,
-    classes::ClassId,
+    classes::{ClassId, PodClass},
     coupled,
     devices::ProblemDevices,
+    karpenter, patterns,
     problem::Problem,
     repair,
     state::{Charging, State},
@@ -32,8 +38,53 @@ pub(crate) struct Filled {
     pub(crate) refused: Vec<(ClassId, u32, Verdict)>,
 }
 
-/// Places everything that can be placed.
-pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget) -> Filled {
+impl Filled {
+    /// Copies of each class that have a place.
+    pub(crate) fn placed(&self, problem: &Problem<'_>) -> IdVec<ClassId, u32> {
+        let members = |class: &PodClass| u32::try_from(class.members.len()).unwrap_or(u32::MAX);
+        let mut placed: IdVec<ClassId, u32> = problem.classes.iter().map(members).collect();
+        for &(class, count, _) in &self.refused {
+            placed[class] = placed[class].saturating_sub(count);
+        }
+        placed
+    }
+
+    /// What the machines cost.
+    pub(crate) fn price(&self) -> i128 {
+        self.state.bins.iter().map(|bin| i128::from(bin.price.0)).sum()
+    }
+
+    /// Whether more important pods have places, or as many for less money.
+    pub(crate) fn is_better_than(&self, other: &Self, problem: &Problem<'_>) -> bool {
+        let refused = |filled: &Self| {
+            let mut by_priority: BTreeMap<Reverse<i32>, u64> = BTreeMap::new();
+            for &(class, count, _) in &filled.refused {
+                *by_priority.entry(Reverse(problem.classes[class].priority)).or_default() += u64::from(count);
+            }
+            by_priority
+        };
+        let (mine, others) = (refused(self), refused(other));
+        let priorities: BTreeSet<Reverse<i32>> = mine.keys().chain(others.keys()).copied().collect();
+        let counts = |of: &BTreeMap<Reverse<i32>, u64>| -> Vec<u64> {
+            priorities.iter().map(|priority| of.get(priority).copied().unwrap_or(0)).collect()
+        };
+        (counts(&mine), self.price()) < (counts(&others), other.price())
+    }
+}
+
+/// In which order places are looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order<'w> {
+    /// Class by class.
+    Plain,
+    /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
+    ByWorth(&'w IdVec<ClassId, i64>),
+    /// Pod by pod, as Karpenter does it.
+    Karpenter,
+}
+
+/// Places everything that can be placed. What an order leaves over goes class by class.
+pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>) -> Filled {
     let mut state = State::new(problem, Charging::Least);
     let kept = keep_earlier_placements(problem, &mut state);
     let mut kept_by_class = vec![0_u32; problem.classes.len()];
@@ -42,12 +93,21 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget) -> Filled {
             *count += 1;
         }
     }
+    let members = problem.classes.iter_enumerated().map(|(class, pods)| {
+        let members = u32::try_from(pods.members.len()).unwrap_or(u32::MAX);
+        members - kept_by_class.get(model::Id::index(class)).copied().unwrap_or(0).min(members)
+    });
+    let mut waiting: IdVec<ClassId, u32> = members.collect();
+    match order {
+        Order::Plain => {}
+        Order::ByWorth(worth) => by_worth(problem, &mut state, &mut waiting, worth),
+        Order::Karpenter => karpenter::place(problem, &mut state, &mut waiting),
+    }
     let mut untouched = State::new(problem, Charging::Least);
     untouched.checking = Checking::AtTheEnd;
     let mut refused = Vec::new();
     for (class, pods) in problem.classes.iter_enumerated() {
-        let members = u32::try_from(pods.members.len()).unwrap_or(u32::MAX);
-        let wanted = members - kept_by_class.get(model::Id::index(class)).copied().unwrap_or(0).min(members);
+        let wanted = waiting[class];
         if pods.refused.is_some() {
             refused.push((class, wanted, Verdict::Unsupported));
             continue;
@@ -102,6 +162,22 @@ fn keep_earlier_placements(problem: &Problem<'_>, state: &mut State) -> Vec<(Cla
     }
     state.settle_start();
     kept
+}
+
+/// Places what goes by worth: what is coupled first, then whatever fits into room that is paid for, then patterns.
+fn by_worth(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<ClassId, u32>, worth: &IdVec<ClassId, i64>) {
+    for class in problem.classes.ids().filter(|&class| !problem.classes[class].is_refused()) {
+        let wanted = waiting[class];
+        waiting[class] = if patterns::is_free(problem, class) {
+            on_nodes(problem, state, class, wanted)
+        } else {
+            place(problem, state, class, wanted)
+        };
+    }
+    for class in problem.classes.ids().filter(|&class| patterns::is_free(problem, class)) {
+        waiting[class] = choose::into_paid_room(problem, state, class, waiting[class]);
+    }
+    patterns::place(problem, state, waiting, worth);
 }
 
 /// Places up to `wanted` copies and returns how many are left.

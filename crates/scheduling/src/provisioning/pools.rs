@@ -62,6 +62,7 @@ pub(crate) struct PoolTable<'s> {
     /// Classes that would have more alternatives than are kept.
     pub(crate) cut_off: IdSet<ClassId>,
     hostname: Option<KeyId>,
+    node_price: PriceNanoUsdPerHour,
     open_keys: RefCell<FastMap<KeyId, bool>>,
 }
 
@@ -179,6 +180,7 @@ impl<'s> PoolTable<'s> {
             by_class: IdVec::default(),
             cut_off: IdSet::default(),
             hostname,
+            node_price: snapshot.options.node_price,
             open_keys: RefCell::default(),
         };
         for offering in catalogue.offerings.ids() {
@@ -239,8 +241,9 @@ impl<'s> PoolTable<'s> {
         self.min_values.iter().all(|min| min.left(open) >= min.wanted)
     }
 
+    /// What a machine from the offering costs, as a node too.
     pub(crate) fn price(&self, offering: OfferingId) -> PriceNanoUsdPerHour {
-        self.catalogue.offerings[offering].price
+        self.catalogue.offerings[offering].price.saturating_add(self.node_price)
     }
 
     /// Whether the offering agrees with the pool's own requirements.

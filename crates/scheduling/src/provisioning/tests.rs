@@ -1,9 +1,11 @@
 //! Behaviours of the planner, one claim a test; the exhaustive comparison with an oracle is in `oracle`.
 
+mod bound;
 mod coupled;
 mod devices;
 mod fixture;
 mod oracle;
+mod preferences;
 
 use expect_test::{Expect, expect};
 

@@ -41,7 +41,7 @@ pub(super) fn render(report: &Report, detail: Detail) -> String {
 }
 
 /// Columns without borders, as kubectl prints them; headings are bold on a terminal.
-fn table(headings: &[&str]) -> Table {
+pub(super) fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings.iter().map(|heading| Cell::new(heading).add_attribute(Attribute::Bold)));
@@ -51,11 +51,11 @@ fn table(headings: &[&str]) -> Table {
     table
 }
 
-fn right(text: impl ToString) -> Cell {
+pub(super) fn right(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn finished(table: &Table) -> String {
+pub(super) fn finished(table: &Table) -> String {
     table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
 }
 
@@ -198,7 +198,13 @@ fn summary(report: &Report) -> String {
     let mut parts = Vec::new();
     if on_new > 0 {
         let machines = plural(report.node_claims.len(), "new machine", "new machines");
-        parts.push(format!("{on_new} on {machines} for {}", short(report.cost.price_nano_usd_per_hour)));
+        let cost = &report.cost;
+        let (price, bound) = (short(cost.price_nano_usd_per_hour), short(cost.lower_bound_nano_usd_per_hour));
+        let nodes = match cost.node_costs_nano_usd_per_hour {
+            PriceNanoUsdPerHour::ZERO => String::new(),
+            costs => format!(" and {} for nodes", short(costs)),
+        };
+        parts.push(format!("{on_new} on {machines} for {price}{nodes} (no plan below {bound})"));
     }
     if on_existing > 0 {
         let nodes = plural(report.existing_nodes.len(), "node that exists", "nodes that exist");
@@ -219,7 +225,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// A price to four places; one that would then look like nothing in full.
-fn short(price: PriceNanoUsdPerHour) -> String {
+pub(super) fn short(price: PriceNanoUsdPerHour) -> String {
     const SMALL: i64 = 1_000_000;
     if price.0 == 0 || price.0 >= SMALL { format!("{price:.4}") } else { price.to_string() }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Way {
 pub(crate) struct Ways {
     pub(crate) ways: Vec<Way>,
     pub(super) asked: u32,
-    pub(super) is_cut_short: bool,
+    pub(crate) is_cut_short: bool,
 }
 
 impl Ways {

@@ -69,6 +69,10 @@ impl Fixture {
         self.options.search_steps = steps;
     }
 
+    pub(super) fn options(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
     fn requirement(&mut self, key: &str, operator: &str, values: &[&str]) -> Requirement {
         let operator = operator.parse().unwrap();
         Requirement::parse(key, operator, values.iter().copied(), &mut self.names).unwrap()
@@ -111,6 +115,16 @@ impl Fixture {
             capacity: instance_type.capacity.clone(),
             allocatable: instance_type.capacity.clone(),
         });
+        self
+    }
+
+    /// What the last type's machines don't give to pods; before its offerings are added.
+    pub(super) fn kept_by_kubelet(&mut self, milli_cpu: i64, memory: i64) -> &mut Self {
+        let (instance_type, _) = self.types.last_mut().unwrap();
+        let mut kept = ResourceVec::default();
+        kept.set(ResourceId::CPU, milli_cpu);
+        kept.set(ResourceId::MEMORY, memory);
+        instance_type.capacity.saturating_sub_assign(&kept);
         self
     }
 
@@ -360,6 +374,15 @@ impl PodFixture<'_> {
     pub(super) fn prefer(mut self, key: &str, value: &str) -> Self {
         let term = self.selector_term(&[(key, "In", &[value])]);
         self.shape().preferred_node_affinity.push(Weighted { weight: 1, term });
+        self
+    }
+
+    /// Would rather not share a value of `key` with pods of the app.
+    pub(super) fn rather_away_from(mut self, key: &str, app: &str) -> Self {
+        self = self.away_from(key, app);
+        let anti_affinity = &mut self.shape().pod_anti_affinity;
+        let term = anti_affinity.required.pop().unwrap();
+        anti_affinity.preferred.push(Weighted { weight: 100, term });
         self
     }
 

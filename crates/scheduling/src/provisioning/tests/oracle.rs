@@ -18,7 +18,10 @@ const ZONES: [&str; 2] = ["za", "zb"];
 const TEAMS: [&str; 2] = ["red", "blue"];
 const ZONE: &str = api::labels::ZONE;
 
-/// (zone, spot, price, available)
+/// In nano-dollars.
+const CENT: i64 = 10_000_000;
+
+/// (zone, spot, price in cents, available)
 type OfferingInput = (usize, bool, i64, bool);
 
 #[derive(Debug, Clone)]
@@ -108,7 +111,7 @@ fn snapshot(input: &Input) -> Snapshot {
     for (index, (cpu, memory, offerings)) in input.types.iter().enumerate() {
         f.instance_type(&format!("type-{index}"), *cpu, *memory);
         for (zone, spot, price, available) in offerings {
-            f.offering(ZONES[*zone], if *spot { "spot" } else { "on-demand" }, *price);
+            f.offering(ZONES[*zone], if *spot { "spot" } else { "on-demand" }, *price * CENT);
             if !available {
                 f.unavailable();
             }
@@ -326,6 +329,48 @@ fn arrange(
     false
 }
 
+/// What the cheapest arrangement of the pods costs, limits aside; `None` if there is none.
+fn cheapest(
+    snapshot: &Snapshot,
+    pods: &[PodId],
+    nodes: &mut Vec<Vec<PodId>>,
+    machines: &mut Vec<(PoolId, Vec<PodId>)>,
+) -> Option<i64> {
+    let Some((&pod, rest)) = pods.split_first() else {
+        let price = |(pool, pods): &(PoolId, Vec<PodId>)| {
+            let pool = &snapshot.node_pools[*pool];
+            let holding = machine_holds(snapshot, pool, pods);
+            holding.iter().map(|&offering| pool.catalogue.offerings[offering].price.0).min().unwrap()
+        };
+        return Some(machines.iter().map(price).sum());
+    };
+    let mut least: Option<i64> = None;
+    let mut keep = |found: Option<i64>| least = least.into_iter().chain(found).min();
+    for (index, node) in snapshot.nodes.ids().enumerate() {
+        nodes[index].push(pod);
+        if node_holds(snapshot, node, &nodes[index]) {
+            keep(cheapest(snapshot, rest, nodes, machines));
+        }
+        nodes[index].pop();
+    }
+    for index in 0..machines.len() {
+        machines[index].1.push(pod);
+        let (pool, members) = &machines[index];
+        if !machine_holds(snapshot, &snapshot.node_pools[*pool], members).is_empty() {
+            keep(cheapest(snapshot, rest, nodes, machines));
+        }
+        machines[index].1.pop();
+    }
+    for pool in snapshot.node_pools.ids() {
+        machines.push((pool, vec![pod]));
+        if !machine_holds(snapshot, &snapshot.node_pools[pool], &[pod]).is_empty() {
+            keep(cheapest(snapshot, rest, nodes, machines));
+        }
+        machines.pop();
+    }
+    least
+}
+
 fn taken(pool: &NodePool, limit: Limit, offering: OfferingId) -> i64 {
     match limit {
         Limit::Nodes => 1,
@@ -456,6 +501,18 @@ fn refusals_are_proofs(snapshot: &Snapshot, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
+/// The bound is at most the least price, and the plan costs at least as much.
+fn prices_are_in_order(snapshot: &Snapshot, plan: &Plan) -> Result<(), String> {
+    let on_nodes = plan.existing.iter().flat_map(|placement| &placement.pods);
+    let placed: Vec<PodId> = plan.machines.iter().flat_map(|machine| &machine.pods).chain(on_nodes).copied().collect();
+    let least = cheapest(snapshot, &placed, &mut vec![Vec::new(); snapshot.nodes.len()], &mut Vec::new());
+    let least = least.ok_or("what is placed can't be placed")?;
+    if plan.lower_bound.0 > least || least > plan.price.0 {
+        return Err(format!("bound {}, cheapest {least}, plan {}", plan.lower_bound.0, plan.price.0));
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -465,6 +522,9 @@ proptest! {
         let plan = plan(&snapshot);
         let text = render(&plan, &snapshot);
         if let Err(problem) = check(&snapshot, &plan) {
+            prop_assert!(false, "{problem}\n{text}");
+        }
+        if let Err(problem) = prices_are_in_order(&snapshot, &plan) {
             prop_assert!(false, "{problem}\n{text}");
         }
         if let Err(problem) = refusals_are_proofs(&snapshot, &plan) {

@@ -1,0 +1,255 @@
+//! Preferences are preferences: kube-scheduler binds a pod whether they hold or not, so no pod waits and no machine is
+//! paid for because of one. A plan keeps those that cost nothing, or no more than they are worth.
+//!
+//! The plan is made without preferences first. Then it is made again with preferences as if they were required, all of
+//! them if possible; if that is dearer, or a pod loses its place, with fewer: the list, most important first, is halved
+//! until the halves can be kept or a bound on the number of plans is reached. A preference of weight w is worth
+//! `w × Options::preference_price` for each pod, which is nothing by default. The order is: preferred node affinity and
+//! preferred pod affinity and anti-affinity by weight, `ScheduleAnyway` spreads as if they weighed 100; then in this order
+//! of kinds; then by the name of the first pod.
+//!
+//! A preference is kept for all pods of a shape or for none. Pods that an earlier plan has given a machine stay as they
+//! are. `PreferNoSchedule` taints are left to kube-scheduler.
+//!
+//! Differs: Karpenter treats preferences as required until a pod finds no place, so that it launches machines for them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use model::{
+    NamespacedName, Pod, PodShape,
+    collections::FastMap,
+    pod::{NodeSelectorTerm, WhenUnsatisfiable},
+};
+
+use crate::{
+    plan::Plan,
+    reason::{Note, NoteKind},
+    snapshot::{PendingPod, PodId, PreferencePolicy, Snapshot},
+};
+
+/// Most plans that are made to find out which preferences can be kept.
+const MAX_PLANS: usize = 10;
+
+/// What a `ScheduleAnyway` spread weighs, which has no weight of its own: as much as the strongest preference.
+const SPREAD_WEIGHT: i32 = 100;
+
+/// One preference of one shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    NodeAffinity(usize),
+    PodAffinity(usize),
+    PodAntiAffinity(usize),
+    Spread(usize),
+}
+
+#[derive(Debug)]
+struct Preference<'s> {
+    shape: usize,
+    kind: Kind,
+    weight: i32,
+    pods: usize,
+    first: &'s NamespacedName,
+}
+
+/// Pods of one shape that have preferences and no place yet.
+struct Preferring<'s> {
+    shape: &'s Arc<PodShape>,
+    pods: Vec<PodId>,
+    first: &'s NamespacedName,
+}
+
+/// The same plan, or one that keeps preferences and costs no more than they are worth.
+pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot) -> Plan) -> Plan {
+    let shapes = preferring(snapshot);
+    if shapes.is_empty() || snapshot.options.preference_policy == PreferencePolicy::Ignore {
+        return without;
+    }
+    let preferences = in_order(&shapes);
+    let mut search = Search { snapshot, shapes: &shapes, plan, without: &without, plans_left: MAX_PLANS };
+    let mut kept: Vec<&Preference<'_>> = Vec::new();
+    let mut best: Option<Plan> = None;
+    let mut open: Vec<&[Preference<'_>]> = vec![&preferences];
+    while let Some(part) = open.pop() {
+        if search.plans_left == 0 {
+            break;
+        }
+        let more: Vec<&Preference<'_>> = kept.iter().copied().chain(part).collect();
+        match search.with(&more) {
+            Some(found) => (kept, best) = (more, Some(found)),
+            None if part.len() > 1 => {
+                let (first, second) = part.split_at(part.len() / 2);
+                open.extend([second, first]);
+            }
+            None => {}
+        }
+    }
+    let Some(mut best) = best else { return without };
+    let is_kept = |pod: &NamespacedName, kind: NoteKind| {
+        let shape = shapes.iter().position(|shape| shape.pods.iter().any(|&id| snapshot.pods[id].pod.name == *pod));
+        shape.is_some_and(|shape| {
+            let of_kind =
+                |preference: &&Preference<'_>| preference.shape == shape && note_kind(preference.kind) == kind;
+            kept.iter().copied().filter(of_kind).count() == preferences.iter().filter(|it| of_kind(it)).count()
+        })
+    };
+    best.notes = without.notes.iter().filter(|note| !is_kept(&note.example, note.kind)).cloned().collect::<Vec<Note>>();
+    best.refusals = without.refusals;
+    best.lower_bound = without.lower_bound;
+    best.search_steps = best.search_steps.max(without.search_steps);
+    best
+}
+
+fn note_kind(kind: Kind) -> NoteKind {
+    match kind {
+        Kind::NodeAffinity(_) => NoteKind::PreferredNodeAffinity,
+        Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) => NoteKind::PreferredPodAffinity,
+        Kind::Spread(_) => NoteKind::ScheduleAnywaySpread,
+    }
+}
+
+/// The shapes with preferences, in the order of their first pods by name.
+fn preferring(snapshot: &Snapshot) -> Vec<Preferring<'_>> {
+    let mut by_shape: FastMap<&Arc<PodShape>, usize> = FastMap::default();
+    let mut shapes: Vec<Preferring<'_>> = Vec::new();
+    for (id, pending) in snapshot.pods.iter_enumerated() {
+        let shape = &pending.pod.shape;
+        if pending.planned_on.is_some() || !has_preferences(shape) {
+            continue;
+        }
+        let index = *by_shape.entry(shape).or_insert(shapes.len());
+        match shapes.get_mut(index) {
+            Some(known) => {
+                known.pods.push(id);
+                known.first = known.first.min(&pending.pod.name);
+            }
+            None => shapes.push(Preferring { shape, pods: vec![id], first: &pending.pod.name }),
+        }
+    }
+    shapes.sort_by_key(|shape| shape.first);
+    shapes
+}
+
+fn has_preferences(shape: &PodShape) -> bool {
+    !shape.preferred_node_affinity.is_empty()
+        || !shape.pod_affinity.preferred.is_empty()
+        || !shape.pod_anti_affinity.preferred.is_empty()
+        || shape.topology_spread.iter().any(|it| it.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
+}
+
+/// All preferences, the most important first.
+fn in_order<'s>(shapes: &[Preferring<'s>]) -> Vec<Preference<'s>> {
+    let mut preferences = Vec::new();
+    for (index, Preferring { shape, pods, first }) in shapes.iter().enumerate() {
+        let nodes = shape.preferred_node_affinity.iter().map(|it| it.weight).enumerate();
+        let near = shape.pod_affinity.preferred.iter().map(|it| it.weight).enumerate();
+        let away = shape.pod_anti_affinity.preferred.iter().map(|it| it.weight).enumerate();
+        let spread = shape.topology_spread.iter().enumerate();
+        let spread = spread.filter(|(_, it)| it.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway);
+        let kinds = nodes
+            .map(|(at, weight)| (Kind::NodeAffinity(at), weight))
+            .chain(near.map(|(at, weight)| (Kind::PodAffinity(at), weight)))
+            .chain(away.map(|(at, weight)| (Kind::PodAntiAffinity(at), weight)))
+            .chain(spread.map(|(at, _)| (Kind::Spread(at), SPREAD_WEIGHT)));
+        preferences.extend(
+            // A weight below zero would be a wish not to have it; the API server admits 1 to 100.
+            kinds.filter(|(_, weight)| *weight > 0).map(|(kind, weight)| Preference {
+                shape: index,
+                kind,
+                weight,
+                pods: pods.len(),
+                first,
+            }),
+        );
+    }
+    preferences.sort_by(|a, b| b.weight.cmp(&a.weight).then(a.kind.cmp(&b.kind)).then(a.first.cmp(b.first)));
+    preferences
+}
+
+struct Search<'a, 's, F> {
+    snapshot: &'s Snapshot,
+    shapes: &'a [Preferring<'s>],
+    plan: F,
+    without: &'a Plan,
+    plans_left: usize,
+}
+
+impl<F: Fn(&Snapshot) -> Plan> Search<'_, '_, F> {
+    /// The plan with these as requirements, if it refuses the same pods and the difference in price is worth it.
+    fn with(&mut self, preferences: &[&Preference<'_>]) -> Option<Plan> {
+        self.plans_left -= 1;
+        let plan = (self.plan)(&self.required(preferences));
+        let refused = |plan: &Plan| plan.refusals.iter().map(|refusal| refusal.pod).collect::<BTreeSet<PodId>>();
+        if refused(&plan) != refused(self.without) {
+            return None;
+        }
+        let worth = preferences.iter().map(|preference| {
+            let pods = i128::try_from(preference.pods).unwrap_or(i128::MAX);
+            i128::from(self.snapshot.options.preference_price.0) * i128::from(preference.weight) * pods
+        });
+        let cost = |plan: &Plan| i128::from(plan.price.0) + i128::from(plan.node_costs.0);
+        (cost(&plan) - cost(self.without) <= worth.sum()).then_some(plan)
+    }
+
+    /// The snapshot with preferences turned into requirements.
+    fn required(&self, preferences: &[&Preference<'_>]) -> Snapshot {
+        let mut snapshot = self.snapshot.clone();
+        for (index, shape) in self.shapes.iter().enumerate() {
+            let kinds: Vec<Kind> =
+                preferences.iter().filter(|preference| preference.shape == index).map(|it| it.kind).collect();
+            if kinds.is_empty() {
+                continue;
+            }
+            let required = Arc::new(required(shape.shape, &kinds, self.snapshot));
+            for &id in &shape.pods {
+                let PendingPod { pod, .. } = &mut snapshot.pods[id];
+                *pod = Arc::new(Pod { shape: Arc::clone(&required), ..(**pod).clone() });
+            }
+        }
+        snapshot
+    }
+}
+
+fn required(shape: &PodShape, kinds: &[Kind], snapshot: &Snapshot) -> PodShape {
+    let mut required = shape.clone();
+    for &kind in kinds {
+        match kind {
+            Kind::NodeAffinity(at) => {
+                if let Some(preferred) = shape.preferred_node_affinity.get(at) {
+                    required.required_node_affinity = both(&required.required_node_affinity, &preferred.term, snapshot);
+                }
+            }
+            Kind::PodAffinity(at) => {
+                required.pod_affinity.required.extend(shape.pod_affinity.preferred.get(at).map(|it| it.term.clone()));
+            }
+            Kind::PodAntiAffinity(at) => {
+                let preferred = shape.pod_anti_affinity.preferred.get(at).map(|it| it.term.clone());
+                required.pod_anti_affinity.required.extend(preferred);
+            }
+            Kind::Spread(at) => {
+                if let Some(spread) = required.topology_spread.get_mut(at) {
+                    spread.when_unsatisfiable = WhenUnsatisfiable::DoNotSchedule;
+                }
+            }
+        }
+    }
+    required
+}
+
+/// Each alternative, with a further term that must hold.
+fn both(alternatives: &[NodeSelectorTerm], also: &NodeSelectorTerm, snapshot: &Snapshot) -> Vec<NodeSelectorTerm> {
+    if alternatives.is_empty() {
+        return vec![also.clone()];
+    }
+    let names = &*snapshot.interner;
+    let merged = alternatives.iter().map(|alternative| {
+        let mut merged = alternative.clone();
+        merged.expressions.intersect(&also.expressions, names);
+        merged.node_name = match (&alternative.node_name, &also.node_name) {
+            (Some(a), Some(b)) => Some(a.intersect(b, names)),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        };
+        merged.unusable = alternative.unusable.clone().or_else(|| also.unusable.clone());
+        merged
+    });
+    merged.collect()
+}

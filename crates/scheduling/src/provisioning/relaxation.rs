@@ -1,0 +1,365 @@
+//! The plan's linear relaxation: what its pods must cost at least, and what a copy of each class is worth.
+//!
+//! Let machines and copies be divisible: buy `x_o` of each offering at its price so that the copies `y_{k,o}` on it need
+//! no more than `x_o` times what it holds. A plan is one such solution, so the least price of all of them is a lower
+//! bound of every plan's. By duality it is the most that
+//!
+//! ```text
+//! Σ_k copies_k · w_k     with  w_k ≤ π_o · requests_k  for each o that takes k,   π_o ≥ 0,   π_o · allocatable_o ≤ price_o
+//! ```
+//!
+//! can be, and *any* such π gives a valid bound (Farley 1990, "A note on bounding a class of linear programming
+//! problems"). So π may be found roughly, in floats; it is rounded down and the bound is summed in integers. `w` is what a
+//! copy is worth: what other pods would save without it. It steers the fill ([`super::patterns`]).
+//!
+//! * Classes with equal requests and equal offerings are one *kind*. Pods that exclude each other from a host need a slot
+//!   that each machine has one of; pods with claims one of as many as the machine's devices serve.
+//! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π is
+//!   that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
+//! * Existing nodes and reservations hold at most so many copies: what that room is worth at most is subtracted.
+//!
+//! Left out, which makes the bound lower but never wrong: limits, weights, spread, affinity, minValues,
+//! and that classes compete for devices.
+
+mod solve;
+mod worth;
+
+use model::{
+    IdSet, IdVec, PriceNanoUsdPerHour, ResourceId, ResourceVec, ValueId,
+    collections::{FastMap, FastSet},
+    define_id,
+};
+
+use super::{
+    classes::ClassId,
+    devices::Spot,
+    pools::{PoolRank, PoolTable},
+    problem::Problem,
+    state::{Charging, State},
+    topology::{GroupId, Kind as Rule, Scope},
+};
+use crate::catalogue::OfferingId;
+
+define_id! {
+    /// Classes that are alike to the relaxation.
+    struct KindId;
+}
+
+/// Most groups of pods that exclude each other, and most classes with claims, which are counted. The others are not.
+const MAX_SLOTS: usize = 16;
+
+/// By class with claims, by pool: for how many copies a new machine of an offering has devices.
+type Served = FastMap<ClassId, Vec<FastMap<OfferingId, u32>>>;
+
+/// What the relaxation says of some pods.
+#[derive(Debug)]
+pub(crate) struct Relaxed {
+    /// No plan for these pods costs less.
+    pub(crate) bound: PriceNanoUsdPerHour,
+    /// By class: what a copy is worth in nano-dollars per hour, rounded down; 0 for classes that were not asked about.
+    pub(crate) worth: IdVec<ClassId, i64>,
+}
+
+/// The bound for so many copies of each class, and what they are worth.
+pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>) -> Relaxed {
+    let relaxation = Relaxation::new(problem, copies);
+    let prices = relaxation.resource_prices();
+    let worth = relaxation.worth(&prices);
+    let bound = relaxation.bound(problem, &prices, &worth);
+    let of_class =
+        |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
+    Relaxed { bound, worth: relaxation.kind_of.iter().map(of_class).collect() }
+}
+
+/// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
+#[derive(Debug)]
+struct Relaxation {
+    dimensions: Vec<Dimension>,
+    kinds: IdVec<KindId, Kind>,
+    kind_of: IdVec<ClassId, Option<KindId>>,
+    /// Offerings that matter, without limit.
+    sites: Vec<Site>,
+    /// Offerings of reservations.
+    reserved: Vec<Reserved>,
+}
+
+/// What is scarce on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dimension {
+    Resource(ResourceId),
+    /// A machine takes one pod of the group.
+    Slot(GroupId),
+    /// A machine has devices for so many copies of the class.
+    Served(ClassId),
+}
+
+#[derive(Debug)]
+struct Kind {
+    requests: Vec<i64>,
+    copies: u64,
+}
+
+/// An offering, seen by what it holds for its price.
+#[derive(Debug)]
+struct Site {
+    price: PriceNanoUsdPerHour,
+    holds: Vec<i64>,
+    takes: IdSet<KindId>,
+}
+
+/// A reservation: a few machines at a price that no other has.
+#[derive(Debug)]
+struct Reserved {
+    id: ValueId,
+    remaining: i64,
+    site: Site,
+}
+
+/// What tells kinds apart.
+#[derive(PartialEq, Eq, Hash)]
+struct KindKey {
+    requests: Vec<i64>,
+    /// By pool: the offerings that take a copy.
+    offerings: Vec<IdSet<OfferingId>>,
+}
+
+impl Relaxation {
+    fn new(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>) -> Self {
+        let served = served(problem, copies);
+        let dimensions = dimensions(problem, copies, &served);
+        let mut by_key: FastMap<KindKey, KindId> = FastMap::default();
+        let mut kinds: IdVec<KindId, Kind> = IdVec::default();
+        let mut offerings: Vec<Vec<IdSet<OfferingId>>> = Vec::new();
+        let mut kind_of = IdVec::filled(None, problem.classes.len());
+        for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
+            let key = KindKey {
+                requests: requests(problem, class, &dimensions),
+                offerings: problem.pools.ids().map(|pool| taking(problem, pool, class, &served)).collect(),
+            };
+            let of_key = by_key.get(&key).copied().unwrap_or_else(|| {
+                let kind = kinds.push(Kind { requests: key.requests.clone(), copies: 0 });
+                offerings.push(key.offerings.clone());
+                by_key.insert(key, kind);
+                kind
+            });
+            kinds[of_key].copies += u64::from(copies);
+            kind_of[class] = Some(of_key);
+        }
+        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), reserved: Vec::new() };
+        let mut sites = Vec::new();
+        for (pool, table) in problem.pools.iter_enumerated() {
+            let index = model::Id::index(pool);
+            let of_pool: Vec<Option<&IdSet<OfferingId>>> = offerings.iter().map(|pools| pools.get(index)).collect();
+            relaxation.add_sites(table, index, &of_pool, &served, &mut sites);
+        }
+        relaxation.sites = without_dominated(sites, &relaxation.total());
+        relaxation
+    }
+
+    /// Adds what the pool offers to the kinds, by kind.
+    fn add_sites(
+        &mut self,
+        table: &PoolTable<'_>,
+        pool: usize,
+        by_kind: &[Option<&IdSet<OfferingId>>],
+        served: &Served,
+        sites: &mut Vec<Site>,
+    ) {
+        let mut takes: IdVec<OfferingId, IdSet<KindId>> =
+            IdVec::filled(IdSet::with_len(self.kinds.len()), table.catalogue.offerings.len());
+        for (kind, offerings) in self.kinds.ids().zip(by_kind) {
+            for offering in offerings.iter().flat_map(|offerings| offerings.iter()) {
+                takes[offering].insert(kind);
+            }
+        }
+        let mut seen: FastSet<(IdSet<KindId>, Vec<i64>)> = FastSet::default();
+        for &offering in &table.by_price {
+            if takes[offering].is_empty() {
+                continue;
+            }
+            let holds = self.amounts(&table.net[offering], |class| {
+                let by_offering = served.get(&class).and_then(|pools| pools.get(pool));
+                by_offering.and_then(|most| most.get(&offering)).copied().unwrap_or(0)
+            });
+            let takes = std::mem::take(&mut takes[offering]);
+            let site = Site { price: table.price(offering), holds, takes };
+            match table.catalogue.offerings[offering].reservation {
+                Some(reservation) => self.reserved.push(Reserved {
+                    id: reservation.id,
+                    remaining: i64::from(reservation.remaining),
+                    site,
+                }),
+                // The first is the cheapest.
+                None if seen.insert((site.takes.clone(), site.holds.clone())) => sites.push(site),
+                None => {}
+            }
+        }
+    }
+
+    /// What a machine or node has of each dimension, with so many resources and devices for so many copies.
+    fn amounts(&self, total: &ResourceVec, served: impl Fn(ClassId) -> u32) -> Vec<i64> {
+        let amount = |dimension: &Dimension| match dimension {
+            Dimension::Resource(resource) => total.get(*resource).max(0),
+            Dimension::Slot(_) => 1,
+            Dimension::Served(class) => i64::from(served(*class)),
+        };
+        self.dimensions.iter().map(amount).collect()
+    }
+
+    /// What all copies need of each dimension.
+    fn total(&self) -> Vec<f64> {
+        let mut total = vec![0.0; self.dimensions.len()];
+        for kind in &self.kinds {
+            for (sum, &amount) in total.iter_mut().zip(&kind.requests) {
+                *sum += amount as f64 * kind.copies as f64;
+            }
+        }
+        total
+    }
+}
+
+/// Resources that some class asks for, and slots for pods that exclude each other.
+fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Served) -> Vec<Dimension> {
+    let mut resources: FastSet<ResourceId> = FastSet::default();
+    let mut slots: FastMap<GroupId, u64> = FastMap::default();
+    for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
+        resources.extend(problem.classes[class].shape.requests.iter().map(|(resource, _)| resource));
+        for group in alone_on_host(problem, class) {
+            *slots.entry(group).or_default() += u64::from(copies);
+        }
+    }
+    let mut resources: Vec<ResourceId> = resources.into_iter().collect();
+    resources.sort_by_key(|resource| problem.names().resource_name(*resource));
+    let mut slots: Vec<(GroupId, u64)> = slots.into_iter().filter(|(_, copies)| *copies > 1).collect();
+    slots.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
+    slots.truncate(MAX_SLOTS);
+    let mut claiming: Vec<ClassId> = served.keys().copied().collect();
+    claiming.sort_by_key(|&class| (std::cmp::Reverse(copies[class]), class));
+    claiming.truncate(MAX_SLOTS);
+    let resources = resources.into_iter().map(Dimension::Resource);
+    let slots = slots.into_iter().map(|(group, _)| Dimension::Slot(group));
+    resources.chain(slots).chain(claiming.into_iter().map(Dimension::Served)).collect()
+}
+
+/// For how many copies new machines have devices. Classes of which that could not be decided are left out.
+fn served(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>) -> Served {
+    let mut served = Served::default();
+    if problem.devices.is_none() {
+        return served;
+    }
+    let state = State::new(problem, Charging::Least);
+    for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
+        if problem.classes[class].devices.is_some()
+            && let Some(by_pool) = problem.pools.ids().map(|pool| most(problem, &state, pool, class, copies)).collect()
+        {
+            served.insert(class, by_pool);
+        }
+    }
+    served
+}
+
+/// By offering of the pool: the most copies, `wanted` at most, that a new machine has devices for.
+fn most(
+    problem: &Problem<'_>,
+    state: &State,
+    pool: PoolRank,
+    class: ClassId,
+    wanted: u32,
+) -> Option<FastMap<OfferingId, u32>> {
+    let table = &problem.pools[pool];
+    let mut most: FastMap<OfferingId, u32> = FastMap::default();
+    for alternative in &table.by_class[class] {
+        let ways = state.ways(problem, Spot::New(pool), class, alternative.variant, wanted);
+        if ways.as_ref().is_some_and(|ways| ways.is_cut_short) {
+            return None;
+        }
+        for offering in alternative.offerings.iter() {
+            let copies = match &ways {
+                Some(ways) => ways.at(table, offering).map_or(0, |(copies, _)| copies),
+                None => wanted,
+            };
+            let known = most.entry(offering).or_default();
+            *known = copies.max(*known);
+        }
+    }
+    Some(most)
+}
+
+/// Groups of which a host has at most one pod, this class's included.
+fn alone_on_host<'p>(problem: &'p Problem<'_>, class: ClassId) -> impl Iterator<Item = GroupId> + 'p {
+    let mine = problem.classes[class].involved.iter().filter(|mine| mine.owner && mine.matched);
+    mine.map(|mine| mine.group).filter(|group| {
+        let group = &problem.topology.groups[*group];
+        group.kind == Rule::AntiAffinity && group.scope == Scope::Host
+    })
+}
+
+/// What a copy needs at least of each dimension.
+fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> Vec<i64> {
+    let pods = &problem.classes[class];
+    let mut least = pods.requests(0).clone();
+    for variant in 1..pods.variants() {
+        least.min_assign(pods.requests(variant));
+    }
+    let alone: FastSet<GroupId> = alone_on_host(problem, class).collect();
+    let amount = |dimension: &Dimension| match dimension {
+        Dimension::Resource(resource) => least.get(*resource).max(0),
+        Dimension::Slot(group) => i64::from(alone.contains(group)),
+        Dimension::Served(served) => i64::from(*served == class),
+    };
+    dimensions.iter().map(amount).collect()
+}
+
+/// The pool's offerings that hold a copy.
+fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served) -> IdSet<OfferingId> {
+    let table = &problem.pools[pool];
+    let mut taking = IdSet::with_len(table.catalogue.offerings.len());
+    for alternative in &table.by_class[class] {
+        let mut here = alternative.offerings.clone();
+        for (resource, amount) in problem.classes[class].requests(alternative.variant).iter().filter(|(_, it)| *it > 0)
+        {
+            match table.fit.at_least(resource, amount) {
+                Some(at_least) => here.intersect_with(at_least),
+                None => here.clear(),
+            }
+        }
+        taking.union_with(&here);
+    }
+    if let Some(by_offering) = served.get(&class).and_then(|pools| pools.get(model::Id::index(pool))) {
+        let without = |offering: &OfferingId| by_offering.get(offering).is_none_or(|copies| *copies == 0);
+        let unserved: IdSet<OfferingId> = taking.iter().filter(without).collect();
+        taking.difference_with(&unserved);
+    }
+    taking
+}
+
+/// The sites that no other beats: one that takes at least the same kinds and holds at least as much of everything per
+/// dollar. `total` weighs the dimensions against each other.
+fn without_dominated(mut sites: Vec<Site>, total: &[f64]) -> Vec<Site> {
+    // Whoever beats a site has no less per dollar in sum, so that it comes first.
+    let per_dollar = |site: &Site| -> f64 {
+        let shares = site.holds.iter().zip(total).filter(|(_, total)| **total > 0.0);
+        let sum: f64 = shares.map(|(&holds, total)| holds as f64 / total).sum();
+        sum / site.price.0.max(0) as f64
+    };
+    sites.sort_by_cached_key(|site| {
+        let share = per_dollar(site);
+        // Not negative, so the bits are ordered as the numbers are.
+        (std::cmp::Reverse(share.to_bits()), std::cmp::Reverse(site.takes.count()), site.price)
+    });
+    let mut kept: Vec<Site> = Vec::new();
+    for site in sites {
+        if !kept.iter().any(|other| other.beats(&site)) {
+            kept.push(site);
+        }
+    }
+    kept
+}
+
+impl Site {
+    fn beats(&self, other: &Self) -> bool {
+        let (price, others) = (i128::from(self.price.0.max(0)), i128::from(other.price.0.max(0)));
+        let holds_more = |(mine, theirs): (&i64, &i64)| i128::from(*mine) * others >= i128::from(*theirs) * price;
+        self.holds.iter().zip(&other.holds).all(holds_more) && other.takes.is_subset(&self.takes)
+    }
+}

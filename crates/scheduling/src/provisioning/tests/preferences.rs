@@ -1,0 +1,106 @@
+//! Which preferences a plan keeps, and what nodes cost.
+
+use model::{PriceNanoUsdPerHour, pod::WhenUnsatisfiable};
+
+use super::fixture::{Fixture, gib, render};
+use crate::{plan::Plan, provisioning::plan, snapshot::PreferencePolicy};
+
+const ZONE: &str = api::labels::ZONE;
+const HOST: &str = api::labels::HOSTNAME;
+
+/// Two zones at these prices for four CPUs.
+fn zones(za: i64, zb: i64) -> Fixture {
+    let mut f = Fixture::new();
+    f.instance_type("t", 4, 16).offering("za", "on-demand", za).offering("zb", "on-demand", zb);
+    f.pool("p");
+    f
+}
+
+fn zone(f: &Fixture, plan: &Plan) -> Vec<String> {
+    let names = &f.snapshot().interner;
+    plan.machines.iter().map(|machine| names.value_name(machine.launch.zone).to_string()).collect()
+}
+
+#[test]
+fn a_preference_is_kept_where_it_is_free() {
+    let mut f = zones(10, 10);
+    f.pod("p").requests(1000, gib(1)).prefer(ZONE, "zb");
+    let found = plan(&f.snapshot());
+    assert_eq!((zone(&f, &found), found.notes.len()), (vec!["zb".to_owned()], 0));
+    f.options().preference_policy = PreferencePolicy::Ignore;
+    let ignored = plan(&f.snapshot());
+    assert_eq!((zone(&f, &ignored), ignored.notes.len()), (vec!["za".to_owned()], 1));
+}
+
+#[test]
+fn a_preference_is_kept_for_what_it_is_worth_and_no_more() {
+    let mut f = zones(10, 13);
+    f.pod("p").requests(1000, gib(1)).prefer(ZONE, "zb");
+    f.pod("q").requests(1000, gib(1)).prefer(ZONE, "zb");
+    for (price, expected) in [(0, "za"), (1, "za"), (2, "zb")] {
+        f.options().preference_price = PriceNanoUsdPerHour(price);
+        assert_eq!(zone(&f, &plan(&f.snapshot())), [expected], "two pods, weight 1, {price} for each point");
+    }
+}
+
+#[test]
+fn no_machine_is_launched_for_a_preference_and_no_pod_waits_for_one() {
+    let mut f = zones(10, 10);
+    for index in 0..4 {
+        let pod = f.pod(&format!("p{index}")).requests(1000, gib(1)).label("app", "web");
+        pod.rather_away_from(HOST, "web").prefer(ZONE, "nowhere").prefer(ZONE, "zb");
+    }
+    let found = plan(&f.snapshot());
+    assert_eq!(zone(&f, &found), ["zb"], "the one that can be kept is\n{}", render(&found, &f.snapshot()));
+    assert_eq!(found.refusals.len(), 0);
+    assert_eq!(found.notes.len(), 2, "one of two preferences for nodes, and that for other hosts, are not kept");
+}
+
+#[test]
+fn pods_are_spread_if_that_takes_no_more_machines() {
+    let soft = |f: &mut Fixture, pods: usize| {
+        for index in 0..pods {
+            f.pod(&format!("p{index}"))
+                .requests(2000, gib(1))
+                .label("app", "web")
+                .spread(ZONE, 1, "web")
+                .but(|spread, _| spread.when_unsatisfiable = WhenUnsatisfiable::ScheduleAnyway);
+        }
+    };
+    let mut two = zones(10, 10);
+    soft(&mut two, 2);
+    assert_eq!(zone(&two, &plan(&two.snapshot())), ["za"], "both fit on one machine");
+    let mut four = zones(10, 10);
+    soft(&mut four, 4);
+    let mut spread = zone(&four, &plan(&four.snapshot()));
+    spread.sort();
+    assert_eq!(spread, ["za", "zb"]);
+}
+
+#[test]
+fn pods_with_a_machine_already_do_not_move_for_a_preference() {
+    let mut f = zones(10, 10);
+    f.node("n").allocatable(4000, gib(16)).label(ZONE, "za").claim("claim-1");
+    f.node("other").allocatable(4000, gib(16)).label(ZONE, "zb");
+    f.pod("p").requests(1000, gib(1)).prefer(ZONE, "zb").planned_on("claim-1");
+    let found = plan(&f.snapshot());
+    assert_eq!(found.existing.len(), 1);
+    assert_eq!(f.snapshot().nodes[found.existing[0].node].display_name(), "n");
+}
+
+#[test]
+fn what_a_node_costs_makes_fewer_and_larger_machines() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 2, 8).offering("za", "on-demand", 10);
+    f.instance_type("large", 8, 32).offering("za", "on-demand", 42);
+    f.pool("p");
+    for index in 0..8 {
+        f.pod(&format!("p{index}")).requests(1000, gib(1));
+    }
+    let without = plan(&f.snapshot());
+    assert_eq!((without.machines.len(), without.price.0, without.node_costs.0), (4, 40, 0));
+    f.options().node_price = PriceNanoUsdPerHour(1);
+    let with = plan(&f.snapshot());
+    assert_eq!((with.machines.len(), with.price.0, with.node_costs.0), (1, 42, 1));
+    assert!(with.lower_bound.0 <= 43);
+}
