@@ -7,6 +7,7 @@ mod bench;
 mod codegen;
 mod control_plane;
 mod demo;
+mod fidelity;
 mod oracle;
 mod process;
 mod progress;
@@ -37,6 +38,8 @@ enum Command {
     Codegen(codegen::Options),
     /// Ask Kubernetes' own libraries and ours the same random questions.
     Oracle(oracle::Options),
+    /// Play random scenarios on a real control plane, and hold what kube-scheduler does against what was planned.
+    Fidelity(fidelity::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => control_plane::run(&command),
         Command::Codegen(options) => codegen::run(&options),
         Command::Oracle(options) => oracle::run(&options),
+        Command::Fidelity(options) => fidelity::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {

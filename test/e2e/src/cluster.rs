@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::control_plane::{self, ControlPlane};
+use crate::controller::{self, Controller};
+use crate::{apply, binary, eventually, install, objects};
 use anyhow::{Result, ensure};
 use api::{NodeClaim, NodePool};
-use e2e::control_plane::{self, ControlPlane};
-use e2e::controller::{self, Controller};
-use e2e::{apply, binary, eventually, install, objects};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -20,11 +20,13 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A control plane with everything installed and no controller.
 pub struct Cluster {
+    /// Its processes.
     pub control_plane: ControlPlane,
     binary: PathBuf,
 }
 
 impl Cluster {
+    /// Boots one.
     pub async fn new(name: &str) -> Result<Self> {
         Self::with_arguments(name, &[]).await
     }
@@ -46,6 +48,7 @@ impl Cluster {
         Ok(Self { control_plane, binary })
     }
 
+    /// A client with all rights.
     pub async fn client(&self) -> Result<Client> {
         self.control_plane.client().await
     }
@@ -74,7 +77,9 @@ impl Cluster {
 
 /// A cluster with its controller.
 pub struct Running {
+    /// The cluster.
     pub cluster: Cluster,
+    /// Its controller.
     pub controller: Controller,
 }
 
@@ -92,7 +97,9 @@ pub async fn shared() -> Result<&'static Running> {
 
 /// One test's namespace and NodePool, both of the test's name.
 pub struct Corner {
+    /// A client with all rights.
     pub client: Client,
+    /// Of the namespace and the NodePool.
     pub name: String,
 }
 
@@ -102,6 +109,7 @@ impl Corner {
         Self::new(shared().await?.cluster.client().await?, name).await
     }
 
+    /// With the NodePool.
     pub async fn new(client: Client, name: &str) -> Result<Self> {
         let corner = Self::without_node_pool(client, name).await?;
         corner.node_pool(serde_json::json!({})).await?;
@@ -119,26 +127,29 @@ impl Corner {
         apply::apply_one(&self.client, objects::with(objects::node_pool(&self.name), changes)).await.map(drop)
     }
 
+    /// Applies objects.
     pub async fn apply(&self, objects: impl IntoIterator<Item = Value>) -> Result<()> {
         apply::apply(&self.client, objects).await
     }
 
+    /// The pods of the namespace.
     pub async fn pods(&self) -> Result<Vec<Pod>> {
         Ok(Api::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?.items)
     }
 
-    /// The nodes of the test's NodePool.
+    /// The nodes of the test's NodePools.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
         let of_this_test = ListParams::default().labels(&format!("{}={}", objects::TEST_KEY, self.name));
         Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
     }
 
-    /// The NodeClaims of the test's NodePool.
+    /// The NodeClaims of the test's NodePools.
     pub async fn node_claims(&self) -> Result<Vec<NodeClaim>> {
-        let of_this_test = ListParams::default().labels(&format!("{}={}", api::labels::NODEPOOL, self.name));
+        let of_this_test = ListParams::default().labels(&format!("{}={}", objects::TEST_KEY, self.name));
         Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
     }
 
+    /// The NodePool as it is now.
     pub async fn pool(&self) -> Result<NodePool> {
         Ok(Api::all(self.client.clone()).get(&self.name).await?)
     }
@@ -185,6 +196,22 @@ impl Corner {
             Ok(())
         })
         .await
+    }
+
+    /// Asks for the end of all that is here, and waits for none of it.
+    pub async fn abandon(&self) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.delete(&self.name, &DeleteParams::default()).await?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.name);
+        pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let pools: Api<NodePool> = Api::all(self.client.clone());
+        for name in [self.name.clone(), format!("{}-b", self.name)] {
+            match pools.delete(&name, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                result => drop(result?),
+            }
+        }
+        Ok(())
     }
 
     /// Waits until nothing is left of the test's NodeClaims, Nodes and the provider's instances for them.

@@ -9,8 +9,10 @@
 
 pub mod apply;
 pub mod binary;
+pub mod cluster;
 pub mod control_plane;
 pub mod controller;
+pub mod fidelity;
 pub mod fleet;
 pub mod install;
 pub mod objects;

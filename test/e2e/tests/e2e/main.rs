@@ -4,7 +4,6 @@
 //! something, or look at the whole cluster, boot their own.
 
 mod bad_input;
-mod cluster;
 mod crashes;
 mod crds;
 mod devices;
@@ -20,3 +19,5 @@ mod serving;
 mod snapshot;
 mod switching;
 mod termination;
+
+use e2e::cluster;

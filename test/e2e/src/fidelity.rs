@@ -1,0 +1,128 @@
+//! What was planned is what happens: seeded random scenarios go from plan to machines to the real kube-scheduler.
+//!
+//! The controller writes onto each NodeClaim which pods it was planned for. In the end each machine must hold exactly
+//! those pods, or pods of their classes; there must be no second plan, and no machine without pods.
+//!
+//! A scenario may have machines with pods before: they are launched in a first step that is not judged, the NodePool is
+//! closed by its limits, the pods in question come and take what room the scheduler finds; what is left waits, and is
+//! planned at once when the limits are lifted.
+
+mod outcome;
+mod scenario;
+
+use anyhow::{Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+pub use outcome::Outcome;
+pub use scenario::{Scenario, priority_classes};
+
+use crate::cluster::{Corner, DEADLINE, node_of};
+use crate::{Controller, eventually, objects};
+
+/// The label that tells classes of pods apart.
+const CLASS: &str = "class";
+
+/// What the controller logs when it has created NodeClaims.
+const LAUNCHED: &str = "computed new nodeclaim(s)";
+
+impl Scenario {
+    /// Plays it in a corner of its own, and says how it came out.
+    ///
+    /// # Errors
+    /// If a pod that was planned is not bound in time, or the cluster does not answer.
+    pub async fn play(&self, corner: &Corner, controller: &Controller) -> Result<Outcome> {
+        corner.apply(self.agent.clone()).await?;
+        self.run_before(corner).await?;
+        let before: Vec<String> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
+        self.create(corner, &self.pods).await?;
+        eventually("the scheduler has bound or given up on every pod", DEADLINE, async || {
+            let pods = self.judged(corner).await?;
+            let tried = pods.iter().filter(|pod| node_of(pod).is_some() || is_unschedulable(pod)).count();
+            ensure!(tried == self.pods.len(), "{tried} of {}", self.pods.len());
+            Ok(())
+        })
+        .await?;
+        let pods = self.judged(corner).await?;
+        let waiting: Vec<String> =
+            pods.iter().filter(|pod| node_of(pod).is_none()).filter_map(ResourceExt::uid).collect();
+        let plans = launches(controller)?;
+        corner.apply(self.node_pools.clone()).await?;
+        eventually("every pod is bound or refused", DEADLINE, async || {
+            let pods = self.judged(corner).await?;
+            let refused = refused(corner).await?;
+            let open = |pod: &&Pod| node_of(pod).is_none() && !refused.contains(&pod.name_any());
+            let waiting: Vec<String> = pods.iter().filter(open).map(ResourceExt::name_any).collect();
+            ensure!(waiting.is_empty(), "{waiting:?} of {} wait", pods.len());
+            Ok(())
+        })
+        .await?;
+        let mut outcome = self.outcome(corner, &before, &waiting).await?;
+        let plans = launches(controller)? - plans;
+        if plans > 1 {
+            outcome.stray.push(format!("{}: NodeClaims were created in {plans} rounds", self.name));
+        }
+        Ok(outcome)
+    }
+
+    /// Machines that are there already: pods are placed, and every other one goes again.
+    async fn run_before(&self, corner: &Corner) -> Result<()> {
+        if self.before.is_empty() {
+            return Ok(());
+        }
+        self.create(corner, &self.before).await?;
+        corner.apply(self.node_pools.clone()).await?;
+        corner.bound(self.before.len()).await?;
+        let closed = self
+            .node_pools
+            .iter()
+            .map(|pool| objects::with(pool.clone(), json!({ "spec": { "limits": { "nodes": "0" } } })));
+        corner.apply(closed).await?;
+        let api: Api<Pod> = Api::namespaced(corner.client.clone(), &corner.name);
+        for pod in self.before.iter().step_by(2) {
+            let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            api.delete(name, &DeleteParams::default()).await?;
+        }
+        corner.bound(self.before.len() / 2).await.map(drop)
+    }
+
+    async fn create(&self, corner: &Corner, pods: &[Value]) -> Result<()> {
+        let api: Api<Pod> = Api::namespaced(corner.client.clone(), &self.name);
+        stream::iter(pods)
+            .map(|pod| async {
+                let pod = serde_json::from_value(pod.clone())?;
+                anyhow::Ok(api.create(&PostParams::default(), &pod).await.map(drop)?)
+            })
+            .buffer_unordered(16)
+            .try_collect()
+            .await
+    }
+
+    /// The pods in question: not the agents', nor those that were there before.
+    pub async fn judged(&self, corner: &Corner) -> Result<Vec<Pod>> {
+        Ok(corner.pods().await?.into_iter().filter(|pod| pod.labels().contains_key(CLASS)).collect())
+    }
+}
+
+/// In how many rounds NodeClaims have been created so far.
+fn launches(controller: &Controller) -> Result<usize> {
+    Ok(controller.log()?.lines().filter(|line| line.contains(LAUNCHED)).count())
+}
+
+/// Names of pods that the controller has refused.
+async fn refused(corner: &Corner) -> Result<Vec<String>> {
+    let failed = ListParams::default().fields("reason=FailedScheduling");
+    let events: Api<Event> = Api::namespaced(corner.client.clone(), &corner.name);
+    let ours =
+        |event: &Event| event.message.as_deref().is_some_and(|message| message.starts_with("Failed to schedule pod"));
+    let events = events.list(&failed).await?.items;
+    Ok(events.into_iter().filter(ours).filter_map(|event| event.involved_object.name).collect())
+}
+
+fn is_unschedulable(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"))
+}

@@ -1,0 +1,131 @@
+//! A plan, as the NodeClaims tell it, against where the pods are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use anyhow::{Context, Result};
+use kube::ResourceExt;
+
+use super::{CLASS, Scenario};
+use crate::cluster::{Corner, node_of};
+
+const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+
+/// How pods came to be bound.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Pods that waited when the plan was made.
+    pub pods: usize,
+    /// Pods on the machine that was planned for them.
+    pub exact: usize,
+    /// Pods on another, where one of their class was planned.
+    pub exchanged: usize,
+    /// Pods that the plan put onto a machine that was there.
+    pub on_existing: usize,
+    /// Pods that the plan refused.
+    pub refused: usize,
+    /// Machines of the plan.
+    pub machines: usize,
+    /// What is not as planned, in words.
+    pub wrong: Vec<String>,
+    /// Machines beside the first plan's, machines without pods, and machines without a plan.
+    pub stray: Vec<String>,
+}
+
+impl Outcome {
+    /// Adds another scenario's.
+    pub fn add(&mut self, other: Self) {
+        self.pods += other.pods;
+        self.exact += other.exact;
+        self.exchanged += other.exchanged;
+        self.on_existing += other.on_existing;
+        self.refused += other.refused;
+        self.machines += other.machines;
+        self.wrong.extend(other.wrong);
+        self.stray.extend(other.stray);
+    }
+
+    /// Whether all went as planned.
+    #[must_use]
+    pub fn is_as_planned(&self) -> bool {
+        self.wrong.is_empty() && self.stray.is_empty()
+    }
+
+    /// What went otherwise, a line each.
+    pub fn faults(&self) -> impl Iterator<Item = &str> {
+        self.wrong.iter().chain(&self.stray).map(String::as_str)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let planned = (self.pods - self.refused).max(1);
+        let share = 100.0 * (self.exact + self.on_existing) as f64 / planned as f64;
+        write!(
+            f,
+            "{} pods on {} machines: {} bound exactly as planned ({share:.1} %), {} of them on machines that were there; {} \
+             exchanged with a pod of their class; {} refused",
+            self.pods,
+            self.machines,
+            self.exact + self.on_existing,
+            self.on_existing,
+            self.exchanged,
+            self.refused
+        )
+    }
+}
+
+impl Scenario {
+    /// How the pods that were `waiting` came to be bound; NodeClaims that were there `before` are not judged.
+    pub(super) async fn outcome(&self, corner: &Corner, before: &[String], waiting: &[String]) -> Result<Outcome> {
+        let pods = self.judged(corner).await?;
+        let class_of: BTreeMap<String, String> =
+            pods.iter().filter_map(|pod| Some((pod.uid()?, pod.labels().get(CLASS)?.clone()))).collect();
+        let mut outcome = Outcome { pods: waiting.len(), ..Outcome::default() };
+        let classes = |uids: &BTreeSet<String>| -> BTreeMap<String, usize> {
+            uids.iter().filter_map(|uid| class_of.get(uid)).fold(BTreeMap::new(), |mut counts, class| {
+                *counts.entry(class.clone()).or_default() += 1;
+                counts
+            })
+        };
+        let mut planned_once = BTreeSet::new();
+        let mut claims = corner.node_claims().await?;
+        claims.retain(|claim| !before.contains(&claim.name_any()));
+        claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
+        let mut on_planned = 0;
+        for claim in claims {
+            let name = claim.name_any();
+            let Some(annotation) = claim.annotations().get(PLANNED_PODS) else {
+                outcome.stray.push(format!("{name} has no {PLANNED_PODS}"));
+                continue;
+            };
+            let planned: BTreeSet<String> = annotation.split(',').map(str::to_owned).collect();
+            let twice = planned.iter().filter(|uid| !planned_once.insert((*uid).clone())).count();
+            if twice == planned.len() {
+                outcome.stray.push(format!("{name} was launched for pods that had been planned before"));
+            } else if twice > 0 {
+                outcome.wrong.push(format!("{name}: {twice} of its pods were planned for another machine too"));
+            }
+            let node = claim.status.as_ref().context("no status")?.node_name.clone();
+            let bound: BTreeSet<String> =
+                pods.iter().filter(|pod| node_of(pod) == Some(&node)).filter_map(ResourceExt::uid).collect();
+            let (wanted, found) = (classes(&planned), classes(&bound));
+            if bound.is_empty() {
+                outcome.stray.push(format!("{name} is empty"));
+            }
+            if wanted != found {
+                outcome.wrong.push(format!("{name} was planned for {wanted:?} (pods by class), and holds {found:?}"));
+            }
+            let exact = planned.intersection(&bound).count();
+            let of_the_class = wanted.iter().map(|(class, count)| found.get(class).copied().unwrap_or(0).min(*count));
+            outcome.machines += 1;
+            outcome.exact += exact;
+            outcome.exchanged += of_the_class.sum::<usize>().saturating_sub(exact);
+            on_planned += bound.iter().filter(|uid| waiting.contains(uid)).count();
+        }
+        let is_waiting = |pod: &&k8s_openapi::api::core::v1::Pod| pod.uid().is_some_and(|uid| waiting.contains(&uid));
+        outcome.refused = pods.iter().filter(is_waiting).filter(|pod| node_of(pod).is_none()).count();
+        outcome.on_existing = waiting.len().saturating_sub(on_planned + outcome.refused);
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,34 @@
+//! `cargo xtask fidelity`: builds the control plane and the scenarios' player, and runs it.
+
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::process::{build, command, run as run_command};
+use crate::progress::Progress;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many scenarios.
+    #[arg(long, default_value_t = 200)]
+    scenarios: u64,
+    /// The first scenario's seed; the next have the next.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    // Cargo shows its own progress on the same terminal, so ours is plain lines while both build.
+    let control_plane = thread::spawn(|| {
+        let progress = Progress::new();
+        go_programs::CONTROL_PLANE
+            .build(&|text| progress.say(text))
+            .and_then(|_| go_programs::HELM_RENDER.build(&|text| progress.say(text)))
+    });
+    eprintln!("building the scenarios' player");
+    let built = build(&["--package=e2e", "--bin=fidelity"], "fidelity");
+    control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
+    let mut player = command(&built?.to_string_lossy());
+    player.args(["--scenarios", &options.scenarios.to_string(), "--seed", &options.seed.to_string()]);
+    run_command(&mut player)
+}
