@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements, always in a release build and on one thread.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
 
 use crate::process::{self, build, cargo, run as run_command};
@@ -18,6 +18,12 @@ pub(crate) enum Command {
     Dra {
         /// Passed on to the benchmark; `-- --help` shows what it takes.
         #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Plan generated clusters with our planner and with Karpenter's scheduler, side by side, and print time and price.
+    Scheduling {
+        /// Passed on to the benchmark; `-- --help` shows what it takes.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Bring 1,000 waiting pods onto machines on a real control plane and print time, price and the controller's use.
@@ -42,6 +48,18 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             eprintln!("building the allocators' benchmark in release mode");
             let built = build(&["--release", "--package=bench", "--bin=dra"], "dra")?;
             run_command(process::command(&built.to_string_lossy()).arg("--oracle").arg(oracle).args(arguments))
+        }
+        Command::Scheduling { arguments } => {
+            let mut karpenter = Vec::new();
+            if !arguments.iter().any(|argument| argument == "--only-ours") {
+                let progress = Progress::new();
+                let built = go_programs::KARPENTER_SCHEDULER.build(&|line| progress.say(line));
+                let built = built.context("Karpenter's side; --only-ours leaves it out")?;
+                karpenter = vec!["--karpenter".into(), built.into_os_string()];
+            }
+            eprintln!("building the planner's benchmark in release mode");
+            let built = build(&["--release", "--package=bench", "--bin=scheduling"], "scheduling")?;
+            run_command(process::command(&built.to_string_lossy()).args(karpenter).args(arguments))
         }
         Command::E2e { arguments } => {
             eprintln!("building dovetail in release mode");

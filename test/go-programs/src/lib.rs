@@ -59,6 +59,9 @@ pub const CEL_1_36: Program = of_1_36("cel-1.36", "test/oracle/cel");
 /// kube-scheduler's plugins for devices, of Kubernetes 1.36: the newest that is a module with all its parts.
 pub const PLUGIN_1_36: Program = newest("plugin-1.36", "test/oracle/plugin");
 
+/// Plans cases of the scheduling benchmark with Karpenter's own scheduler.
+pub const KARPENTER_SCHEDULER: Program = newest("karpenter-scheduler", "test/bench/karpenter");
+
 const fn newest(name: &'static str, module: &'static str) -> Program {
     Program { name, module, other_release: None }
 }

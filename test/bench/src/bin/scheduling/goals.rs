@@ -1,0 +1,157 @@
+//! What the planner must reach and aims at, beside what it does.
+
+use crate::report::{Row, ratio};
+
+/// One line for each goal whose cases were measured.
+pub fn lines(rows: &[Row]) -> Vec<String> {
+    let goals = [largest_benchmark(rows), preferences(rows), price(rows), price_against_karpenter(rows), backlog(rows)];
+    let more = [cold_start(rows), slope(rows), same_bytes(rows), checked(rows)];
+    goals.into_iter().chain(more).flatten().collect()
+}
+
+fn verdict(must: bool, aim: bool) -> &'static str {
+    match (must, aim) {
+        (true, true) => "reached, aim too",
+        (true, false) => "reached, aim missed",
+        (false, _) => "MISSED",
+    }
+}
+
+fn named<'r>(rows: &'r [Row], name: &str) -> Option<&'r Row> {
+    rows.iter().find(|row| row.name == name)
+}
+
+fn largest_benchmark(rows: &[Row]) -> Option<String> {
+    let row = named(rows, "P1-5000")?;
+    let (ours, theirs) = (row.ours(), row.theirs()?);
+    let times = ratio(theirs.cpu_ns, ours.cpu_ns);
+    let few = ours.machines <= theirs.machines;
+    Some(format!(
+        "P1 at 5,000 pods: {times:.0} times less CPU (must 60, aim 150), {} machines to {} (must: no more): {}",
+        ours.machines,
+        theirs.machines,
+        verdict(times >= 60.0 && few, times >= 150.0 && few)
+    ))
+}
+
+fn preferences(rows: &[Row]) -> Option<String> {
+    let (respect, ignore) = (named(rows, "P2-respect-4000")?, named(rows, "P2-ignore-4000")?);
+    let theirs = respect.theirs()?;
+    let times = ratio(theirs.cpu_ns, respect.ours().cpu_ns);
+    let (machines, ignoring) = (respect.ours().machines, ignore.ours().machines);
+    let few = machines as f64 <= 1.2 * ignoring as f64;
+    let least = if theirs.timed_out { "at least " } else { "" };
+    Some(format!(
+        "P2: {least}{times:.0} times less CPU (must 200, aim 1,000), {machines} machines to {ignoring} without preferences \
+         (must: at most 1.2 times): {}",
+        verdict(times >= 200.0 && few, times >= 1000.0 && few)
+    ))
+}
+
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn price(rows: &[Row]) -> Option<String> {
+    let of_group = rows.iter().filter(|row| row.group == "P3");
+    let gaps: Vec<f64> = of_group.filter_map(|row| row.gap(row.ours().price)).collect();
+    let most = gaps.iter().copied().fold(0.0, f64::max) * 100.0;
+    let count = gaps.len();
+    let median = middle(gaps)? * 100.0;
+    Some(format!(
+        "P3, {count} cases: price {median:.1} % above the bound in the median (must 5, aim 3), {most:.1} % at most (must 10): {}",
+        verdict(median <= 5.0 && most <= 10.0, median <= 3.0 && most <= 10.0)
+    ))
+}
+
+fn price_against_karpenter(rows: &[Row]) -> Option<String> {
+    let compared = rows.iter().filter(|row| row.group == "P3").filter_map(|row| {
+        let theirs = row.theirs().filter(|theirs| !theirs.timed_out && theirs.unplaced == row.ours().unplaced)?;
+        Some(1.0 - row.ours().price as f64 / theirs.price.max(1) as f64)
+    });
+    let saved: Vec<f64> = compared.collect();
+    let least = saved.iter().copied().fold(f64::INFINITY, f64::min) * 100.0;
+    let count = saved.len();
+    let median = middle(saved)? * 100.0;
+    Some(format!(
+        "P3, {count} cases: {median:.1} % below Karpenter's price in the median, {least:.1} % at least (must 8): {}",
+        if least >= 8.0 { "reached" } else { "MISSED" }
+    ))
+}
+
+fn backlog(rows: &[Row]) -> Option<String> {
+    let seconds = named(rows, "P7-105000")?.ours().wall_ns as f64 / 1e9;
+    Some(format!("P7: {seconds:.2} s (must 3, aim 1): {}", verdict(seconds < 3.0, seconds < 1.0)))
+}
+
+fn cold_start(rows: &[Row]) -> Option<String> {
+    let ours = named(rows, "X2-1000")?.ours();
+    let (seconds, mib) = (ours.wall_ns as f64 / 1e9, ours.peak_kib as f64 / 1024.0);
+    Some(format!(
+        "X2: first plan {seconds:.2} s after reading (must 2, aim 1), {mib:.0} MiB (must 300, aim 200 MB): {}",
+        verdict(seconds < 2.0 && mib <= 286.1, seconds < 1.0 && mib <= 190.7)
+    ))
+}
+
+/// The slope of the line through the logarithms of pods and CPU time of P1 from 1,000 pods on, by least squares.
+pub fn exponent(points: &[(usize, u64)]) -> Option<f64> {
+    let points: Vec<(f64, f64)> = points
+        .iter()
+        .filter(|(pods, _)| (1000..=20_000).contains(pods))
+        .map(|&(pods, ns)| ((pods as f64).ln(), (ns.max(1) as f64).ln()))
+        .collect();
+    if points.len() < 2 {
+        return None;
+    }
+    let count = points.len() as f64;
+    let (x, y) = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0 / count, sum.1 + point.1 / count));
+    let (up, over) = points
+        .iter()
+        .fold((0.0, 0.0), |sum, point| (sum.0 + (point.0 - x) * (point.1 - y), sum.1 + (point.0 - x) * (point.0 - x)));
+    (over > 0.0).then(|| up / over)
+}
+
+fn slope(rows: &[Row]) -> Option<String> {
+    let of_group = || rows.iter().filter(|row| row.group == "P1");
+    let ours = exponent(&of_group().map(|row| (row.pods, row.ours().cpu_ns)).collect::<Vec<_>>())?;
+    let finished = of_group().filter_map(|row| Some((row.pods, row.theirs().filter(|side| !side.timed_out)?.cpu_ns)));
+    let theirs = exponent(&finished.collect::<Vec<_>>()).map_or("-".to_owned(), |slope| format!("{slope:.2}"));
+    Some(format!(
+        "P1 from 1,000 to 20,000 pods: CPU time grows with the pods to the power of {ours:.2} (must 1.15), Karpenter's {theirs}: {}",
+        if ours <= 1.15 { "reached" } else { "MISSED" }
+    ))
+}
+
+fn same_bytes(rows: &[Row]) -> Option<String> {
+    let asked: Vec<usize> = rows.iter().filter_map(|row| row.ours[0].differing_plans).collect();
+    let differing: usize = asked.iter().sum();
+    let again = rows.iter().filter(|row| row.ours.iter().any(|run| run.sha256 != row.ours[0].sha256)).count();
+    let verdict = if differing + again == 0 { "reached" } else { "MISSED" };
+    (!rows.is_empty()).then(|| {
+        format!(
+            "same bytes: {differing} plans of {} cases differ when made on 1, 2 and 8 threads at once, {again} cases from \
+             process to process: {verdict}",
+            asked.len()
+        )
+    })
+}
+
+fn checked(rows: &[Row]) -> Option<String> {
+    let finished = rows.iter().filter(|row| row.ours_checked.finished).count();
+    let wrong = rows.iter().filter(|row| row.ours_checked.problems > 0).count();
+    let verdict = if wrong == 0 { "reached" } else { "MISSED" };
+    (!rows.is_empty()).then(|| format!("checker: {wrong} of {finished} checked plans of ours are wrong: {verdict}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exponent_of_a_power_is_that_power_and_small_cases_do_not_count() {
+        let points = [(100, 7), (1000, 1_000_000), (2000, 4_000_000), (4000, 16_000_000)];
+        let exponent = exponent(&points).unwrap_or(0.0);
+        assert!((exponent - 2.0).abs() < 1e-9, "{exponent}");
+    }
+}

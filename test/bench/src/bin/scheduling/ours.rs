@@ -1,0 +1,204 @@
+//! Our side: a case becomes a snapshot as the controller's store would make one, object by object, and is planned.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use api::labels::ProviderLabels;
+use decode::Context;
+use decode::snapshot::{Cluster, LaunchableNodePool};
+use model::Interner;
+use scheduling::snapshot::PreferencePolicy;
+use scheduling::{Plan, Snapshot, provisioning};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::case::{self, Line, NAMESPACE, PodCount, Preferences};
+use crate::clock::{Stopwatch, peak_kib};
+use crate::verdict;
+
+/// How many plans are made at once to see whether they are the same.
+const THREADS: [usize; 3] = [1, 2, 8];
+
+/// What planning took and gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measured {
+    /// Of reading the objects.
+    pub read_ns: u64,
+    /// CPU and wall time of the first plan of the process.
+    pub first_ns: (u64, u64),
+    /// CPU time of each further one.
+    pub again_cpu_ns: Vec<u64>,
+    /// After reading, and after the first plan.
+    pub peak_kib: (u64, u64),
+    pub machines: usize,
+    pub on_existing_nodes: usize,
+    pub unplaced: usize,
+    /// Why the first of these has no place.
+    pub first_refusal: Option<String>,
+    pub price_nano_usd_per_hour: i64,
+    pub lower_bound_nano_usd_per_hour: i64,
+    /// Of the whole plan.
+    pub sha256: String,
+    /// How many of the plans made on several threads at once differ from it; None where that was not asked.
+    pub differing_plans: Option<usize>,
+}
+
+/// Reads a case and plans it; where that is wanted, so often again, and then on several threads at once.
+pub fn measure(path: &Path, again: usize) -> Result<Measured> {
+    let watch = Stopwatch::start();
+    let snapshot = read(path)?;
+    let read_ns = watch.elapsed().1;
+    let after_reading = peak_kib().unwrap_or(0);
+    let watch = Stopwatch::start();
+    let plan = provisioning::plan(&snapshot);
+    let first_ns = watch.elapsed();
+    let after_planning = peak_kib().unwrap_or(0);
+    let plan_again = || {
+        let watch = Stopwatch::start();
+        drop(provisioning::plan(&snapshot));
+        watch.elapsed().0
+    };
+    let again_cpu_ns = (0..again).map(|_| plan_again()).collect();
+    let sha256 = digest(&plan);
+    let first_refusal = plan.refusals.first().map(|refusal| {
+        let reason = refusal.reasons.first().map(|reason| format!("{reason:?}")).unwrap_or_default();
+        format!("{}: {reason}", snapshot.pods[refusal.pod].pod.name)
+    });
+    Ok(Measured {
+        read_ns,
+        first_ns,
+        again_cpu_ns,
+        peak_kib: (after_reading, after_planning),
+        machines: plan.machines.len(),
+        on_existing_nodes: plan.existing.iter().map(|placement| placement.pods.len()).sum(),
+        unplaced: plan.refusals.len(),
+        first_refusal,
+        price_nano_usd_per_hour: verdict::price(&snapshot, &plan)?,
+        lower_bound_nano_usd_per_hour: plan.lower_bound.0,
+        differing_plans: (again > 0)
+            .then(|| THREADS.iter().map(|&threads| differing(&snapshot, threads, &sha256)).sum()),
+        sha256,
+    })
+}
+
+/// How many plans that so many threads make at once are not that one.
+fn differing(snapshot: &Snapshot, threads: usize, sha256: &str) -> usize {
+    std::thread::scope(|scope| {
+        let plan = || digest(&provisioning::plan(snapshot));
+        let planners: Vec<_> = (0..threads).map(|_| scope.spawn(plan)).collect();
+        let plans = planners.into_iter().map(std::thread::ScopedJoinHandle::join);
+        plans.filter(|other| other.as_ref().map_or(true, |other| other != sha256)).count()
+    })
+}
+
+fn digest(plan: &Plan) -> String {
+    let hash = Sha256::digest(format!("{plan:?}"));
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The snapshot of a case. Any object that cannot be used is an error.
+pub fn read(path: &Path) -> Result<Snapshot> {
+    let labels = ProviderLabels::default();
+    let mut interner = Interner::new();
+    let context = &mut Context::with_labels(&mut interner, &labels);
+    let mut cluster = Cluster::default();
+    let mut instance_types = Vec::new();
+    let mut node_pools = Vec::new();
+    let mut templates: Vec<Value> = Vec::new();
+    let mut names = Names::default();
+    for line in case::read(path)? {
+        match line? {
+            Line::Options(options) => {
+                cluster.options.preference_policy = match options.preferences {
+                    Preferences::Respect => PreferencePolicy::Respect,
+                    Preferences::Ignore => PreferencePolicy::Ignore,
+                };
+            }
+            Line::InstanceType(instance_type) => instance_types.push(*instance_type),
+            Line::NodePool(pool) => {
+                node_pools.push(decode::node_pool_object(&pool).map_err(|error| anyhow!("{error}"))?)
+            }
+            Line::DaemonSet(set) => {
+                let set = decode::daemon_set(&set, context).map_err(|error| anyhow!("{error}"))?;
+                cluster.daemon_sets.push(Arc::new(set));
+            }
+            Line::PodTemplate(template) => templates.push(template),
+            Line::Node(on_node) => {
+                let node = decode::node(&on_node.node, context).map_err(|error| anyhow!("{error}"))?;
+                let name = node.name.to_string();
+                cluster.nodes.push(Arc::new(node));
+                for count in on_node.pods {
+                    names.pods(count, &templates, Some(&name), context, &mut cluster)?;
+                }
+            }
+            Line::Pods(counts) => {
+                for count in counts {
+                    names.pods(count, &templates, None, context, &mut cluster)?;
+                }
+            }
+        }
+    }
+    let (catalogue, errors) = decode::catalogue(&instance_types, context);
+    if let Some(error) = errors.first() {
+        bail!("{error}");
+    }
+    let catalogue = Arc::new(catalogue);
+    cluster.node_pools = node_pools
+        .into_iter()
+        .map(|object| LaunchableNodePool {
+            object: Arc::new(object),
+            usable: Ok(()),
+            catalogue: Arc::clone(&catalogue),
+        })
+        .collect();
+    cluster.namespaces.insert(NAMESPACE.into(), model::Labels::new());
+    let (snapshot, errors) = decode::snapshot(cluster, Arc::new(interner), &labels);
+    match errors.first() {
+        Some(error) => bail!("{error}"),
+        None => Ok(snapshot),
+    }
+}
+
+/// Counts the pods that were made.
+#[derive(Default)]
+struct Names {
+    bound: usize,
+    waiting: usize,
+}
+
+impl Names {
+    fn pods(
+        &mut self,
+        count: PodCount,
+        templates: &[Value],
+        node: Option<&str>,
+        context: &mut Context<'_>,
+        cluster: &mut Cluster,
+    ) -> Result<()> {
+        let mut object = templates.get(count.template).context("a template that is not there")?.clone();
+        for _ in 0..count.count {
+            let (kind, index) = if node.is_some() { ("bound", &mut self.bound) } else { ("pod", &mut self.waiting) };
+            let name = format!("{kind}-{index:06}");
+            *index += 1;
+            object["metadata"]["namespace"] = NAMESPACE.into();
+            object["metadata"]["uid"] = name.as_str().into();
+            object["metadata"]["name"] = name.into();
+            object["metadata"]["creationTimestamp"] = "2023-11-14T22:13:20Z".into();
+            match node {
+                Some(node) => {
+                    object["spec"]["nodeName"] = node.into();
+                    object["status"] = json!({"phase": "Running"});
+                }
+                None => {
+                    let waits = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
+                    object["status"] = json!({"phase": "Pending", "conditions": waits});
+                }
+            }
+            let pod = decode::pod(&object, context).map_err(|error| anyhow!("{error}"))?;
+            cluster.pods.push(Arc::new(pod));
+        }
+        Ok(())
+    }
+}
