@@ -3,7 +3,8 @@
 //!     cargo run --release -p dra-sched --example packing
 //!
 //! Pods of a class go onto open machines first, then onto new ones; of the alternatives that the engine offers the one
-//! with the cheapest machine is taken. This is not the planner: it shows how the API is meant to be used, and that
+//! with the cheapest machine is taken. Machines of one type bring network devices for their whole zone; such a machine's
+//! zone is pinned when it opens, and pods on other machines use what it leaves. This is not the planner: it shows how the API is meant to be used, and that
 //! nothing of a packer's own state is needed by the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +13,8 @@ use std::sync::Arc;
 
 use dra_sched::types::{DeviceClass, ResourceClaim, ResourceSlice};
 use dra_sched::{
-    Alternative, BinLedger, ClaimUse, ClusterLedger, Compat, Inventory, InventoryBuilder, LabelKnowledge, MachineShape,
-    MachineTemplate, ShapeId,
+    Alternative, BinLedger, ClaimUse, ClusterLedger, Compat, Domain, DomainSelector, Inventory, InventoryBuilder,
+    LabelKnowledge, MachineShape, MachineTemplate, PoolScope, ShapeId, SharedTemplate,
 };
 use model::{Budget, IdSet};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ struct Bin {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut builder = InventoryBuilder::new(Compat::fixed());
-    for class in ["gpu", "net"] {
+    for class in ["gpu", "net", "nic"] {
         let selector = json!({"cel": {"expression": format!("device.driver == \"{class}.example.com\"")}});
         builder.class(Arc::new(DeviceClass::from_json(&object(
             "DeviceClass",
@@ -62,11 +63,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             shape: builder.machine_shape(with_gpus(8)?),
             cents: [("a", 1000), ("b", 1100)].into(),
         },
+        MachineType {
+            name: "nic-host",
+            shape: builder.machine_shape(with_gpus(0)?.with_shared(vec![Arc::new(zonal_nics(2)?)])),
+            cents: [("a", 200), ("b", 200)].into(),
+        },
     ];
     let classes = [
         ("training", 3, vec![("gpu", 2)]),
         ("networked", 2, vec![("gpu", 1), ("net", 1)]),
         ("huge", 1, vec![("gpu", 16)]),
+        ("gateway", 1, vec![("nic", 1)]),
+        ("connected", 2, vec![("gpu", 2), ("nic", 1)]),
     ];
     let mut pods = Vec::new();
     for (name, copies, wants) in classes {
@@ -87,21 +95,32 @@ fn object(kind: &str, name: &str, spec: Value) -> Value {
 
 /// A machine with GPUs of its own, in zone a or b.
 fn with_gpus(count: usize) -> Result<MachineShape, Box<dyn Error>> {
-    let devices: Vec<Value> = (0..count).map(|index| json!({"name": format!("gpu-{index}")})).collect();
-    let spec = json!({
-        "driver": "gpu.example.com", "allNodes": true, "devices": devices,
-        "pool": {"name": "template", "generation": 1, "resourceSliceCount": 1},
-    });
-    let devices = ResourceSlice::from_json(&object("ResourceSlice", "gpus", spec))?.devices;
-    let template = MachineTemplate {
-        driver: "gpu.example.com".into(),
-        pool_suffix: "".into(),
-        devices,
-        shared_counters: Vec::new(),
-        bindings: Vec::new(),
-    };
+    let template = template("gpu", count)?;
     let zones = LabelKnowledge::OneOf(["a", "b"].map(Arc::from).into());
     Ok(MachineShape::new(vec![Arc::new(template)], [(Arc::from(ZONE), zones)].into(), BTreeSet::new()))
+}
+
+/// Network devices that each machine of a type brings for its zone.
+fn zonal_nics(count: usize) -> Result<SharedTemplate, Box<dyn Error>> {
+    let nodes = DomainSelector { match_label_keys: [Arc::from(ZONE)].into(), ..DomainSelector::default() };
+    Ok(SharedTemplate { template: template("nic", count)?, scope: PoolScope::Machine, nodes })
+}
+
+/// The pool of one driver.
+fn template(kind: &str, count: usize) -> Result<MachineTemplate, Box<dyn Error>> {
+    let devices: Vec<Value> = (0..count).map(|index| json!({"name": format!("{kind}-{index}")})).collect();
+    let driver = format!("{kind}.example.com");
+    let spec = json!({
+        "driver": driver, "allNodes": true, "devices": devices,
+        "pool": {"name": "template", "generation": 1, "resourceSliceCount": 1},
+    });
+    Ok(MachineTemplate {
+        driver: driver.as_str().into(),
+        pool_suffix: "".into(),
+        devices: ResourceSlice::from_json(&object("ResourceSlice", kind, spec))?.devices,
+        shared_counters: Vec::new(),
+        bindings: Vec::new(),
+    })
 }
 
 fn pack(inventory: &Inventory, types: &[MachineType], pods: &[(&str, u32, ClaimUse)]) {
@@ -129,6 +148,7 @@ fn pack(inventory: &Inventory, types: &[MachineType], pods: &[(&str, u32, ClaimU
                 }
                 break;
             }
+            pin_bringer(inventory, types, &mut bin, &mut cluster);
             cluster.keep(mark);
             left -= placed;
             bins.push(bin);
@@ -137,6 +157,14 @@ fn pack(inventory: &Inventory, types: &[MachineType], pods: &[(&str, u32, ClaimU
     for (index, bin) in bins.iter().enumerate() {
         let (of, zone, cents) = cheapest(types, &bin.shapes, bin.ledger.domain().and_then(|domain| domain.0.get(ZONE)));
         println!("machine {index}: {of} in zone {zone}, ${:.2}/h: {}", f64::from(cents) / 100.0, bin.pods.join(", "));
+    }
+}
+
+/// Decides the zone of a machine that brings devices for it, so that others can use them.
+fn pin_bringer(inventory: &Inventory, types: &[MachineType], bin: &mut Bin, cluster: &mut ClusterLedger) {
+    let (name, zone, _) = cheapest(types, &bin.shapes, None);
+    if name == "nic-host" && bin.ledger.domain().is_some_and(|domain| domain.0.is_empty()) {
+        bin.ledger.pin(inventory, cluster, &Domain([(Arc::from(ZONE), Arc::from(zone))].into()));
     }
 }
 

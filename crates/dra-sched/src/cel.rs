@@ -1,9 +1,9 @@
 //! Device selectors: CEL as the Kubernetes API server and scheduler compile and evaluate it.
 //!
 //! A [`Selector`] is compiled once per text and asked about [`DeviceView`]s. The steps are those of upstream, because
-//! their verdicts must be: text → tokens → tree with macros expanded ([`parser`]) → types and overloads ([`checker`]) →
-//! worst-case cost ([`cost`]) → plan ([`plan`]) → evaluation with its actual cost ([`eval`]), for simple ones by a program
-//! over numbered attributes ([`slots`]).
+//! their verdicts must be: text → tokens → tree with macros expanded (`parser`) → types and overloads (`checker`) →
+//! worst-case cost (`cost`) → plan (`plan`) → evaluation with its actual cost (`eval`), for simple ones by a program
+//! over numbered attributes (`slots`).
 //!
 //! What holds:
 //! * A text that upstream refuses to compile is refused, with line and column.

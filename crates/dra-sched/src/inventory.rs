@@ -1,6 +1,6 @@
 //! Everything about devices and claims that stays the same while planning, compiled once.
 //!
-//! Invariants: devices of equal content share a [`DeviceShape`]; a device's name (driver, pool, device) is a
+//! Invariants: devices of equal content share a `DeviceShape`; a device's name (driver, pool, device) is a
 //! [`DeviceKey`], whatever slice and generation it stands in, because that is what allocations refer to; claims of equal
 //! spec share a [`ClaimClassId`]. Ids are positions in input order and decide nothing: pools and slices are ordered by
 //! name.

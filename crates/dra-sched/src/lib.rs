@@ -6,7 +6,62 @@
 //!
 //! An [`Inventory`] is built once from classes, slices, claims and shapes of machines to be; [`Inventory::allocate`]
 //! answers for a node, [`Inventory::try_add`] for a packer, against a [`ClusterLedger`] and a [`BinLedger`]. RFC 0003
-//! explains the seam, the order and the proofs.
+//! explains the seam, the order and the proofs; `--example packing` plays a packer.
+//!
+//! Would kube-scheduler of 1.36 find two GPUs on this node, and if not, why?
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dra_sched::types::{DeviceClass, ResourceClaim, ResourceSlice};
+//! use dra_sched::{ClusterLedger, Compat, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict};
+//! use model::Budget;
+//! use serde_json::json;
+//!
+//! // Objects as the API server has them, in any version that it serves.
+//! let class = json!({
+//!     "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+//!     "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]},
+//! });
+//! let slice = json!({
+//!     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n1-gpus"},
+//!     "spec": {
+//!         "driver": "gpu.example.com", "nodeName": "n1", "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+//!         "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+//!     },
+//! });
+//! let claim = |name: &str, gpus: u32| {
+//!     json!({
+//!         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
+//!         "spec": {"devices": {"requests": [
+//!             {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": gpus}},
+//!         ]}},
+//!     })
+//! };
+//!
+//! // What stays the same is compiled once; what is taken is in a ledger.
+//! let mut builder = InventoryBuilder::new(Compat::new(KubernetesMinor::V1_36));
+//! builder.class(Arc::new(DeviceClass::from_json(&class)?));
+//! builder.slice(Arc::new(ResourceSlice::from_json(&slice)?));
+//! let two = builder.claim_class("two", &Arc::new(ResourceClaim::from_json(&claim("two", 2))?.spec), None);
+//! let three = builder.claim_class("three", &Arc::new(ResourceClaim::from_json(&claim("three", 3))?.spec), None);
+//! let inventory = builder.build();
+//! let ledger = ClusterLedger::new(&inventory);
+//! let node = NodeFacts { name: Some("n1".into()), ..NodeFacts::default() };
+//!
+//! let Verdict::Allocated { allocations, .. } = inventory.allocate(&node, &[two], &ledger, &mut Budget::new(10_000))
+//! else {
+//!     panic!("there are two")
+//! };
+//! let devices: Vec<&str> = allocations[0].results.iter().map(|result| result.device.device.as_str()).collect();
+//! assert_eq!(devices, ["gpu-0", "gpu-1"]);
+//!
+//! let Verdict::Refused(refusal) = inventory.allocate(&node, &[three], &ledger, &mut Budget::new(10_000)) else {
+//!     panic!("there are only two")
+//! };
+//! println!("{refusal}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(
     not(test),
     deny(
@@ -45,7 +100,7 @@ pub use claims::MAX_RESULTS;
 pub use compat::{Compat, Gate, Gates, KubernetesMinor};
 pub use inventory::{ClaimClassId, ClaimId, Inventory, InventoryBuilder, ShapeId};
 pub use ledger::{BinLedger, ClusterLedger, Domain};
-pub use machine::{LabelKnowledge, MachineShape, MachineTemplate};
+pub use machine::{DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate};
 pub use node::NodeFacts;
 pub use packing::{Alternative, ClaimUse, NodeDemand, Offer};
 pub use verdict::{Refusal, Verdict};

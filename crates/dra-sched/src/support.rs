@@ -182,7 +182,7 @@ pub const FEATURES: &[Feature] = &[
         "Machines that do not exist yet: templates, unknown values, zones",
         "",
         None,
-        Partly("devices local to the machine"),
+        Partly("pools of a domain by the library only"),
         &[Tables],
     ),
     row("Standard attributes (pcieRoot, pciBusID, numaNode)", "6072", None, Supported, &[Corpus, ControlPlane]),

@@ -94,7 +94,11 @@ fn extreme(random: &mut Random) -> String {
         3 => format!("{}true", "!".repeat(count)),
         4 => format!("{}false", "true ? true : ".repeat(count)),
         5 => format!("{{'a': 1}}{}", ".a".repeat(count)),
-        6 => format!("{}1{} == []", "[".repeat(count), "]".repeat(count)),
+        6 => {
+            // Upstream takes seconds for the deepest, which is no reason to wait for it all the time.
+            let count = if random.one_in(50) { count } else { count.min(60) };
+            format!("{}1{} == []", "[".repeat(count), "]".repeat(count))
+        }
         _ => format!("1{} == 1", " * 1".repeat(count)),
     }
 }
