@@ -3,13 +3,16 @@
 //! Overlays are taken by weight, highest first, then by name, last first; for each price and each resource the first that
 //! says something wins. Two of equal weight that say something about the same price or resource conflict: the later one
 //! is rejected whole. The same goes for the devices of each driver (`devices`), except that two may say the same of them.
-//! NodePools between which no overlay can tell are evaluated once.
+//!
+//! An overlay is held against the types of a NodePool once for all NodePools that it cannot tell apart; NodePools in which
+//! every overlay matches the same are corrected once, and what comes of a type is shared where the same overlays decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use api::DynamicResources;
 use cloudprovider::{InstanceType, OfferingKey};
 use dra_sched::types::DriverName;
 use model::{InstanceTypeName, NodeOverlayName, NodePoolName};
@@ -17,9 +20,11 @@ use thiserror::Error as ThisError;
 
 pub use self::devices::retain_drivers;
 use self::devices::{Expansions, Said};
+use self::matching::Columns;
 use crate::{Overlay, expand};
 
 mod devices;
+mod matching;
 
 /// What overlays may correct of one NodePool.
 #[derive(Debug, Clone, Copy)]
@@ -152,56 +157,74 @@ pub struct Evaluation {
 pub fn evaluate(overlays: &[Overlay], pools: &[Pool<'_>]) -> Evaluation {
     let mut overlays: Vec<&Overlay> = overlays.iter().collect();
     overlays.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name)));
-    let (mut classes, class_of_pool) = Class::of_pools(&overlays, pools);
     let (mut rejected, mut described) = (BTreeMap::new(), BTreeMap::new());
+    let mut matched: Vec<(&Overlay, Vec<Rc<Matches>>)> = Vec::with_capacity(overlays.len());
+    let mut columns = Columns::default();
     for overlay in overlays {
-        let mut expansions = Expansions::default();
-        let found: Result<Vec<Matches>, Rejection> =
-            classes.iter().map(|class| class.matches(overlay, &mut expansions)).collect();
-        match found {
+        match Matches::of_pools(overlay, pools, &mut columns) {
+            Ok(found) => matched.push((overlay, found)),
             Err(rejection) => {
                 rejected.insert(overlay.name.clone(), rejection);
             }
-            Ok(found) => {
-                if !overlay.dynamic_resources.is_empty() {
-                    described.insert(overlay.name.clone(), describe(&classes, &found));
-                }
-                for (class, found) in classes.iter_mut().zip(found) {
-                    class.register(overlay, found);
-                }
-            }
         }
     }
-    let corrected: Vec<Arc<Corrected>> = classes.iter().map(|class| Arc::new(class.corrected())).collect();
+    let (mut classes, class_of_pool) = Class::of_pools(&matched, pools);
+    // Overlays come by weight, so only neighbours can conflict.
+    let mut weight_in_effect = None;
+    for (overlay, found) in &matched {
+        let may_conflict = weight_in_effect == Some(overlay.weight);
+        let conflict = classes.iter().filter(|_| may_conflict).find_map(|class| class.conflict(overlay, found));
+        if let Some(conflict) = conflict {
+            rejected.insert(overlay.name.clone(), Rejection::Conflict(conflict));
+            continue;
+        }
+        weight_in_effect = Some(overlay.weight);
+        if !overlay.dynamic_resources.is_empty() {
+            described.insert(overlay.name.clone(), describe(&classes, found));
+        }
+        classes.iter_mut().for_each(|class| class.register(overlay, found));
+    }
+    let mut made = Made::default();
+    let corrected: Vec<Arc<Corrected>> = classes.iter().map(|class| Arc::new(class.corrected(&mut made))).collect();
     let pools = class_of_pool.into_iter().filter_map(|class| corrected.get(class).cloned()).collect();
     Evaluation { rejected, described, pools }
 }
 
-fn describe(classes: &[Class<'_>], found: &[Matches]) -> BTreeMap<DriverName, Described> {
-    let mut types: BTreeMap<DriverName, BTreeSet<&InstanceTypeName>> = BTreeMap::new();
-    let mut described: BTreeMap<DriverName, Described> = BTreeMap::new();
-    for (class, matches) in classes.iter().zip(found) {
-        for matching in matches {
+fn describe(classes: &[Class<'_>], found: &[Rc<Matches>]) -> BTreeMap<DriverName, Described> {
+    // NodePools that the overlay cannot tell apart have the same types.
+    let mut different: Vec<(&Class<'_>, &Rc<Matches>)> = Vec::new();
+    for class in classes {
+        let Some(matches) = found.get(class.place) else { continue };
+        if !different.iter().any(|(_, known)| Rc::ptr_eq(known, matches)) {
+            different.push((class, matches));
+        }
+    }
+    let mut described: BTreeMap<&DriverName, (Described, BTreeSet<&InstanceTypeName>)> = BTreeMap::new();
+    for (class, matches) in &different {
+        for matching in &matches.0 {
             let Some(instance_type) = class.pool.types.get(matching.instance_type) else { continue };
             for (driver, says) in matching.devices.iter() {
                 let count = says.devices();
-                let types = types.entry(driver.clone()).or_default();
-                types.insert(&instance_type.name);
-                let of_driver = Described { instance_types: types.len(), fewest: count, most: count };
-                let described = described.entry(driver.clone()).or_insert(of_driver);
-                described.instance_types = types.len();
-                described.fewest = described.fewest.min(count);
-                described.most = described.most.max(count);
+                let new = || (Described { instance_types: 0, fewest: count, most: count }, BTreeSet::new());
+                let (of_driver, names) = described.entry(driver).or_insert_with(new);
+                of_driver.fewest = of_driver.fewest.min(count);
+                of_driver.most = of_driver.most.max(count);
+                // Within one list no name comes twice.
+                if different.len() == 1 || names.insert(&instance_type.name) {
+                    of_driver.instance_types += 1;
+                }
             }
         }
     }
-    described
+    described.into_iter().map(|(driver, (described, _))| (driver.clone(), described)).collect()
 }
 
-/// The instance types that match.
-type Matches = Vec<Match>;
+/// The instance types that match, in order.
+#[derive(Debug, Default)]
+struct Matches(Vec<Match>);
 
 /// An instance type that matches.
+#[derive(Debug)]
 struct Match {
     /// By its place.
     instance_type: usize,
@@ -211,16 +234,98 @@ struct Match {
     devices: Said,
 }
 
-/// NodePools between which no overlay can tell.
+/// What tells NodePools apart for an overlay: their types, and what they say about the labels that it asks for.
+type Seen<'a> = ((usize, usize), Vec<Option<&'a str>>);
+
+impl Matches {
+    /// What an overlay matches in each NodePool. NodePools that it cannot tell apart share the answer.
+    fn of_pools<'a>(
+        overlay: &'a Overlay,
+        pools: &[Pool<'a>],
+        columns: &mut Columns<'a>,
+    ) -> Result<Vec<Rc<Self>>, Rejection> {
+        let counted: Vec<&str> = expand::counting_labels(&overlay.dynamic_resources).collect();
+        let keys: BTreeSet<&str> = overlay.requirements.keys().chain(counted).collect();
+        let mut expansions = Expansions::default();
+        let mut known: BTreeMap<Seen<'_>, Rc<Self>> = BTreeMap::new();
+        let mut found = Vec::with_capacity(pools.len());
+        for pool in pools {
+            let values = keys.iter().map(|key| value_of_pool(pool, key)).collect();
+            let seen = ((pool.types.as_ptr().addr(), pool.types.len()), values);
+            let matches = match known.get(&seen) {
+                Some(matches) => Rc::clone(matches),
+                None => {
+                    let matches = Rc::new(Self::new(overlay, pool, &mut expansions, columns)?);
+                    known.insert(seen, Rc::clone(&matches));
+                    matches
+                }
+            };
+            found.push(matches);
+        }
+        Ok(found)
+    }
+
+    fn new<'a>(
+        overlay: &'a Overlay,
+        pool: &Pool<'a>,
+        expansions: &mut Expansions,
+        columns: &mut Columns<'a>,
+    ) -> Result<Self, Rejection> {
+        let found = matching::matches(overlay, pool, columns);
+        let mut matches = Vec::with_capacity(found.len());
+        for (place, offerings) in found {
+            let Some(instance_type) = pool.types.get(place) else { continue };
+            let devices = devices_of(overlay, pool, instance_type, &offerings, expansions)?;
+            matches.push(Match { instance_type: place, offerings, devices });
+        }
+        Ok(Self(matches))
+    }
+}
+
+fn devices_of(
+    overlay: &Overlay,
+    pool: &Pool<'_>,
+    instance_type: &InstanceType,
+    offerings: &[usize],
+    expansions: &mut Expansions,
+) -> Result<Said, Rejection> {
+    if overlay.dynamic_resources.is_empty() {
+        return Ok(Said::default());
+    }
+    let (node_pool, name) = (|| pool.name.clone(), || instance_type.name.clone());
+    let is_whole = offerings.len() == instance_type.offerings.len();
+    let mut left_out = (0..).zip(&instance_type.offerings).filter(|(place, _)| !is_whole && !offerings.contains(place));
+    if let Some((_, offering)) = left_out.next() {
+        return Err(Rejection::PartOfAType {
+            offering: offering.key(&instance_type.name),
+            node_pool: node_pool(),
+            instance_type: name(),
+        });
+    }
+    expansions.of(overlay, pool, instance_type).map_err(|error| Rejection::Devices {
+        error,
+        node_pool: node_pool(),
+        instance_type: name(),
+    })
+}
+
+/// NodePools in which every overlay matches the same.
 struct Class<'a> {
     /// The first of them.
     pool: Pool<'a>,
-    /// By type and offering.
-    prices: BTreeMap<(usize, usize), Claimed<'a>>,
-    /// By type and resource.
-    capacity: BTreeMap<(usize, &'a str), Claimed<'a>>,
-    /// By type and driver.
-    devices: BTreeMap<(usize, DriverName), devices::Claimed<'a>>,
+    /// Its place.
+    place: usize,
+    /// By the place of the type; empty for one that no overlay says anything about.
+    types: Vec<OfType<'a>>,
+}
+
+/// Who says what about an instance type.
+#[derive(Clone, Default)]
+struct OfType<'a> {
+    /// By the place of the offering; empty if there is no price.
+    prices: Vec<Option<Claimed<'a>>>,
+    capacity: Vec<(&'a str, Claimed<'a>)>,
+    devices: Vec<(DriverName, devices::Claimed<'a>)>,
 }
 
 /// Who says something about a price or an amount.
@@ -232,84 +337,80 @@ struct Claimed<'a> {
     last: &'a Overlay,
 }
 
+impl OfType<'_> {
+    fn is_untouched(&self) -> bool {
+        self.prices.is_empty() && self.capacity.is_empty() && self.devices.is_empty()
+    }
+
+    /// Whether the same overlays decide.
+    fn has_winners_of(&self, other: &Self) -> bool {
+        let same_price = |(a, b): (&Option<Claimed<'_>>, &Option<Claimed<'_>>)| match (a, b) {
+            (Some(a), Some(b)) => std::ptr::eq(a.winner, b.winner),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        self.prices.len() == other.prices.len()
+            && self.capacity.len() == other.capacity.len()
+            && self.devices.len() == other.devices.len()
+            && self.prices.iter().zip(&other.prices).all(same_price)
+            && self.capacity.iter().all(|(resource, it)| {
+                other.capacity.iter().any(|(name, other)| name == resource && std::ptr::eq(it.winner, other.winner))
+            })
+            && self.devices.iter().all(|(driver, it)| {
+                other.devices.iter().any(|(name, other)| name == driver && it.is_decided_like(other))
+            })
+    }
+}
+
+/// What was made so far.
+#[derive(Default)]
+struct Made<'a> {
+    /// Of instance types: for each list of types and each place there, what decided and what came of it.
+    types: BTreeMap<(usize, usize), Decided<'a>>,
+    /// Of the templates of overlays alone, by what decides for each driver.
+    templates: BTreeMap<Vec<devices::Decision>, DynamicResources>,
+}
+
+/// Corrections of one type.
+type Decided<'a> = Vec<(OfType<'a>, Arc<InstanceType>)>;
+
 impl<'a> Class<'a> {
     /// The classes, in the order of their first NodePools, and for each NodePool the place of its class.
-    fn of_pools(overlays: &[&Overlay], pools: &[Pool<'a>]) -> (Vec<Self>, Vec<usize>) {
-        let asked = overlays.iter().flat_map(|overlay| overlay.requirements.keys());
-        let counted = overlays.iter().flat_map(|overlay| expand::counting_labels(&overlay.dynamic_resources));
-        let keys: BTreeSet<&str> = asked.chain(counted).collect();
+    fn of_pools(matched: &[(&'a Overlay, Vec<Rc<Matches>>)], pools: &[Pool<'a>]) -> (Vec<Self>, Vec<usize>) {
         let mut places = BTreeMap::new();
         let mut classes = Vec::new();
-        let class_of_pool = pools
-            .iter()
-            .map(|pool| {
-                let values: Vec<Option<&str>> = keys.iter().map(|key| value_of_pool(pool, key)).collect();
-                let types = (pool.types.as_ptr().addr(), pool.types.len());
-                *places.entry((types, values)).or_insert_with(|| {
-                    classes.push(Self {
-                        pool: *pool,
-                        prices: BTreeMap::new(),
-                        capacity: BTreeMap::new(),
-                        devices: BTreeMap::new(),
-                    });
-                    classes.len() - 1
-                })
+        let class_of_pool = pools.iter().enumerate().map(|(place, pool)| {
+            let found: Vec<usize> =
+                matched.iter().filter_map(|(_, found)| Some(Rc::as_ptr(found.get(place)?).addr())).collect();
+            let types = (pool.types.as_ptr().addr(), pool.types.len());
+            *places.entry((types, found)).or_insert_with(|| {
+                classes.push(Self { pool: *pool, place, types: vec![OfType::default(); pool.types.len()] });
+                classes.len() - 1
             })
-            .collect();
+        });
+        let class_of_pool = class_of_pool.collect();
         (classes, class_of_pool)
     }
 
-    /// What matches, if the overlay can be in effect beside those that are.
-    fn matches(&self, overlay: &Overlay, expansions: &mut Expansions) -> Result<Matches, Rejection> {
-        let found = matches(overlay, &self.pool);
-        let mut matches = Vec::with_capacity(found.len());
-        for (place, offerings) in found {
-            let Some(instance_type) = self.pool.types.get(place) else { continue };
-            let devices = self.devices_of(overlay, instance_type, &offerings, expansions)?;
-            let matching = Match { instance_type: place, offerings, devices };
-            self.conflict(overlay, &matching).map_or(Ok(()), Err)?;
-            matches.push(matching);
-        }
-        Ok(matches)
+    /// The first thing that an overlay in effect says too, with the same weight.
+    fn conflict(&self, overlay: &Overlay, found: &[Rc<Matches>]) -> Option<Conflict> {
+        let mut matches = found.get(self.place).into_iter().flat_map(|matches| &matches.0);
+        matches.find_map(|matching| self.conflict_of_type(overlay, matching))
     }
 
-    fn devices_of(
-        &self,
-        overlay: &Overlay,
-        instance_type: &InstanceType,
-        offerings: &[usize],
-        expansions: &mut Expansions,
-    ) -> Result<Said, Rejection> {
-        if overlay.dynamic_resources.is_empty() {
-            return Ok(Said::default());
-        }
-        let (node_pool, name) = (|| self.pool.name.clone(), || instance_type.name.clone());
-        let left_out = (0..).zip(&instance_type.offerings).find(|(place, _)| !offerings.contains(place));
-        if let Some((_, offering)) = left_out {
-            return Err(Rejection::PartOfAType {
-                offering: offering.key(&instance_type.name),
-                node_pool: node_pool(),
-                instance_type: name(),
-            });
-        }
-        expansions.of(overlay, &self.pool, instance_type).map_err(|error| Rejection::Devices {
-            error,
-            node_pool: node_pool(),
-            instance_type: name(),
-        })
-    }
-
-    fn conflict(&self, overlay: &Overlay, matching: &Match) -> Option<Conflict> {
-        let place = matching.instance_type;
+    fn conflict_of_type(&self, overlay: &Overlay, matching: &Match) -> Option<Conflict> {
+        let known = self.types.get(matching.instance_type)?;
         let prices = matching.offerings.iter().filter(|_| overlay.price.is_some());
-        let of_price = prices.map(|offering| (Field::Price, self.prices.get(&(place, *offering)).map(|it| it.last)));
+        let of_price =
+            prices.map(|offering| (Field::Price, known.prices.get(*offering).copied().flatten().map(|it| it.last)));
         let of_capacity = overlay.capacity.keys().map(|resource| {
-            let claimed = self.capacity.get(&(place, resource.as_str()));
-            (Field::Capacity(resource.clone()), claimed.map(|it| it.last))
+            let claimed = known.capacity.iter().find(|(name, _)| name == resource);
+            (Field::Capacity(resource.clone()), claimed.map(|(_, it)| it.last))
         });
         let of_devices = matching.devices.iter().map(|(driver, says)| {
-            let claimed = self.devices.get(&(place, driver.clone())).filter(|claimed| claimed.says != *says);
-            (Field::Devices(driver.clone()), claimed.map(|it| it.last))
+            let claimed = known.devices.iter().find(|(name, _)| name == driver);
+            let differs = claimed.filter(|(_, claimed)| claimed.says != *says);
+            (Field::Devices(driver.clone()), differs.map(|(_, it)| it.last))
         });
         let (field, other) = of_price
             .chain(of_capacity)
@@ -319,63 +420,104 @@ impl<'a> Class<'a> {
             other: other.name.clone(),
             field,
             node_pool: self.pool.name.clone(),
-            instance_type: self.pool.types.get(place)?.name.clone(),
+            instance_type: self.pool.types.get(matching.instance_type)?.name.clone(),
         })
     }
 
-    fn register(&mut self, overlay: &'a Overlay, found: Matches) {
+    fn register(&mut self, overlay: &'a Overlay, found: &[Rc<Matches>]) {
         let claimed = Claimed { winner: overlay, last: overlay };
-        for Match { instance_type, offerings, devices } in found {
-            for offering in offerings.into_iter().filter(|_| overlay.price.is_some()) {
-                self.prices.entry((instance_type, offering)).or_insert(claimed).last = overlay;
+        let matches = found.get(self.place).into_iter().flat_map(|matches| &matches.0);
+        for Match { instance_type, offerings, devices } in matches {
+            let Some(known) = self.types.get_mut(*instance_type) else { continue };
+            if overlay.price.is_some() {
+                let count = self.pool.types.get(*instance_type).map_or(0, |it| it.offerings.len());
+                known.prices.resize(count, None);
+                for offering in offerings {
+                    if let Some(price) = known.prices.get_mut(*offering) {
+                        price.get_or_insert(claimed).last = overlay;
+                    }
+                }
             }
             for resource in overlay.capacity.keys() {
-                self.capacity.entry((instance_type, resource)).or_insert(claimed).last = overlay;
+                match known.capacity.iter_mut().find(|(name, _)| name == resource) {
+                    Some((_, known)) => known.last = overlay,
+                    None => known.capacity.push((resource, claimed)),
+                }
             }
             for (driver, says) in devices.iter() {
-                let new = || devices::Claimed { winner: overlay, last: overlay, says: Rc::clone(says) };
-                let claimed = self.devices.entry((instance_type, driver.clone())).or_insert_with(new);
-                (claimed.last, claimed.says) = (overlay, Rc::clone(says));
+                match known.devices.iter_mut().find(|(name, _)| name == driver) {
+                    Some((_, known)) => (known.last, known.says) = (overlay, Rc::clone(says)),
+                    None => known.devices.push((driver.clone(), devices::Claimed::new(overlay, says))),
+                }
             }
         }
     }
 
-    fn corrected(&self) -> Corrected {
+    fn corrected(&self, made: &mut Made<'a>) -> Corrected {
         let mut corrected = Corrected { types: self.pool.types.to_vec(), ..Corrected::default() };
-        for (&(instance_type, offering), claimed) in &self.prices {
-            let Some(instance_type) = corrected.types.get_mut(instance_type) else { continue };
-            corrected.with_price.insert(instance_type.name.clone());
-            if let (Some(offering), Some(change)) =
-                (Arc::make_mut(instance_type).offerings.get_mut(offering), claimed.winner.price)
-            {
+        let list = self.pool.types.as_ptr().addr();
+        for (place, (instance_type, known)) in corrected.types.iter_mut().zip(&self.types).enumerate() {
+            if known.is_untouched() {
+                continue;
+            }
+            for (is_set, names) in [
+                (!known.prices.is_empty(), &mut corrected.with_price),
+                (!known.capacity.is_empty(), &mut corrected.with_capacity),
+                (!known.devices.is_empty(), &mut corrected.with_devices),
+            ] {
+                if is_set {
+                    names.insert(instance_type.name.clone());
+                }
+            }
+            let Made { types, templates } = &mut *made;
+            let before = types.entry((list, place)).or_default();
+            match before.iter().find(|(decided, _)| decided.has_winners_of(known)) {
+                Some((_, made)) => *instance_type = Arc::clone(made),
+                None => {
+                    self.correct(known, Arc::make_mut(instance_type), templates);
+                    before.push((known.clone(), Arc::clone(instance_type)));
+                }
+            }
+        }
+        corrected
+    }
+
+    fn correct(
+        &self,
+        known: &OfType<'_>,
+        instance_type: &mut InstanceType,
+        templates: &mut BTreeMap<Vec<devices::Decision>, DynamicResources>,
+    ) {
+        for (offering, claimed) in instance_type.offerings.iter_mut().zip(&known.prices) {
+            if let Some(change) = claimed.and_then(|claimed| claimed.winner.price) {
                 offering.price = change.apply(offering.price);
             }
         }
-        for (&(instance_type, resource), claimed) in &self.capacity {
-            let Some(instance_type) = corrected.types.get_mut(instance_type) else { continue };
-            let Some(amount) = claimed.winner.capacity.get(resource) else { continue };
-            corrected.with_capacity.insert(instance_type.name.clone());
-            let instance_type = Arc::make_mut(instance_type);
-            instance_type.capacity.insert(resource.to_owned(), *amount);
+        for (resource, claimed) in &known.capacity {
+            let Some(amount) = claimed.winner.capacity.get(*resource) else { continue };
+            instance_type.capacity.insert((*resource).to_owned(), *amount);
             // An offering that differs from its type does not differ from the overlay.
             for offering in &mut instance_type.offerings {
-                if let Some(known) = offering.capacity_override.as_mut().and_then(|it| it.get_mut(resource)) {
+                if let Some(known) = offering.capacity_override.as_mut().and_then(|it| it.get_mut(*resource)) {
                     *known = *amount;
                 }
             }
         }
-        let mut winners: BTreeMap<usize, BTreeMap<DriverName, &Overlay>> = BTreeMap::new();
-        for ((instance_type, driver), claimed) in &self.devices {
-            winners.entry(*instance_type).or_default().insert(driver.clone(), claimed.winner);
+        if known.devices.is_empty() {
+            return;
         }
-        for (instance_type, winners) in winners {
-            let Some(instance_type) = corrected.types.get_mut(instance_type) else { continue };
-            corrected.with_devices.insert(instance_type.name.clone());
+        let merged = |instance_type: &InstanceType| {
+            let winners: BTreeMap<DriverName, &Overlay> =
+                known.devices.iter().map(|(driver, claimed)| (driver.clone(), claimed.winner)).collect();
             let label = |key: &str| devices::certain_label(&self.pool, instance_type, key);
-            let merged = devices::merged(&instance_type.dynamic_resources, &winners, &label);
-            Arc::make_mut(instance_type).dynamic_resources = merged;
-        }
-        corrected
+            devices::merged(&instance_type.dynamic_resources, &winners, &label)
+        };
+        instance_type.dynamic_resources = if instance_type.dynamic_resources.is_empty() {
+            let decisions = known.devices.iter().map(|(driver, claimed)| claimed.decision(driver)).collect();
+            templates.entry(decisions).or_insert_with(|| merged(instance_type)).clone()
+        } else {
+            merged(instance_type)
+        };
     }
 }
 
@@ -384,43 +526,6 @@ fn value_of_pool<'a>(pool: &Pool<'a>, key: &str) -> Option<&'a str> {
     match key {
         api::labels::NODEPOOL => Some(pool.name.as_str()),
         key => pool.template_labels.get(key).map(String::as_str),
-    }
-}
-
-fn matches(overlay: &Overlay, pool: &Pool<'_>) -> Vec<(usize, Vec<usize>)> {
-    let asked: Vec<(&str, Option<&str>)> =
-        overlay.requirements.keys().map(|key| (key, value_of_pool(pool, key))).collect();
-    let types = pool
-        .types
-        .iter()
-        .enumerate()
-        .filter(|(_, it)| asked.iter().all(|(key, of_pool)| allows_type(overlay, key, *of_pool, it)));
-    types
-        .map(|(place, it)| {
-            let offerings = it.offerings.iter().enumerate();
-            let matching = offerings.filter(|(_, offering)| overlay.requirements.allow_offering(offering));
-            (place, matching.map(|(offering, _)| offering).collect::<Vec<_>>())
-        })
-        .filter(|(_, offerings)| !offerings.is_empty())
-        .collect()
-}
-
-/// Whether a machine of that type in a NodePool with that label (if any) may have a value that the overlay asks for. A
-/// label of which neither knows anything is absent.
-fn allows_type(overlay: &Overlay, key: &str, of_pool: Option<&str>, instance_type: &InstanceType) -> bool {
-    let allows = |value: Option<&str>| overlay.requirements.allow_value(key, value);
-    match (of_pool, instance_type.requirements.get(key)) {
-        (Some(value), Some(of_type)) => of_type.contains(value) && allows(Some(value)),
-        (Some(value), None) => allows(Some(value)),
-        (None, Some(of_type)) if of_type.is_empty() => allows(None),
-        (None, Some(of_type)) => of_type.iter().any(|value| allows(Some(value))),
-        (None, None) => {
-            let mut of_offerings = instance_type.offerings.iter().filter_map(|offering| offering.label(key)).peekable();
-            match of_offerings.peek() {
-                None => allows(None),
-                Some(_) => of_offerings.any(|value| allows(Some(value))),
-            }
-        }
     }
 }
 

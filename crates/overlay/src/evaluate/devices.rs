@@ -32,6 +32,9 @@ struct GroupOfDriver {
 /// What an overlay says about each driver's devices on a machine.
 pub(super) type Said = Rc<BTreeMap<DriverName, Rc<OfDriver>>>;
 
+/// A driver, and which overlay says what of it.
+pub(super) type Decision = (DriverName, usize, usize);
+
 /// An overlay's templates written out for machines that have the same values under the labels that count.
 #[derive(Debug, Default)]
 pub(super) struct Expansions {
@@ -47,6 +50,25 @@ pub(super) struct Claimed<'a> {
     pub(super) last: &'a Overlay,
     /// What the last says.
     pub(super) says: Rc<OfDriver>,
+    /// What the first says.
+    decides: Rc<OfDriver>,
+}
+
+impl<'a> Claimed<'a> {
+    /// The first who says something.
+    pub(super) fn new(overlay: &'a Overlay, says: &Rc<OfDriver>) -> Self {
+        Self { winner: overlay, last: overlay, says: Rc::clone(says), decides: Rc::clone(says) }
+    }
+
+    /// What decides: the same for types that get the same templates.
+    pub(super) fn decision(&self, driver: &DriverName) -> Decision {
+        (driver.clone(), std::ptr::from_ref(self.winner).addr(), Rc::as_ptr(&self.decides).addr())
+    }
+
+    /// Whether the same overlay decides, and says the same: that may depend on labels of the NodePool.
+    pub(super) fn is_decided_like(&self, other: &Self) -> bool {
+        std::ptr::eq(self.winner, other.winner) && Rc::ptr_eq(&self.decides, &other.decides)
+    }
 }
 
 impl Expansions {

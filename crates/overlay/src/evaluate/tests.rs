@@ -435,3 +435,28 @@ fn devices_are_described_for_whole_instance_types() {
     assert!(rejection.starts_with("spec.requirements: they leave out "), "{rejection}");
     assert!(rejection.contains("of instance type c4 in nodepool/pool-0"), "{rejection}");
 }
+
+/// What an overlay means, type by type and offering by offering.
+fn matches(overlay: &Overlay, pool: &Pool<'_>) -> Vec<(usize, Vec<usize>)> {
+    let may_be = |instance_type: &InstanceType| {
+        overlay.requirements.keys().all(|key| {
+            let allows = |value: Option<&str>| overlay.requirements.allow_value(key, value);
+            match (value_of_pool(pool, key), instance_type.requirements.get(key)) {
+                (Some(value), Some(of_type)) => of_type.contains(value) && allows(Some(value)),
+                (Some(value), None) => allows(Some(value)),
+                (None, Some(of_type)) if of_type.is_empty() => allows(None),
+                (None, Some(of_type)) => of_type.iter().any(|value| allows(Some(value))),
+                (None, None) => {
+                    let values: Vec<&str> = instance_type.offerings.iter().filter_map(|it| it.label(key)).collect();
+                    if values.is_empty() { allows(None) } else { values.iter().any(|value| allows(Some(value))) }
+                }
+            }
+        })
+    };
+    let of_type = |(place, instance_type): (usize, &Arc<InstanceType>)| {
+        let offerings = instance_type.offerings.iter().enumerate();
+        let meant = offerings.filter(|(_, it)| may_be(instance_type) && overlay.requirements.allow_offering(it));
+        (place, meant.map(|(offering, _)| offering).collect::<Vec<_>>())
+    };
+    pool.types.iter().enumerate().map(of_type).filter(|(_, offerings)| !offerings.is_empty()).collect()
+}
