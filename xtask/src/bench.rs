@@ -26,6 +26,12 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Evaluate 50 NodeOverlays against 1,000 instance types of 20 NodePools and print the time.
+    Overlays {
+        /// Passed on to the benchmark; `-- --help` shows what it takes.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Bring 1,000 waiting pods onto machines on a real control plane and print time, price and the controller's use.
     E2e {
         /// Passed on to the benchmark; `-- --help` shows what it takes.
@@ -60,6 +66,11 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             eprintln!("building the planner's benchmark in release mode");
             let built = build(&["--release", "--package=bench", "--bin=scheduling"], "scheduling")?;
             run_command(process::command(&built.to_string_lossy()).args(karpenter).args(arguments))
+        }
+        Command::Overlays { arguments } => {
+            eprintln!("building the overlays' benchmark in release mode");
+            let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "overlays", "--"]);
+            run_command(benchmark.args(arguments))
         }
         Command::E2e { arguments } => {
             eprintln!("building dovetail in release mode");

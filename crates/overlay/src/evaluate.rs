@@ -159,9 +159,9 @@ pub fn evaluate(overlays: &[Overlay], pools: &[Pool<'_>]) -> Evaluation {
     overlays.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name)));
     let (mut rejected, mut described) = (BTreeMap::new(), BTreeMap::new());
     let mut matched: Vec<(&Overlay, Vec<Rc<Matches>>)> = Vec::with_capacity(overlays.len());
-    let mut columns = Columns::default();
+    let (mut columns, mut expansions) = (Columns::default(), Expansions::default());
     for overlay in overlays {
-        match Matches::of_pools(overlay, pools, &mut columns) {
+        match Matches::of_pools(overlay, pools, &mut columns, &mut expansions) {
             Ok(found) => matched.push((overlay, found)),
             Err(rejection) => {
                 rejected.insert(overlay.name.clone(), rejection);
@@ -243,10 +243,10 @@ impl Matches {
         overlay: &'a Overlay,
         pools: &[Pool<'a>],
         columns: &mut Columns<'a>,
+        expansions: &mut Expansions<'a>,
     ) -> Result<Vec<Rc<Self>>, Rejection> {
         let counted: Vec<&str> = expand::counting_labels(&overlay.dynamic_resources).collect();
         let keys: BTreeSet<&str> = overlay.requirements.keys().chain(counted).collect();
-        let mut expansions = Expansions::default();
         let mut known: BTreeMap<Seen<'_>, Rc<Self>> = BTreeMap::new();
         let mut found = Vec::with_capacity(pools.len());
         for pool in pools {
@@ -255,7 +255,7 @@ impl Matches {
             let matches = match known.get(&seen) {
                 Some(matches) => Rc::clone(matches),
                 None => {
-                    let matches = Rc::new(Self::new(overlay, pool, &mut expansions, columns)?);
+                    let matches = Rc::new(Self::new(overlay, pool, columns, expansions)?);
                     known.insert(seen, Rc::clone(&matches));
                     matches
                 }
@@ -268,14 +268,15 @@ impl Matches {
     fn new<'a>(
         overlay: &'a Overlay,
         pool: &Pool<'a>,
-        expansions: &mut Expansions,
         columns: &mut Columns<'a>,
+        expansions: &mut Expansions<'a>,
     ) -> Result<Self, Rejection> {
         let found = matching::matches(overlay, pool, columns);
+        let number = expansions.number(&overlay.dynamic_resources);
         let mut matches = Vec::with_capacity(found.len());
         for (place, offerings) in found {
             let Some(instance_type) = pool.types.get(place) else { continue };
-            let devices = devices_of(overlay, pool, instance_type, &offerings, expansions)?;
+            let devices = devices_of((overlay, number), pool, instance_type, &offerings, expansions)?;
             matches.push(Match { instance_type: place, offerings, devices });
         }
         Ok(Self(matches))
@@ -283,11 +284,11 @@ impl Matches {
 }
 
 fn devices_of(
-    overlay: &Overlay,
+    (overlay, number): (&Overlay, usize),
     pool: &Pool<'_>,
     instance_type: &InstanceType,
     offerings: &[usize],
-    expansions: &mut Expansions,
+    expansions: &mut Expansions<'_>,
 ) -> Result<Said, Rejection> {
     if overlay.dynamic_resources.is_empty() {
         return Ok(Said::default());
@@ -302,7 +303,7 @@ fn devices_of(
             instance_type: name(),
         });
     }
-    expansions.of(overlay, pool, instance_type).map_err(|error| Rejection::Devices {
+    expansions.of((overlay, number), pool, instance_type).map_err(|error| Rejection::Devices {
         error,
         node_pool: node_pool(),
         instance_type: name(),

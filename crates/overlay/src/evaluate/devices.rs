@@ -35,11 +35,16 @@ pub(super) type Said = Rc<BTreeMap<DriverName, Rc<OfDriver>>>;
 /// A driver, and which overlay says what of it.
 pub(super) type Decision = (DriverName, usize, usize);
 
-/// An overlay's templates written out for machines that have the same values under the labels that count.
+/// Templates written out for machines that have the same values under the labels that count. Overlays with equal templates
+/// share them.
 #[derive(Debug, Default)]
-pub(super) struct Expansions {
-    known: BTreeMap<Vec<Option<String>>, Result<Said, expand::Error>>,
+pub(super) struct Expansions<'a> {
+    templates: Vec<&'a DynamicResources>,
+    known: BTreeMap<(usize, Counts), Result<Said, expand::Error>>,
 }
+
+/// The values of labels that count.
+type Counts = Vec<Option<String>>;
 
 /// Who says something about a driver's devices on an instance type.
 #[derive(Debug, Clone)]
@@ -71,23 +76,31 @@ impl<'a> Claimed<'a> {
     }
 }
 
-impl Expansions {
-    /// What the overlay says about each driver on that type in that NodePool.
+impl<'a> Expansions<'a> {
+    /// The number of an overlay's templates.
+    pub(super) fn number(&mut self, templates: &'a DynamicResources) -> usize {
+        self.templates.iter().position(|known| *known == templates).unwrap_or_else(|| {
+            self.templates.push(templates);
+            self.templates.len() - 1
+        })
+    }
+
+    /// What the overlay whose templates have that number says about each driver on that type in that NodePool.
     pub(super) fn of(
         &mut self,
-        overlay: &Overlay,
+        (overlay, number): (&Overlay, usize),
         pool: &Pool<'_>,
         instance_type: &InstanceType,
     ) -> Result<Said, expand::Error> {
         let label = |key: &str| certain_label(pool, instance_type, key);
-        let key = expand::counting_labels(&overlay.dynamic_resources).map(label).collect();
+        let counts: Counts = expand::counting_labels(&overlay.dynamic_resources).map(label).collect();
         let expand = || {
             let expansion = Expansion::new(&overlay.dynamic_resources, &label)?;
             let drivers: BTreeSet<&DriverName> = expansion.pools.iter().map(|pool| &pool.driver).collect();
             let of_drivers = drivers.into_iter().map(|it| (it.clone(), Rc::new(OfDriver::new(&expansion, it))));
             Ok(Rc::new(of_drivers.collect()))
         };
-        self.known.entry(key).or_insert_with(expand).clone()
+        self.known.entry((number, counts)).or_insert_with(expand).clone()
     }
 }
 

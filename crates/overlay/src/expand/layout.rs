@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dra_sched::types::validate::{MAX_ADVANCED_DEVICES, MAX_COUNTER_SETS, MAX_DEVICES};
-use dra_sched::types::{ResourceSlice, validate};
+use dra_sched::types::{FieldError, ResourceSlice, validate};
 use serde_json::{Value, json};
 
 use super::error::{Error, Place, Reason};
@@ -169,8 +169,8 @@ fn check_slices(pool: &Pool) -> Result<(), Error> {
     let labels = keys.map(|key| (key, "value".to_owned())).collect();
     let host = Host { node_name: "node", labels: &labels };
     let mut first = 0;
-    for json in slices(pool, host)? {
-        let found = ResourceSlice::from_json(&json).map_err(|error| vec![error]).and_then(|slice| {
+    for slice in typed_slices(pool, host)? {
+        let found = slice.map_err(|error| vec![error]).and_then(|slice| {
             validate::slice(&slice)?;
             Ok(slice.devices.len())
         });
@@ -188,8 +188,43 @@ fn check_slices(pool: &Pool) -> Result<(), Error> {
     Ok(())
 }
 
+/// [`slices`] as they are read. Devices are taken as they are known, which saves reading each of them again.
+fn typed_slices(pool: &Pool, host: Host<'_>) -> Result<Vec<Result<ResourceSlice, FieldError>>, Error> {
+    if pool.nodes == Nodes::PerDevice {
+        return Ok(slices(pool, host)?.iter().map(ResourceSlice::from_json).collect());
+    }
+    // One device or set of counters, so that there is a slice.
+    let counters = if pool.devices.is_empty() { 1 } else { 0 };
+    let smallest = Pool {
+        driver: pool.driver.clone(),
+        suffix: pool.suffix.clone(),
+        scope: pool.scope,
+        nodes: pool.nodes.clone(),
+        templates: Vec::new(),
+        devices: pool.devices.iter().take(1).cloned().collect(),
+        shared_counters: Vec::new(),
+        counters_json: pool.counters_json.iter().take(counters).cloned().collect(),
+    };
+    let Some(frame) = slices(&smallest, host)?.first().map(ResourceSlice::from_json) else { return Ok(Vec::new()) };
+    let frame = match frame {
+        Ok(frame) => frame,
+        Err(error) => return Ok(vec![Err(error)]),
+    };
+    let is_advanced = pool.devices.iter().any(|it| validate::is_advanced(&it.device));
+    let limit = if is_advanced { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
+    let counters = pool.shared_counters.chunks(MAX_COUNTER_SETS).map(|sets| (Vec::new(), sets.to_vec()));
+    let devices = pool
+        .devices
+        .chunks(limit)
+        .map(|devices| (devices.iter().map(|it| it.device.clone()).collect::<Vec<_>>(), Vec::new()));
+    let filled = counters.chain(devices);
+    Ok(filled
+        .map(|(devices, shared_counters)| Ok(ResourceSlice { devices, shared_counters, ..frame.clone() }))
+        .collect())
+}
+
 /// An error inside of a slice, in terms of the device.
-fn named(pool: &Pool, first: usize, error: dra_sched::types::FieldError) -> Reason {
+fn named(pool: &Pool, first: usize, error: FieldError) -> Reason {
     let path = error.field.strip_prefix("spec.devices[").and_then(|path| path.split_once(']'));
     let device = path.and_then(|(place, field)| {
         let device = pool.devices.get(first + place.parse::<usize>().ok()?)?;
