@@ -199,7 +199,28 @@ fn group(chars: &mut Chars<'_>, out: &mut String) -> Result<(), &'static str> {
     if ahead.starts_with("P<") || (ahead.starts_with('<') && !ahead.starts_with("<=") && !ahead.starts_with("<!")) {
         return Ok(());
     }
-    if ahead.chars().all(|c| "imsU-".contains(c)) { Ok(()) } else { Err("invalid or unsupported Perl syntax") }
+    let (on, off) = ahead.split_once('-').map_or((ahead.as_str(), None), |(on, off)| (on, Some(off)));
+    let are_flags = |text: &str| text.chars().all(|c| "imsU".contains(c));
+    if !are_flags(on) || off.is_some_and(|off| off.is_empty() || !are_flags(off)) {
+        return Err("invalid or unsupported Perl syntax");
+    }
+    chars.nth(ahead.chars().count());
+    // Go takes flags that are named twice, the last counts, and none at all.
+    let off = off.unwrap_or_default();
+    let flags = |text: &str, but: &str| -> String {
+        ['i', 'm', 's', 'U'].into_iter().filter(|flag| text.contains(*flag) && !but.contains(*flag)).collect()
+    };
+    let (on, off) = (flags(on, off), flags(off, ""));
+    out.push('?');
+    out.push_str(&on);
+    if !off.is_empty() {
+        out.push('-');
+        out.push_str(&off);
+    } else if on.is_empty() && chars.peek() == Some(&')') {
+        // A flag that is on anyway.
+        out.push('u');
+    }
+    Ok(())
 }
 
 fn with_pattern(context: Context<'_>, pattern: &str, run: impl FnOnce(&Regex) -> Value) -> Outcome {
