@@ -22,3 +22,8 @@ pub type NameMap<K, V> = std::collections::HashMap<K, V, FixedState>;
 /// A set of names or other values of any length, which a hostile object may have chosen.
 #[allow(clippy::disallowed_types, reason = "the hasher is fixed")]
 pub type NameSet<K> = std::collections::HashSet<K, FixedState>;
+
+/// A number that equal values share and others mostly don't; the same on every run.
+pub fn fast_hash(value: &impl std::hash::Hash) -> u64 {
+    std::hash::BuildHasher::hash_one(&FxBuildHasher, value)
+}

@@ -13,6 +13,7 @@
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
 mod affinity;
+mod alike;
 mod attachments;
 mod choose;
 mod classes;
@@ -31,6 +32,7 @@ mod preferences;
 mod problem;
 mod relaxation;
 mod repair;
+mod staircase;
 mod state;
 mod supported;
 mod topology;

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::catalogue::OfferingId;
 
-/// How many of the machines opened last are considered for a larger size. Earlier ones have been passed over by enough
-/// classes; without a bound the work would grow with the square of the machines.
+/// How many of the machines opened last are considered for a larger size, and as many of which there are several alike.
+/// Others have been passed over by enough classes; without a bound the work would grow with the square of the machines.
 const MAX_GROWN: usize = 64;
 
 /// Copies somewhere, for an addition to the price.
@@ -197,6 +197,10 @@ impl<'a> Size<'a> {
 fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, wanted: u32) -> u32 {
     requests.iter().filter(|(_, amount)| *amount > 0).fold(wanted, |copies, (resource, amount)| {
         let free = total.get(resource).saturating_sub(held.get(resource)).max(0);
+        // A division costs more than all else here, and most of the time there is room.
+        if copies == 0 || amount.checked_mul(i64::from(copies)).is_some_and(|all| all <= free) {
+            return copies;
+        }
         copies.min(u32::try_from(free / amount).unwrap_or(u32::MAX))
     })
 }
@@ -219,12 +223,13 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
             continue;
         }
         let last = state.bins.len();
-        for id in (last.saturating_sub(MAX_GROWN)..last).map(BinId) {
+        let first_of_last = last.saturating_sub(MAX_GROWN);
+        let mut grown: Vec<BinId> = (first_of_last..last).map(BinId).collect();
+        grown.extend(state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last));
+        for id in grown {
             if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
                 for alternative in &table.by_class[class] {
-                    if let Some(offer) = larger_size(problem, state, id, table, class, alternative, wanted) {
-                        keep_best(&mut best, offer);
-                    }
+                    larger_size(problem, state, id, table, class, alternative, wanted, &mut best);
                 }
             }
         }
@@ -250,8 +255,14 @@ pub(crate) fn new_machine<'p>(
 ) -> Offer<'p> {
     let table = &problem.pools[pool];
     let size = Size::new(problem, state, Spot::New(pool), class, alternative, wanted);
-    let nothing = ResourceVec::default();
     let mut best: Option<Offer<'p>> = None;
+    if size.ways.is_none() {
+        if let Some((copies, price)) = table.staircase(class, alternative, size.requests).best(wanted) {
+            best = Some(Offer { bin: None, pool, alternative, copies, added: i128::from(price.0) });
+        }
+        return best.unwrap_or(Offer { bin: None, pool, alternative, copies: wanted, added: i128::from(i64::MAX) });
+    }
+    let nothing = ResourceVec::default();
     for offering in alternative.offerings.iter() {
         let copies = size.copies(table, offering, &nothing, wanted);
         if copies > 0 {
@@ -262,7 +273,8 @@ pub(crate) fn new_machine<'p>(
     best.unwrap_or(Offer { bin: None, pool, alternative, copies: wanted, added: i128::from(i64::MAX) })
 }
 
-/// The larger size of an open machine that adds least per copy.
+/// Offers the larger size of an open machine that adds least per copy, if it beats the best so far.
+#[expect(clippy::too_many_arguments, reason = "one machine and one way, against the best of all")]
 fn larger_size<'p>(
     problem: &Problem<'_>,
     state: &mut State,
@@ -271,22 +283,36 @@ fn larger_size<'p>(
     class: ClassId,
     alternative: &'p Alternative,
     wanted: u32,
-) -> Option<Offer<'p>> {
+    best: &mut Option<Offer<'p>>,
+) {
     let wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
-    let bin = state.bins.get(id.0).filter(|_| wanted > 0)?;
+    let Some(bin) = state.bins.get(id.0).filter(|_| wanted > 0) else { return };
     let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
-    let mut best: Option<Offer<'p>> = None;
-    for offering in bin.offerings.iter().filter(|&offering| alternative.offerings.contains(offering)) {
+    let mut found: Option<Offer<'p>> = None;
+    // Cheapest first: what is dearer adds more, for `wanted` copies at most.
+    let first = table.by_price.partition_point(|&offering| table.price(offering) < bin.price);
+    for &offering in table.by_price.iter().skip(first) {
+        let added = i128::from(table.price(offering).0) - i128::from(bin.price.0);
+        let too_dear = |offer: &Offer<'_>| added * i128::from(offer.copies) > offer.added * i128::from(wanted);
+        if best.as_ref().is_some_and(too_dear) || found.as_ref().is_some_and(too_dear) {
+            break;
+        }
+        if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
+            continue;
+        }
         let copies = size.copies(table, offering, &bin.requests, wanted);
         if copies > 0 {
-            let added = i128::from(table.price(offering).0) - i128::from(bin.price.0);
-            keep_best(&mut best, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added });
+            keep_best(&mut found, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added });
         }
     }
+    let Some(found) = found else { return };
+    if best.as_ref().is_some_and(|best| found.cmp(best) != Ordering::Less) {
+        return;
+    }
     // Limits, minValues and open labels have their say too.
-    let best = best?;
-    let copies = state.copies_in_bin(problem, id, class, alternative, best.copies);
-    (copies == best.copies).then_some(best)
+    if state.copies_in_bin(problem, id, class, alternative, found.copies) == found.copies {
+        *best = Some(found);
+    }
 }
 
 /// Carries an offer out, with fewer copies if limits, minValues or open labels ask for it.

@@ -20,7 +20,7 @@ use super::{
     devices::ProblemDevices,
     karpenter, patterns,
     problem::Problem,
-    repair,
+    relaxation, repair,
     state::{Charging, State},
     topology::Checking,
 };
@@ -166,7 +166,13 @@ fn keep_earlier_placements(problem: &Problem<'_>, state: &mut State) -> Vec<(Cla
 
 /// Places what goes by worth: what is coupled first, then whatever fits into room that is paid for, then patterns.
 fn by_worth(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<ClassId, u32>, worth: &IdVec<ClassId, i64>) {
-    for class in problem.classes.ids().filter(|&class| !problem.classes[class].is_refused()) {
+    // Pods that need a host each come first: the others then find machines to share.
+    let (alone, others): (Vec<ClassId>, Vec<ClassId>) = problem
+        .classes
+        .ids()
+        .filter(|&class| !problem.classes[class].is_refused())
+        .partition(|&class| needs_host_alone(problem, class));
+    for class in alone.into_iter().chain(others) {
         let wanted = waiting[class];
         waiting[class] = if patterns::is_free(problem, class) {
             on_nodes(problem, state, class, wanted)
@@ -178,6 +184,12 @@ fn by_worth(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<ClassI
         waiting[class] = choose::into_paid_room(problem, state, class, waiting[class]);
     }
     patterns::place(problem, state, waiting, worth);
+}
+
+/// Whether no two copies of the class share a host, and nothing else has to be there first.
+fn needs_host_alone(problem: &Problem<'_>, class: ClassId) -> bool {
+    let pods = &problem.classes[class];
+    pods.affinity_sets.is_empty() && relaxation::alone_on_host(problem, class).next().is_some()
 }
 
 /// Places up to `wanted` copies and returns how many are left.

@@ -226,11 +226,17 @@ impl<'t, 's> Settled<'t, 's> {
 
     fn safe_offerings(&self, problem: &Problem<'_>, bin: &Bin) -> IdSet<OfferingId> {
         let (catalogue, names) = (self.table.catalogue, problem.names());
+        // Most others are in another zone, which is told at once.
+        let zones = names.find_key(labels::ZONE).and_then(|key| self.requirements.get(key));
         let mut unsafe_types: IdSet<TypeId> = IdSet::with_len(catalogue.types.len());
         let considered: IdSet<TypeId> =
             self.offerings.iter().map(|offering| catalogue.offerings[offering].instance_type).collect();
         for instance_type in considered.iter() {
-            let misfit = catalogue.offerings_of(instance_type).filter(|&id| !self.offerings.contains(id)).any(|id| {
+            let in_zone = |id: &OfferingId| {
+                zones.is_none_or(|zones| zones.values.contains(Some(catalogue.offerings[*id].zone), names))
+            };
+            let others = catalogue.offerings_of(instance_type).filter(|&id| !self.offerings.contains(id));
+            let misfit = others.filter(in_zone).any(|id| {
                 let allowed = self.requirements.intersects(&catalogue.offerings[id].requirements, names).is_ok();
                 allowed && !suits(problem, self.table, bin, id)
             });

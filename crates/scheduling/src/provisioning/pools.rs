@@ -20,6 +20,7 @@ use super::{
     devices::ShapesOfPool,
     fit_index::FitIndex,
     limits::Limits,
+    staircase::Staircase,
     topology::{Cell, GroupId, Place, Topology, cells},
 };
 use crate::{
@@ -61,6 +62,7 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
     /// Classes that would have more alternatives than are kept.
     pub(crate) cut_off: IdSet<ClassId>,
+    staircases: RefCell<FastMap<(ClassId, usize), Rc<Staircase>>>,
     hostname: Option<KeyId>,
     node_price: PriceNanoUsdPerHour,
     open_keys: RefCell<FastMap<KeyId, bool>>,
@@ -179,6 +181,7 @@ impl<'s> PoolTable<'s> {
             all_min_values: Vec::new(),
             by_class: IdVec::default(),
             cut_off: IdSet::default(),
+            staircases: RefCell::default(),
             hostname,
             node_price: snapshot.options.node_price,
             open_keys: RefCell::default(),
@@ -244,6 +247,17 @@ impl<'s> PoolTable<'s> {
     /// What a machine from the offering costs, as a node too.
     pub(crate) fn price(&self, offering: OfferingId) -> PriceNanoUsdPerHour {
         self.catalogue.offerings[offering].price.saturating_add(self.node_price)
+    }
+
+    /// How many copies of a class that wants no devices a new machine holds in one of its ways, at which price.
+    pub(crate) fn staircase(&self, class: ClassId, alternative: &Alternative, requests: &ResourceVec) -> Rc<Staircase> {
+        let key = (class, alternative.index);
+        if let Some(known) = self.staircases.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let made = Rc::new(Staircase::new(self, alternative.offerings.iter(), requests));
+        self.staircases.borrow_mut().insert(key, Rc::clone(&made));
+        made
     }
 
     /// Whether the offering agrees with the pool's own requirements.

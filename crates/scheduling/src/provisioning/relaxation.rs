@@ -286,7 +286,7 @@ fn most(
 }
 
 /// Groups of which a host has at most one pod, this class's included.
-fn alone_on_host<'p>(problem: &'p Problem<'_>, class: ClassId) -> impl Iterator<Item = GroupId> + 'p {
+pub(crate) fn alone_on_host<'p>(problem: &'p Problem<'_>, class: ClassId) -> impl Iterator<Item = GroupId> + 'p {
     let mine = problem.classes[class].involved.iter().filter(|mine| mine.owner && mine.matched);
     mine.map(|mine| mine.group).filter(|group| {
         let group = &problem.topology.groups[*group];

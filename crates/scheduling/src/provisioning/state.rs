@@ -6,10 +6,11 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use model::{IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId};
+use model::{IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, collections::fast_hash};
 use smallvec::SmallVec;
 
 use super::{
+    alike::Alike,
     classes::{ClassId, PodClass},
     devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Pick, Spot, Ways, narrow},
     limits::{self, Amounts},
@@ -43,6 +44,8 @@ pub(crate) struct Bin {
     pub(crate) devices: Option<Arc<BinDevices>>,
     /// What it takes of the pool's limits at least.
     charge: Amounts,
+    /// Equal for machines that hold the same.
+    kind: u64,
 }
 
 impl Bin {
@@ -90,6 +93,8 @@ pub(crate) struct State {
     pub(crate) room: IdVec<NodeId, ResourceVec>,
     pub(crate) bins: Vec<Bin>,
     pub(crate) assignments: Vec<Assignment>,
+    /// Open machines that hold the same.
+    pub(crate) alike: Alike,
     /// What rules that couple pods count.
     pub(crate) counts: AllCounts,
     /// When skews and affinity are checked.
@@ -135,6 +140,7 @@ impl State {
             room: problem.room.clone(),
             bins: Vec::new(),
             assignments: Vec::new(),
+            alike: Alike::default(),
             counts: problem.topology.start(),
             checking: Checking::Stepwise,
             confined: SmallVec::new(),
@@ -184,13 +190,13 @@ impl State {
                 Some(Undo::Counted(group, domain, before)) => self.counts[group].set(domain, before),
                 Some(Undo::Opened) => {
                     if let Some(bin) = self.bins.pop() {
-                        self.account(problem, Some(&bin), None);
+                        self.account(problem, BinId(self.bins.len()), Some(&bin), None);
                     }
                 }
                 Some(Undo::Changed(id, before)) => {
                     if let Some(slot) = self.bins.get_mut(id.0) {
                         let after = std::mem::replace(slot, (*before).clone());
-                        self.account(problem, Some(&after), Some(&before));
+                        self.account(problem, id, Some(&after), Some(&before));
                     }
                 }
                 None => break,
@@ -559,7 +565,7 @@ impl State {
         if !self.fill(problem, &mut bin, Spot::Bin(id), class, alternative, copies, pick) {
             return false;
         }
-        self.account(problem, Some(&before), Some(&bin));
+        self.account(problem, id, Some(&before), Some(&bin));
         if let Some(slot) = self.bins.get_mut(id.0) {
             *slot = bin;
         }
@@ -604,12 +610,13 @@ impl State {
             slack: ResourceVec::default(),
             devices: None,
             charge: Amounts::new(),
+            kind: 0,
         };
         if !self.fill(problem, &mut bin, Spot::New(pool), class, alternative, copies, pick) {
             return false;
         }
-        self.account(problem, None, Some(&bin));
         let id = BinId(self.bins.len());
+        self.account(problem, id, None, Some(&bin));
         self.bins.push(bin);
         self.record(|| Undo::Opened);
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
@@ -645,6 +652,7 @@ impl State {
             Some((_, _, held)) => *held += copies,
             None => bin.contents.push((class, alternative.index, copies)),
         }
+        bin.kind = fast_hash(&(bin.pool, &bin.contents));
         bin.charge = self.charge(table, &bin.offerings);
         bin.measure(table);
         true
@@ -713,8 +721,14 @@ impl State {
         true
     }
 
-    /// Moves what a bin takes of limits and reservations from its old to its new state.
-    fn account(&mut self, problem: &Problem<'_>, before: Option<&Bin>, after: Option<&Bin>) {
+    /// Moves what a bin takes of limits and reservations, and whom it is like, from its old to its new state.
+    fn account(&mut self, problem: &Problem<'_>, id: BinId, before: Option<&Bin>, after: Option<&Bin>) {
+        if let Some(before) = before {
+            self.alike.remove(before.kind, id);
+        }
+        if let Some(after) = after {
+            self.alike.insert(after.kind, id);
+        }
         for (bin, taken) in [(before, false), (after, true)] {
             let Some(bin) = bin else { continue };
             let charges = &mut self.charges[bin.pool];

@@ -227,7 +227,18 @@ impl Topology {
         names: &Interner,
     ) -> bool {
         let mut opened = false;
+        let could_be_anywhere = |key: KeyId| pools.iter().any(|table| table.is_open(key, names));
         for group in self.groups.iter_mut().filter(|group| matches!(group.kind, Kind::Spread { .. })) {
+            // Mostly all of them are there, and then no machine can open another.
+            let all_present = group.values.ids().all(|domain| group.present.contains(domain));
+            let numbered = match group.scope {
+                Scope::Host => false,
+                Scope::Cluster => true,
+                Scope::Label(key) => !could_be_anywhere(key),
+            };
+            if all_present && (group.least_is_zero || numbered) {
+                continue;
+            }
             for bin in bins {
                 let Some(table) = pools.try_get(bin.pool) else { continue };
                 let (domains, elsewhere) = group.landing(table, bin, names);

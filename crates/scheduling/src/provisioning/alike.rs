@@ -1,0 +1,71 @@
+//! Which open machines hold the same: one of them stands for all when a place is looked for.
+
+use std::collections::BTreeSet;
+
+use model::collections::FastMap;
+
+use super::state::BinId;
+
+/// Open machines by what they hold.
+#[derive(Debug, Default)]
+pub(crate) struct Alike {
+    by_kind: FastMap<u64, BTreeSet<BinId>>,
+    /// The last of each kind that has more than one.
+    repeated: BTreeSet<BinId>,
+}
+
+impl Alike {
+    /// A machine holds what has this number.
+    pub(crate) fn insert(&mut self, kind: u64, id: BinId) {
+        self.change(kind, |bins| bins.insert(id));
+    }
+
+    /// A machine no longer holds that.
+    pub(crate) fn remove(&mut self, kind: u64, id: BinId) {
+        self.change(kind, |bins| bins.remove(&id));
+        if self.by_kind.get(&kind).is_some_and(BTreeSet::is_empty) {
+            self.by_kind.remove(&kind);
+        }
+    }
+
+    fn change(&mut self, kind: u64, change: impl FnOnce(&mut BTreeSet<BinId>) -> bool) {
+        let bins = self.by_kind.entry(kind).or_default();
+        let stands_for = |bins: &BTreeSet<BinId>| if bins.len() > 1 { bins.last().copied() } else { None };
+        let before = stands_for(bins);
+        change(bins);
+        let after = stands_for(bins);
+        if before != after {
+            if let Some(before) = before {
+                self.repeated.remove(&before);
+            }
+            self.repeated.extend(after);
+        }
+    }
+
+    /// One machine of each kind that there are several of, the last `most` of them; the latest first.
+    pub(crate) fn repeated(&self, most: usize) -> impl Iterator<Item = BinId> + '_ {
+        self.repeated.iter().rev().take(most).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_several_stands_for_its_kind() {
+        let mut alike = Alike::default();
+        for (kind, id) in [(7, 0), (8, 1), (7, 2), (7, 3), (9, 4)] {
+            alike.insert(kind, BinId(id));
+        }
+        let shown = |alike: &Alike| alike.repeated(9).map(|id| id.0).collect::<Vec<_>>();
+        assert_eq!(shown(&alike), [3]);
+        alike.insert(8, BinId(5));
+        assert_eq!(shown(&alike), [5, 3]);
+        alike.remove(7, BinId(3));
+        assert_eq!(shown(&alike), [5, 2]);
+        alike.remove(7, BinId(2));
+        assert_eq!(shown(&alike), [5], "one alone stands for nobody");
+        assert_eq!(alike.repeated(0).count(), 0);
+    }
+}
