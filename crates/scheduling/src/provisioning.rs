@@ -59,6 +59,9 @@ use crate::{
 /// A plan that is dearer than its lower bound by less than one part in so many needs no further comparison.
 const CLOSE: i128 = 20;
 
+/// Steps that the search for contended room may take in a plan that is only made to be compared.
+pub(crate) const COMPARED_STEPS: u64 = 2_000;
+
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
@@ -68,9 +71,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 /// The same in Karpenter's order of packing and by what pods require alone, to compare with.
 pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
-    let (filled, budget) = fill_all(&mut problem, Order::Karpenter);
+    let (filled, steps) = fill_all(&mut problem, Order::Karpenter);
     let bound = relaxation::relax(&problem, &filled.placed(&problem)).bound;
-    assemble(&problem, filled, bound, snapshot.options.search_steps.saturating_sub(budget.remaining()))
+    assemble(&problem, filled, bound, steps)
 }
 
 /// Plans by what pods require alone.
@@ -82,7 +85,7 @@ fn plan_requirements(snapshot: &Snapshot) -> Plan {
     let bound = i128::from(relaxed.bound.0);
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
-    let mut try_order = |order: Order<'_>, best: &mut (Filled, Budget)| {
+    let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
         let other = fill_all(&mut problem, order);
         if other.0.is_better_than(&best.0, &problem) {
             *best = other;
@@ -95,24 +98,29 @@ fn plan_requirements(snapshot: &Snapshot) -> Plan {
     if best.0.price() > bound + bound / CLOSE && work <= karpenter::MAX_WORK && is_comparable {
         try_order(Order::Karpenter, &mut best);
     }
-    let (filled, budget) = best;
+    let (filled, steps) = best;
     let now_placed = filled.placed(&problem);
     let bound = if now_placed == placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
-    assemble(&problem, filled, bound, snapshot.options.search_steps.saturating_sub(budget.remaining()))
+    assemble(&problem, filled, bound, steps)
 }
 
-/// Places everything in one order.
-fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> (Filled, Budget) {
+/// Places everything in one order; says how many steps the search for contended room took.
+fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> (Filled, u64) {
     let options = &problem.snapshot.options;
+    // What the plain order has to search for, others need not find as well.
+    let steps = match order {
+        Order::Plain => options.search_steps,
+        Order::ByWorth(_) | Order::Karpenter => options.search_steps.min(COMPARED_STEPS),
+    };
     loop {
-        let mut budget = Budget::new(options.search_steps);
+        let mut budget = Budget::new(steps);
         if let Some(devices) = &problem.devices {
             devices.refill(options.device_steps);
         }
         let filled = fill::fill(problem, &mut budget, order);
         // Ends, because each round adds a domain and there are finitely many.
         if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &problem.snapshot.interner) {
-            return (filled, budget);
+            return (filled, steps.saturating_sub(budget.remaining()));
         }
     }
 }

@@ -21,6 +21,7 @@ use model::{
     pod::{NodeSelectorTerm, WhenUnsatisfiable},
 };
 
+use super::COMPARED_STEPS;
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
@@ -193,6 +194,8 @@ impl<F: Fn(&Snapshot) -> Plan> Search<'_, '_, F> {
     /// The snapshot with preferences turned into requirements.
     fn required(&self, preferences: &[&Preference<'_>]) -> Snapshot {
         let mut snapshot = self.snapshot.clone();
+        let steps = &mut snapshot.options.search_steps;
+        *steps = COMPARED_STEPS.min(*steps);
         for (index, shape) in self.shapes.iter().enumerate() {
             let kinds: Vec<Kind> =
                 preferences.iter().filter(|preference| preference.shape == index).map(|it| it.kind).collect();

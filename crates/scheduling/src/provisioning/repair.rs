@@ -8,7 +8,8 @@
 //! later copies can mend. A finished search without a result
 //! is a proof; a budget that runs out is its own verdict.
 //!
-//! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target.
+//! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target;
+//! a leaf costs what it takes to replay it.
 
 use model::{Budget, OutOfBudget};
 
@@ -19,7 +20,7 @@ use super::{
     pools::{Alternative, PoolRank},
     problem::Problem,
     state::{BinId, Charging, Mark, State},
-    topology::{Checking, rules_hold},
+    topology::{Checking, replay_steps, rules_hold},
 };
 use crate::{plan::Verdict, snapshot::NodeId};
 
@@ -113,6 +114,7 @@ impl Search<'_, '_, '_> {
     /// Places copy number `copy` of the class at `index` at `from` or later, and everything after it.
     fn descend(&mut self, index: usize, copy: u32, from: Position) -> Result<bool, OutOfBudget> {
         let Some(&(class, count)) = self.copies.get(index) else {
+            self.budget.spend(replay_steps(self.problem, &self.state))?;
             return Ok(self.state.limits_hold(self.problem, LIMIT_STEPS) && rules_hold(self.problem, &self.state));
         };
         if copy == count {

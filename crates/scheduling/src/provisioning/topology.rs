@@ -40,7 +40,7 @@ use crate::snapshot::NodeId;
 pub(crate) use self::{
     build::{Builder, Coupling, Owned, Signature},
     cells::{Cell, cells},
-    counts::{AllCounts, Before, Checking, Counts, room, rules_hold},
+    counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold},
 };
 
 define_id! {
