@@ -52,12 +52,12 @@ func answerOf(results scheduling.Results, input *input) *answer {
 		return names
 	}
 	for _, of := range results.NewNodeClaims {
-		claim := claim{NodePool: of.NodePoolName, Pods: names(of.Pods)}
+		claim := claim{NodePool: of.NodePoolName, InstanceTypes: []string{}, Requirements: []requirement{}, Pods: names(of.Pods)}
 		for _, instanceType := range of.InstanceTypeOptions {
 			claim.InstanceTypes = append(claim.InstanceTypes, instanceType.Name)
 		}
 		for _, of := range of.Requirements.NodeSelectorRequirements() {
-			claim.Requirements = append(claim.Requirements, requirement{of.Key, string(of.Operator), of.Values})
+			claim.Requirements = append(claim.Requirements, requirement{of.Key, string(of.Operator), append([]string{}, of.Values...)})
 		}
 		sort.Slice(claim.Requirements, func(i, j int) bool { return claim.Requirements[i].Key < claim.Requirements[j].Key })
 		answer.Claims = append(answer.Claims, claim)

@@ -123,30 +123,54 @@ fn slope(rows: &[Row]) -> Option<String> {
     ))
 }
 
+/// Nothing was found wrong; which says nothing where nothing was looked at.
+fn none_of(wrong: usize, looked_at: usize) -> &'static str {
+    match (wrong, looked_at) {
+        (_, 0) => "NOT MEASURED",
+        (0, _) => "reached for these",
+        _ => "MISSED",
+    }
+}
+
 fn same_bytes(rows: &[Row]) -> Option<String> {
+    let all = rows.len();
     let asked: Vec<usize> = rows.iter().filter_map(|row| row.ours[0].differing_plans).collect();
+    let repeated = rows.iter().filter(|row| row.ours.len() > 1);
+    let (repeated, again) = repeated.fold((0, 0), |(cases, again), row| {
+        (cases + 1, again + usize::from(row.ours.iter().any(|run| run.sha256 != row.ours[0].sha256)))
+    });
     let differing: usize = asked.iter().sum();
-    let again = rows.iter().filter(|row| row.ours.iter().any(|run| run.sha256 != row.ours[0].sha256)).count();
-    let verdict = if differing + again == 0 { "reached" } else { "MISSED" };
-    (!rows.is_empty()).then(|| {
+    let threads = asked.len();
+    (all > 0).then(|| {
         format!(
-            "same bytes: {differing} plans of {} cases differ when made on 1, 2 and 8 threads at once, {again} cases from \
-             process to process: {verdict}",
-            asked.len()
+            "same bytes, on 1, 2 and 8 threads at once: {differing} plans differ in {threads} of {all} cases that were asked: {}; \
+             from process to process: {again} of {repeated} cases that were repeated: {}",
+            none_of(differing, threads),
+            none_of(again, repeated)
         )
     })
 }
 
 fn checked(rows: &[Row]) -> Option<String> {
+    let all = rows.len();
     let finished = rows.iter().filter(|row| row.ours_checked.finished).count();
     let wrong = rows.iter().filter(|row| row.ours_checked.problems > 0).count();
-    let verdict = if wrong == 0 { "reached" } else { "MISSED" };
-    (!rows.is_empty()).then(|| format!("checker: {wrong} of {finished} checked plans of ours are wrong: {verdict}"))
+    (all > 0).then(|| {
+        format!(
+            "checker: {wrong} of our plans are wrong, of {finished} of {all} that it finished: {}",
+            none_of(wrong, finished)
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_goal_that_nobody_looked_at_is_not_reached() {
+        assert_eq!([none_of(0, 0), none_of(0, 2), none_of(1, 2)], ["NOT MEASURED", "reached for these", "MISSED"]);
+    }
 
     #[test]
     fn the_exponent_of_a_power_is_that_power_and_small_cases_do_not_count() {

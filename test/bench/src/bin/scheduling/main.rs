@@ -42,7 +42,7 @@ use self::theirs::Answer;
 #[derive(Parser)]
 #[command(name = "cargo xtask bench scheduling --")]
 struct Arguments {
-    /// Only cases whose name begins so, such as P1 or P3-ratios; may be given several times.
+    /// Only these: a group such as P1, a kind such as P3-ratios, or a name; may be given several times.
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
     /// So many pods in each case, in place of the usual numbers.
@@ -126,8 +126,10 @@ fn main() -> Result<()> {
         return instructions::count(&cases::all(None), &folder.path, then);
     }
     let is_wanted = |case: &Named| {
-        (arguments.cases.is_empty() || arguments.cases.iter().any(|wanted| case.name.starts_with(wanted.as_str())))
-            && (!arguments.quick || case.pods <= 2000)
+        let is_named = |wanted: &String| {
+            case.name.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        (arguments.cases.is_empty() || arguments.cases.iter().any(is_named)) && (!arguments.quick || case.pods <= 2000)
     };
     let cases: Vec<Named> = cases::all(arguments.pods).into_iter().filter(is_wanted).collect();
     ensure!(!cases.is_empty(), "no case has such a name; --list prints them");
