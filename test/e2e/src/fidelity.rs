@@ -26,6 +26,9 @@ use crate::{Controller, eventually, objects};
 /// The label that tells classes of pods apart.
 const CLASS: &str = "class";
 
+/// How values of the label `app` begin for pods that are there before.
+const BEFORE: &str = "old-";
+
 /// What the controller logs when it has created NodeClaims.
 const LAUNCHED: &str = "computed new nodeclaim(s)";
 
@@ -75,7 +78,7 @@ impl Scenario {
         }
         self.create(corner, &self.before).await?;
         corner.apply(self.node_pools.clone()).await?;
-        corner.bound(self.before.len()).await?;
+        self.are_bound_before(corner, self.before.len()).await?;
         let closed = self
             .node_pools
             .iter()
@@ -86,7 +89,19 @@ impl Scenario {
             let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             api.delete(name, &DeleteParams::default()).await?;
         }
-        corner.bound(self.before.len() / 2).await.map(drop)
+        self.are_bound_before(corner, self.before.len() / 2).await
+    }
+
+    /// Waits until there are so many of the pods that are there before, each bound.
+    async fn are_bound_before(&self, corner: &Corner, count: usize) -> Result<()> {
+        eventually(&format!("{count} pods of {} are bound before", self.name), DEADLINE, async || {
+            let mut pods = corner.pods().await?;
+            pods.retain(|pod| pod.labels().get("app").is_some_and(|app| app.starts_with(BEFORE)));
+            let waiting = pods.iter().filter(|pod| node_of(pod).is_none()).count();
+            ensure!(pods.len() == count && waiting == 0, "{} pods, {waiting} of them wait", pods.len());
+            Ok(())
+        })
+        .await
     }
 
     async fn create(&self, corner: &Corner, pods: &[Value]) -> Result<()> {

@@ -433,3 +433,73 @@ fn completion_and_crds_are_printed() {
     assert_eq!(crds.code, 0);
     assert_eq!(crds.stdout.matches("\nkind: CustomResourceDefinition\n").count(), 5);
 }
+
+/// A NodePool of one capacity type.
+fn pool_of(capacity_type: &str) -> String {
+    format!(
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: p}}\nspec:\n  template:\n    spec:\n      requirements:\n      - \
+         {{key: karpenter.sh/capacity-type, operator: In, values: [{capacity_type}]}}\n      nodeClassRef: {{group: \
+         karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}\n"
+    )
+}
+
+#[test]
+fn two_sets_of_node_pools_are_compared() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    scratch.write("now.yaml", &pool_of("on-demand"));
+    scratch.write("then.yaml", &pool_of("spot"));
+    let arguments =
+        ["plan", "-f", "shop.yaml", "-f", "now.yaml", "--compare", "now.yaml", "then.yaml", "--expand-workloads"];
+    let ran = scratch.run(&arguments);
+    expect![[r#"
+                                 now.yaml    then.yaml   DIFFERENCE
+          new machines                   1           1                     +0
+          pods with a place              5           5                     +0
+          pods without a place           1           1                     +0
+          price                  $0.1085/h   $0.0760/h   -$0.0325/h (-30.0 %)
+          no plan below          $0.0733/h   $0.0513/h
+
+        Other machines
+          MACHINES   NODEPOOL, INSTANCE TYPE, CAPACITY
+                -1   p c-4x-amd64-linux on-demand
+                +1   p c-4x-amd64-linux spot
+
+        then.yaml costs $0.0325/h less than now.yaml
+    "#]]
+    .assert_eq(&ran.stdout);
+    let json = scratch.run(&[&arguments[..], &["-o", "json"]].concat()).json();
+    assert_eq!(json["difference"]["machines"], json!(0));
+    assert!(json["difference"]["priceNanoUsdPerHour"].as_i64().unwrap() < 0, "{json:#}");
+    let same = scratch.run(&["plan", "-f", "shop.yaml", "--compare", "now.yaml", "now.yaml", "--expand-workloads"]);
+    assert!(same.stdout.ends_with("now.yaml costs the same as now.yaml\n"), "{}", same.stdout);
+}
+
+#[test]
+fn a_side_without_a_place_for_a_pod_says_why() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "pod.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: w, namespace: d}\nspec: {nodeSelector: {topology.kubernetes.io/zone: test-zone-b}}\n",
+    );
+    scratch.write("any.yaml", &pool_of("spot"));
+    let a_only = pool_of("spot").replace(
+        "      nodeClassRef",
+        "      - {key: topology.kubernetes.io/zone, operator: In, values: [test-zone-a]}\n      nodeClassRef",
+    );
+    scratch.write("a-only.yaml", &a_only);
+    let ran = scratch.run(&["plan", "-f", "pod.yaml", "--compare", "any.yaml", "a-only.yaml"]);
+    assert_eq!(ran.code, 3);
+    expect![[r#""#]].assert_eq(&ran.stdout);
+}
+
+#[test]
+fn karpenters_order_is_never_cheaper() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    scratch.write("pool.yaml", &pool_of("on-demand"));
+    let arguments =
+        ["plan", "-f", "shop.yaml", "--compare", "pool.yaml", "pool.yaml", "--karpenter-order", "--expand-workloads"];
+    let json = scratch.run(&[&arguments[..], &["-o", "json"]].concat()).json();
+    assert!(json["difference"]["priceNanoUsdPerHour"].as_i64().unwrap() <= 0, "{json:#}");
+}

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::CLASS;
+use super::{BEFORE, CLASS};
 use crate::objects;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -111,7 +111,7 @@ fn before(name: &str, random: &mut Random) -> Vec<Value> {
     let count = 4 + random.below(9);
     (0..count)
         .map(|index| {
-            let app = format!("old-{}", index % 3);
+            let app = format!("{BEFORE}{}", index % 3);
             let labels = json!({ "metadata": { "labels": { "app": app } } });
             objects::with(objects::pod(name, &format!("before-{index}"), &requests), labels)
         })
