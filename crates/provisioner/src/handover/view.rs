@@ -104,12 +104,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
     // As long as its own pods wait, nobody asks.
     let attracts_others = taint.is_some()
         && waiting.is_empty()
-        && attracts(
-            state,
-            node,
-            &foreign,
-            cluster.waiting().iter().filter(|class| Some(&*class.machine) != node_claim),
-        );
+        && attracts(state, node, cluster.waiting().iter().filter(|class| Some(&*class.machine) != node_claim));
     Machine {
         held: taint.is_some(),
         usable,
@@ -192,13 +187,9 @@ fn has_pod_of(state: &State, node: &NodeName, daemon_set: &DaemonSet) -> bool {
     state.pods_on_node(node).any(|pod| pod.owner.as_ref().is_some_and(|owner| owner.uid == daemon_set.uid))
 }
 
-/// Whether one of those pods would fit into what is free on the node, as far as resources, taints and node affinity go.
-fn attracts<'a>(
-    state: &State,
-    node: &NodeRecord,
-    foreign: &[Taint],
-    mut waiting: impl Iterator<Item = &'a WaitingClass>,
-) -> bool {
+/// Whether one of those pods would fit into what is free on the node, as far as resources and node affinity go. Taints of
+/// others are not looked at: those that are here may be gone by now, for news of pods can come before news of their node.
+fn attracts<'a>(state: &State, node: &NodeRecord, mut waiting: impl Iterator<Item = &'a WaitingClass>) -> bool {
     let mut free = node.model.allocatable.clone();
     for pod in state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal()) {
         free.saturating_sub_assign(&pod.shape.requests);
@@ -206,7 +197,6 @@ fn attracts<'a>(
     let name = state.interner.find_value(&node.model.name);
     waiting.any(|class| {
         class.shape.requests.fits_in(&free)
-            && tolerates_all(&class.shape, foreign, &state.interner)
             && class.shape.node_affinity_matches(&node.model.labels, name, &state.interner)
     })
 }

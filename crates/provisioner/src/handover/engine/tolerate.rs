@@ -68,7 +68,8 @@ impl Engine {
             }
             if machine.intolerable {
                 machine.stage = Stage::Waiting;
-            } else if (!waiting || (given_up && seen.usable)) && !seen.attracts_others {
+            } else if seen.usable && (!waiting || given_up) && !seen.attracts_others {
+                // Its pods can be here before the news that the node is ready and has its labels, which tell who else fits.
                 let opening = if waiting { Opening::HeldTooLong } else { Opening::HandedOver };
                 machine.stage = Stage::OpeningAlone { opening, retry_at: now.saturating_add(config.call_timeout) };
                 commands.push(Command::Open { node: node.clone(), opening });
