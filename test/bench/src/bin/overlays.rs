@@ -97,7 +97,7 @@ fn node_overlay(number: usize) -> Result<Overlay> {
         }),
     };
     spec["weight"] = json!(1 + number);
-    if let (true, Some(requirements)) = (number % 10 == 0, spec["requirements"].as_array_mut()) {
+    if let (true, Some(requirements)) = (number.is_multiple_of(10), spec["requirements"].as_array_mut()) {
         requirements.push(requirement(TEAM, &format!("team-{}", number / 10)));
     }
     let object = json!({
