@@ -249,6 +249,12 @@ impl<'s> PoolTable<'s> {
         self.catalogue.offerings[offering].price.saturating_add(self.node_price)
     }
 
+    /// The members that cost so much or more, cheapest first.
+    pub(crate) fn from_price(&self, price: PriceNanoUsdPerHour) -> impl Iterator<Item = &OfferingId> {
+        let first = self.by_price.partition_point(|&offering| self.price(offering) < price);
+        self.by_price.iter().skip(first)
+    }
+
     /// How many copies of a class that wants no devices a new machine holds in one of its ways, at which price.
     pub(crate) fn staircase(&self, class: ClassId, alternative: &Alternative, requests: &ResourceVec) -> Rc<Staircase> {
         let key = (class, alternative.index);

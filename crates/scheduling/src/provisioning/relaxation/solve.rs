@@ -14,7 +14,7 @@ use super::{Kind, KindId, Relaxation, Site};
 pub(super) const ONE: i128 = 1 << 32;
 
 /// Multiplications that may be spent, and bounds of the rounds that this gives.
-const WORK: usize = 60_000_000;
+const WORK: usize = 20_000_000;
 const ROUNDS: (usize, usize) = (30, 600);
 
 /// By site, by dimension: the price of a unit in nano-dollars / 2³². No site's machine costs more than its price.
