@@ -52,6 +52,14 @@ impl Amount {
         i64::try_from(self.nano / 1_000_000_000).ok()
     }
 
+    /// As a float, by way of the form: the number as a float, times the power of ten. The large form counts nano-units.
+    #[allow(clippy::cast_precision_loss, reason = "upstream's function is called approximate")]
+    pub(crate) fn approximate(self) -> f64 {
+        let scale = self.scale.unwrap_or(LEAST_SCALE);
+        let number = mantissa(self.nano, scale).unwrap_or(0) as f64;
+        if scale == 0 { number } else { number * power_of_ten(scale) }
+    }
+
     /// None where even nano-units of 128 bits do not hold the sum.
     pub(crate) fn plus(self, other: Self) -> Option<Self> {
         let nano = self.nano.checked_add(other.nano)?;
@@ -71,6 +79,11 @@ impl Amount {
     pub(crate) fn minus(self, other: Self) -> Option<Self> {
         self.plus(Self { nano: other.nano.checked_neg()?, ..other })
     }
+}
+
+/// The float nearest to a power of ten.
+fn power_of_ten(exponent: i32) -> f64 {
+    format!("1e{exponent}").parse().unwrap_or(f64::INFINITY)
 }
 
 /// An amount in units of a power of ten.

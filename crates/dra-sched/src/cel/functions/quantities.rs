@@ -17,7 +17,6 @@ fn no_overload(function: &str) -> Outcome {
     Err(EvalError::no_overload(function))
 }
 
-const NANO_PER_UNIT: i128 = 1_000_000_000;
 
 pub(crate) fn quantity(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
@@ -77,13 +76,9 @@ pub(crate) fn as_integer(_: Context<'_>, args: &[Value]) -> Outcome {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "the function is called approximate")]
 pub(crate) fn as_approximate_float(_: Context<'_>, args: &[Value]) -> Outcome {
-    match args.first().and_then(nano) {
-        Some(nano) => {
-            let (units, rest) = (nano / NANO_PER_UNIT, nano % NANO_PER_UNIT);
-            Ok(Value::Double(units as f64 + rest as f64 / NANO_PER_UNIT as f64))
-        }
+    match args.first().and_then(amount) {
+        Some(amount) => Ok(Value::Double(amount.approximate())),
         None => no_overload("asApproximateFloat"),
     }
 }
