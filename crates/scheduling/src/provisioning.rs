@@ -49,6 +49,7 @@ use self::{
     fill::{Filled, Order},
     problem::Problem,
     state::Target,
+    topology::rules_hold,
 };
 use crate::{
     plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
@@ -87,7 +88,8 @@ fn plan_requirements(snapshot: &Snapshot) -> Plan {
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
         let other = fill_all(&mut problem, order);
-        if other.0.is_better_than(&best.0, &problem) {
+        // The plain order sees to it that there is an order of binding; others may not.
+        if other.0.is_better_than(&best.0, &problem) && rules_hold(&problem, &other.0.state) {
             *best = other;
         }
     };

@@ -480,7 +480,7 @@ fn a_side_without_a_place_for_a_pod_says_why() {
     let scratch = Scratch::new();
     scratch.write(
         "pod.yaml",
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: w, namespace: d}\nspec: {nodeSelector: {topology.kubernetes.io/zone: test-zone-b}}\n",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: w, namespace: d}\nspec: {nodeSelector: {topology.kubernetes.io/zone: test-zone-b}, containers: [{name: c}]}\n",
     );
     scratch.write("any.yaml", &pool_of("spot"));
     let a_only = pool_of("spot").replace(
@@ -490,7 +490,24 @@ fn a_side_without_a_place_for_a_pod_says_why() {
     scratch.write("a-only.yaml", &a_only);
     let ran = scratch.run(&["plan", "-f", "pod.yaml", "--compare", "any.yaml", "a-only.yaml"]);
     assert_eq!(ran.code, 3);
-    expect![[r#""#]].assert_eq(&ran.stdout);
+    expect![[r#"
+                                 any.yaml    a-only.yaml   DIFFERENCE
+          new machines                   1             0                      -1
+          pods with a place              1             0                      -1
+          pods without a place           0             1                      +1
+          price                  $0.0190/h     $0.0000/h   -$0.0190/h (-100.0 %)
+          no plan below          $0.0011/h     $0.0000/h
+
+        Other machines
+          MACHINES   NODEPOOL, INSTANCE TYPE, CAPACITY
+                -1   p c-1x-amd64-linux spot
+
+        No place in a-only.yaml any more
+          d/w
+            nodepool/p: wants topology.kubernetes.io/zone In [test-zone-b], the NodePool allows topology.kubernetes.io/zone In [test-zone-a]
+
+        a-only.yaml costs $0.0190/h less than any.yaml; 1 pod loses a place
+    "#]].assert_eq(&ran.stdout);
 }
 
 #[test]

@@ -23,7 +23,8 @@ pub(crate) struct Limits {
     entries: Vec<LimitRemaining>,
     /// What one machine from an offering takes of each limit.
     taken: IdVec<OfferingId, Amounts>,
-    /// Offerings by what they take of all limits together, least first; then by price, then by name.
+    /// Offerings by what they take of all limits together, least first, after them those that a limit has no room for; then
+    /// by price, then by name.
     least_first: Vec<OfferingId>,
     /// Per limit, offerings by what they take of it, least first.
     least_first_by_limit: Vec<Vec<OfferingId>>,
@@ -53,7 +54,12 @@ impl Limits {
             taken[offering].iter().zip(&entries).map(share).sum()
         };
         let mut least_first: Vec<OfferingId> = members.iter().collect();
-        least_first.sort_by_cached_key(|&offering| (weight(offering), catalogue.offerings[offering].price, offering));
+        let too_large = |offering: OfferingId| {
+            taken[offering].iter().zip(&entries).any(|(amount, entry)| *amount > entry.remaining)
+        };
+        least_first.sort_by_cached_key(|&offering| {
+            (too_large(offering), weight(offering), catalogue.offerings[offering].price, offering)
+        });
         let least_first_by_limit = (0..entries.len())
             .map(|limit| {
                 let mut order: Vec<OfferingId> = members.iter().collect();

@@ -383,3 +383,14 @@ fn the_order_in_which_names_were_interned_changes_nothing() {
     assert_eq!(forward, build(&backward));
     assert_eq!(forward, build(&[]));
 }
+
+#[test]
+fn a_type_that_is_over_a_limit_does_not_stand_for_one_that_is_not() {
+    let mut f = Fixture::new();
+    f.instance_type("fits", 3, 3).offering("a", "on-demand", 1);
+    f.instance_type("less-in-sum", 4, 1).offering("a", "on-demand", 1);
+    f.pool("p").limit("cpu", 10_000, 3000).limit("memory", gib(10), gib(3));
+    f.pod("waits").requests(500, 0);
+    let plan = plan(&f.snapshot());
+    assert_eq!((plan.machines.len(), plan.refusals.len()), (1, 0));
+}
