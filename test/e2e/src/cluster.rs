@@ -143,9 +143,18 @@ impl Corner {
         Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
     }
 
-    /// The NodeClaims of the test's NodePools.
+    /// The NodeClaims of the NodePool of the test's name.
     pub async fn node_claims(&self) -> Result<Vec<NodeClaim>> {
-        let of_this_test = ListParams::default().labels(&format!("{}={}", objects::TEST_KEY, self.name));
+        self.node_claims_with(api::labels::NODEPOOL).await
+    }
+
+    /// Those of all NodePools whose machines have the test's label.
+    pub async fn all_node_claims(&self) -> Result<Vec<NodeClaim>> {
+        self.node_claims_with(objects::TEST_KEY).await
+    }
+
+    async fn node_claims_with(&self, key: &str) -> Result<Vec<NodeClaim>> {
+        let of_this_test = ListParams::default().labels(&format!("{key}={}", self.name));
         Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
     }
 

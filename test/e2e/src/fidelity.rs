@@ -40,7 +40,7 @@ impl Scenario {
     pub async fn play(&self, corner: &Corner, controller: &Controller) -> Result<Outcome> {
         corner.apply(self.agent.clone()).await?;
         self.run_before(corner).await?;
-        let before: Vec<String> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
+        let before: Vec<String> = corner.all_node_claims().await?.iter().map(ResourceExt::name_any).collect();
         self.create(corner, &self.pods).await?;
         eventually("the scheduler has bound or given up on every pod", DEADLINE, async || {
             let pods = self.judged(corner).await?;
@@ -127,12 +127,17 @@ fn launches(controller: &Controller) -> Result<usize> {
     Ok(controller.log()?.lines().filter(|line| line.contains(LAUNCHED)).count())
 }
 
-/// Names of pods that the controller has refused.
+/// Names of pods that the controller has refused since it knows the NodePools as they are to be: before, there was none,
+/// or its limits were in the way.
 async fn refused(corner: &Corner) -> Result<Vec<String>> {
+    let pool = format!("nodepool/{}", corner.name);
     let failed = ListParams::default().fields("reason=FailedScheduling");
     let events: Api<Event> = Api::namespaced(corner.client.clone(), &corner.name);
-    let ours =
-        |event: &Event| event.message.as_deref().is_some_and(|message| message.starts_with("Failed to schedule pod"));
+    let ours = |event: &Event| {
+        event.message.as_deref().is_some_and(|message| {
+            message.starts_with("Failed to schedule pod") && message.contains(&pool) && !message.contains("limit")
+        })
+    };
     let events = events.list(&failed).await?.items;
     Ok(events.into_iter().filter(ours).filter_map(|event| event.involved_object.name).collect())
 }

@@ -89,7 +89,7 @@ impl Scenario {
             })
         };
         let mut planned_once = BTreeSet::new();
-        let mut claims = corner.node_claims().await?;
+        let mut claims = corner.all_node_claims().await?;
         claims.retain(|claim| !before.contains(&claim.name_any()));
         claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
         let mut on_planned = 0;

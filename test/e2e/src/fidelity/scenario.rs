@@ -12,6 +12,15 @@ const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zon
 /// By name; preemption would move pods that are bound.
 const PRIORITIES: [(&str, i32); 2] = [("fidelity-low", -10), ("fidelity-high", 1000)];
 
+/// What pods ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// Labels of nodes.
+    Nodes,
+    /// That, and rules that couple pods.
+    All,
+}
+
 /// Some classes of pods, the NodePools that they use, and what is there before.
 #[derive(Debug)]
 pub struct Scenario {
@@ -42,16 +51,26 @@ pub fn priority_classes() -> Vec<Value> {
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// The scenario of a seed, of all rules.
     #[must_use]
     pub fn random(seed: u64) -> Self {
+        Self::with(seed, Rules::All)
+    }
+
+    /// The same without rules between pods, priorities, and machines that are there before.
+    #[must_use]
+    pub fn plain(seed: u64) -> Self {
+        Self::with(seed, Rules::Nodes)
+    }
+
+    fn with(seed: u64, rules: Rules) -> Self {
         let mut random = Random(seed);
         let name = format!("random-{seed}");
         let node_pools = node_pools(&name, &mut random);
         let agent = random.chance(2).then(|| agent(&name, &mut random));
-        let before = if random.chance(3) { before(&name, &mut random) } else { Vec::new() };
+        let before = if random.chance(3) && rules == Rules::All { before(&name, &mut random) } else { Vec::new() };
         let classes = 2 + random.below(5);
-        let pods = (0..classes).flat_map(|class| class_of_pods(&name, class, &mut random)).collect();
+        let pods = (0..classes).flat_map(|class| class_of_pods(&name, class, rules, &mut random)).collect();
         Self { seed, name, node_pools, agent, before, pods }
     }
 
@@ -126,7 +145,7 @@ fn requests(random: &mut Random) -> Value {
 }
 
 /// Pods that are alike: the same requests and the same rules.
-fn class_of_pods(name: &str, class: u64, random: &mut Random) -> Vec<Value> {
+fn class_of_pods(name: &str, class: u64, rules: Rules, random: &mut Random) -> Vec<Value> {
     let requests = requests(random);
     let app = format!("class-{class}");
     let mut spec = Map::new();
@@ -138,20 +157,20 @@ fn class_of_pods(name: &str, class: u64, random: &mut Random) -> Vec<Value> {
         selector.insert("kubernetes.io/arch".to_owned(), json!(random.choose(&["amd64", "arm64"])));
     }
     spec.insert("nodeSelector".to_owned(), selector.into());
-    if random.chance(3) {
+    if random.chance(3) && rules == Rules::All {
         let (priority, _) = PRIORITIES[usize::from(random.chance(2))];
         spec.insert("priorityClassName".to_owned(), json!(priority));
     }
-    if random.chance(3) {
+    if random.chance(3) && rules == Rules::All {
         spec.insert("topologySpreadConstraints".to_owned(), spread(&app, random));
     }
     let affinity = affinity(&app, class, random);
-    if !affinity.is_empty() {
+    if !affinity.is_empty() && rules == Rules::All {
         spec.insert("affinity".to_owned(), affinity.into());
     }
     let mut containers =
         json!([{ "name": "main", "image": "example.org/main", "resources": { "requests": requests } }]);
-    if random.chance(8) {
+    if random.chance(8) && rules == Rules::All {
         containers[0]["ports"] = json!([{ "containerPort": 80, "hostPort": 8000 + random.below(2) }]);
     }
     if random.chance(6) {
