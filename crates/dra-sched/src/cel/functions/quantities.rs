@@ -17,7 +17,6 @@ fn no_overload(function: &str) -> Outcome {
     Err(EvalError::no_overload(function))
 }
 
-
 pub(crate) fn quantity(_: Context<'_>, args: &[Value]) -> Outcome {
     match args {
         [Value::String(text)] => Amount::parse(text).map(Value::Quantity).map_err(EvalError::invalid),
