@@ -139,7 +139,7 @@ fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: Cl
         }
         let ways = Size::new(problem, state, Spot::Bin(id), class, alternative, allowed);
         let same_price = table
-            .from_price(bin.price)
+            .at_least_at_price(bin.price)
             .take_while(|&&offering| table.price(offering) == bin.price)
             .filter(|&&offering| bin.offerings.contains(offering) && alternative.offerings.contains(offering));
         let copies =
@@ -291,7 +291,7 @@ fn larger_size<'p>(
     let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
     let mut found: Option<Offer<'p>> = None;
     // Cheapest first: what is dearer adds more, for `wanted` copies at most.
-    for &offering in table.from_price(bin.price) {
+    for &offering in table.at_least_at_price(bin.price) {
         let added = i128::from(table.price(offering).0) - i128::from(bin.price.0);
         let too_dear = |offer: &Offer<'_>| added * i128::from(offer.copies) > offer.added * i128::from(wanted);
         if best.as_ref().is_some_and(too_dear) || found.as_ref().is_some_and(too_dear) {

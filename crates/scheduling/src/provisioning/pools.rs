@@ -250,7 +250,7 @@ impl<'s> PoolTable<'s> {
     }
 
     /// The members that cost so much or more, cheapest first.
-    pub(crate) fn from_price(&self, price: PriceNanoUsdPerHour) -> impl Iterator<Item = &OfferingId> {
+    pub(crate) fn at_least_at_price(&self, price: PriceNanoUsdPerHour) -> impl Iterator<Item = &OfferingId> {
         let first = self.by_price.partition_point(|&offering| self.price(offering) < price);
         self.by_price.iter().skip(first)
     }
