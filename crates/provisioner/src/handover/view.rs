@@ -7,7 +7,7 @@ use api::taints;
 use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::NameSet;
-use model::pod::{PodShape, SchedulingState};
+use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
 use model::workload::DaemonSet;
 use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid};
 
@@ -61,7 +61,12 @@ impl Cluster<'_> {
         self.waiting.get_or_init(|| {
             let waiting = self.state.unbound_pods().filter(|pod| pod.deletion_timestamp.is_none());
             let planned = waiting.filter_map(|pod| {
-                Some(WaitingClass { shape: Arc::clone(&pod.shape), machine: self.assignments.claim_of(&pod.uid)? })
+                let priority = match pod.preemption_policy {
+                    PreemptionPolicy::PreemptLowerPriority => pod.priority,
+                    PreemptionPolicy::Never => i32::MIN,
+                };
+                let machine = self.assignments.claim_of(&pod.uid)?;
+                Some(WaitingClass { shape: Arc::clone(&pod.shape), preempts_below: priority, machine })
             });
             planned.collect()
         })
@@ -72,6 +77,8 @@ impl Cluster<'_> {
 #[derive(PartialEq, Eq, Hash)]
 struct WaitingClass {
     shape: Arc<PodShape>,
+    /// It takes the room of bound pods whose priority is lower.
+    preempts_below: i32,
     machine: NodeClaimName,
 }
 
@@ -187,17 +194,27 @@ fn has_pod_of(state: &State, node: &NodeName, daemon_set: &DaemonSet) -> bool {
     state.pods_on_node(node).any(|pod| pod.owner.as_ref().is_some_and(|owner| owner.uid == daemon_set.uid))
 }
 
-/// Whether one of those pods would fit into what is free on the node, as far as resources and node affinity go. Taints of
-/// others are not looked at: those that are here may be gone by now, for news of pods can come before news of their node.
+/// Whether one of those pods would fit into what is free on the node, or what it can make free by preemption, as far as
+/// resources and node affinity go. Taints of others are not looked at: those that are here may be gone by now, for news of
+/// pods can come before news of their node.
 fn attracts<'a>(state: &State, node: &NodeRecord, mut waiting: impl Iterator<Item = &'a WaitingClass>) -> bool {
-    let mut free = node.model.allocatable.clone();
-    for pod in state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal()) {
-        free.saturating_sub_assign(&pod.shape.requests);
-    }
+    let bound: Vec<&Arc<Pod>> = state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal()).collect();
+    let free_beside = |stays: &dyn Fn(&Pod) -> bool| {
+        let mut free = node.model.allocatable.clone();
+        for pod in bound.iter().filter(|pod| stays(pod)) {
+            free.saturating_sub_assign(&pod.shape.requests);
+        }
+        free
+    };
+    let free = free_beside(&|_| true);
     let name = state.interner.find_value(&node.model.name);
     waiting.any(|class| {
-        class.shape.requests.fits_in(&free)
-            && class.shape.node_affinity_matches(&node.model.labels, name, &state.interner)
+        let requests = &class.shape.requests;
+        let stays = |pod: &Pod| pod.priority >= class.preempts_below;
+        let fits = || {
+            requests.fits_in(&free) || (!bound.iter().all(|pod| stays(pod)) && requests.fits_in(&free_beside(&stays)))
+        };
+        fits() && class.shape.node_affinity_matches(&node.model.labels, name, &state.interner)
     })
 }
 

@@ -9,8 +9,8 @@ use crate::objects;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
 const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"];
-/// By name; preemption would move pods that are bound.
-const PRIORITIES: [(&str, i32); 2] = [("fidelity-low", -10), ("fidelity-high", 1000)];
+/// By name. Pods without any have the lowest, for only those may preempt, and it would move pods that are bound.
+const PRIORITIES: [(&str, i32); 2] = [("fidelity-low", 10), ("fidelity-high", 1000)];
 
 /// What pods ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

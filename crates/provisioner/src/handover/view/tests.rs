@@ -166,11 +166,21 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
         shape.requests.set(ResourceId::CPU, amount);
         Pod { shape: Arc::new(shape), ..waiting(name) }
     };
-    for (own, others, expected) in [(3000, 1000, true), (3001, 1000, false)] {
+    let (preempts, never) = (PreemptionPolicy::PreemptLowerPriority, PreemptionPolicy::Never);
+    let cases = [
+        (3000, 0, 1000, 0, preempts, true),
+        (3001, 0, 1000, 0, preempts, false),
+        // The room of a pod of lower priority is room too.
+        (3001, -10, 1000, 0, preempts, true),
+        (3001, -10, 1000, 0, never, false),
+        (3001, -10, 4001, 0, preempts, false),
+    ];
+    for (own, own_priority, others, priority, preemption_policy, expected) in cases {
         let store = store(held(), true);
         let mut bound = milli_cpu("own", own);
         bound.node_name = Some("n".into());
-        let other = milli_cpu("other", others);
+        bound.priority = own_priority;
+        let other = Pod { priority, preemption_policy, ..milli_cpu("other", others) };
         let assignments = Assignments::default();
         assignments.assign(&"elsewhere".into(), [other.uid.clone()]);
         for pod in [bound, other] {
@@ -179,7 +189,11 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
         }
         let attracts =
             || build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].attracts_others;
-        assert_eq!(attracts(), expected, "{own}m of 4 CPU are used");
+        assert_eq!(
+            attracts(),
+            expected,
+            "{own}m of 4 CPU are used, {others}m of priority {priority} wait, {preemption_policy:?}"
+        );
         let still_waiting = milli_cpu("late", 1);
         assignments.assign(&"c".into(), [still_waiting.uid.clone()]);
         let revision = revision(&still_waiting.uid);
