@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use api::labels::ProviderLabels;
 use api::{NodeClaim, NodePool};
-use model::workload::{DaemonSet, PodDisruptionBudget};
-use model::{Interner, Labels, Node, NodeClaimName, Pod, Timestamp, Uid};
+use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
+use model::{Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
@@ -47,6 +47,8 @@ pub struct Cluster {
     pub planned_on: BTreeMap<Uid, NodeClaimName>,
     /// Every DaemonSet.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// Every PodGroup.
+    pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
     /// Every PodDisruptionBudget.
     pub pod_disruption_budgets: Vec<Arc<PodDisruptionBudget>>,
     /// Storage objects.
@@ -121,6 +123,7 @@ pub fn snapshot(
             .into_iter()
             .filter(|daemon_set| !ignores_claims || daemon_set.template.shape.resource_claims.is_empty())
             .collect(),
+        pod_groups: cluster.pod_groups,
         volumes: cluster.volumes,
         namespaces: cluster.namespaces,
         devices: devices.map(Arc::new),

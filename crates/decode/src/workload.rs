@@ -98,8 +98,8 @@ fn int_or_percent(field: &Field<'_, '_>) -> Result<Option<IntOrPercent>, Problem
     }
 }
 
-/// A PodGroup, and what of it nobody can take into account.
-pub fn pod_group(object: &Value) -> Result<(PodGroup, Vec<Unsupported>), ObjectError> {
+/// Reads a PodGroup. Its claims are read by [`crate::devices::pod_group_claims`].
+pub fn pod_group(object: &Value) -> Result<PodGroup, ObjectError> {
     decode_object(object, "PodGroup", |root| {
         let metadata = Metadata::decode(&root.field("metadata")?)?;
         let spec = root.field("spec")?;
@@ -111,13 +111,13 @@ pub fn pod_group(object: &Value) -> Result<(PodGroup, Vec<Unsupported>), ObjectE
             return Err(min_count.problem(crate::error::Reason::Missing));
         }
         let mut unsupported = Vec::new();
-        for construct in ["schedulingConstraints", "parentCompositePodGroupName", "resourceClaims"] {
+        for construct in ["schedulingConstraints", "parentCompositePodGroupName"] {
             if !spec.field(construct)?.is_absent() {
                 unsupported.push(Unsupported::new(format!("spec.{construct} of a PodGroup")));
             }
         }
         let min_count = count.and_then(|count| u32::try_from(count).ok());
-        Ok((PodGroup { name: metadata.name, min_count }, unsupported))
+        Ok(PodGroup { name: metadata.name, min_count, unsupported })
     })
 }
 

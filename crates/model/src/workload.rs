@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::Unsupported;
 use crate::labels::Labels;
 use crate::names::{NamespacedName, Uid};
 use crate::pod::PodShape;
@@ -61,4 +62,6 @@ pub struct PodGroup {
     pub name: NamespacedName,
     /// How many must be placed at once; `None` if each may be placed by itself.
     pub min_count: Option<u32>,
+    /// What of it nobody can take into account.
+    pub unsupported: Vec<Unsupported>,
 }

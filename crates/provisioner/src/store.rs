@@ -32,7 +32,9 @@ pub mod watch;
 
 pub use change::{Change, Delta};
 pub use index::Index;
-pub use object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Revision, Stored, VolumeAttachment};
+pub use object::{
+    CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, PodGroupRecord, Revision, Stored, VolumeAttachment,
+};
 pub use raw::RawObject;
 pub use state::State;
 pub use table::Table;
@@ -61,11 +63,12 @@ pub enum Kind {
     ResourceClaim,
     ResourceClaimTemplate,
     DeviceTaintRule,
+    PodGroup,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -85,6 +88,7 @@ impl Kind {
         Self::ResourceClaim,
         Self::ResourceClaimTemplate,
         Self::DeviceTaintRule,
+        Self::PodGroup,
     ];
 
     /// The kind as manifests spell it.
@@ -109,6 +113,7 @@ impl Kind {
             Self::ResourceClaim => "ResourceClaim",
             Self::ResourceClaimTemplate => "ResourceClaimTemplate",
             Self::DeviceTaintRule => "DeviceTaintRule",
+            Self::PodGroup => "PodGroup",
         }
     }
 }

@@ -8,7 +8,8 @@
 //! 3. `relaxation`: what these pods must cost at least, and what a copy of each class is worth. If the plan costs more, it
 //!    is made once more with machines filled by worth (`patterns`), and the better one is kept.
 //! 4. `preferences`: the same once more with preferences as requirements, which are kept where they cost nothing.
-//! 5. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
+//! 5. `gangs`: the same once more without the PodGroups that did not get the places they need.
+//! 6. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
 //!
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
@@ -23,6 +24,7 @@ mod devices;
 mod explain;
 mod fill;
 mod fit_index;
+mod gangs;
 mod karpenter;
 mod launch;
 mod limits;
@@ -66,11 +68,15 @@ pub(crate) const COMPARED_STEPS: u64 = 2_000;
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    preferences::keep(snapshot, plan_requirements(snapshot), plan_requirements)
+    gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_requirements))
 }
 
 /// The same in Karpenter's order of packing and by what pods require alone, to compare with.
 pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
+    gangs::whole(snapshot, pack_in_karpenters_order)
+}
+
+fn pack_in_karpenters_order(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
     let (filled, steps) = fill_all(&mut problem, Order::Karpenter);
     let bound = relaxation::relax(&problem, &filled.placed(&problem)).bound;

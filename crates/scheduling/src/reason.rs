@@ -84,6 +84,8 @@ pub enum Reason {
         /// Why.
         why: Arc<str>,
     },
+    /// Its gang is short of places, so that no pod of it gets one. What keeps the first of them follows.
+    Gang(Gang),
     /// What happened on existing nodes.
     ExistingNodes(ExistingNodes),
     /// Places that would hold the pod are closed by rules that couple it with other pods: spread, affinity and
@@ -104,6 +106,21 @@ pub enum Reason {
         /// Steps taken for all pods.
         steps: u64,
     },
+}
+
+/// A PodGroup whose pods are placed together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gang {
+    /// The PodGroup.
+    pub name: NamespacedName,
+    /// Its `minCount`.
+    pub wanted: u32,
+    /// How many of its pods are bound.
+    pub bound: u32,
+    /// How many wait.
+    pub waiting: usize,
+    /// How many of these would have had a place.
+    pub placed: usize,
 }
 
 /// How many different troubles with devices a message tells.
@@ -215,6 +232,7 @@ impl Reason {
             Reason::LimitExceeded { .. } => "LimitExceeded",
             Reason::MinValues { .. } => "MinValues",
             Reason::Claim { .. } => "ResourceClaim",
+            Reason::Gang(_) => "Gang",
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
             Reason::OutOfBudget { .. } | Reason::DevicesOutOfBudget { .. } => "OutOfBudget",
@@ -232,6 +250,7 @@ impl Reason {
             | Reason::MinValues { node_pool, .. } => node_pool,
             Reason::NoInstanceType(reason) => &reason.node_pool,
             Reason::PodRules { node_pool, .. } => node_pool.as_ref()?,
+            Reason::Gang(gang) => return Some(format!("podgroup/{}", gang.name)),
             Reason::Unsupported(_)
             | Reason::NoNodePool
             | Reason::Claim { .. }
@@ -250,6 +269,7 @@ impl Reason {
             Reason::Unsupported(unsupported) => format!("{} is not planned for yet", unsupported.construct),
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::Claim { why } => why.to_string(),
+            Reason::Gang(gang) => gang.message(),
             Reason::NodePoolNotUsable { why, .. } => why.to_string(),
             Reason::NodePoolTaint { taint, .. } => format!("does not tolerate the taint {}", taint.display(names)),
             Reason::LabelNotDefined { key, wanted, typo_of, .. } => {
@@ -296,6 +316,18 @@ impl Reason {
                 )
             }
         }
+    }
+}
+
+impl Gang {
+    fn message(&self) -> String {
+        let Self { wanted, bound, waiting, placed, .. } = self;
+        let bound_text = if *bound == 0 { String::new() } else { format!("{bound} of them bound, ") };
+        if *bound as usize + waiting < *wanted as usize {
+            let there = *bound as usize + waiting;
+            return format!("needs {wanted} pods at once, {bound_text}and there are only {there}");
+        }
+        format!("needs {wanted} pods at once, {bound_text}and {placed} of the {waiting} that wait would have a place")
     }
 }
 

@@ -7,7 +7,7 @@ use model::{
     IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PriceNanoUsdPerHour,
     Requirements, ResourceId, ResourceVec, Taint, Timestamp, define_id,
     volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
-    workload::DaemonSet,
+    workload::{DaemonSet, PodGroup},
 };
 
 use crate::{catalogue::Catalogue, devices::Devices};
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub pods: IdVec<PodId, PendingPod>,
     /// Every DaemonSet, for the overhead on nodes that have not got their daemons yet.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// The PodGroups that pods can belong to, by name.
+    pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
     /// What the pods' volumes refer to.
     pub volumes: Volumes,
     /// Labels of each namespace, for `namespaceSelector`. Empty if nobody looked: then pods that select namespaces by

@@ -251,6 +251,10 @@ impl<'a> Reader<'a> {
             Role::Device(kind) => {
                 let compat = self.cluster.devices.compat;
                 let admitted = if self.header.is_some() { Admitted::ByServer } else { Admitted::ByNobody(&compat) };
+                if kind == DeviceKind::PodGroup {
+                    let group = crate::pod_group(object)?;
+                    self.cluster.pod_groups.insert(group.name.clone(), Arc::new(group));
+                }
                 devices::add(kind, object, admitted, &mut self.devices)?;
             }
             Role::NodePool => self.node_pool(&manifest)?,

@@ -45,7 +45,7 @@ const ANNOTATIONS: [&str; 6] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 17] = [
+pub const KINDS: [SnapshotKind; 18] = [
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",
@@ -112,6 +112,18 @@ pub const KINDS: [SnapshotKind; 17] = [
         ],
     ),
     namespaced("apps/v1", "DaemonSet", "daemonsets", &["spec.template.metadata.labels"]),
+    namespaced(
+        "scheduling.k8s.io/v1alpha2",
+        "PodGroup",
+        "podgroups",
+        &[
+            "spec.parentCompositePodGroupName",
+            "spec.resourceClaims",
+            "spec.schedulingConstraints",
+            "spec.schedulingPolicy",
+            "status.resourceClaimStatuses",
+        ],
+    ),
     namespaced(
         "policy/v1",
         "PodDisruptionBudget",

@@ -62,9 +62,9 @@ fn budgets_that_never_allow_a_disruption_are_told_from_those_that_may() {
 #[test]
 fn pod_groups_say_how_many_must_be_placed_at_once_and_what_is_not_planned_for() {
     let read = |spec: &str| pod_group(&yaml(&format!("{{metadata: {{name: g, namespace: ns}}, spec: {spec}}}")));
-    assert_eq!(read("{schedulingPolicy: {gang: {minCount: 4}}}").unwrap().0.min_count, Some(4));
-    assert_eq!(read("{schedulingPolicy: {basic: {}}}").unwrap().0.min_count, None);
-    assert_eq!(read("{schedulingConstraints: {topology: []}}").unwrap().1.len(), 1);
+    assert_eq!(read("{schedulingPolicy: {gang: {minCount: 4}}}").unwrap().min_count, Some(4));
+    assert_eq!(read("{schedulingPolicy: {basic: {}}}").unwrap().min_count, None);
+    assert_eq!(read("{schedulingConstraints: {topology: []}}").unwrap().unsupported.len(), 1);
     assert_eq!(
         read("{schedulingPolicy: {gang: {}}}").unwrap_err().to_string(),
         "PodGroup ns/g: spec.schedulingPolicy.gang.minCount: is missing"

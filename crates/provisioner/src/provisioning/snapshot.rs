@@ -56,6 +56,7 @@ pub fn build(
         pending: PendingRule::Unschedulable,
         planned_on,
         daemon_sets: state.daemon_sets.values().cloned().collect(),
+        pod_groups: state.pod_groups.iter().map(|(name, it)| (name.clone(), Arc::clone(&it.model))).collect(),
         pod_disruption_budgets: state.pod_disruption_budgets.values().cloned().collect(),
         volumes: Volumes {
             claims: state.persistent_volume_claims.iter().map(|(name, it)| (name.clone(), Arc::clone(it))).collect(),
@@ -88,7 +89,7 @@ fn devices(state: &State) -> ClusterDevices {
             .iter()
             .map(|(name, it)| (name.clone(), Arc::clone(it)))
             .collect(),
-        pod_groups: BTreeMap::new(),
+        pod_groups: state.pod_groups.iter().map(|(name, it)| (name.clone(), Arc::clone(&it.claims))).collect(),
     };
     ClusterDevices { compat, objects: Arc::new(objects), pods: (*state.device_pods).clone() }
 }

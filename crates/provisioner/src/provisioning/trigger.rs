@@ -51,7 +51,8 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::ResourceSlice
             | Kind::ResourceClaim
             | Kind::ResourceClaimTemplate
-            | Kind::DeviceTaintRule => Some(Trigger::Cluster),
+            | Kind::DeviceTaintRule
+            | Kind::PodGroup => Some(Trigger::Cluster),
             Kind::Pod
             | Kind::Node
             | Kind::NodeClaim

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use model::volume::{CsiNodeDriver, PersistentVolume, PersistentVolumeClaim, StorageClass};
-use model::workload::{DaemonSet, PodDisruptionBudget};
+use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
 use model::{Labels, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
 
 use super::change::{Change, Delta};
@@ -49,6 +49,15 @@ pub struct NodeRecord {
     pub model: Arc<model::Node>,
     /// As the API server has it, without managed fields and images.
     pub object: Arc<core::Node>,
+}
+
+/// A PodGroup in both forms that are needed: how many pods must be placed at once, and the claims that they share.
+#[derive(Debug, Clone)]
+pub struct PodGroupRecord {
+    /// As the planner sees it.
+    pub model: Arc<PodGroup>,
+    /// As the allocator of devices sees it.
+    pub claims: Arc<dra_sched::types::PodGroup>,
 }
 
 /// The name of a node class: its kind and its name.
@@ -182,6 +191,20 @@ impl Stored for NodeRecord {
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
         Change::Node(delta)
+    }
+}
+
+impl Stored for PodGroupRecord {
+    type Key = NamespacedName;
+    const KIND: Kind = Kind::PodGroup;
+    stored_in!(pod_groups);
+
+    fn key(&self) -> NamespacedName {
+        self.model.name.clone()
+    }
+
+    fn change<'a>(_: Delta<'a, Self::Key, Self>) -> Change<'a> {
+        Change::Other(Self::KIND)
     }
 }
 

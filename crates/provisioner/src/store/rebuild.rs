@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::object::{CsiNode, Namespace, NodeClass, NodeRecord, Stored, VolumeAttachment};
+use super::object::{CsiNode, Namespace, NodeClass, NodeRecord, PodGroupRecord, Stored, VolumeAttachment};
 use super::{ClusterStore, Delta, State, Watches};
 use model::Pod;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -152,6 +152,7 @@ impl ClusterStore {
         self.tell_difference::<ResourceClaim>(&before, state);
         self.tell_difference::<ClaimTemplate>(&before, state);
         self.tell_difference::<DeviceTaintRule>(&before, state);
+        self.tell_difference::<PodGroupRecord>(&before, state);
     }
 
     fn tell_difference<T: Stored>(&self, before: &State, after: &State) {

@@ -10,7 +10,7 @@ use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{Interner, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
 
-use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, VolumeAttachment};
+use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, PodGroupRecord, VolumeAttachment};
 use super::{Index, Kind, Table};
 
 /// How many deletions are remembered, so that a late answer to a patch does not bring a deleted object back.
@@ -42,6 +42,7 @@ pub struct State {
     pub resource_claims: Table<NamespacedName, ResourceClaim>,
     pub resource_claim_templates: Table<NamespacedName, ClaimTemplate>,
     pub device_taint_rules: Table<Arc<str>, DeviceTaintRule>,
+    pub pod_groups: Table<NamespacedName, PodGroupRecord>,
     /// What devices read of the pods that may want any.
     pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
     /// The API server's release, once it has told.

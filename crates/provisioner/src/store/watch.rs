@@ -29,7 +29,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Stored, VolumeAttachment};
+use super::object::{
+    CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, PodGroupRecord, Stored, VolumeAttachment,
+};
 use super::raw::RawObject;
 use super::rebuild::Feed;
 use super::{ClusterStore, Kind};
@@ -44,6 +46,8 @@ const PAGE_SIZE: u32 = 500;
 const RESOURCE: &str = "resource.k8s.io";
 /// Versions that DeviceTaintRules are served in.
 const TAINT_RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
+/// Versions that PodGroups may be served in.
+const POD_GROUP_VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha3", "v1alpha2"];
 /// Pods that have ended hold nothing and tell nothing; the API server need not send them.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
@@ -185,6 +189,16 @@ impl Watches {
             from_json(decode::pod_disruption_budget),
             RawObject::name,
         )));
+        let pending = Arc::new(AtomicUsize::new(POD_GROUP_VERSIONS.len()));
+        for version in POD_GROUP_VERSIONS {
+            let source = Source::<PodGroupRecord>::new(
+                resource("scheduling.k8s.io", version, "PodGroup", "podgroups"),
+                |raw, _| pod_group(raw).map_err(|error| error.to_string()),
+                RawObject::name,
+            );
+            let pending = Arc::clone(&pending);
+            tasks.spawn(self.clone().watch(Source { optional: true, pending, is_alone: false, ..source }));
+        }
     }
 
     fn start_storage(&self, tasks: &mut JoinSet<()>) {
@@ -514,6 +528,11 @@ fn namespace(raw: &RawObject, context: &mut decode::Context<'_>) -> Result<Names
         }
     }
     Ok(Namespace { name: raw.name().name, labels })
+}
+
+fn pod_group(raw: &RawObject) -> Result<PodGroupRecord, decode::ObjectError> {
+    let claims = decode::devices::pod_group_claims(&raw.json)?;
+    Ok(PodGroupRecord { model: Arc::new(decode::pod_group(&raw.json)?), claims: Arc::new(claims) })
 }
 
 fn volume_attachment(raw: &RawObject) -> Result<VolumeAttachment, String> {

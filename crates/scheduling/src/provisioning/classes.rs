@@ -99,7 +99,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
         let demand = variant.demand.and_then(|id| Some((id, snapshot.devices.as_ref()?.demands.try_get(id)?)));
         let is_read = variant.members.iter().all(|&pod| snapshot.pods[pod].devices.is_some());
-        let refused = supported::unsupported(&variant.shape, &snapshot.volumes, is_read).or(refused).or_else(|| {
+        let refused = supported::unsupported(&variant.shape, snapshot, is_read).or(refused).or_else(|| {
             let too_many = || {
                 format!("more than {} combinations of node affinity terms and places of volumes", affinity::MAX_TERMS)
             };

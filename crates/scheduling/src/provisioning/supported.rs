@@ -10,11 +10,14 @@ use model::{
 };
 
 use super::attachments::class_of;
-use crate::{reason::NoteKind, snapshot::Volumes};
+use crate::{
+    reason::NoteKind,
+    snapshot::{Snapshot, Volumes},
+};
 
 /// The first construct of a shape that can restrict where the pod goes and is not planned for. Claims are planned for if
 /// what they ask for could be read.
-pub(crate) fn unsupported(shape: &PodShape, volumes: &Volumes, claims_are_read: bool) -> Option<Unsupported> {
+pub(crate) fn unsupported(shape: &PodShape, snapshot: &Snapshot, claims_are_read: bool) -> Option<Unsupported> {
     if let Some(unsupported) = shape.unsupported.first() {
         return Some(unsupported.clone());
     }
@@ -22,9 +25,17 @@ pub(crate) fn unsupported(shape: &PodShape, volumes: &Volumes, claims_are_read: 
         return Some(Unsupported::new(format!("resource claim {} (resourceClaims)", claim.name)));
     }
     if let Some(group) = &shape.scheduling_group {
-        return Some(Unsupported::new(format!("scheduling group {}", group.pod_group)));
+        let name = &group.pod_group;
+        match snapshot.pod_groups.get(name) {
+            None => return Some(Unsupported::new(format!("PodGroup {name}, which does not exist,"))),
+            Some(group) => {
+                if let Some(unsupported) = group.unsupported.first() {
+                    return Some(Unsupported::new(format!("{} {name}", unsupported.construct)));
+                }
+            }
+        }
     }
-    shape.volumes.iter().find_map(|volume| cannot_be_placed(volume, volumes))
+    shape.volumes.iter().find_map(|volume| cannot_be_placed(volume, &snapshot.volumes))
 }
 
 /// What of a shape is preferred and left out of planning, in a fixed order.

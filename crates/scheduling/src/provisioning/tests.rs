@@ -4,6 +4,7 @@ mod bound;
 mod coupled;
 mod devices;
 mod fixture;
+mod gangs;
 mod oracle;
 mod preferences;
 

@@ -78,10 +78,10 @@ fn room_that_is_there_is_worth_what_it_saves() {
 }
 
 /// Numbers that look random and are the same on every run (Steele, Lea, Flood 2014, "SplitMix").
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, end: i64) -> i64 {
+    pub(super) fn below(&mut self, end: i64) -> i64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -11,11 +11,11 @@ use model::{
     PriceNanoUsdPerHour, Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration,
     TolerationOperator, Unsupported,
     pod::{
-        HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, TopologySpreadConstraint,
-        VolumeRef, Weighted, WhenUnsatisfiable,
+        HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, SchedulingGroup,
+        TopologySpreadConstraint, VolumeRef, Weighted, WhenUnsatisfiable,
     },
     volume::{ClaimPhase, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
-    workload::{DaemonSet, PodTemplate},
+    workload::{DaemonSet, PodGroup, PodTemplate},
 };
 
 use crate::{
@@ -38,6 +38,7 @@ pub(super) struct Fixture {
     nodes: Vec<Node>,
     pods: Vec<(Pod, PodShape, Option<NodeClaimName>)>,
     daemon_sets: Vec<Arc<DaemonSet>>,
+    pod_groups: std::collections::BTreeMap<NamespacedName, Arc<PodGroup>>,
     volumes: Volumes,
     namespaces: std::collections::BTreeMap<Arc<str>, Labels>,
     options: Options,
@@ -53,6 +54,7 @@ impl Fixture {
             nodes: Vec::new(),
             pods: Vec::new(),
             daemon_sets: Vec::new(),
+            pod_groups: Default::default(),
             volumes: Volumes::default(),
             namespaces: Default::default(),
             options: Options::default(),
@@ -231,6 +233,12 @@ impl Fixture {
         PodFixture { fixture: self }
     }
 
+    /// A PodGroup; pods join it by [`PodFixture::group`].
+    pub(super) fn pod_group(&mut self, name: &str, min_count: Option<u32>) {
+        let name = NamespacedName::new("default", name);
+        self.pod_groups.insert(name.clone(), Arc::new(PodGroup { name, min_count, unsupported: Vec::new() }));
+    }
+
     pub(super) fn daemon_set(&mut self, name: &str, milli_cpu: i64, memory: i64, selector: &[(&str, &str)]) {
         let mut shape = PodShape::default();
         shape.requests.set(ResourceId::CPU, milli_cpu);
@@ -296,6 +304,7 @@ impl Fixture {
             nodes,
             pods,
             daemon_sets: self.daemon_sets.clone(),
+            pod_groups: self.pod_groups.clone(),
             volumes: self.volumes.clone(),
             namespaces: self.namespaces.clone(),
             devices,
@@ -343,6 +352,12 @@ impl PodFixture<'_> {
     pub(super) fn requests(mut self, milli_cpu: i64, memory: i64) -> Self {
         self.shape().requests.set(ResourceId::CPU, milli_cpu);
         self.shape().requests.set(ResourceId::MEMORY, memory);
+        self
+    }
+
+    pub(super) fn group(mut self, name: &str) -> Self {
+        let pod_group = NamespacedName::new("default", name);
+        self.shape().scheduling_group = Some(SchedulingGroup { pod_group });
         self
     }
 
