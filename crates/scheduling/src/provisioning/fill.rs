@@ -22,7 +22,7 @@ use super::{
     problem::Problem,
     relaxation, repair,
     state::{Charging, State},
-    topology::Checking,
+    topology::{Checking, rules_hold},
 };
 use crate::{
     plan::Verdict,
@@ -141,7 +141,8 @@ fn take_undecided(problem: &Problem<'_>) -> bool {
     problem.devices.as_ref().is_some_and(ProblemDevices::take_undecided)
 }
 
-/// Puts pods where an earlier plan put them, as far as that still holds, oldest pods first.
+/// Puts pods where an earlier plan put them, as far as that still holds, oldest pods first. Pods that others have to come
+/// before are tried again as long as some are kept; what was planned together may also be bound in an order of its own.
 fn keep_earlier_placements(problem: &Problem<'_>, state: &mut State) -> Vec<(ClassId, PodId, NodeId)> {
     let mut by_claim: NameMap<NodeClaimName, NodeId> = NameMap::default();
     for (id, node) in problem.snapshot.nodes.iter_enumerated() {
@@ -149,17 +150,52 @@ fn keep_earlier_placements(problem: &Problem<'_>, state: &mut State) -> Vec<(Cla
             by_claim.insert(claim.clone(), id);
         }
     }
-    let mut kept = Vec::new();
+    let mut waiting: Vec<(ClassId, PodId, NodeId)> = Vec::new();
     for (class, pods) in problem.classes.iter_enumerated() {
-        for &pod in &pods.members {
-            let Some(claim) = &problem.snapshot.pods[pod].planned_on else { continue };
-            let Some(&node) = by_claim.get(claim) else { continue };
-            if state.copies_on_node(problem, node, class, 1) == 1 {
-                state.place_on_node(problem, node, class, 1);
-                kept.push((class, pod, node));
+        let planned = |&pod: &PodId| {
+            let claim = problem.snapshot.pods[pod].planned_on.as_ref()?;
+            Some((class, pod, *by_claim.get(claim)?))
+        };
+        waiting.extend(pods.members.iter().filter_map(planned));
+    }
+    let mut kept = Vec::new();
+    let before = state.checking;
+    // `OwnOnly` as where they were planned: they may break a skew that others keep, if these are bound first.
+    for checking in [Checking::Stepwise, Checking::OwnOnly] {
+        state.checking = checking;
+        loop {
+            let tried = waiting.len();
+            waiting.retain(|&(class, pod, node)| {
+                let fits = state.copies_on_node(problem, node, class, 1) == 1;
+                if fits {
+                    state.place_on_node(problem, node, class, 1);
+                    kept.push((class, pod, node));
+                }
+                !fits
+            });
+            if waiting.is_empty() || waiting.len() == tried {
+                break;
             }
         }
     }
+    if !waiting.is_empty() {
+        state.checking = Checking::AtTheEnd;
+        let mark = state.mark();
+        let all_fit = waiting.iter().all(|&(class, _, node)| {
+            let fits = state.copies_on_node(problem, node, class, 1) == 1;
+            if fits {
+                state.place_on_node(problem, node, class, 1);
+            }
+            fits
+        });
+        if all_fit && rules_hold(problem, state) {
+            state.commit(mark);
+            kept.append(&mut waiting);
+        } else {
+            state.rollback(problem, mark);
+        }
+    }
+    state.checking = before;
     state.settle_start();
     kept
 }

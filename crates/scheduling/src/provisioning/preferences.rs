@@ -8,6 +8,9 @@
 //! preferred pod affinity and anti-affinity by weight, `ScheduleAnyway` spreads as if they weighed 100; then in this order
 //! of kinds; then by the name of the first pod.
 //!
+//! Preferred node affinity is left alone where a spread that must hold counts only nodes that fit the pod's own affinity
+//! (`nodeAffinityPolicy: Honor`): as a requirement it would change which nodes those are.
+//!
 //! A preference is kept for all pods of a shape or for none. Pods that an earlier plan has given a machine stay as they
 //! are. `PreferNoSchedule` taints are left to kube-scheduler.
 //!
@@ -18,7 +21,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use model::{
     NamespacedName, Pod, PodShape,
     collections::FastMap,
-    pod::{NodeSelectorTerm, WhenUnsatisfiable},
+    pod::{NodeInclusionPolicy, NodeSelectorTerm, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
 use super::COMPARED_STEPS;
@@ -43,13 +46,28 @@ enum Kind {
     Spread(usize),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Preference<'s> {
     shape: usize,
     kind: Kind,
     weight: i32,
     pods: usize,
     first: &'s NamespacedName,
+}
+
+impl Preference<'_> {
+    /// Whether it can be made a requirement that changes nothing but what the pods want.
+    fn can_be_required(&self, shapes: &[Preferring<'_>]) -> bool {
+        let is_narrowed = |spread: &TopologySpreadConstraint| {
+            spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
+                && spread.node_affinity_policy == NodeInclusionPolicy::Honor
+        };
+        let narrows = |shape: &Preferring<'_>| shape.shape.topology_spread.iter().any(is_narrowed);
+        match self.kind {
+            Kind::NodeAffinity(_) => !shapes.get(self.shape).is_some_and(narrows),
+            Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) | Kind::Spread(_) => true,
+        }
+    }
 }
 
 /// Pods of one shape that have preferences and no place yet.
@@ -69,7 +87,9 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot) 
     let mut search = Search { snapshot, shapes: &shapes, plan, without: &without, plans_left: MAX_PLANS };
     let mut kept: Vec<&Preference<'_>> = Vec::new();
     let mut best: Option<Plan> = None;
-    let mut open: Vec<&[Preference<'_>]> = vec![&preferences];
+    let can_be_kept: Vec<Preference<'_>> =
+        preferences.iter().filter(|it| it.can_be_required(&shapes)).copied().collect();
+    let mut open: Vec<&[Preference<'_>]> = vec![&can_be_kept];
     while let Some(part) = open.pop() {
         if search.plans_left == 0 {
             break;

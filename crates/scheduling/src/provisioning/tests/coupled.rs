@@ -469,3 +469,31 @@ fn claims_whose_place_nobody_can_tell_are_refused_by_name() {
     "#]],
     );
 }
+
+/// Oldest first, all pods of one zone would come before those of the other, and the skew would refuse them.
+#[test]
+fn pods_stay_where_they_were_planned_in_whatever_order_they_come() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 4, 16).offering("za", "on-demand", 10).offering("zb", "on-demand", 10);
+    f.pool("p");
+    for zone in ["za", "zb"] {
+        f.node(zone).allocatable(4000, gib(16)).label(ZONE, zone).claim(&format!("claim-{zone}"));
+    }
+    for index in 0..6 {
+        let claim = if index < 3 { "claim-za" } else { "claim-zb" };
+        f.pod(&format!("p{index}"))
+            .requests(1000, gib(1))
+            .label("app", "web")
+            .spread(ZONE, 1, "web")
+            .planned_on(claim);
+    }
+    let snapshot = f.snapshot();
+    let found = crate::provisioning::plan(&snapshot);
+    let mut placed = Vec::new();
+    for placement in &found.existing {
+        let node = snapshot.nodes[placement.node].display_name();
+        placed.extend(placement.pods.iter().map(|&pod| format!("{} on {node}", snapshot.pods[pod].pod.name.name)));
+    }
+    let expected = ["p0 on za", "p1 on za", "p2 on za", "p3 on zb", "p4 on zb", "p5 on zb"];
+    assert_eq!(placed, expected);
+}

@@ -44,6 +44,21 @@ fn a_preference_is_kept_for_what_it_is_worth_and_no_more() {
 }
 
 #[test]
+fn a_preferred_zone_does_not_end_a_spread_over_zones() {
+    let mut f = zones(10, 10);
+    for index in 0..4 {
+        f.pod(&format!("p{index}"))
+            .requests(1000, gib(1))
+            .label("app", "web")
+            .prefer(ZONE, "zb")
+            .spread(ZONE, 1, "web");
+    }
+    let found = plan(&f.snapshot());
+    assert_eq!((zone(&f, &found).len(), found.refusals.len()), (2, 0), "{found:?}");
+    assert!(zone(&f, &found).contains(&"za".to_owned()));
+}
+
+#[test]
 fn no_machine_is_launched_for_a_preference_and_no_pod_waits_for_one() {
     let mut f = zones(10, 10);
     for index in 0..4 {
