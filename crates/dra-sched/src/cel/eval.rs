@@ -361,16 +361,14 @@ pub(crate) fn member(value: &Value, set: &[Value]) -> Outcome {
 pub(crate) fn equality(left: &Outcome, right: &Outcome, negated: bool) -> (u64, Outcome) {
     let size = |value: &Outcome| value.as_ref().map_or(1, Value::cost_size);
     let units = match left {
-        Ok(value) if is_own_type(value) && !matches!(value, Value::Sum(_)) && !negated => 1,
+        Ok(value) if value.is_own_type() && !negated => 1,
         _ => CallCost::tenth(size(left).min(size(right))),
     };
     let (left, right) = match (left, right) {
         (Err(error), _) | (Ok(_), Err(error)) => return (units, Err(error.clone())),
         (Ok(left), Ok(right)) => (left, right),
     };
-    // Kubernetes' own types compare with nothing else, nor with sums.
-    let comparable = left.type_name() == right.type_name() && !matches!(right, Value::Sum(_));
-    if is_own_type(left) && !matches!(right, Value::Null) && !comparable {
+    if !left.compares_with(right) {
         return (units, if negated { Ok(Value::Bool(true)) } else { Err(EvalError::no_overload("_==_")) });
     }
     (units, Ok(Value::Bool(left.equals(right) != negated)))
@@ -412,20 +410,6 @@ fn run(callee: &Callee, args: &[Outcome]) -> Outcome {
         Some(run) => run(Context { regex: callee.regex.as_ref() }, &values),
         None => Err(EvalError::NoSuchOverload(callee.function.clone())),
     }
-}
-
-/// Whether a value is of a type of Kubernetes' own.
-fn is_own_type(value: &Value) -> bool {
-    matches!(
-        value,
-        Value::Quantity(_)
-            | Value::Sum(_)
-            | Value::Semver(_)
-            | Value::Ip(_)
-            | Value::Cidr(_)
-            | Value::Format(_)
-            | Value::Url(_)
-    )
 }
 
 /// One step into a value. None for what is missing, which is an error unless asked for presence.

@@ -184,6 +184,31 @@ impl Value {
         size as u64
     }
 
+    /// Whether it is of a type that Kubernetes adds to CEL.
+    pub(crate) fn is_own_type(&self) -> bool {
+        matches!(
+            self,
+            Self::Quantity(_)
+                | Self::Sum(_)
+                | Self::Semver(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Format(_)
+                | Self::Url(_)
+        )
+    }
+
+    /// Whether `==` of the two is not an error: Kubernetes' own types compare with nothing else, nor with sums.
+    pub(crate) fn compares_with(&self, right: &Self) -> bool {
+        let are_alike = self.type_name() == right.type_name() && !matches!(right, Self::Sum(_));
+        !self.is_own_type() || matches!(right, Self::Null) || are_alike
+    }
+
+    /// Whether lists and maps with these at one place may be equal. Upstream takes an error for equality there.
+    fn may_be_equal(&self, right: &Self) -> bool {
+        !self.compares_with(right) || self.equals(right)
+    }
+
     /// CEL's equality: numbers by value whatever their type, unlike types are unequal.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
@@ -194,12 +219,12 @@ impl Value {
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::String(a), Self::String(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
-            (Self::List(a), Self::List(b)) => a.len() == b.len() && a.iter().zip(&**b).all(|(a, b)| a.equals(b)),
+            (Self::List(a), Self::List(b)) => a.len() == b.len() && a.iter().zip(&**b).all(|(a, b)| a.may_be_equal(b)),
             (Self::Map(a), Self::Map(b)) => {
                 a.len() == b.len()
-                    && a.pairs()
-                        .iter()
-                        .all(|(key, value)| b.contains(key) && b.get(key).is_some_and(|other| value.equals(&other)))
+                    && a.pairs().iter().all(|(key, value)| {
+                        b.contains(key) && b.get(key).is_some_and(|other| value.may_be_equal(&other))
+                    })
             }
             (Self::Type(a), Self::Type(b)) => same_type_name(a, b),
             (Self::Optional(a), Self::Optional(b)) => match (a, b) {

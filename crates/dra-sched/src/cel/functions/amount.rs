@@ -28,9 +28,18 @@ impl PartialEq for Amount {
 
 impl Amount {
     /// Reads a text.
+    ///
+    /// Beyond 2⁶³−1 units upstream caps what has a binary suffix and keeps the rest as it is. Differs: here it ends at what
+    /// nano-units of 128 bits hold.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let value = Quantity::parse(text)?;
-        Ok(Self { nano: value.to_nano(), scale: scale_of(text) })
+        match Quantity::parse(text) {
+            Ok(value) => Ok(Self { nano: value.to_nano(), scale: scale_of(text) }),
+            Err(error @ Error::TooLarge { .. }) => match large(text) {
+                Some(nano) => Ok(Self { nano, scale: None }),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
     }
 
     /// What an object has; the API server has written it in its canonical form.
@@ -91,12 +100,50 @@ fn mantissa(nano: i128, scale: i32) -> Option<i128> {
     Some(nano / 10_i128.checked_pow(u32::try_from(scale - LEAST_SCALE).ok()?)?)
 }
 
-/// The power of ten of the small form of a text that is a quantity.
-fn scale_of(text: &str) -> Option<i32> {
+/// A quantity's number before and after the point, and its suffix.
+fn parts(text: &str) -> (&str, &str, &str) {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (number, fraction) = number.split_once('.').unwrap_or((number, ""));
+    (number, fraction, suffix)
+}
+
+/// The power of ten that a decimal suffix stands for.
+fn decimal_exponent(suffix: &str) -> Option<i32> {
+    Some(match suffix {
+        "n" => -9,
+        "u" => -6,
+        "m" => -3,
+        "" => 0,
+        "k" => 3,
+        "M" => 6,
+        "G" => 9,
+        "T" => 12,
+        "P" => 15,
+        "E" => 18,
+        exponent => exponent.strip_prefix(['e', 'E'])?.parse().ok()?,
+    })
+}
+
+/// Nano-units of a quantity beyond 2⁶³−1 units.
+fn large(text: &str) -> Option<i128> {
+    let (number, fraction, suffix) = parts(text);
+    let nano = match decimal_exponent(suffix) {
+        None => i128::from(i64::MAX) * 1_000_000_000,
+        Some(exponent) => {
+            let digits: i128 = format!("{number}{fraction}").parse().ok()?;
+            let exponent = exponent - LEAST_SCALE - i32::try_from(fraction.len()).ok()?;
+            let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
+            if exponent < 0 { digits / power + i128::from(digits % power != 0) } else { digits.checked_mul(power)? }
+        }
+    };
+    Some(if text.starts_with('-') { -nano } else { nano })
+}
+
+/// The power of ten of the small form of a text that is a quantity.
+fn scale_of(text: &str) -> Option<i32> {
+    let (number, fraction, suffix) = parts(text);
     let digits = number.trim_start_matches('0').len().max(1);
     let binary = |exponent: usize| {
         let fits = fraction.is_empty() && digits + exponent * 3 / 10 < 15;
@@ -109,17 +156,7 @@ fn scale_of(text: &str) -> Option<i32> {
         "Ti" => return binary(40),
         "Pi" => return binary(50),
         "Ei" => return binary(60),
-        "n" => -9,
-        "u" => -6,
-        "m" => -3,
-        "" => 0,
-        "k" => 3,
-        "M" => 6,
-        "G" => 9,
-        "T" => 12,
-        "P" => 15,
-        "E" => 18,
-        exponent => exponent.strip_prefix(['e', 'E'])?.parse().ok()?,
+        suffix => decimal_exponent(suffix)?,
     };
     let scale = exponent - i32::try_from(fraction.len()).ok()?;
     (digits + fraction.len() <= MAX_DIGITS && scale >= LEAST_SCALE).then_some(scale)
