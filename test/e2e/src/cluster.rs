@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::control_plane::{self, ControlPlane};
+use crate::control_plane::{self, ControlPlane, Gates};
 use crate::controller::{self, Controller};
 use crate::{apply, binary, eventually, install, objects};
 use anyhow::{Result, ensure};
@@ -33,9 +33,19 @@ impl Cluster {
 
     /// With more arguments for `control-plane up`.
     pub async fn with_arguments(name: &str, arguments: &[&str]) -> Result<Self> {
+        Self::with(name, Gates::Default, arguments).await
+    }
+
+    /// With every feature gate of Kubernetes on.
+    pub async fn with_all_gates(name: &str) -> Result<Self> {
+        Self::with(name, Gates::All, &[]).await
+    }
+
+    async fn with(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
         let binary = tokio::task::spawn_blocking(binary::with_failpoints).await??.to_owned();
         let control_plane = ControlPlane::up(control_plane::Options {
             name: name.to_owned(),
+            gates,
             service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             ..control_plane::Options::default()

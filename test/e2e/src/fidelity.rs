@@ -12,7 +12,7 @@ mod scenario;
 
 use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -99,6 +99,9 @@ impl Scenario {
             pods.retain(|pod| pod.labels().get("app").is_some_and(|app| app.starts_with(BEFORE)));
             let waiting = pods.iter().filter(|pod| node_of(pod).is_none()).count();
             ensure!(pods.len() == count && waiting == 0, "{} pods, {waiting} of them wait", pods.len());
+            // A machine that is closed still would take whoever comes first once it opens.
+            let closed = corner.nodes().await?.iter().filter(|node| is_held(node)).count();
+            ensure!(closed == 0, "{closed} machines are closed still");
             Ok(())
         })
         .await
@@ -125,6 +128,11 @@ impl Scenario {
 /// In how many rounds NodeClaims have been created so far.
 fn launches(controller: &Controller) -> Result<usize> {
     Ok(controller.log()?.lines().filter(|line| line.contains(LAUNCHED)).count())
+}
+
+fn is_held(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key == api::taints::HELD)
 }
 
 /// Names of pods that the controller has refused since it knows the NodePools as they are to be: before, there was none,

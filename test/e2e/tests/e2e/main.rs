@@ -9,6 +9,7 @@ mod crds;
 mod devices;
 mod dra;
 mod fidelity;
+mod gangs;
 mod launch;
 mod leader_election;
 mod outages;
