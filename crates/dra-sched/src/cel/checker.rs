@@ -138,15 +138,16 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
     };
     let result = checker.check(&mut expr)?;
     let result = checker.unifier.resolve(&result, true);
-    if !environment.allows_result(&result) {
+    // Literals are looked at first.
+    let wrong_result = (!environment.allows_result(&result)).then(|| {
         let found = result.to_string();
         let kind = if environment.derives_attribute {
             CompileErrorKind::DerivedType(found)
         } else {
             CompileErrorKind::ResultType(found)
         };
-        return Err(checker.error(&expr, kind));
-    }
+        checker.error(&expr, kind)
+    });
     let types = checker.types.iter().map(|of| checker.unifier.resolve(of, true)).collect();
     let checked = Checked {
         expr,
@@ -156,7 +157,7 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
         libraries: environment.libraries,
     };
     literals_fit(&checked, &checked.expr, false)?;
-    Ok(checked)
+    wrong_result.map_or(Ok(checked), Err)
 }
 
 /// Elements of a literal must be of exactly one type, not even dyn beside another; only in arguments of `format` they
