@@ -13,8 +13,6 @@ mod volumes;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use api::annotations;
 use model::pod::{DoNotDisrupt, PodPhase, PodShape, PreemptionPolicy, SchedulingGroup, SchedulingState};
 use model::{DurationMs, NamespacedName, NodeName, Pod, ResourceClaimName, Unsupported};
@@ -113,7 +111,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         termination_grace_period_s: spec.field("terminationGracePeriodSeconds")?.int(0, i64::MAX)?,
         resource_claim_names: resource_claim_names(&spec, &status)?,
         may_enter: tolerations::held_machines(&spec.field("tolerations")?)?,
-        shape: Arc::new(shape),
+        shape: context.interner.shape(shape),
         name,
     })
 }

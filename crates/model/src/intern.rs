@@ -4,10 +4,12 @@
 //! cheap: entries sit in chunks behind `Arc`s, only the last chunk and the flat lookup table are copied. So the writer
 //! keeps an `Arc<Interner>`, hands clones of the `Arc` to snapshots, and interns through `Arc::make_mut`.
 //!
+//! It also lets pods of equal shape share one: a cluster has hundreds of thousands of pods and a few hundred shapes.
+//!
 //! Ids given out stay valid in every later version of the same interner. Their order is the order of first sight and
 //! must never reach an output or a decision.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -15,6 +17,7 @@ use std::hash::BuildHasher;
 
 use crate::define_id;
 use crate::id::Id;
+use crate::pod::PodShape;
 
 define_id! {
     /// The key of a label, taint or requirement.
@@ -55,12 +58,18 @@ pub struct Interner {
     keys: Table,
     values: Table,
     resources: Table,
+    shapes: Arc<Shapes>,
 }
 
 impl Interner {
     /// An interner that knows [`ValueId::EMPTY`] and the constants of [`ResourceId`] only.
     pub fn new() -> Self {
-        let mut interner = Self { keys: Table::default(), values: Table::default(), resources: Table::default() };
+        let mut interner = Self {
+            keys: Table::default(),
+            values: Table::default(),
+            resources: Table::default(),
+            shapes: Arc::default(),
+        };
         interner.values.intern("");
         for name in PREDEFINED_RESOURCES {
             interner.resources.intern(name);
@@ -81,6 +90,11 @@ impl Interner {
     /// The id of a resource, new if it was never seen.
     pub fn resource(&mut self, name: &str) -> ResourceId {
         ResourceId::from_index(self.resources.intern(name))
+    }
+
+    /// The shape that all pods of this shape share while there is one of them.
+    pub fn shape(&mut self, shape: PodShape) -> Arc<PodShape> {
+        Arc::make_mut(&mut self.shapes).share(shape)
     }
 
     /// The id of a key that was seen before.
@@ -212,6 +226,36 @@ impl Table {
         lookup.insert_unique(hash(name), stored, |&index| hash(&self.entry(index as usize).name));
         self.index = lookup;
         index
+    }
+}
+
+/// Shapes in use, by their hash.
+#[derive(Clone, Default)]
+struct Shapes {
+    known: HashTable<(u64, Weak<PodShape>)>,
+    /// How many there may be before those that nobody uses are dropped.
+    limit: usize,
+}
+
+impl Shapes {
+    /// Below this many nobody looks for shapes that are out of use.
+    const MIN_LIMIT: usize = 256;
+
+    fn share(&mut self, shape: PodShape) -> Arc<PodShape> {
+        let hash = FixedState::with_seed(SEED).hash_one(&shape);
+        let is_it = |(other, known): &(u64, Weak<PodShape>)| {
+            *other == hash && known.upgrade().is_some_and(|known| *known == shape)
+        };
+        if let Some(known) = self.known.find(hash, is_it).and_then(|(_, known)| known.upgrade()) {
+            return known;
+        }
+        if self.known.len() >= self.limit.max(Self::MIN_LIMIT) {
+            self.known.retain(|(_, known)| known.strong_count() > 0);
+            self.limit = 2 * self.known.len();
+        }
+        let shape = Arc::new(shape);
+        self.known.insert_unique(hash, (hash, Arc::downgrade(&shape)), |(hash, _)| *hash);
+        shape
     }
 }
 

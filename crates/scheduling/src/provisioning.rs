@@ -16,6 +16,7 @@
 mod affinity;
 mod alike;
 mod attachments;
+mod catalogue_index;
 mod choose;
 mod classes;
 mod coupled;
@@ -34,6 +35,7 @@ mod preferences;
 mod problem;
 mod relaxation;
 mod repair;
+mod slack;
 mod staircase;
 mod state;
 mod supported;
@@ -42,14 +44,15 @@ mod topology;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
 use self::{
     classes::{ClassId, PodClass},
     fill::{Filled, Order},
-    problem::Problem,
+    problem::{LimitByClass, Problem},
+    relaxation::Relaxed,
     state::Target,
     topology::rules_hold,
 };
@@ -68,7 +71,7 @@ pub(crate) const COMPARED_STEPS: u64 = 2_000;
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_requirements))
+    gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_within))
 }
 
 /// The same in Karpenter's order of packing and by what pods require alone, to compare with.
@@ -78,42 +81,87 @@ pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
 
 fn pack_in_karpenters_order(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
-    let (filled, steps) = fill_all(&mut problem, Order::Karpenter);
+    let (filled, steps) = fill_all(&mut problem, Order::Karpenter).expect(WITHOUT_LIMIT);
     let bound = relaxation::relax(&problem, &filled.placed(&problem)).bound;
     assemble(&problem, filled, bound, steps)
+}
+
+const WITHOUT_LIMIT: &str = "only a plan with a limit is given up";
+
+/// What a plan may cost that is only made to be compared with another, and which pods it may leave without a place.
+#[derive(Debug, Clone)]
+pub(crate) struct Limit {
+    /// Of machines and nodes.
+    cost: i128,
+    refused: BTreeSet<PodId>,
 }
 
 /// Plans by what pods require alone.
 fn plan_requirements(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
-    let mut best = fill_all(&mut problem, Order::Plain);
-    let placed = best.0.placed(&problem);
+    let first = fill_all(&mut problem, Order::Plain).expect(WITHOUT_LIMIT);
+    let placed = first.0.placed(&problem);
     let relaxed = relaxation::relax(&problem, &placed);
+    improved(problem, first, &placed, &relaxed)
+}
+
+/// The same as long as the limit is kept; `None` as soon as it is known that it is not.
+fn plan_within(snapshot: &Snapshot, limit: &Limit) -> Option<Plan> {
+    let mut problem = Problem::new(snapshot);
+    let refused = |class: &PodClass| class.members.iter().filter(|pod| limit.refused.contains(pod)).count();
+    let refused = problem.classes.map(|class| u32::try_from(refused(class)).unwrap_or(u32::MAX));
+    let counts = problem.classes.iter().zip(&refused).map(|(class, refused)| class.count().saturating_sub(*refused));
+    let placed: IdVec<ClassId, u32> = counts.collect();
+    let relaxed = relaxation::relax(&problem, &placed);
+    if i128::from(relaxed.bound.0) > limit.cost {
+        return None;
+    }
+    // By worth it may come out cheaper than in the plain order.
+    let margin = if has_choice(&problem, &placed) { limit.cost / CLOSE } else { 0 };
+    problem.limit = Some(LimitByClass { cost: limit.cost.saturating_add(margin), refused });
+    let first = fill_all(&mut problem, Order::Plain)?;
+    if first.0.placed(&problem) != placed {
+        return None;
+    }
+    Some(improved(problem, first, &placed, &relaxed))
+}
+
+/// Whether the order matters to what is placed: what rules or devices couple goes in the plain order anyway.
+fn has_choice(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>) -> bool {
+    problem.classes.ids().any(|class| placed[class] > 0 && patterns::is_free(problem, class))
+}
+
+/// The plan in the plain order, or a better one in another order.
+fn improved(mut problem: Problem<'_>, first: (Filled, u64), placed: &IdVec<ClassId, u32>, relaxed: &Relaxed) -> Plan {
+    let mut best = first;
     let bound = i128::from(relaxed.bound.0);
+    let has_choice = has_choice(&problem, placed);
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
-        let other = fill_all(&mut problem, order);
+        let Some(other) = fill_all(&mut problem, order) else { return };
         // The plain order sees to it that there is an order of binding; others may not.
         if other.0.is_better_than(&best.0, &problem) && rules_hold(&problem, &other.0.state) {
             *best = other;
         }
     };
-    if best.0.price() > bound {
+    if best.0.price() > bound && has_choice {
         try_order(Order::ByWorth(&relaxed.worth), &mut best);
     }
-    let work = (snapshot.pods.len() as u64).saturating_mul(best.0.state.bins.len() as u64);
+    let pods: u64 = placed.iter().map(|&copies| u64::from(copies)).sum();
+    let work = pods.saturating_mul(best.0.state.bins.len() as u64);
     if best.0.price() > bound + bound / CLOSE && work <= karpenter::MAX_WORK && is_comparable {
         try_order(Order::Karpenter, &mut best);
     }
     let (filled, steps) = best;
     let now_placed = filled.placed(&problem);
-    let bound = if now_placed == placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
+    let bound = if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
     assemble(&problem, filled, bound, steps)
 }
 
-/// Places everything in one order; says how many steps the search for contended room took.
-fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> (Filled, u64) {
+/// Places everything in one order; says how many steps the search for contended room took. `None` if the problem has a
+/// limit that is not kept.
+fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)> {
     let options = &problem.snapshot.options;
     // What the plain order has to search for, others need not find as well.
     let steps = match order {
@@ -125,10 +173,10 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> (Filled, u64) {
         if let Some(devices) = &problem.devices {
             devices.refill(options.device_steps);
         }
-        let filled = fill::fill(problem, &mut budget, order);
+        let filled = fill::fill(problem, &mut budget, order)?;
         // Ends, because each round adds a domain and there are finitely many.
         if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &problem.snapshot.interner) {
-            return (filled, steps.saturating_sub(budget.remaining()));
+            return Some((filled, steps.saturating_sub(budget.remaining())));
         }
     }
 }

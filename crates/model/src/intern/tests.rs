@@ -99,3 +99,30 @@ proptest! {
         prop_assert_eq!(interner.value_count(), distinct.len());
     }
 }
+
+fn asking(cpu: i64) -> PodShape {
+    PodShape { requests: [(ResourceId::CPU, cpu)].into_iter().collect(), ..PodShape::default() }
+}
+
+#[test]
+fn equal_shapes_are_one_while_a_pod_has_them() {
+    let mut interner = Interner::new();
+    let (one, other, third) = (interner.shape(asking(1)), interner.shape(asking(2)), interner.shape(asking(1)));
+    assert!(Arc::ptr_eq(&one, &third) && !Arc::ptr_eq(&one, &other));
+    assert_eq!((*one == asking(1), *other == asking(2)), (true, true));
+    let frozen = interner.clone();
+    assert!(Arc::ptr_eq(&one, &interner.shape(asking(1))), "a snapshot in between changes nothing");
+    drop((one, third, frozen));
+    assert_eq!(*interner.shape(asking(1)), asking(1), "one that is out of use is made anew");
+}
+
+#[test]
+fn shapes_out_of_use_are_dropped() {
+    let mut interner = Interner::new();
+    let used: Vec<_> = (0..10).map(|cpu| interner.shape(asking(cpu))).collect();
+    for cpu in 0..10_000 {
+        interner.shape(asking(cpu));
+    }
+    assert!(interner.shapes.known.len() <= Shapes::MIN_LIMIT, "{}", interner.shapes.known.len());
+    assert!((0..).zip(&used).all(|(cpu, shape)| Arc::ptr_eq(shape, &interner.shape(asking(cpu)))));
+}

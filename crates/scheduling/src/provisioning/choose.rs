@@ -10,7 +10,9 @@
 
 use std::{borrow::Cow, cmp::Ordering, rc::Rc};
 
-use model::ResourceVec;
+use model::{PriceNanoUsdPerHour, ResourceVec};
+
+use smallvec::SmallVec;
 
 use super::{
     classes::ClassId,
@@ -33,12 +35,14 @@ pub(crate) struct Offer<'p> {
     alternative: &'p Alternative,
     copies: u32,
     added: i128,
+    /// Whether it is a machine that has to be there for pods which need a host each.
+    is_forced: bool,
 }
 
 impl Offer<'_> {
-    /// Cheaper per copy first, then more copies.
+    /// Cheaper per copy first, then more copies, then machines that have to be there anyway: it saves a machine.
     pub(crate) fn cmp(&self, other: &Self) -> Ordering {
-        self.cost_cmp(other).then(other.copies.cmp(&self.copies))
+        self.cost_cmp(other).then(other.copies.cmp(&self.copies)).then(other.is_forced.cmp(&self.is_forced))
     }
 
     /// Cheaper per copy first.
@@ -57,6 +61,9 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
             break;
         }
         left -= placed;
+        if problem.is_too_dear(state.price()) {
+            return left;
+        }
     }
     for bin in (0..state.bins.len()).map(BinId) {
         if left == 0 {
@@ -69,12 +76,18 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
 
 /// Places copies in machines whose price stays, and returns how many are left.
 pub(crate) fn into_paid_room(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    let pods = &problem.classes[class];
     let mut left = wanted;
-    for bin in (0..state.bins.len()).map(BinId) {
-        if left == 0 {
-            return 0;
-        }
-        left -= without_growth(problem, state, bin, class, left);
+    let mut from = BinId(0);
+    while left > 0 {
+        // What a copy takes besides depends on who serves its extended resources.
+        let next = match pods.devices {
+            None => state.slack.next(from.0, &pods.shape.requests).map(BinId),
+            Some(_) => Some(from),
+        };
+        let Some(id) = next.filter(|id| id.0 < state.bins.len()) else { break };
+        left -= without_growth(problem, state, id, class, left);
+        from = BinId(id.0 + 1);
     }
     left
 }
@@ -123,14 +136,11 @@ fn scores(problem: &Problem<'_>, state: &State, class: ClassId) -> Vec<u32> {
 fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId, wanted: u32) -> u32 {
     let pods = &problem.classes[class];
     let Some(bin) = state.bins.get(id.0) else { return 0 };
-    if pods.devices.is_none() && !pods.shape.requests.fits_in(&bin.slack) {
-        return 0;
-    }
     let table = &problem.pools[bin.pool];
     let mut best: Option<(&Alternative, u32)> = None;
     for alternative in &table.by_class[class] {
         let requests = pods.requests(alternative.variant);
-        if !requests.fits_in(&bin.slack) {
+        if !requests.fits_in(&bin.slack) || !bin.offerings.intersects(&alternative.offerings) {
             continue;
         }
         let allowed = state.copies_allowed(problem, Some(id), class, alternative, wanted);
@@ -180,7 +190,7 @@ impl<'a> Size<'a> {
 
     /// Copies that a machine from the offering takes on top of what it holds.
     fn copies(&self, table: &PoolTable<'_>, offering: OfferingId, held: &ResourceVec, wanted: u32) -> u32 {
-        let net = &table.net[offering];
+        let net = table.net(offering);
         let Some(ways) = &self.ways else { return more_copies(self.requests, held, net, wanted) };
         let Some((most, extra)) = ways.at(table, offering) else { return 0 };
         let mut each = Cow::Borrowed(self.requests);
@@ -203,6 +213,17 @@ fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, 
     })
 }
 
+/// The least that a machine costs which holds one more, by each resource for itself; `None` if there is none.
+fn least_price(table: &PoolTable<'_>, requests: &ResourceVec, held: &ResourceVec) -> Option<PriceNanoUsdPerHour> {
+    requests.iter().filter(|(_, amount)| *amount > 0).try_fold(
+        PriceNanoUsdPerHour(i64::MIN),
+        |least, (resource, amount)| {
+            let of_resource = table.least_price(resource, held.get(resource).checked_add(amount)?)?;
+            Some(least.max(of_resource))
+        },
+    )
+}
+
 /// The cheapest way to place some copies: in the first pool that can have a new machine for them, else `None`.
 fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> Option<Offer<'p>> {
     for (pool, table) in problem.pools.iter_enumerated() {
@@ -222,12 +243,22 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
         }
         let last = state.bins.len();
         let first_of_last = last.saturating_sub(MAX_GROWN);
-        let mut grown: Vec<BinId> = (first_of_last..last).map(BinId).collect();
+        let mut grown: SmallVec<[BinId; 2 * MAX_GROWN]> = (first_of_last..last).rev().map(BinId).collect();
         grown.extend(state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last));
+        let pods = &problem.classes[class];
         for id in grown {
-            if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
-                for alternative in &table.by_class[class] {
-                    larger_size(problem, state, id, table, class, alternative, wanted, &mut best);
+            let Some(bin) = state.bins.get(id.0).filter(|bin| bin.pool == pool) else { continue };
+            let mut variant = 0;
+            let mut least = least_price(table, pods.requests(variant), &bin.requests);
+            for alternative in &table.by_class[class] {
+                if alternative.variant != variant
+                    && let Some(bin) = state.bins.get(id.0)
+                {
+                    variant = alternative.variant;
+                    least = least_price(table, pods.requests(variant), &bin.requests);
+                }
+                if let Some(least) = least {
+                    larger_size(problem, state, id, table, class, alternative, least, wanted, &mut best);
                 }
             }
         }
@@ -256,22 +287,37 @@ pub(crate) fn new_machine<'p>(
     let mut best: Option<Offer<'p>> = None;
     if size.ways.is_none() {
         if let Some((copies, price)) = table.staircase(class, alternative, size.requests).best(wanted) {
-            best = Some(Offer { bin: None, pool, alternative, copies, added: i128::from(price.0) });
+            best = Some(Offer { bin: None, pool, alternative, copies, added: i128::from(price.0), is_forced: false });
         }
-        return best.unwrap_or(Offer { bin: None, pool, alternative, copies: wanted, added: i128::from(i64::MAX) });
+        return best.unwrap_or(Offer {
+            bin: None,
+            pool,
+            alternative,
+            copies: wanted,
+            added: i128::from(i64::MAX),
+            is_forced: false,
+        });
     }
     let nothing = ResourceVec::default();
     for offering in alternative.offerings.iter() {
         let copies = size.copies(table, offering, &nothing, wanted);
         if copies > 0 {
             let added = i128::from(table.price(offering).0);
-            keep_best(&mut best, Offer { bin: None, pool, alternative, copies, added });
+            keep_best(&mut best, Offer { bin: None, pool, alternative, copies, added, is_forced: false });
         }
     }
-    best.unwrap_or(Offer { bin: None, pool, alternative, copies: wanted, added: i128::from(i64::MAX) })
+    best.unwrap_or(Offer {
+        bin: None,
+        pool,
+        alternative,
+        copies: wanted,
+        added: i128::from(i64::MAX),
+        is_forced: false,
+    })
 }
 
-/// Offers the larger size of an open machine that adds least per copy, if it beats the best so far.
+/// Offers the larger size of an open machine that adds least per copy, if it beats the best so far. Any that holds one more
+/// costs `least` or more.
 #[expect(clippy::too_many_arguments, reason = "one machine and one way, against the best of all")]
 fn larger_size<'p>(
     problem: &Problem<'_>,
@@ -280,21 +326,37 @@ fn larger_size<'p>(
     table: &PoolTable<'_>,
     class: ClassId,
     alternative: &'p Alternative,
+    least: PriceNanoUsdPerHour,
     wanted: u32,
     best: &mut Option<Offer<'p>>,
 ) {
+    let Some(bin) = state.bins.get(id.0) else { return };
+    // So many copies in the machine at that price, against an offer.
+    let against = |offer: &Offer<'_>, price: PriceNanoUsdPerHour, wanted: u32| {
+        let added = i128::from(price.0) - i128::from(bin.price.0);
+        (added * i128::from(offer.copies)).cmp(&(offer.added * i128::from(wanted)))
+    };
+    let is_forced = bin.contents.iter().any(|(class, _, _)| problem.classes[*class].needs_host_alone);
+    let is_beaten = |offer: &Offer<'_>| match against(offer, least, wanted) {
+        Ordering::Greater => true,
+        Ordering::Equal => offer.copies >= wanted && offer.is_forced >= is_forced,
+        Ordering::Less => false,
+    };
+    if best.as_ref().is_some_and(is_beaten) || !bin.offerings.intersects(&alternative.offerings) {
+        return;
+    }
     let wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
-    let Some(bin) = state.bins.get(id.0).filter(|_| wanted > 0) else { return };
-    if !bin.offerings.intersects(&alternative.offerings) {
+    if wanted == 0 {
         return;
     }
     let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
     let mut found: Option<Offer<'p>> = None;
     // Cheapest first: what is dearer adds more, for `wanted` copies at most.
-    for &offering in table.at_least_at_price(bin.price) {
-        let added = i128::from(table.price(offering).0) - i128::from(bin.price.0);
-        let too_dear = |offer: &Offer<'_>| added * i128::from(offer.copies) > offer.added * i128::from(wanted);
-        if best.as_ref().is_some_and(too_dear) || found.as_ref().is_some_and(too_dear) {
+    for &offering in table.at_least_at_price(least.max(bin.price)) {
+        let price = table.price(offering);
+        let added = i128::from(price.0) - i128::from(bin.price.0);
+        let is_too_dear = |offer: &Offer<'_>| against(offer, price, wanted) == Ordering::Greater;
+        if best.as_ref().is_some_and(is_too_dear) || found.as_ref().is_some_and(is_too_dear) {
             break;
         }
         if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
@@ -302,7 +364,7 @@ fn larger_size<'p>(
         }
         let copies = size.copies(table, offering, &bin.requests, wanted);
         if copies > 0 {
-            keep_best(&mut found, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added });
+            keep_best(&mut found, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced });
         }
     }
     let Some(found) = found else { return };

@@ -43,6 +43,8 @@ pub(crate) struct PodClass {
     pub(crate) involved: Vec<Involvement>,
     /// Which of them are affinity of its own.
     pub(crate) affinity_sets: Vec<AffinitySet>,
+    /// Whether no two copies share a host, and nothing else has to be there first.
+    pub(crate) needs_host_alone: bool,
 }
 
 /// What a class wants of devices.
@@ -65,8 +67,8 @@ struct Variant {
     members: Vec<PodId>,
 }
 
-/// Groups the snapshot's pods, and orders the classes: higher priority first, then the class that takes the largest
-/// share of `largest` (the most that any machine or node has, per resource), then more CPU, more memory, then the name
+/// Groups the snapshot's pods, and orders the classes: higher priority first, then those of which each pod needs a host
+/// without another, then the class that takes the largest share of `largest` (the most that any machine or node has, per resource), then more CPU, more memory, then the name
 /// of the first pod. A class that has to be near to another comes after it, whatever the order otherwise.
 pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<ClassId, PodClass>, Topology) {
     let names = &*snapshot.interner;
@@ -116,6 +118,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
             refused,
             involved: coupling.involved,
             affinity_sets: coupling.affinity_sets,
+            needs_host_alone: false,
         });
     }
     let topology = builder.finish();
@@ -125,6 +128,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
     }
     let name = |id: PodId| -> &NamespacedName { &snapshot.pods[id].pod.name };
     for class in &mut classes {
+        class.needs_host_alone = class.affinity_sets.is_empty() && topology.alone_on_host(class).next().is_some();
         class.members.sort_by(|&a, &b| {
             let age = |id: PodId| snapshot.pods[id].pod.created_at;
             age(a).cmp(&age(b)).then_with(|| name(a).cmp(name(b)))
@@ -134,6 +138,8 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         let requests = &class.shape.requests;
         (
             Reverse(class.priority),
+            // The others then find machines to share.
+            !class.needs_host_alone,
             Reverse(share_of(requests, largest)),
             Reverse(requests.get(ResourceId::CPU)),
             Reverse(requests.get(ResourceId::MEMORY)),
@@ -148,13 +154,14 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
 
 /// Pods by priority, shape and, where rules couple pods, what the rules read of them; in the order of their first pod.
 fn variants(snapshot: &Snapshot, builder: &topology::Builder<'_>) -> Vec<Variant> {
-    type Key = (i32, Arc<PodShape>, Option<DemandId>, Option<Signature>);
+    type Key = (i32, usize, Option<DemandId>, Option<Signature>);
+    let mut shapes = Shapes::default();
     let mut by_key: FastMap<Key, usize> = FastMap::default();
     let mut variants: Vec<Variant> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;
         let demand = snapshot.devices.as_ref().and_then(|devices| devices.demand_of(id));
-        let key = (pod.priority, Arc::clone(&pod.shape), demand, builder.signature(pod));
+        let key = (pod.priority, shapes.number(&pod.shape), demand, builder.signature(pod));
         let index = *by_key.entry(key).or_insert(variants.len());
         match variants.get_mut(index) {
             Some(variant) => variant.members.push(id),
@@ -165,6 +172,23 @@ fn variants(snapshot: &Snapshot, builder: &topology::Builder<'_>) -> Vec<Variant
         }
     }
     variants
+}
+
+/// Numbers shapes, equal ones alike. Most pods share theirs, so it is seldom read.
+#[derive(Default)]
+pub(crate) struct Shapes<'s> {
+    by_place: FastMap<*const PodShape, usize>,
+    by_value: FastMap<&'s PodShape, usize>,
+}
+
+impl<'s> Shapes<'s> {
+    /// In the order of first sight.
+    pub(crate) fn number(&mut self, shape: &'s Arc<PodShape>) -> usize {
+        *self.by_place.entry(Arc::as_ptr(shape)).or_insert_with(|| {
+            let next = self.by_value.len();
+            *self.by_value.entry(shape).or_insert(next)
+        })
+    }
 }
 
 /// Moves classes with affinity behind the classes that their affinity matches; among those that need each other, and
@@ -232,6 +256,11 @@ impl ClassDevices {
 }
 
 impl PodClass {
+    /// How many copies there are.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
     /// Whether no place is looked for.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.is_some() || self.claim_fault.is_some()

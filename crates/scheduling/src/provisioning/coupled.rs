@@ -18,7 +18,7 @@ use super::{
     fill::on_nodes,
     problem::Problem,
     state::State,
-    topology::{Checking, DomainId, GroupId, Involvement, Kind, Place, Scope, rules_hold},
+    topology::{Checking, DomainId, GroupId, Involvement, Kind, Place, Scope, rules_hold_since},
 };
 
 /// Places up to `wanted` copies and returns how many are left.
@@ -120,7 +120,7 @@ fn by_shares(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u
     }
     state.confined.clear();
     state.checking = before;
-    if all_placed && rules_hold(problem, state) {
+    if all_placed && rules_hold_since(problem, state, &mark) {
         state.commit(mark);
         return 0;
     }
@@ -252,9 +252,9 @@ fn together(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u3
     for beginning in beginnings {
         for nodes_first in [true, false] {
             let mark = state.mark();
-            let before = price(state);
+            let before = state.price();
             let left = begin(problem, state, class, wanted, beginning, nodes_first);
-            let added = price(state) - before;
+            let added = state.price() - before;
             state.rollback(problem, mark);
             if left < wanted && best.as_ref().is_none_or(|(least, cost, ..)| (left, added) < (*least, *cost)) {
                 best = Some((left, added, beginning, nodes_first));
@@ -300,10 +300,6 @@ fn begin(
     };
     state.confined.clear();
     left
-}
-
-fn price(state: &State) -> i128 {
-    state.bins.iter().map(|bin| i128::from(bin.price.0)).sum()
 }
 
 #[cfg(test)]

@@ -4,30 +4,27 @@
 //! required node affinity (any of its terms) and taints, with the tolerations that the controller adds (`decode` puts
 //! these into the DaemonSet's shape). A daemon whose affinity depends on a label that is still open counts as running.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
-use model::{IdVec, Interner, PodShape, ResourceVec, pod::HostPort, workload::DaemonSet};
+use model::{IdSet, IdVec, Interner, PodShape, ResourceVec, pod::HostPort, workload::DaemonSet};
 
 use super::{
     affinity::{accepts_unknown, terms, untolerated},
+    catalogue_index::{CatalogueIndex, Net},
     pools::PoolTable,
 };
 use crate::{catalogue::OfferingId, snapshot::Node};
 
-/// Requests of all daemons that would run on a machine from each offering.
-pub(crate) fn overhead(
+/// What offerings hold beside all daemons that would run on their machines.
+pub(crate) fn net(
     table: &PoolTable<'_>,
+    index: &CatalogueIndex<'_>,
     daemon_sets: &[Arc<DaemonSet>],
     names: &Interner,
-) -> IdVec<OfferingId, ResourceVec> {
-    let mut overhead = IdVec::filled(ResourceVec::default(), table.catalogue.offerings.len());
-    for daemon_set in daemon_sets {
-        let shape = &daemon_set.template.shape;
-        for offering in running_on(table, shape, names) {
-            overhead[offering].saturating_add_assign(&shape.requests);
-        }
-    }
-    overhead
+) -> Rc<Net> {
+    let running = |daemon_set: &'_ Arc<DaemonSet>| running_on(table, &daemon_set.template.shape, names);
+    let requests = daemon_sets.iter().map(|daemon_set| &daemon_set.template.shape.requests);
+    index.net(requests.zip(daemon_sets.iter().map(running)).collect(), names)
 }
 
 /// Host ports of all daemons that would run on a machine from each offering.
@@ -39,29 +36,30 @@ pub(crate) fn ports(
     let mut ports = IdVec::filled(Vec::new(), table.catalogue.offerings.len());
     for daemon_set in daemon_sets.iter().filter(|daemon_set| !daemon_set.template.shape.host_ports.is_empty()) {
         let shape = &daemon_set.template.shape;
-        for offering in running_on(table, shape, names) {
+        for offering in running_on(table, shape, names).iter() {
             ports[offering].extend(&shape.host_ports);
         }
     }
     ports
 }
 
-/// The offerings that the pool allows, launchable now or not, on whose machines a daemon would run.
-fn running_on(table: &PoolTable<'_>, shape: &PodShape, names: &Interner) -> Vec<OfferingId> {
+/// The offerings, launchable now or not, on whose machines a daemon would run if the pool allows them.
+fn running_on(table: &PoolTable<'_>, shape: &PodShape, names: &Interner) -> IdSet<OfferingId> {
+    let mut running = IdSet::with_len(table.catalogue.offerings.len());
     if untolerated(&table.pool.taints, &shape.tolerations, names).is_some() {
-        return Vec::new();
+        return running;
     }
-    let terms = terms(shape, names);
-    let runs = |offering: &OfferingId| {
-        terms.iter().any(|term| {
-            term.node_name.as_ref().is_none_or(accepts_unknown)
-                && term
-                    .requirements
-                    .iter()
-                    .all(|wanted| table.can_have(Some(*offering), wanted.key, &wanted.values, names))
-        })
-    };
-    table.catalogue.offerings.ids().filter(|&offering| table.allows(offering, names)).filter(runs).collect()
+    for term in terms(shape, names) {
+        if !term.node_name.as_ref().is_none_or(accepts_unknown) {
+            continue;
+        }
+        let mut by_term = IdSet::full(table.catalogue.offerings.len());
+        for wanted in term.requirements.iter() {
+            by_term.intersect_with(&table.having(wanted.key, &wanted.values, names));
+        }
+        running.union_with(&by_term);
+    }
+    running
 }
 
 /// Requests of the daemons that will run on an existing node and have no pod there yet.

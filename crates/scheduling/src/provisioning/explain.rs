@@ -188,7 +188,7 @@ fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, 
     let mut rules = Vec::new();
     for alternative in &table.by_class[class] {
         let requests = pods.requests(alternative.variant);
-        if alternative.offerings.iter().any(|offering| requests.fits_in(&table.net[offering])) {
+        if alternative.offerings.iter().any(|offering| requests.fits_in(table.net(offering))) {
             let place = |mine: &Involvement, position: usize| match alternative.places.get(position) {
                 Some(Place::OwnHost) => {
                     Place::Domain(problem.topology.groups[mine.group].host_of(BinId(state.bins.len())))
@@ -454,8 +454,8 @@ impl Asked<'_, '_> {
             let (fall, reached) = if let Some(position) = conflict {
                 let key = self.term.requirements.iter_by_name(names).nth(position).map(|wanted| wanted.key);
                 (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
-            } else if !requests.fits_in(&table.net[id]) {
-                shortages.add(requests, &table.net[id]);
+            } else if !requests.fits_in(table.net(id)) {
+                shortages.add(requests, table.net(id));
                 (Fall::Resources, usize::MAX - 2)
             } else if self.given.is_some_and(|given| table.members.contains(id) && !given.contains(id)) {
                 (Fall::Devices, usize::MAX - 1)
@@ -481,7 +481,7 @@ fn limits_or_min_values(
     let mut holding: IdSet<OfferingId> = IdSet::with_len(table.catalogue.offerings.len());
     for alternative in &table.by_class[class] {
         let requests = pods.requests(alternative.variant);
-        let fits = |offering: &OfferingId| requests.fits_in(&table.net[*offering]);
+        let fits = |offering: &OfferingId| requests.fits_in(table.net(*offering));
         holding.extend(alternative.offerings.iter().filter(fits));
     }
     if let Some(given) = with_devices(problem, state, rank, table, class) {

@@ -20,7 +20,7 @@ use super::{
     devices::ProblemDevices,
     karpenter, patterns,
     problem::Problem,
-    relaxation, repair,
+    repair,
     state::{Charging, State},
     topology::{Checking, rules_hold},
 };
@@ -41,8 +41,7 @@ pub(crate) struct Filled {
 impl Filled {
     /// Copies of each class that have a place.
     pub(crate) fn placed(&self, problem: &Problem<'_>) -> IdVec<ClassId, u32> {
-        let members = |class: &PodClass| u32::try_from(class.members.len()).unwrap_or(u32::MAX);
-        let mut placed: IdVec<ClassId, u32> = problem.classes.iter().map(members).collect();
+        let mut placed: IdVec<ClassId, u32> = problem.classes.iter().map(PodClass::count).collect();
         for &(class, count, _) in &self.refused {
             placed[class] = placed[class].saturating_sub(count);
         }
@@ -51,7 +50,7 @@ impl Filled {
 
     /// What the machines cost.
     pub(crate) fn price(&self) -> i128 {
-        self.state.bins.iter().map(|bin| i128::from(bin.price.0)).sum()
+        self.state.price()
     }
 
     /// Whether more important pods have places, or as many for less money.
@@ -83,8 +82,9 @@ pub(crate) enum Order<'w> {
     Karpenter,
 }
 
-/// Places everything that can be placed. What an order leaves over goes class by class.
-pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>) -> Filled {
+/// Places everything that can be placed. What an order leaves over goes class by class. `None` if the problem has a limit
+/// that is not kept.
+pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>) -> Option<Filled> {
     let mut state = State::new(problem, Charging::Least);
     let kept = keep_earlier_placements(problem, &mut state);
     let mut kept_by_class = vec![0_u32; problem.classes.len()];
@@ -94,7 +94,7 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
         }
     }
     let members = problem.classes.iter_enumerated().map(|(class, pods)| {
-        let members = u32::try_from(pods.members.len()).unwrap_or(u32::MAX);
+        let members = pods.count();
         members - kept_by_class.get(model::Id::index(class)).copied().unwrap_or(0).min(members)
     });
     let mut waiting: IdVec<ClassId, u32> = members.collect();
@@ -108,6 +108,9 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
     let mut refused = Vec::new();
     for (class, pods) in problem.classes.iter_enumerated() {
         let wanted = waiting[class];
+        if problem.is_too_dear(state.price()) || (pods.is_refused() && problem.is_too_many(class, wanted)) {
+            return None;
+        }
         if pods.refused.is_some() {
             refused.push((class, wanted, Verdict::Unsupported));
             continue;
@@ -118,6 +121,10 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
         }
         take_undecided(problem);
         let mut left = place(problem, &mut state, class, wanted);
+        // The search takes a step for each copy at least.
+        if problem.is_too_many(class, left) && u64::from(left) > budget.remaining() {
+            return None;
+        }
         if left > 0 && fits_alone(problem, &mut untouched, class) {
             let repaired = repair::place_more(problem, state, class, left, budget);
             state = repaired.state;
@@ -132,8 +139,12 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
                 if is_cut_off || take_undecided(problem) { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
             refused.push((class, left, verdict));
         }
+        if problem.is_too_many(class, left) {
+            return None;
+        }
     }
-    Filled { state, kept: kept.into_iter().map(|(_, pod, node)| (pod, node)).collect(), refused }
+    let kept = kept.into_iter().map(|(_, pod, node)| (pod, node)).collect();
+    (!problem.is_too_dear(state.price())).then_some(Filled { state, kept, refused })
 }
 
 /// Whether the allocation of devices left anything open since this was asked last.
@@ -202,13 +213,7 @@ fn keep_earlier_placements(problem: &Problem<'_>, state: &mut State) -> Vec<(Cla
 
 /// Places what goes by worth: what is coupled first, then whatever fits into room that is paid for, then patterns.
 fn by_worth(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<ClassId, u32>, worth: &IdVec<ClassId, i64>) {
-    // Pods that need a host each come first: the others then find machines to share.
-    let (alone, others): (Vec<ClassId>, Vec<ClassId>) = problem
-        .classes
-        .ids()
-        .filter(|&class| !problem.classes[class].is_refused())
-        .partition(|&class| needs_host_alone(problem, class));
-    for class in alone.into_iter().chain(others) {
+    for class in problem.classes.ids().filter(|&class| !problem.classes[class].is_refused()) {
         let wanted = waiting[class];
         waiting[class] = if patterns::is_free(problem, class) {
             on_nodes(problem, state, class, wanted)
@@ -222,14 +227,11 @@ fn by_worth(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<ClassI
     patterns::place(problem, state, waiting, worth);
 }
 
-/// Whether no two copies of the class share a host, and nothing else has to be there first.
-fn needs_host_alone(problem: &Problem<'_>, class: ClassId) -> bool {
-    let pods = &problem.classes[class];
-    pods.affinity_sets.is_empty() && relaxation::alone_on_host(problem, class).next().is_some()
-}
-
 /// Places up to `wanted` copies and returns how many are left.
 pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    if wanted == 0 {
+        return 0;
+    }
     if problem.classes[class].involved.is_empty() {
         let left = on_nodes(problem, state, class, wanted);
         return choose::place(problem, state, class, left);
@@ -240,10 +242,10 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
 /// Places up to `wanted` copies on existing nodes and returns how many are left.
 pub(crate) fn on_nodes(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
     let mut left = wanted;
-    for &node in &problem.node_order {
-        if left == 0 {
-            return 0;
-        }
+    let mut from = 0;
+    while left > 0 {
+        let Some((position, node)) = state.next_node(problem, from, class) else { break };
+        from = position + 1;
         let copies = state.copies_on_node(problem, node, class, left);
         if copies > 0 {
             state.place_on_node(problem, node, class, copies);

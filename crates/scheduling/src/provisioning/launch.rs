@@ -5,10 +5,13 @@
 //! allow holds the planned pods, whether or not it is available now ([`Settled::new`]). Of those the cheapest are kept,
 //! up to the configured number, with care for minValues and limits.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use api::labels;
-use model::{IdSet, Interner, KeyId, PriceNanoUsdPerHour, Requirement, Requirements, ResourceVec, ValueId, ValueSet};
+use model::{
+    IdSet, Interner, KeyId, PriceNanoUsdPerHour, Requirement, Requirements, ResourceVec, ValueId, ValueSet,
+    collections::FastMap,
+};
 
 use super::{
     classes::ClassId,
@@ -34,20 +37,43 @@ pub(crate) fn machines(problem: &Problem<'_>, state: &State, pods: &[Vec<PodId>]
     for (rank, table) in problem.pools.iter_enumerated() {
         let bins: Vec<(usize, &Bin)> = state.bins.iter().enumerate().filter(|(_, bin)| bin.pool == rank).collect();
         let narrowed = within_limits(table, &bins);
+        let mut known = Known::default();
         for (index_in_pool, ((bin_index, bin), offerings)) in bins.into_iter().zip(narrowed).enumerate() {
-            let settled = Settled::new(problem, table, bin, &offerings);
+            let settled = Settled::new(problem, table, bin, offerings, &mut known);
             let mut pods = pods.get(bin_index).cloned().unwrap_or_default();
             pods.sort_by_key(|&pod| &problem.snapshot.pods[pod].pod.name);
-            machines.push(settled.machine(problem, index_in_pool, bin, pods));
+            machines.push(settled.machine(problem, index_in_pool, bin, pods, &mut known));
         }
     }
     machines
 }
 
+/// What was worked out for machines of one pool and holds for all with the same offerings, or also the same requirements.
+#[derive(Default)]
+struct Known {
+    /// The zones and capacity types that offerings have.
+    decided: FastMap<IdSet<OfferingId>, Rc<[(KeyId, ValueSet)]>>,
+    /// Offerings of the same types that the requirements allow as well.
+    others: FastMap<(IdSet<OfferingId>, Requirements), Rc<[OfferingId]>>,
+    types: FastMap<IdSet<OfferingId>, Rc<Types>>,
+}
+
+/// What a claim says of instance types, and what follows from them.
+struct Types {
+    /// Cheapest first, each with its cheapest offering.
+    by_price: Vec<(TypeId, OfferingId)>,
+    ids: Vec<TypeId>,
+    /// Offerings of these.
+    offerings: usize,
+    /// What daemons take on any of them.
+    daemons: ResourceVec,
+    min_values_relaxed: bool,
+}
+
 /// Narrows each machine's offerings so that even the largest launches together keep the pool's limits.
 fn within_limits(table: &PoolTable<'_>, bins: &[(usize, &Bin)]) -> Vec<IdSet<OfferingId>> {
     let all = || bins.iter().map(|(_, bin)| bin.offerings.clone()).collect();
-    if table.limits.is_empty() {
+    if table.limits.is_empty() || table.limits.have_room_for(bins.len(), &table.limits.zero()) {
         return all();
     }
     let machines: Vec<&IdSet<OfferingId>> = bins.iter().map(|(_, bin)| &bin.offerings).collect();
@@ -122,7 +148,7 @@ fn suits(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin, offering: Offe
     let is_served_so = |(id, alternative): (ClassId, &Alternative)| {
         problem.variant_at(id, &table.catalogue.offerings[offering].allocatable) == alternative.variant
     };
-    bin.requests.fits_in(&table.net[offering])
+    bin.requests.fits_in(table.net(offering))
         && suits_rules(problem, table, bin, offering)
         && !only.is_empty()
         && bin.devices.as_ref().is_none_or(|devices| devices.allow(table, offering, problem.names()))
@@ -137,11 +163,18 @@ struct Settled<'t, 's> {
 }
 
 impl<'t, 's> Settled<'t, 's> {
-    fn new(problem: &Problem<'_>, table: &'t PoolTable<'s>, bin: &Bin, offerings: &IdSet<OfferingId>) -> Self {
+    fn new(
+        problem: &Problem<'_>,
+        table: &'t PoolTable<'s>,
+        bin: &Bin,
+        offerings: IdSet<OfferingId>,
+        known: &mut Known,
+    ) -> Self {
         let names = problem.names();
         let mut asked = table.pool.requirements.clone();
         for (class, alternative) in held(table, bin) {
-            if let Some(term) = problem.classes[class].terms.get(alternative.term) {
+            let term = problem.classes[class].terms.get(alternative.term);
+            if let Some(term) = term.filter(|term| !term.requirements.is_empty()) {
                 asked.intersect(&term.requirements, names);
             }
         }
@@ -153,10 +186,10 @@ impl<'t, 's> Settled<'t, 's> {
         if let Some(hostname) = names.find_key(labels::HOSTNAME) {
             asked.remove(hostname);
         }
-        let mut settled = Self { table, offerings: offerings.clone(), requirements: asked };
-        settled.narrow(names);
+        let mut settled = Self { table, offerings, requirements: asked };
+        settled.narrow(names, known);
         settled.pin(problem, bin);
-        settled.drop_unsafe_types(problem, bin);
+        settled.drop_unsafe_types(problem, bin, known);
         settled
     }
 
@@ -175,9 +208,27 @@ impl<'t, 's> Settled<'t, 's> {
         }
     }
 
-    /// Lets zone, capacity type and every other key that offerings decide say what the remaining offerings have.
-    fn narrow(&mut self, names: &Interner) {
-        for key in [labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(|key| names.find_key(key)) {
+    /// Lets zone and capacity type say what the remaining offerings have.
+    fn narrow(&mut self, names: &Interner, known: &mut Known) {
+        let decided = match known.decided.get(&self.offerings) {
+            Some(decided) => Rc::clone(decided),
+            None => {
+                let decided: Rc<[(KeyId, ValueSet)]> = self.decided(names).into();
+                known.decided.insert(self.offerings.clone(), Rc::clone(&decided));
+                decided
+            }
+        };
+        for (key, values) in decided.iter() {
+            let min_values = self.requirements.get(*key).and_then(|requirement| requirement.min_values);
+            let narrowed = Requirement { min_values, ..Requirement::new(*key, values.clone()) };
+            self.requirements.insert_intersect(narrowed, names);
+        }
+    }
+
+    /// The zones and capacity types of the offerings.
+    fn decided(&self, names: &Interner) -> Vec<(KeyId, ValueSet)> {
+        let keys = [labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(|key| names.find_key(key));
+        let values = |key: KeyId| {
             let mut values: Vec<ValueId> = self
                 .offerings
                 .iter()
@@ -188,19 +239,15 @@ impl<'t, 's> Settled<'t, 's> {
                 .collect();
             values.sort_unstable();
             values.dedup();
-            if values.is_empty() {
-                continue;
-            }
-            let min_values = self.requirements.get(key).and_then(|requirement| requirement.min_values);
-            self.requirements
-                .insert_intersect(Requirement { min_values, ..Requirement::new(key, ValueSet::among(values)) }, names);
-        }
+            (!values.is_empty()).then(|| (key, ValueSet::among(values)))
+        };
+        keys.filter_map(values).collect()
     }
 
     /// Drops types of which the claim would allow an offering that does not hold the pods. If none is left, the claim is
     /// pinned to zone and capacity type of its cheapest offering first.
-    fn drop_unsafe_types(&mut self, problem: &Problem<'_>, bin: &Bin) {
-        let safe = self.safe_offerings(problem, bin);
+    fn drop_unsafe_types(&mut self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) {
+        let safe = self.safe_offerings(problem, bin, known);
         if !safe.is_empty() {
             self.offerings = safe;
             return;
@@ -217,51 +264,59 @@ impl<'t, 's> Settled<'t, 's> {
             .collect();
         self.offerings.clear();
         self.offerings.extend(pinned);
-        self.narrow(problem.names());
-        let safe = self.safe_offerings(problem, bin);
+        self.narrow(problem.names(), known);
+        let safe = self.safe_offerings(problem, bin, known);
         if !safe.is_empty() {
             self.offerings = safe;
         }
     }
 
-    fn safe_offerings(&self, problem: &Problem<'_>, bin: &Bin) -> IdSet<OfferingId> {
-        let (catalogue, names) = (self.table.catalogue, problem.names());
-        // Most others are in another zone, which is told at once.
-        let zones = names.find_key(labels::ZONE).and_then(|key| self.requirements.get(key));
-        let mut unsafe_types: IdSet<TypeId> = IdSet::with_len(catalogue.types.len());
-        let considered: IdSet<TypeId> =
-            self.offerings.iter().map(|offering| catalogue.offerings[offering].instance_type).collect();
-        for instance_type in considered.iter() {
-            let in_zone = |id: &OfferingId| {
-                zones.is_none_or(|zones| zones.values.contains(Some(catalogue.offerings[*id].zone), names))
-            };
-            let others = catalogue.offerings_of(instance_type).filter(|&id| !self.offerings.contains(id));
-            let misfit = others.filter(in_zone).any(|id| {
-                let allowed = self.requirements.intersects(&catalogue.offerings[id].requirements, names).is_ok();
-                allowed && !suits(problem, self.table, bin, id)
-            });
-            if misfit {
+    fn safe_offerings(&self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) -> IdSet<OfferingId> {
+        let catalogue = self.table.catalogue;
+        let mut unsafe_types: IdSet<TypeId> = IdSet::new();
+        for &other in self.others(problem.names(), known).iter() {
+            let instance_type = catalogue.offerings[other].instance_type;
+            if !unsafe_types.contains(instance_type) && !suits(problem, self.table, bin, other) {
                 unsafe_types.insert(instance_type);
             }
         }
         let mut safe = self.offerings.clone();
-        for offering in self.offerings.iter() {
-            if unsafe_types.contains(catalogue.offerings[offering].instance_type) {
-                safe.remove(offering);
-            }
+        for offering in unsafe_types.iter().flat_map(|instance_type| catalogue.offerings_of(instance_type)) {
+            safe.remove(offering);
         }
         safe
     }
 
+    /// Offerings of the machine's types that are not among its own and that the claim would allow.
+    fn others(&self, names: &Interner, known: &mut Known) -> Rc<[OfferingId]> {
+        let key = (self.offerings.clone(), self.requirements.clone());
+        if let Some(others) = known.others.get(&key) {
+            return Rc::clone(others);
+        }
+        let catalogue = self.table.catalogue;
+        // Most others are in another zone, which is told at once.
+        let zones = names.find_key(labels::ZONE).and_then(|key| self.requirements.get(key));
+        let considered: IdSet<TypeId> =
+            self.offerings.iter().map(|offering| catalogue.offerings[offering].instance_type).collect();
+        let is_allowed = |id: &OfferingId| {
+            let offering = &catalogue.offerings[*id];
+            zones.is_none_or(|zones| zones.values.contains(Some(offering.zone), names))
+                && self.requirements.intersects(&offering.requirements, names).is_ok()
+        };
+        let of_types = considered.iter().flat_map(|instance_type| catalogue.offerings_of(instance_type));
+        let others: Rc<[OfferingId]> = of_types.filter(|id| !self.offerings.contains(*id)).filter(is_allowed).collect();
+        known.others.insert(key, Rc::clone(&others));
+        others
+    }
+
     /// A value for each label that the claim has to give because no remaining offering decides it.
     fn labels(&self, names: &Interner) -> Vec<(KeyId, Arc<str>)> {
-        let decided = |key: KeyId| {
-            self.offerings
-                .iter()
-                .any(|offering| self.table.catalogue.offerings[offering].requirements.contains_key(key))
-        };
+        let decided = |key: KeyId| self.table.is_mentioned_by(&self.offerings, key);
         let undecided: Vec<&Requirement> =
             self.requirements.iter_by_name(names).filter(|requirement| !decided(requirement.key)).collect();
+        if undecided.is_empty() {
+            return Vec::new();
+        }
         let mut scratch = names.clone();
         undecided
             .into_iter()
@@ -323,31 +378,55 @@ impl<'t, 's> Settled<'t, 's> {
         needed
     }
 
-    fn machine(&self, problem: &Problem<'_>, index_in_pool: usize, bin: &Bin, pods: Vec<PodId>) -> Machine {
+    /// What the claim says of types.
+    fn types(&self, most: usize, known: &mut Known) -> Rc<Types> {
+        if let Some(types) = known.types.get(&self.offerings) {
+            return Rc::clone(types);
+        }
         let catalogue = self.table.catalogue;
-        let types = self.instance_types(problem.snapshot.options.max_instance_types);
-        let (instance_type, cheapest) =
-            types.first().copied().expect("a machine is opened with an offering and never narrowed to none");
-        let offering = &catalogue.offerings[cheapest];
-        let mut kept: IdSet<TypeId> = IdSet::with_len(catalogue.types.len());
-        kept.extend(types.iter().map(|(instance_type, _)| *instance_type));
+        let by_price = self.instance_types(most);
+        let kept: IdSet<TypeId> = by_price.iter().map(|(instance_type, _)| *instance_type).collect();
         let mut daemons: Option<ResourceVec> = None;
         let mut offerings = IdSet::with_len(catalogue.offerings.len());
         for id in self.offerings.iter().filter(|&id| kept.contains(catalogue.offerings[id].instance_type)) {
             offerings.insert(id);
             match &mut daemons {
-                None => daemons = Some(self.table.daemons[id].clone()),
-                Some(least) => least.min_assign(&self.table.daemons[id]),
+                None => daemons = Some(self.table.holds.daemons[id].clone()),
+                Some(least) => least.min_assign(&self.table.holds.daemons[id]),
             }
         }
+        let types = Rc::new(Types {
+            ids: by_price.iter().map(|(id, _)| *id).collect(),
+            by_price,
+            offerings: offerings.count(),
+            daemons: daemons.unwrap_or_default(),
+            min_values_relaxed: self.table.all_min_values.iter().any(|min| min.left(&offerings) < min.wanted),
+        });
+        known.types.insert(self.offerings.clone(), Rc::clone(&types));
+        types
+    }
+
+    fn machine(
+        &self,
+        problem: &Problem<'_>,
+        index_in_pool: usize,
+        bin: &Bin,
+        pods: Vec<PodId>,
+        known: &mut Known,
+    ) -> Machine {
+        let catalogue = self.table.catalogue;
+        let types = self.types(problem.snapshot.options.max_instance_types, known);
+        let (instance_type, cheapest) =
+            types.by_price.first().copied().expect("a machine is opened with an offering and never narrowed to none");
+        let offering = &catalogue.offerings[cheapest];
         let mut requests = bin.requests.clone();
-        requests.saturating_add_assign(&daemons.unwrap_or_default());
+        requests.saturating_add_assign(&types.daemons);
         let next_best: Option<(TypeId, PriceNanoUsdPerHour)> =
-            types.get(1).map(|(id, offering)| (*id, catalogue.offerings[*offering].price));
+            types.by_price.get(1).map(|(id, offering)| (*id, catalogue.offerings[*offering].price));
         Machine {
             node_pool: self.table.id,
             index_in_pool,
-            instance_types: types.into_iter().map(|(id, _)| id).collect(),
+            instance_types: types.ids.clone(),
             launch: Launch {
                 offering: cheapest,
                 instance_type,
@@ -365,8 +444,8 @@ impl<'t, 's> Settled<'t, 's> {
                 .and_then(|devices| devices.planned(self.table.shapes.shape_of(cheapest)))
                 .map(|drivers| drivers.iter().map(|(driver, count)| (Arc::clone(driver), *count)).collect())
                 .unwrap_or_default(),
-            min_values_relaxed: self.table.all_min_values.iter().any(|min| min.left(&offerings) < min.wanted),
-            choice: Choice { offerings: offerings.count(), next_best },
+            min_values_relaxed: types.min_values_relaxed,
+            choice: Choice { offerings: types.offerings, next_best },
         }
     }
 }

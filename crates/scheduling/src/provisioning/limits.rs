@@ -23,6 +23,8 @@ pub(crate) struct Limits {
     entries: Vec<LimitRemaining>,
     /// What one machine from an offering takes of each limit.
     taken: IdVec<OfferingId, Amounts>,
+    /// What a machine takes of each limit at most.
+    largest: Amounts,
     /// Offerings by what they take of all limits together, least first, after them those that a limit has no room for; then
     /// by price, then by name.
     least_first: Vec<OfferingId>,
@@ -67,7 +69,13 @@ impl Limits {
                 order
             })
             .collect();
-        Self { entries, taken, least_first, least_first_by_limit }
+        let mut largest: Amounts = SmallVec::from_elem(0, entries.len());
+        for offering in members.iter() {
+            for (largest, taken) in largest.iter_mut().zip(&taken[offering]) {
+                *largest = (*largest).max(*taken);
+            }
+        }
+        Self { entries, taken, largest, least_first, least_first_by_limit }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -106,6 +114,13 @@ impl Limits {
     /// The first limit that `used` exceeds.
     pub(crate) fn exceeded(&self, used: &[i64]) -> Option<&LimitRemaining> {
         self.entries.iter().zip(used).find(|(entry, used)| **used > entry.remaining).map(|(entry, _)| entry)
+    }
+
+    /// Whether so many machines more, whichever they are, keep all limits; most of the time they do.
+    pub(crate) fn have_room_for(&self, machines: usize, used: &[i64]) -> bool {
+        let machines = i64::try_from(machines).unwrap_or(i64::MAX);
+        let mut limits = self.entries.iter().zip(&self.largest).zip(used);
+        limits.all(|((entry, largest), used)| used.saturating_add(largest.saturating_mul(machines)) <= entry.remaining)
     }
 
     /// The offerings that take least, as many as it takes until `enough` says so; all of them if it never does.

@@ -266,7 +266,7 @@ fn sites(table: &PoolTable<'_>, items: &[Item], amounts: impl Fn(&ResourceVec) -
         let site = Site {
             offering,
             price: table.price(offering),
-            holds: amounts(&table.net[offering]),
+            holds: amounts(table.net(offering)),
             takes: std::mem::take(&mut takes[offering]),
         };
         // Those before it are not dearer.

@@ -9,16 +9,17 @@
 use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use model::{
-    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, ValueSet,
+    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId, ValueSet,
     collections::FastMap, define_id, pod::HostPort,
 };
 
 use super::{
     affinity::{Term, accepts_unknown, untolerated},
+    catalogue_index::{CatalogueIndex, Net},
     classes::{ClassId, PodClass},
     daemons,
     devices::ShapesOfPool,
-    fit_index::FitIndex,
+    fit_index::LeastPrices,
     limits::Limits,
     staircase::Staircase,
     topology::{Cell, GroupId, Place, Topology, cells},
@@ -42,13 +43,12 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) catalogue: &'s Catalogue,
     /// Launchable offerings that the pool's requirements allow.
     pub(crate) members: IdSet<OfferingId>,
-    /// Allocatable minus the daemons that would run there.
-    pub(crate) net: IdVec<OfferingId, ResourceVec>,
-    /// Requests of the daemons that would run there.
-    pub(crate) daemons: IdVec<OfferingId, ResourceVec>,
+    /// What offerings hold beside daemons; for those that the pool allows.
+    pub(crate) holds: Rc<Net>,
     /// Host ports of the daemons that would run there; empty while no class takes a port.
     pub(crate) daemon_ports: IdVec<OfferingId, Vec<HostPort>>,
-    pub(crate) fit: FitIndex,
+    index: Rc<CatalogueIndex<'s>>,
+    least_prices: LeastPrices,
     /// What the members are to claims.
     pub(crate) shapes: ShapesOfPool,
     /// The members, cheapest first; equal prices by type, zone and capacity type.
@@ -63,6 +63,7 @@ pub(crate) struct PoolTable<'s> {
     /// Classes that would have more alternatives than are kept.
     pub(crate) cut_off: IdSet<ClassId>,
     staircases: RefCell<FastMap<(ClassId, usize), Rc<Staircase>>>,
+    staircases_by_value: RefCell<FastMap<(ResourceVec, IdSet<OfferingId>), Rc<Staircase>>>,
     hostname: Option<KeyId>,
     node_price: PriceNanoUsdPerHour,
     open_keys: RefCell<FastMap<KeyId, bool>>,
@@ -151,13 +152,16 @@ pub(crate) fn tables<'s>(
         let (a, b) = (&snapshot.node_pools[a], &snapshot.node_pools[b]);
         b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name))
     });
-    order.into_iter().map(|id| PoolTable::new(id, snapshot, classes, topology, hostname)).collect()
+    let indexes: IdVec<PoolId, Rc<CatalogueIndex<'_>>> = CatalogueIndex::all(snapshot).into();
+    let table = |id: PoolId| PoolTable::new(id, snapshot, Rc::clone(&indexes[id]), classes, topology, hostname);
+    order.into_iter().map(table).collect()
 }
 
 impl<'s> PoolTable<'s> {
     fn new(
         id: PoolId,
         snapshot: &'s Snapshot,
+        index: Rc<CatalogueIndex<'s>>,
         classes: &IdVec<ClassId, PodClass>,
         topology: &Topology,
         hostname: Option<KeyId>,
@@ -170,10 +174,10 @@ impl<'s> PoolTable<'s> {
             pool,
             catalogue,
             members: IdSet::with_len(catalogue.offerings.len()),
-            net: IdVec::default(),
-            daemons: IdVec::default(),
+            holds: Rc::default(),
             daemon_ports: IdVec::default(),
-            fit: FitIndex::default(),
+            index,
+            least_prices: LeastPrices::default(),
             shapes: ShapesOfPool::default(),
             by_price: Vec::new(),
             limits: Limits::default(),
@@ -182,35 +186,30 @@ impl<'s> PoolTable<'s> {
             by_class: IdVec::default(),
             cut_off: IdSet::default(),
             staircases: RefCell::default(),
+            staircases_by_value: RefCell::default(),
             hostname,
             node_price: snapshot.options.node_price,
             open_keys: RefCell::default(),
         };
-        for offering in catalogue.offerings.ids() {
-            if catalogue.offerings[offering].launchable() && table.allows(offering, names) {
-                table.members.insert(offering);
-            }
+        let launchable = catalogue.offerings.iter_enumerated().filter(|(_, offering)| offering.launchable());
+        table.members.extend(launchable.map(|(id, _)| id));
+        for wanted in pool.requirements.iter() {
+            let mut without = table.members.clone();
+            without.difference_with(&table.index.of_key(wanted.key).mentioned);
+            table.members.intersect_with(&table.index.agreeing(wanted.key, &wanted.values, names));
+            table.members.union_with(&without);
         }
-        table.daemons = daemons::overhead(&table, &snapshot.daemon_sets, names);
-        table.net = catalogue
-            .offerings
-            .ids()
-            .map(|offering| {
-                let mut net = catalogue.offerings[offering].allocatable.clone();
-                net.saturating_sub_assign(&table.daemons[offering]);
-                net
-            })
-            .collect();
+        table.holds = daemons::net(&table, &table.index, &snapshot.daemon_sets, names);
         // A machine that is overcommitted by its own daemons takes nothing, as in Karpenter.
         let overcommitted: Vec<OfferingId> =
-            table.members.iter().filter(|&offering| table.net[offering].has_negative()).collect();
+            table.members.iter().filter(|&offering| table.net(offering).has_negative()).collect();
         for offering in overcommitted {
             table.members.remove(offering);
         }
-        table.fit = FitIndex::new(&table.members, &table.net, names.resource_count());
         table.shapes = ShapesOfPool::new(&table, snapshot.devices.as_deref());
-        table.by_price = table.members.iter().collect();
-        table.by_price.sort_by_key(|&offering| (catalogue.offerings[offering].price, offering));
+        table.by_price = table.index.by_price.iter().copied().filter(|&id| table.members.contains(id)).collect();
+        let prices = table.by_price.iter().map(|&id| (table.net(id), table.price(id)));
+        table.least_prices = LeastPrices::new(&table.holds.fit, prices);
         table.limits = Limits::new(pool.remaining.clone(), catalogue, &table.members);
         table.all_min_values = table.all_min_values(names);
         if snapshot.options.min_values == MinValuesPolicy::Strict {
@@ -244,6 +243,21 @@ impl<'s> PoolTable<'s> {
         self.min_values.iter().all(|min| min.left(open) >= min.wanted)
     }
 
+    /// Allocatable minus the daemons that would run there.
+    pub(crate) fn net(&self, offering: OfferingId) -> &ResourceVec {
+        &self.holds.net[offering]
+    }
+
+    /// The offerings with at least `amount`, which is above zero; `None` when there are none.
+    pub(crate) fn at_least(&self, resource: ResourceId, amount: i64) -> Option<&IdSet<OfferingId>> {
+        self.holds.fit.at_least(resource, amount)
+    }
+
+    /// The least that a machine costs with so much of a resource; `None` when there is none.
+    pub(crate) fn least_price(&self, resource: ResourceId, amount: i64) -> Option<PriceNanoUsdPerHour> {
+        self.least_prices.of(&self.holds.fit, resource, amount)
+    }
+
     /// What a machine from the offering costs, as a node too.
     pub(crate) fn price(&self, offering: OfferingId) -> PriceNanoUsdPerHour {
         self.catalogue.offerings[offering].price.saturating_add(self.node_price)
@@ -261,7 +275,14 @@ impl<'s> PoolTable<'s> {
         if let Some(known) = self.staircases.borrow().get(&key) {
             return Rc::clone(known);
         }
-        let made = Rc::new(Staircase::new(self, alternative.offerings.iter(), requests));
+        // Many classes differ in what couples them only.
+        let alike = (requests.clone(), alternative.offerings.clone());
+        let known = self.staircases_by_value.borrow().get(&alike).map(Rc::clone);
+        let made = known.unwrap_or_else(|| {
+            let made = Rc::new(Staircase::new(self, alternative.offerings.iter(), requests));
+            self.staircases_by_value.borrow_mut().insert(alike, Rc::clone(&made));
+            made
+        });
         self.staircases.borrow_mut().insert(key, Rc::clone(&made));
         made
     }
@@ -315,24 +336,40 @@ impl<'s> PoolTable<'s> {
         if let Some(open) = self.open_keys.borrow().get(&key) {
             return *open;
         }
-        let single = |values: Cow<'_, ValueSet>| values.single_value().is_some() || *values == ValueSet::only_absent();
-        let open = self.mentions(key)
-            && self.members.iter().any(|offering| !self.known(Some(offering), key, names).is_none_or(single));
+        let is_single = |values: &ValueSet| values.single_value().is_some() || *values == ValueSet::only_absent();
+        let of_key = self.index.of_key(key);
+        let pool_is_open = self.pool.requirements.get(key).is_some_and(|asked| !is_single(&asked.values));
+        let open = (pool_is_open && !self.members.is_subset(&of_key.mentioned))
+            || self
+                .members
+                .iter()
+                .filter(|&offering| of_key.open.contains(offering))
+                .any(|offering| !self.known(Some(offering), key, names).is_none_or(|values| is_single(&values)));
         self.open_keys.borrow_mut().insert(key, open);
         open
     }
 
     /// Whether the pool or an offering says anything of the key.
     pub(crate) fn mentions(&self, key: KeyId) -> bool {
-        self.pool.requirements.contains_key(key)
-            || self.catalogue.offerings.iter().any(|offering| offering.requirements.contains_key(key))
+        self.pool.requirements.contains_key(key) || !self.index.of_key(key).mentioned.is_empty()
     }
 
-    /// The members whose label can have one of the wanted values.
-    fn accepting(&self, key: KeyId, wanted: &ValueSet, names: &Interner) -> IdSet<OfferingId> {
-        let mut accepting = IdSet::with_len(self.catalogue.offerings.len());
-        accepting.extend(self.members.iter().filter(|&offering| self.can_have(Some(offering), key, wanted, names)));
-        accepting
+    /// Whether one of the offerings says anything of the key.
+    pub(crate) fn is_mentioned_by(&self, offerings: &IdSet<OfferingId>, key: KeyId) -> bool {
+        self.index.of_key(key).mentioned.intersects(offerings)
+    }
+
+    /// The offerings whose label can have one of the wanted values, as [`Self::can_have`] says of each.
+    pub(crate) fn having(&self, key: KeyId, wanted: &ValueSet, names: &Interner) -> IdSet<OfferingId> {
+        let pool = self.pool.requirements.get(key).map(|asked| &asked.values);
+        let both = pool.map_or(Cow::Borrowed(wanted), |pool| Cow::Owned(pool.intersect(wanted, names)));
+        let mut having = IdSet::clone(&self.index.agreeing(key, &both, names));
+        if self.can_have(None, key, wanted, names) {
+            let mut without = IdSet::full(self.catalogue.offerings.len());
+            without.difference_with(&self.index.of_key(key).mentioned);
+            having.union_with(&without);
+        }
+        having
     }
 
     fn alternatives(
@@ -416,7 +453,7 @@ impl<'s> PoolTable<'s> {
         let mut offerings = self.members.clone();
         let mut open = Requirements::default();
         for wanted in term.requirements.iter() {
-            offerings.intersect_with(&self.accepting(wanted.key, &wanted.values, names));
+            offerings.intersect_with(&self.having(wanted.key, &wanted.values, names));
             if offerings.is_empty() {
                 return None;
             }

@@ -20,11 +20,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
     NamespacedName, Pod, PodShape,
-    collections::FastMap,
     pod::{NodeInclusionPolicy, NodeSelectorTerm, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
-use super::COMPARED_STEPS;
+use super::{COMPARED_STEPS, Limit, classes::Shapes};
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
@@ -78,13 +77,17 @@ struct Preferring<'s> {
 }
 
 /// The same plan, or one that keeps preferences and costs no more than they are worth.
-pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot) -> Plan) -> Plan {
+pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, &Limit) -> Option<Plan>) -> Plan {
+    if snapshot.options.preference_policy == PreferencePolicy::Ignore {
+        return without;
+    }
     let shapes = preferring(snapshot);
-    if shapes.is_empty() || snapshot.options.preference_policy == PreferencePolicy::Ignore {
+    if shapes.is_empty() {
         return without;
     }
     let preferences = in_order(&shapes);
-    let mut search = Search { snapshot, shapes: &shapes, plan, without: &without, plans_left: MAX_PLANS };
+    let refused = without.refusals.iter().map(|refusal| refusal.pod).collect();
+    let mut search = Search { snapshot, shapes: &shapes, plan, without: &without, refused, plans_left: MAX_PLANS };
     let mut kept: Vec<&Preference<'_>> = Vec::new();
     let mut best: Option<Plan> = None;
     let can_be_kept: Vec<Preference<'_>> =
@@ -130,14 +133,14 @@ fn note_kind(kind: Kind) -> NoteKind {
 
 /// The shapes with preferences, in the order of their first pods by name.
 fn preferring(snapshot: &Snapshot) -> Vec<Preferring<'_>> {
-    let mut by_shape: FastMap<&Arc<PodShape>, usize> = FastMap::default();
+    let mut numbers = Shapes::default();
     let mut shapes: Vec<Preferring<'_>> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let shape = &pending.pod.shape;
         if pending.planned_on.is_some() || !has_preferences(shape) {
             continue;
         }
-        let index = *by_shape.entry(shape).or_insert(shapes.len());
+        let index = numbers.number(shape);
         match shapes.get_mut(index) {
             Some(known) => {
                 known.pods.push(id);
@@ -191,24 +194,23 @@ struct Search<'a, 's, F> {
     shapes: &'a [Preferring<'s>],
     plan: F,
     without: &'a Plan,
+    refused: BTreeSet<PodId>,
     plans_left: usize,
 }
 
-impl<F: Fn(&Snapshot) -> Plan> Search<'_, '_, F> {
+impl<F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, '_, F> {
     /// The plan with these as requirements, if it refuses the same pods and the difference in price is worth it.
     fn with(&mut self, preferences: &[&Preference<'_>]) -> Option<Plan> {
         self.plans_left -= 1;
-        let plan = (self.plan)(&self.required(preferences));
-        let refused = |plan: &Plan| plan.refusals.iter().map(|refusal| refusal.pod).collect::<BTreeSet<PodId>>();
-        if refused(&plan) != refused(self.without) {
-            return None;
-        }
         let worth = preferences.iter().map(|preference| {
             let pods = i128::try_from(preference.pods).unwrap_or(i128::MAX);
             i128::from(self.snapshot.options.preference_price.0) * i128::from(preference.weight) * pods
         });
         let cost = |plan: &Plan| i128::from(plan.price.0) + i128::from(plan.node_costs.0);
-        (cost(&plan) - cost(self.without) <= worth.sum()).then_some(plan)
+        let limit = Limit { cost: cost(self.without) + worth.sum::<i128>(), refused: self.refused.clone() };
+        let plan = (self.plan)(&self.required(preferences), &limit)?;
+        let refused = plan.refusals.iter().map(|refusal| refusal.pod).collect::<BTreeSet<PodId>>();
+        (refused == self.refused && cost(&plan) <= limit.cost).then_some(plan)
     }
 
     /// The snapshot with preferences turned into requirements.

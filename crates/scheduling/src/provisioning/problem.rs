@@ -10,6 +10,7 @@ use super::{
     devices::ProblemDevices,
     pools,
     pools::{PoolRank, PoolTable},
+    slack::SlackTree,
     topology::{self, Topology},
 };
 use crate::{
@@ -30,13 +31,25 @@ pub(crate) struct Problem<'s> {
     pub(crate) room: IdVec<NodeId, ResourceVec>,
     /// Nodes that take pods: those furthest along first, then by name.
     pub(crate) node_order: Vec<NodeId>,
+    /// What is free, in that order.
+    pub(crate) rooms: SlackTree,
+    positions: IdVec<NodeId, Option<usize>>,
     /// (reservation, machines left), by name.
     pub(crate) reservations: Vec<(ValueId, i64)>,
+    /// What ends the plan early, if it is only made to be compared.
+    pub(crate) limit: Option<LimitByClass>,
     /// What claims are asked from; `None` if no pod wants a device.
     pub(crate) devices: Option<ProblemDevices<'s>>,
     accepted: IdVec<ClassId, IdSet<NodeId>>,
     reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>>,
     none: IdSet<OfferingId>,
+}
+
+/// What a plan may cost, and how many copies of each class may have no place.
+#[derive(Debug)]
+pub(crate) struct LimitByClass {
+    pub(crate) cost: i128,
+    pub(crate) refused: IdVec<ClassId, u32>,
 }
 
 impl<'s> Problem<'s> {
@@ -45,13 +58,17 @@ impl<'s> Problem<'s> {
         let hostname = names.find_key(labels::HOSTNAME);
         let (classes, topology) = classes::classes(snapshot, &largest(snapshot));
         let pools = pools::tables(snapshot, &classes, &topology, hostname);
-        let room = snapshot.nodes.iter().map(|node| free(node, snapshot)).collect();
+        let room: IdVec<NodeId, ResourceVec> = snapshot.nodes.iter().map(|node| free(node, snapshot)).collect();
         let mut node_order: Vec<NodeId> =
             snapshot.nodes.ids().filter(|&id| snapshot.nodes[id].excluded.is_none()).collect();
         node_order.sort_by(|&a, &b| {
             let (a, b) = (&snapshot.nodes[a], &snapshot.nodes[b]);
             (a.state, a.display_name()).cmp(&(b.state, b.display_name()))
         });
+        let mut positions = IdVec::filled(None, snapshot.nodes.len());
+        for (position, &node) in node_order.iter().enumerate() {
+            positions[node] = Some(position);
+        }
         let accepted = accepted(snapshot, &classes);
         let reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>> = pools.iter().map(reserved).collect();
         let reservations = reservations(&pools, names);
@@ -62,9 +79,12 @@ impl<'s> Problem<'s> {
             classes,
             pools,
             topology,
+            rooms: in_order(&node_order, &room),
             room,
             node_order,
+            positions,
             reservations,
+            limit: None,
             devices,
             accepted,
             reserved,
@@ -77,6 +97,26 @@ impl<'s> Problem<'s> {
 
     pub(crate) fn names(&self) -> &'s Interner {
         &self.snapshot.interner
+    }
+
+    /// What is free on nodes, in the order of trying them.
+    pub(crate) fn rooms_of(&self, room: &IdVec<NodeId, ResourceVec>) -> SlackTree {
+        in_order(&self.node_order, room)
+    }
+
+    /// Where a node is in that order, if it takes pods.
+    pub(crate) fn position_of(&self, node: NodeId) -> Option<usize> {
+        self.positions[node]
+    }
+
+    /// Whether machines that cost so much are more than a limit allows.
+    pub(crate) fn is_too_dear(&self, price: i128) -> bool {
+        self.limit.as_ref().is_some_and(|limit| price > limit.cost)
+    }
+
+    /// Whether so many copies without a place are more than a limit allows.
+    pub(crate) fn is_too_many(&self, class: ClassId, refused: u32) -> bool {
+        self.limit.as_ref().is_some_and(|limit| refused > limit.refused[class])
     }
 
     /// Whether taints and labels of an existing node let the class in.
@@ -107,6 +147,10 @@ impl<'s> Problem<'s> {
     pub(crate) fn reserved(&self, pool: PoolRank, reservation: ValueId) -> &IdSet<OfferingId> {
         self.reserved[pool].get(&reservation).unwrap_or(&self.none)
     }
+}
+
+fn in_order(node_order: &[NodeId], room: &IdVec<NodeId, ResourceVec>) -> SlackTree {
+    SlackTree::new(node_order.iter().map(|&node| &room[node]))
 }
 
 /// The most of each resource that any machine or node has.

@@ -36,7 +36,7 @@ use super::{
     pools::{PoolRank, PoolTable},
     problem::Problem,
     state::{Charging, State},
-    topology::{GroupId, Kind as Rule, Scope},
+    topology::GroupId,
 };
 use crate::catalogue::OfferingId;
 
@@ -47,6 +47,13 @@ define_id! {
 
 /// Most groups of pods that exclude each other, and most classes with claims, which are counted. The others are not.
 const MAX_SLOTS: usize = 16;
+
+/// By how much of the most per dollar sites may differ that are treated as one, as long as there are too many of them to
+/// find good prices for all in time.
+const MERGED: [f64; 4] = [0.0025, 0.005, 0.01, 0.02];
+
+/// How many machines stand for merged sites.
+const MANY: i64 = 1 << 10;
 
 /// By class with claims, by pool: for how many copies a new machine of an offering has devices.
 type Served = FastMap<ClassId, Vec<FastMap<OfferingId, u32>>>;
@@ -153,6 +160,12 @@ impl Relaxation {
             relaxation.add_sites(table, index, &of_pool, &served, &mut sites);
         }
         relaxation.sites = without_dominated(sites, &relaxation.total());
+        for share in MERGED {
+            if relaxation.rounds() >= solve::ROUNDS.1 {
+                break;
+            }
+            relaxation.sites = merged(std::mem::take(&mut relaxation.sites), share);
+        }
         relaxation
     }
 
@@ -177,7 +190,7 @@ impl Relaxation {
             if takes[offering].is_empty() {
                 continue;
             }
-            let holds = self.amounts(&table.net[offering], |class| {
+            let holds = self.amounts(table.net(offering), |class| {
                 let by_offering = served.get(&class).and_then(|pools| pools.get(pool));
                 by_offering.and_then(|most| most.get(&offering)).copied().unwrap_or(0)
             });
@@ -224,7 +237,7 @@ fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Serv
     let mut slots: FastMap<GroupId, u64> = FastMap::default();
     for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
         resources.extend(problem.classes[class].shape.requests.iter().map(|(resource, _)| resource));
-        for group in alone_on_host(problem, class) {
+        for group in problem.topology.alone_on_host(&problem.classes[class]) {
             *slots.entry(group).or_default() += u64::from(copies);
         }
     }
@@ -285,15 +298,6 @@ fn most(
     Some(most)
 }
 
-/// Groups of which a host has at most one pod, this class's included.
-pub(crate) fn alone_on_host<'p>(problem: &'p Problem<'_>, class: ClassId) -> impl Iterator<Item = GroupId> + 'p {
-    let mine = problem.classes[class].involved.iter().filter(|mine| mine.owner && mine.matched);
-    mine.map(|mine| mine.group).filter(|group| {
-        let group = &problem.topology.groups[*group];
-        group.kind == Rule::AntiAffinity && group.scope == Scope::Host
-    })
-}
-
 /// What a copy needs at least of each dimension.
 fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> Vec<i64> {
     let pods = &problem.classes[class];
@@ -301,7 +305,7 @@ fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> 
     for variant in 1..pods.variants() {
         least.min_assign(pods.requests(variant));
     }
-    let alone: FastSet<GroupId> = alone_on_host(problem, class).collect();
+    let alone: FastSet<GroupId> = problem.topology.alone_on_host(&problem.classes[class]).collect();
     let amount = |dimension: &Dimension| match dimension {
         Dimension::Resource(resource) => least.get(*resource).max(0),
         Dimension::Slot(group) => i64::from(alone.contains(group)),
@@ -318,7 +322,7 @@ fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served
         let mut here = alternative.offerings.clone();
         for (resource, amount) in problem.classes[class].requests(alternative.variant).iter().filter(|(_, it)| *it > 0)
         {
-            match table.fit.at_least(resource, amount) {
+            match table.at_least(resource, amount) {
                 Some(at_least) => here.intersect_with(at_least),
                 None => here.clear(),
             }
@@ -354,6 +358,50 @@ fn without_dominated(mut sites: Vec<Site>, total: &[f64]) -> Vec<Site> {
         }
     }
     kept
+}
+
+/// Sites that differ by less than a share of the most that any has per dollar become one, which has the most of each of
+/// them: the bound is lower for it, by about that share, but never wrong.
+fn merged(sites: Vec<Site>, share: f64) -> Vec<Site> {
+    let per_dollar = |site: &Site| -> Vec<f64> {
+        site.holds.iter().map(|&holds| holds as f64 / site.price.0.max(1) as f64).collect()
+    };
+    let mut most: Vec<f64> = Vec::new();
+    for site in &sites {
+        let has = per_dollar(site);
+        most.resize(has.len(), 0.0);
+        most.iter_mut().zip(has).for_each(|(most, has)| *most = most.max(has));
+    }
+    let mut groups: Vec<(Vec<f64>, Vec<Site>)> = Vec::new();
+    for site in sites {
+        let has = per_dollar(&site);
+        let is_alike = |(first, members): &&mut (Vec<f64>, Vec<Site>)| {
+            let is_near = |((a, b), most): ((&f64, &f64), &f64)| (a - b).abs() <= share * most;
+            members.first().is_some_and(|other| other.takes == site.takes && other.price.0 > 0)
+                && first.iter().zip(&has).zip(&most).all(is_near)
+        };
+        match groups.iter_mut().find(is_alike).filter(|_| site.price.0 > 0) {
+            Some((_, members)) => members.push(site),
+            None => groups.push((has, vec![site])),
+        }
+    }
+    groups.into_iter().flat_map(|(_, members)| most_of(&members).map_or(members, |one| vec![one])).collect()
+}
+
+/// A site that holds per dollar what any of several does; `None` for one alone, and where numbers are too large.
+fn most_of(members: &[Site]) -> Option<Site> {
+    let first = members.first().filter(|_| members.len() > 1)?;
+    // So many machines that rounding up to a whole unit matters little.
+    let price = members.iter().map(|site| site.price.0).max()?.checked_mul(MANY)?;
+    let holds = |dimension: usize| {
+        let of_site = |site: &Site| {
+            let all = i128::from(*site.holds.get(dimension)?) * i128::from(price);
+            i64::try_from(all.div_euclid(i128::from(site.price.0)) + 1).ok()
+        };
+        members.iter().try_fold(0, |most, site| Some(of_site(site)?.max(most)))
+    };
+    let holds = (0..first.holds.len()).map(holds).collect::<Option<Vec<i64>>>()?;
+    Some(Site { price: PriceNanoUsdPerHour(price), holds, takes: first.takes.clone() })
 }
 
 impl Site {

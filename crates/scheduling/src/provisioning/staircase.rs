@@ -20,7 +20,7 @@ impl Staircase {
         requests: &ResourceVec,
     ) -> Self {
         let mut all: Vec<(u32, PriceNanoUsdPerHour)> = offerings
-            .map(|offering| (requests.times_in(&table.net[offering], u32::MAX), table.price(offering)))
+            .map(|offering| (requests.times_in(table.net(offering), u32::MAX), table.price(offering)))
             .filter(|(copies, _)| *copies > 0)
             .collect();
         // Cheapest first, and of equal prices the one that holds most.

@@ -16,6 +16,7 @@ use super::{
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
+    slack::SlackTree,
     topology::{self, AllCounts, Before, Checking, DomainId, GroupId, Involvement, Place},
 };
 use crate::{catalogue::OfferingId, snapshot::NodeId};
@@ -48,14 +49,43 @@ pub(crate) struct Bin {
     kind: u64,
 }
 
+/// What a machine takes of what machines share.
+#[derive(Debug)]
+struct Footprint {
+    pool: PoolRank,
+    price: PriceNanoUsdPerHour,
+    kind: u64,
+    charge: Amounts,
+    /// By reservation: whether it may draw on it.
+    reservations: SmallVec<[bool; 4]>,
+}
+
 impl Bin {
+    fn new(pool: PoolRank, offerings: IdSet<OfferingId>, open: Requirements) -> Self {
+        Self {
+            pool,
+            offerings,
+            requests: ResourceVec::default(),
+            open,
+            contents: SmallVec::new(),
+            // Any offering costs as much.
+            price: PriceNanoUsdPerHour(i64::MIN),
+            slack: ResourceVec::default(),
+            devices: None,
+            charge: Amounts::new(),
+            kind: 0,
+        }
+    }
+
     /// Sets price and slack from what is left of the offerings.
     fn measure(&mut self, table: &PoolTable<'_>) {
-        let mut open = table.by_price.iter().copied().filter(|&offering| self.offerings.contains(offering)).peekable();
+        // What was too small before is so now.
+        let open = table.at_least_at_price(self.price).copied();
+        let mut open = open.filter(|&offering| self.offerings.contains(offering)).peekable();
         let Some(price) = open.peek().map(|&offering| table.price(offering)) else { return };
         let mut slack = ResourceVec::default();
         for offering in open.take_while(|&offering| table.price(offering) == price) {
-            let mut free = table.net[offering].clone();
+            let mut free = table.net(offering).clone();
             free.saturating_sub_assign(&self.requests);
             slack.max_assign(&free);
         }
@@ -91,10 +121,18 @@ pub(crate) enum Charging {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) room: IdVec<NodeId, ResourceVec>,
+    /// The same in the order of trying nodes.
+    rooms: SlackTree,
     pub(crate) bins: Vec<Bin>,
     pub(crate) assignments: Vec<Assignment>,
+    /// Of all open machines.
+    price: i128,
+    /// How many of them are of classes with affinity.
+    near: usize,
     /// Open machines that hold the same.
     pub(crate) alike: Alike,
+    /// Open machines by the room that is paid for.
+    pub(crate) slack: SlackTree,
     /// What rules that couple pods count.
     pub(crate) counts: AllCounts,
     /// When skews and affinity are checked.
@@ -138,9 +176,13 @@ impl State {
     pub(crate) fn new(problem: &Problem<'_>, charging: Charging) -> Self {
         Self {
             room: problem.room.clone(),
+            rooms: problem.rooms.clone(),
             bins: Vec::new(),
             assignments: Vec::new(),
+            price: 0,
+            near: 0,
             alike: Alike::default(),
+            slack: SlackTree::default(),
             counts: problem.topology.start(),
             checking: Checking::Stepwise,
             confined: SmallVec::new(),
@@ -181,7 +223,10 @@ impl State {
         self.marks -= 1;
         while self.journal.len() > mark.journal {
             match self.journal.pop() {
-                Some(Undo::Room(node, room)) => self.room[node] = room,
+                Some(Undo::Room(node, room)) => {
+                    self.room[node] = room;
+                    self.note_room(problem, node);
+                }
                 Some(Undo::Devices(before)) => {
                     if let Some(devices) = &mut self.devices {
                         devices.restore(before);
@@ -190,19 +235,23 @@ impl State {
                 Some(Undo::Counted(group, domain, before)) => self.counts[group].set(domain, before),
                 Some(Undo::Opened) => {
                     if let Some(bin) = self.bins.pop() {
-                        self.account(problem, BinId(self.bins.len()), Some(&bin), None);
+                        let taken = self.footprint(problem, &bin);
+                        self.account(problem, BinId(self.bins.len()), Some(&taken), None);
                     }
                 }
                 Some(Undo::Changed(id, before)) => {
+                    let after = self.bins.get(id.0).map(|after| self.footprint(problem, after));
+                    self.account(problem, id, after.as_ref(), Some(&before));
                     if let Some(slot) = self.bins.get_mut(id.0) {
-                        let after = std::mem::replace(slot, (*before).clone());
-                        self.account(problem, id, Some(&after), Some(&before));
+                        *slot = *before;
                     }
                 }
                 None => break,
             }
         }
-        self.assignments.truncate(mark.assignments);
+        for undone in self.assignments.drain(mark.assignments.min(self.assignments.len())..) {
+            self.near -= usize::from(!problem.classes[undone.class].affinity_sets.is_empty());
+        }
         if let (Some(devices), Some(mark)) = (&mut self.devices, mark.devices) {
             devices.rollback(mark);
         }
@@ -224,7 +273,7 @@ impl State {
         if pods.devices.is_some() && !problem.can_be_bound(class, variant) {
             return 0;
         }
-        let mut copies = pods.requests(variant).times_in(&self.room[node], wanted);
+        let mut copies = times_in(pods.requests(variant), &self.room[node], wanted);
         if copies > 0 && !pods.involved.is_empty() {
             let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);
             copies = self.coupled_room(problem, pods, place, copies);
@@ -330,6 +379,43 @@ impl State {
         }
     }
 
+    fn note_room(&mut self, problem: &Problem<'_>, node: NodeId) {
+        if let Some(position) = problem.position_of(node) {
+            self.rooms.set(position, &self.room[node]);
+        }
+    }
+
+    /// The first node from a position on in the order of trying that has room for a copy, and its position. Where devices
+    /// are wanted, what a copy takes depends on the node, and all nodes are looked at.
+    pub(crate) fn next_node(&self, problem: &Problem<'_>, from: usize, class: ClassId) -> Option<(usize, NodeId)> {
+        let pods = &problem.classes[class];
+        let position = if pods.devices.is_some() { from } else { self.rooms.next(from, &pods.shape.requests)? };
+        Some((position, *problem.node_order.get(position)?))
+    }
+
+    fn assign(&mut self, problem: &Problem<'_>, assignment: Assignment) {
+        self.near += usize::from(!problem.classes[assignment.class].affinity_sets.is_empty());
+        self.assignments.push(assignment);
+    }
+
+    /// What all open machines cost, as nodes too.
+    pub(crate) fn price(&self) -> i128 {
+        self.price
+    }
+
+    /// Whether anything was placed that wants to be near to others.
+    pub(crate) fn has_affinity(&self) -> bool {
+        self.near > 0
+    }
+
+    /// Which domains got pods since the mark.
+    pub(crate) fn counted_since(&self, mark: &Mark) -> impl Iterator<Item = (GroupId, DomainId)> + '_ {
+        self.journal.iter().skip(mark.journal).filter_map(|undo| match undo {
+            Undo::Counted(group, domain, _) => Some((*group, *domain)),
+            Undo::Room(..) | Undo::Devices(_) | Undo::Opened | Undo::Changed(..) => None,
+        })
+    }
+
     /// Puts copies onto a node; the caller has asked [`Self::copies_on_node`].
     pub(crate) fn place_on_node(&mut self, problem: &Problem<'_>, node: NodeId, class: ClassId, copies: u32) {
         let before = self.room[node].clone();
@@ -347,8 +433,9 @@ impl State {
             self.record(|| Undo::Devices(before));
         }
         self.record(|| Undo::Room(node, before));
+        self.note_room(problem, node);
         self.count(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies);
-        self.assignments.push(Assignment { class, target: Target::Node(node), copies });
+        self.assign(problem, Assignment { class, target: Target::Node(node), copies });
     }
 
     /// Copies of the class that an open machine takes in the given way, at most `wanted`.
@@ -443,7 +530,7 @@ impl State {
             let Some(total) = amount.checked_mul(i64::from(copies)).and_then(|more| held.checked_add(more)) else {
                 return false;
             };
-            let Some(at_least) = table.fit.at_least(resource, total) else { return false };
+            let Some(at_least) = table.at_least(resource, total) else { return false };
             buffer.intersect_with(at_least);
         }
         let holds = |open: &IdSet<OfferingId>| {
@@ -478,7 +565,7 @@ impl State {
         bin: Option<&Bin>,
         open: &IdSet<OfferingId>,
     ) -> bool {
-        if table.limits.is_empty() {
+        if table.limits.is_empty() || table.limits.have_room_for(1, &self.charges[pool]) {
             return true;
         }
         let mut used = self.charges[pool].clone();
@@ -553,25 +640,36 @@ impl State {
         copies: u32,
         pick: Pick,
     ) -> bool {
-        let Some(before) = self.bins.get(id.0).cloned() else { return false };
-        let mut bin = before.clone();
+        let Some(slot) = self.bins.get_mut(id.0) else { return false };
+        // It is changed where it is, unless it may be wanted back. Devices read what the machine was before.
+        let (mut bin, before) = if self.marks > 0 || self.devices.is_some() {
+            (slot.clone(), Some(Box::new(slot.clone())))
+        } else {
+            let nothing = Bin::new(slot.pool, IdSet::default(), Requirements::default());
+            (std::mem::replace(slot, nothing), None)
+        };
         let table = &problem.pools[bin.pool];
+        let taken = self.footprint(problem, &bin);
         bin.offerings.intersect_with(&alternative.offerings);
         if !alternative.open.is_empty() {
             bin.open.intersect(&alternative.open, problem.names());
             let open = bin.open.clone();
             table.retain_open(&mut bin.offerings, &open, problem.names());
         }
-        if !self.fill(problem, &mut bin, Spot::Bin(id), class, alternative, copies, pick) {
+        let is_filled = self.fill(problem, &mut bin, Spot::Bin(id), class, alternative, copies, pick);
+        debug_assert!(is_filled || before.is_some(), "only devices can refuse");
+        if !is_filled {
             return false;
         }
-        self.account(problem, id, Some(&before), Some(&bin));
+        self.account(problem, id, Some(&taken), Some(&bin));
         if let Some(slot) = self.bins.get_mut(id.0) {
             *slot = bin;
         }
-        self.record(|| Undo::Changed(id, Box::new(before)));
+        if let Some(before) = before {
+            self.record(|| Undo::Changed(id, before));
+        }
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
-        self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
+        self.assign(problem, Assignment { class, target: Target::Bin(id), copies });
         true
     }
 
@@ -600,18 +698,7 @@ impl State {
     ) -> bool {
         let mut offerings = alternative.offerings.clone();
         self.drop_exhausted_reservations(problem, pool, &mut offerings);
-        let mut bin = Bin {
-            pool,
-            offerings,
-            requests: ResourceVec::default(),
-            open: alternative.open.clone(),
-            contents: SmallVec::new(),
-            price: PriceNanoUsdPerHour(0),
-            slack: ResourceVec::default(),
-            devices: None,
-            charge: Amounts::new(),
-            kind: 0,
-        };
+        let mut bin = Bin::new(pool, offerings, alternative.open.clone());
         if !self.fill(problem, &mut bin, Spot::New(pool), class, alternative, copies, pick) {
             return false;
         }
@@ -620,7 +707,7 @@ impl State {
         self.bins.push(bin);
         self.record(|| Undo::Opened);
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
-        self.assignments.push(Assignment { class, target: Target::Bin(id), copies });
+        self.assign(problem, Assignment { class, target: Target::Bin(id), copies });
         true
     }
 
@@ -639,7 +726,7 @@ impl State {
         for (resource, amount) in problem.classes[class].requests(alternative.variant).iter() {
             let total = bin.requests.get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
             bin.requests.set(resource, total);
-            match table.fit.at_least(resource, total) {
+            match table.at_least(resource, total) {
                 Some(at_least) => bin.offerings.intersect_with(at_least),
                 None => bin.offerings.clear(),
             }
@@ -721,27 +808,39 @@ impl State {
         true
     }
 
-    /// Moves what a bin takes of limits and reservations, and whom it is like, from its old to its new state.
-    fn account(&mut self, problem: &Problem<'_>, id: BinId, before: Option<&Bin>, after: Option<&Bin>) {
+    /// What a machine takes of limits and reservations, and whom it is like.
+    fn footprint(&self, problem: &Problem<'_>, bin: &Bin) -> Footprint {
+        let draws_on = |(id, _): &(ValueId, i64)| problem.reserved(bin.pool, *id).intersects(&bin.offerings);
+        Footprint {
+            pool: bin.pool,
+            price: bin.price,
+            kind: bin.kind,
+            charge: bin.charge.clone(),
+            reservations: self.reservations.iter().map(draws_on).collect(),
+        }
+    }
+
+    /// Moves what a machine takes from its old to its new state.
+    fn account(&mut self, problem: &Problem<'_>, id: BinId, before: Option<&Footprint>, after: Option<&Bin>) {
         if let Some(before) = before {
+            self.price -= i128::from(before.price.0);
             self.alike.remove(before.kind, id);
+            limits::sub(&mut self.charges[before.pool], &before.charge);
+            self.draw(before, 1);
         }
-        if let Some(after) = after {
+        let nothing = ResourceVec::default();
+        self.slack.set(id.0, after.map_or(&nothing, |after| &after.slack));
+        if let Some(after) = after.map(|after| self.footprint(problem, after)) {
+            self.price += i128::from(after.price.0);
             self.alike.insert(after.kind, id);
+            limits::add(&mut self.charges[after.pool], &after.charge);
+            self.draw(&after, -1);
         }
-        for (bin, taken) in [(before, false), (after, true)] {
-            let Some(bin) = bin else { continue };
-            let charges = &mut self.charges[bin.pool];
-            if taken {
-                limits::add(charges, &bin.charge)
-            } else {
-                limits::sub(charges, &bin.charge)
-            }
-            for (id, left) in &mut self.reservations {
-                if problem.reserved(bin.pool, *id).intersects(&bin.offerings) {
-                    *left += if taken { -1 } else { 1 };
-                }
-            }
+    }
+
+    fn draw(&mut self, footprint: &Footprint, each: i64) {
+        for ((_, left), draws) in self.reservations.iter_mut().zip(&footprint.reservations) {
+            *left += if *draws { each } else { 0 };
         }
     }
 
@@ -768,6 +867,7 @@ impl State {
         self.start_counts.clone_from(&self.counts);
         self.start_devices.clone_from(&self.devices);
         self.assignments.clear();
+        self.near = 0;
     }
 
     /// A state with nothing placed, for a search over everything that this one has placed.
@@ -775,6 +875,7 @@ impl State {
         let mut state = Self::new(problem, Charging::Bound);
         state.checking = Checking::AtTheEnd;
         state.room.clone_from(&self.start);
+        state.rooms = problem.rooms_of(&self.start);
         state.start.clone_from(&self.start);
         state.counts.clone_from(&self.start_counts);
         state.start_counts.clone_from(&self.start_counts);
@@ -835,6 +936,15 @@ fn spot_bin(bins: &[Bin], spot: Spot) -> Option<&Bin> {
     match spot {
         Spot::Bin(id) => bins.get(id.0),
         Spot::Node(_) | Spot::New(_) => None,
+    }
+}
+
+/// How often `requests` fits, at most `wanted`; most of the time not at all.
+fn times_in(requests: &ResourceVec, room: &ResourceVec, wanted: u32) -> u32 {
+    match wanted {
+        _ if !requests.fits_in(room) => 0,
+        0 | 1 => wanted,
+        _ => requests.times_in(room, wanted),
     }
 }
 

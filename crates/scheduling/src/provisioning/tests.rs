@@ -1,5 +1,6 @@
 //! Behaviours of the planner, one claim a test; the exhaustive comparison with an oracle is in `oracle`.
 
+mod allocations;
 mod bound;
 mod coupled;
 mod devices;

@@ -31,6 +31,7 @@ use model::{
 
 use super::{
     affinity::Term,
+    classes::PodClass,
     pools::{PoolRank, PoolTable},
     problem::Problem,
     state::{Bin, BinId, Charging, State},
@@ -40,7 +41,7 @@ use crate::snapshot::NodeId;
 pub(crate) use self::{
     build::{Builder, Coupling, Owned, Signature},
     cells::{Cell, cells},
-    counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold},
+    counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold, rules_hold_since},
 };
 
 define_id! {
@@ -202,6 +203,15 @@ impl Topology {
     /// Where an existing node is for one group.
     pub(crate) fn place_of_node(&self, group: GroupId, node: NodeId) -> Place {
         self.groups[group].places.try_get(node).copied().unwrap_or(Place::Outside)
+    }
+
+    /// Groups of which a host has at most one pod, this class's included.
+    pub(crate) fn alone_on_host<'t>(&'t self, class: &'t PodClass) -> impl Iterator<Item = GroupId> + 't {
+        let mine = class.involved.iter().filter(|mine| mine.owner && mine.matched).map(|mine| mine.group);
+        mine.filter(|group| {
+            let group = &self.groups[*group];
+            group.kind == Kind::AntiAffinity && group.scope == Scope::Host
+        })
     }
 
     /// What runs now, by group.

@@ -89,7 +89,7 @@ fn drop_short(
         total.saturating_add_assign(&extra);
         let short: Vec<OfferingId> = offerings
             .iter()
-            .filter(|&offering| of_shape.contains(offering) && !total.fits_in(&table.net[offering]))
+            .filter(|&offering| of_shape.contains(offering) && !total.fits_in(table.net(offering)))
             .collect();
         for offering in short {
             offerings.remove(offering);

@@ -15,7 +15,7 @@ pub(super) const ONE: i128 = 1 << 32;
 
 /// Multiplications that may be spent, and bounds of the rounds that this gives.
 const WORK: usize = 20_000_000;
-const ROUNDS: (usize, usize) = (30, 600);
+pub(super) const ROUNDS: (usize, usize) = (30, 600);
 
 /// By site, by dimension: the price of a unit in nano-dollars / 2³². No site's machine costs more than its price.
 pub(super) type ResourcePrices = Vec<Vec<i128>>;
@@ -67,7 +67,17 @@ impl Learner {
     }
 }
 
+/// After so many rounds it is looked at how far the two sides are apart, and enough is enough.
+const LOOK: usize = 40;
+const NEAR: f64 = 1.001;
+
 impl Relaxation {
+    /// As many as there is time for.
+    pub(super) fn rounds(&self) -> usize {
+        let options: usize = self.sites.iter().map(|site| site.takes.count()).sum();
+        (WORK / (options * self.dimensions.len() * 2).max(1)).clamp(ROUNDS.0, ROUNDS.1)
+    }
+
     pub(super) fn resource_prices(&self) -> ResourcePrices {
         let dimensions = self.dimensions.len();
         // What a unit costs if a site puts its whole price on that dimension.
@@ -75,8 +85,7 @@ impl Relaxation {
         let options: Vec<Vec<usize>> = self.kinds.ids().map(|kind| self.sites_of(kind)).collect();
         let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions)).collect();
         let mut kinds: Vec<Learner> = options.iter().map(|options| Learner::new(options.len())).collect();
-        let size: usize = options.iter().map(|options| options.len() * dimensions * 2).sum();
-        let rounds = (WORK / size.max(1)).clamp(ROUNDS.0, ROUNDS.1);
+        let rounds = self.rounds();
         let mut prices = vec![0.0; dimensions * self.sites.len()];
         let mut gains: Vec<f64> = Vec::new();
         let mut loads = prices.clone();
@@ -106,8 +115,41 @@ impl Relaxation {
                 gains.extend(loads.iter().zip(scales).map(|(load, scale)| load * scale));
                 site.learn(&gains, weight);
             }
+            if round % LOOK == 0 && self.is_solved(&sites, &kinds, &scales, &options) {
+                break;
+            }
         }
         self.sites.iter().zip(&sites).map(|(site, learner)| site.prices(&learner.average)).collect()
+    }
+
+    /// Whether what copies pay at the sites' average prices is about what machines cost at the kinds' average choice.
+    fn is_solved(&self, sites: &[Learner], kinds: &[Learner], scales: &[Vec<f64>], options: &[Vec<usize>]) -> bool {
+        let dimensions = self.dimensions.len();
+        let shares = |learner: &Learner| {
+            let sum: f64 = learner.average.iter().sum();
+            learner.average.iter().map(|share| share / sum).collect::<Vec<f64>>()
+        };
+        let of_site = |(site, scales): (&Learner, &Vec<f64>)| {
+            shares(site).into_iter().zip(scales).map(|(share, scale)| share * scale).collect::<Vec<f64>>()
+        };
+        let prices: Vec<f64> = sites.iter().zip(scales).flat_map(of_site).collect();
+        let mut loads = vec![0.0; prices.len()];
+        let mut paid = 0.0;
+        for ((kind, options), learner) in self.kinds.iter().zip(options).zip(kinds) {
+            let costs = options.iter().map(|site| cost(kind, &prices, *site, dimensions));
+            paid += kind.copies as f64 * costs.min_by(f64::total_cmp).unwrap_or(0.0);
+            for (&site, share) in options.iter().zip(shares(learner)) {
+                let copies = share * kind.copies as f64;
+                for (load, &amount) in loads.iter_mut().skip(site * dimensions).zip(&kind.requests) {
+                    *load += copies * amount as f64;
+                }
+            }
+        }
+        let machines = |(loads, scales): (&[f64], &Vec<f64>)| {
+            loads.iter().zip(scales).map(|(load, scale)| load * scale).fold(0.0, f64::max)
+        };
+        let bought: f64 = loads.chunks(dimensions.max(1)).zip(scales).map(machines).sum();
+        bought <= paid * NEAR
     }
 
     /// What a copy of each kind is worth: what it would pay at the site where it pays least.

@@ -4,6 +4,7 @@
 //! whose keys some selector mentions, and only if there is a rule that couples pods at all.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use api::labels;
@@ -25,6 +26,12 @@ use crate::{
 
 /// Namespace and labels of a pod, as far as selectors read them.
 pub(crate) type Signature = (Arc<str>, Labels);
+
+/// Pods that run and of which selectors read the same.
+struct Alike {
+    signature: Option<Signature>,
+    matched: Vec<GroupId>,
+}
 
 /// What couples a class with others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -143,6 +150,12 @@ impl<'s> Builder<'s> {
         }
         let read = pod.labels.iter().filter(|(key, _)| self.keys.contains(key));
         Some((Arc::clone(&pod.name.namespace), read.collect()))
+    }
+
+    fn is_alike(&self, pod: &Pod, known: &Alike) -> bool {
+        let Some((namespace, labels)) = &known.signature else { return !self.coupled };
+        let read = pod.labels.iter().filter(|(key, _)| self.keys.contains(key));
+        *namespace == pod.name.namespace && read.eq(labels.iter())
     }
 
     fn group(&mut self, kind: Kind, scope: Scope, rule: Rule, filter: Option<Filter>) -> GroupId {
@@ -383,23 +396,33 @@ impl<'s> Builder<'s> {
     /// Counts pods that run. Those that are planned anew, because their node is going, are counted where they go.
     fn count_running(&self, groups: &mut IdVec<GroupId, Group>) {
         let snapshot = self.snapshot;
+        if snapshot.nodes.is_empty() {
+            return;
+        }
         let planned: NameSet<&str> = snapshot.pods.iter().map(|pending| pending.pod.uid.as_str()).collect();
-        // Pods alike to all rules are asked once.
-        type Alike<'p> = (Option<Signature>, &'p [model::pod::HostPort], &'p [VolumeRef]);
-        let mut alike: FastMap<Alike<'_>, Vec<bool>> = FastMap::default();
+        // Pods alike to all rules are asked once. Most are like the last one of their shape.
+        type Key = (*const PodShape, Option<Signature>);
+        let mut alike: FastMap<Key, Rc<Alike>> = FastMap::default();
+        let mut last: FastMap<*const PodShape, Rc<Alike>> = FastMap::default();
         for (id, node) in snapshot.nodes.iter_enumerated() {
             for pod in node.pods.iter().filter(|pod| !planned.contains(pod.uid.as_str())) {
-                let key: Alike<'_> = (self.signature(pod), &pod.shape.host_ports, &pod.shape.volumes);
-                let matched = alike.entry(key).or_insert_with(|| {
-                    groups
-                        .iter()
-                        .map(|group| self.matches(&group.rule, &pod.name.namespace, &pod.labels, &pod.shape))
-                        .collect()
+                let shape = Arc::as_ptr(&pod.shape);
+                let known = last.get(&shape).filter(|known| self.is_alike(pod, known)).map(Rc::clone);
+                let known = known.unwrap_or_else(|| {
+                    let signature = self.signature(pod);
+                    let of_key = alike.entry((shape, signature.clone())).or_insert_with(|| {
+                        let (namespace, labels) = (&pod.name.namespace, &pod.labels);
+                        let matches = |group: &Group| self.matches(&group.rule, namespace, labels, &pod.shape);
+                        let matched = groups.iter_enumerated().filter(|(_, group)| matches(group)).map(|(id, _)| id);
+                        Rc::new(Alike { signature, matched: matched.collect() })
+                    });
+                    last.insert(shape, Rc::clone(of_key));
+                    Rc::clone(of_key)
                 });
-                for (group, matched) in groups.iter_mut().zip(matched.iter()) {
+                for &group in &known.matched {
+                    let group = &mut groups[group];
                     // A spread does not count pods that are going; the other rules do.
-                    let is_spread = matches!(group.kind, Kind::Spread { .. });
-                    if !matched || (is_spread && pod.deletion_timestamp.is_some()) {
+                    if matches!(group.kind, Kind::Spread { .. }) && pod.deletion_timestamp.is_some() {
                         continue;
                     }
                     if let Some(&Place::Domain(domain)) = group.places.try_get(id) {

@@ -11,7 +11,7 @@ use super::{AffinitySet, DomainId, Group, GroupId, Involvement, Kind, Place, Top
 use crate::provisioning::{
     classes::{ClassId, PodClass},
     problem::Problem,
-    state::{Assignment, State},
+    state::{Assignment, Mark, State},
 };
 
 /// Counters of one group.
@@ -140,12 +140,16 @@ impl Group {
     }
 
     fn skew_holds(&self, counts: &Counts) -> bool {
+        (0..counts.owners.len()).all(|index| self.skew_holds_in(counts, DomainId::from_index(index)))
+    }
+
+    /// Whether the domain has no more than the skew allows, if an owner is there.
+    fn skew_holds_in(&self, counts: &Counts, domain: DomainId) -> bool {
         let Kind::Spread { max_skew, .. } = self.kind else { return true };
-        counts.owners.iter().enumerate().filter(|(_, owners)| **owners > 0).all(|(index, _)| {
-            let domain = DomainId::from_index(index);
-            self.least_elsewhere(counts, domain)
+        counts.owners(domain) == 0
+            || self
+                .least_elsewhere(counts, domain)
                 .is_none_or(|least| u64::from(counts.matched(domain)) <= u64::from(max_skew) + u64::from(least))
-        })
     }
 }
 
@@ -193,6 +197,15 @@ pub(crate) fn rules_hold(problem: &Problem<'_>, state: &State) -> bool {
     let mut groups = problem.topology.groups.iter().zip(state.counts.iter());
     let skews_hold = groups.all(|(group, counts)| group.skew_holds(counts));
     can_bind(problem, state, skews_hold)
+}
+
+/// The same for what was placed since the mark, if what was placed before keeps them: only domains that got pods can have
+/// too many.
+pub(crate) fn rules_hold_since(problem: &Problem<'_>, state: &State, mark: &Mark) -> bool {
+    let skews_hold = state
+        .counted_since(mark)
+        .all(|(group, domain)| problem.topology.groups[group].skew_holds_in(&state.counts[group], domain));
+    if state.has_affinity() || !skews_hold { can_bind(problem, state, skews_hold) } else { true }
 }
 
 /// What [`rules_hold`] takes, in steps of the search: an eighth of the placements that it may go through, about as much as
