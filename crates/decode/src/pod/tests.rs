@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use model::pod::{PodResourceClaimSource, UnusableTerm, VolumeRef};
 use model::{Interner, LabelSelector, Labels};
 use serde_json::{Value, json};

@@ -11,15 +11,18 @@ use crate::{
     snapshot::Snapshot,
 };
 
+/// What was worked out once.
+pub(crate) type Kept<K, V> = RefCell<FastMap<K, Rc<V>>>;
+
 /// Facts about one catalogue; those about labels are found when they are asked for.
 #[derive(Debug)]
 pub(crate) struct CatalogueIndex<'s> {
     catalogue: &'s Catalogue,
     /// Cheapest first; equal prices by type, zone and capacity type.
     pub(crate) by_price: Vec<OfferingId>,
-    by_key: RefCell<FastMap<KeyId, Rc<OfKey>>>,
-    agreeing: RefCell<FastMap<(KeyId, ValueSet), Rc<IdSet<OfferingId>>>>,
-    nets: RefCell<FastMap<Vec<IdSet<OfferingId>>, Rc<Net>>>,
+    by_key: Kept<KeyId, OfKey>,
+    agreeing: Kept<(KeyId, ValueSet), IdSet<OfferingId>>,
+    nets: Kept<Vec<IdSet<OfferingId>>, Net>,
 }
 
 /// What offerings say of one label key.

@@ -15,7 +15,7 @@ use model::{
 
 use super::{
     affinity::{Term, accepts_unknown, untolerated},
-    catalogue_index::{CatalogueIndex, Net},
+    catalogue_index::{CatalogueIndex, Kept, Net},
     classes::{ClassId, PodClass},
     daemons,
     devices::ShapesOfPool,
@@ -62,8 +62,8 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
     /// Classes that would have more alternatives than are kept.
     pub(crate) cut_off: IdSet<ClassId>,
-    staircases: RefCell<FastMap<(ClassId, usize), Rc<Staircase>>>,
-    staircases_by_value: RefCell<FastMap<(ResourceVec, IdSet<OfferingId>), Rc<Staircase>>>,
+    staircases: Kept<(ClassId, usize), Staircase>,
+    staircases_by_value: Kept<(ResourceVec, IdSet<OfferingId>), Staircase>,
     hostname: Option<KeyId>,
     node_price: PriceNanoUsdPerHour,
     open_keys: RefCell<FastMap<KeyId, bool>>,
