@@ -34,6 +34,7 @@ mod pools;
 mod preferences;
 mod problem;
 mod relaxation;
+mod remedies;
 mod repair;
 mod slack;
 mod staircase;
@@ -189,8 +190,9 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
     }
     let machines: IdVec<MachineId, Machine> = launch::machines(problem, &state, &dealt.on_bins).into();
     let mut refusals = Vec::new();
+    let mut remedies = Budget::new(remedies::STEPS);
     for (class, count, verdict) in refused {
-        let reasons = explain::reasons(problem, &state, class, verdict, search_steps);
+        let reasons = explain::reasons(problem, &state, class, verdict, search_steps, &mut remedies);
         refusals.extend(dealt.take(class, count).into_iter().map(|pod| Refusal {
             pod,
             verdict,

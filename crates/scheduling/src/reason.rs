@@ -96,6 +96,8 @@ pub enum Reason {
         /// Each rule that closes one of them, in Kubernetes' words.
         rules: Vec<Arc<str>>,
     },
+    /// What all of this comes to: the rules that exclude every machine, and what would let the pod in.
+    Remedies(Box<Remedies>),
     /// The search for contended room ran out of steps.
     OutOfBudget {
         /// Steps taken.
@@ -106,6 +108,109 @@ pub enum Reason {
         /// Steps taken for all pods.
         steps: u64,
     },
+}
+
+/// Why no machine that could be launched would do, and what would change that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedies {
+    /// Together these exclude every offering of every NodePool that may launch, and none can be left out.
+    pub excluded_by: Vec<Excluding>,
+    /// The smallest changes, each by itself enough: the fewest first, then in the order of the NodePools.
+    pub remedies: Vec<Remedy>,
+}
+
+/// A rule that excludes machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Excluding {
+    /// Taints of NodePools.
+    Taints,
+    /// What the pod wants of a label.
+    Label {
+        /// Which label.
+        key: KeyId,
+        /// What it wants.
+        wanted: ValueSet,
+    },
+    /// What the NodePools require of machines.
+    NodePools,
+    /// How much it takes of a resource.
+    Resource {
+        /// Which resource.
+        resource: ResourceId,
+        /// Asked for, daemons included.
+        wanted: i64,
+    },
+    /// The devices that it claims.
+    Devices,
+    /// Nothing to be had.
+    Availability,
+    /// Limits of NodePools.
+    Limits,
+    /// `minValues` of NodePools.
+    MinValues,
+    /// Rules that couple it with other pods.
+    PodRules,
+}
+
+/// Changes after which a machine of a NodePool would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedy {
+    /// Which NodePool.
+    pub node_pool: NodePoolName,
+    /// All of them are needed.
+    pub needs: Vec<Need>,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// The pod tolerates a taint.
+    Tolerate(Taint),
+    /// The pod does not ask that of a label.
+    NotWanted {
+        /// Which label.
+        key: KeyId,
+        /// What it asks.
+        wanted: ValueSet,
+    },
+    /// The NodePool allows these values of a label.
+    Allowed {
+        /// Which label.
+        key: KeyId,
+        /// Which values.
+        values: ValueSet,
+    },
+    /// The NodePool allows machines that several of its requirements exclude.
+    OtherTypes,
+    /// The pod asks for less.
+    Less {
+        /// Of which resource.
+        resource: ResourceId,
+        /// How much less.
+        by: i64,
+        /// The most there is.
+        most: i64,
+    },
+    /// The machine brings other devices.
+    Devices,
+    /// The provider has one.
+    Available,
+    /// A limit is higher.
+    Limit {
+        /// Which limit.
+        limit: Limit,
+        /// How much higher, at least.
+        by: i64,
+    },
+    /// A `minValues` is lower.
+    MinValues {
+        /// Which label.
+        key: KeyId,
+        /// How many values are left.
+        left: u32,
+    },
+    /// Rules between pods let it in.
+    PodRules,
 }
 
 /// A PodGroup whose pods are placed together or not at all.
@@ -235,32 +340,39 @@ impl Reason {
             Reason::Gang(_) => "Gang",
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
+            Reason::Remedies(_) => "Remedies",
             Reason::OutOfBudget { .. } | Reason::DevicesOutOfBudget { .. } => "OutOfBudget",
         }
     }
 
     /// The object it is about, as `kind/name`; `None` where it is about the pod itself.
     pub fn object(&self) -> Option<String> {
-        let pool = match self {
+        if let Reason::Gang(gang) = self {
+            return Some(format!("podgroup/{}", gang.name));
+        }
+        self.node_pool().map(|pool| format!("nodepool/{pool}"))
+    }
+
+    /// The NodePool that it is about, if it is about one.
+    pub fn node_pool(&self) -> Option<&NodePoolName> {
+        match self {
             Reason::NodePoolNotUsable { node_pool, .. }
             | Reason::NodePoolTaint { node_pool, .. }
             | Reason::LabelNotDefined { node_pool, .. }
             | Reason::Requirement { node_pool, .. }
             | Reason::LimitExceeded { node_pool, .. }
-            | Reason::MinValues { node_pool, .. } => node_pool,
-            Reason::NoInstanceType(reason) => &reason.node_pool,
-            Reason::PodRules { node_pool, .. } => node_pool.as_ref()?,
-            Reason::Gang(gang) => return Some(format!("podgroup/{}", gang.name)),
-            Reason::Unsupported(_)
+            | Reason::MinValues { node_pool, .. } => Some(node_pool),
+            Reason::NoInstanceType(reason) => Some(&reason.node_pool),
+            Reason::PodRules { node_pool, .. } => node_pool.as_ref(),
+            Reason::Gang(_)
+            | Reason::Remedies(_)
+            | Reason::Unsupported(_)
             | Reason::NoNodePool
             | Reason::Claim { .. }
             | Reason::ExistingNodes(_)
             | Reason::OutOfBudget { .. }
-            | Reason::DevicesOutOfBudget { .. } => {
-                return None;
-            }
-        };
-        Some(format!("nodepool/{pool}"))
+            | Reason::DevicesOutOfBudget { .. } => None,
+        }
     }
 
     /// One sentence for people, without a full stop.
@@ -270,6 +382,7 @@ impl Reason {
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::Claim { why } => why.to_string(),
             Reason::Gang(gang) => gang.message(),
+            Reason::Remedies(remedies) => remedies.message(names),
             Reason::NodePoolNotUsable { why, .. } => why.to_string(),
             Reason::NodePoolTaint { taint, .. } => format!("does not tolerate the taint {}", taint.display(names)),
             Reason::LabelNotDefined { key, wanted, typo_of, .. } => {
@@ -315,6 +428,79 @@ impl Reason {
                     "the search for room ended after {steps} steps without an answer; raise the budget to search on"
                 )
             }
+        }
+    }
+}
+
+impl Remedies {
+    fn message(&self, names: &Interner) -> String {
+        let rules: Vec<String> = self.excluded_by.iter().map(|rule| rule.message(names)).collect();
+        let remedies: Vec<String> = self.remedies.iter().map(|remedy| remedy.message(names)).collect();
+        let remedies = remedies.join(", or ");
+        match (rules.as_slice(), remedies.is_empty()) {
+            (rules, true) => format!("every machine is excluded by {}", rules.join(" or ")),
+            ([_], false) => format!("a machine would do {remedies}"),
+            (rules, false) => format!("every machine is excluded by {}; one would do {remedies}", rules.join(" or ")),
+        }
+    }
+}
+
+impl Excluding {
+    fn message(&self, names: &Interner) -> String {
+        match self {
+            Self::Taints => "taints".to_owned(),
+            Self::Label { key, wanted } => expression(*key, wanted, names),
+            Self::NodePools => "what NodePools require".to_owned(),
+            Self::Resource { resource, wanted } => {
+                format!("{} {}", names.resource_name(*resource), amount(*resource, *wanted))
+            }
+            Self::Devices => "the devices it claims".to_owned(),
+            Self::Availability => "what can be launched now".to_owned(),
+            Self::Limits => "limits".to_owned(),
+            Self::MinValues => "minValues".to_owned(),
+            Self::PodRules => "rules between pods".to_owned(),
+        }
+    }
+}
+
+impl Remedy {
+    fn message(&self, names: &Interner) -> String {
+        let pool = &self.node_pool;
+        let needs: Vec<String> = self.needs.iter().map(|need| need.message(pool, names)).collect();
+        let names_pool = self.needs.iter().any(Need::names_pool);
+        let suffix = if names_pool { String::new() } else { format!(" (nodepool/{pool})") };
+        format!("{}{suffix}", needs.join(" and "))
+    }
+}
+
+impl Need {
+    fn names_pool(&self) -> bool {
+        matches!(self, Self::Allowed { .. } | Self::OtherTypes | Self::Limit { .. } | Self::MinValues { .. })
+    }
+
+    fn message(&self, pool: &NodePoolName, names: &Interner) -> String {
+        match self {
+            Self::Tolerate(taint) => format!("if it tolerated {}", taint.display(names)),
+            Self::NotWanted { key, wanted } => format!("if it did not want {}", expression(*key, wanted, names)),
+            Self::Allowed { key, values } => format!("if nodepool/{pool} had {}", expression(*key, values, names)),
+            Self::OtherTypes => format!("if nodepool/{pool} allowed more instance types"),
+            Self::Less { resource, by, .. } => {
+                format!("with {} less {}", amount(*resource, *by), names.resource_name(*resource))
+            }
+            Self::Devices => "with other devices".to_owned(),
+            Self::Available => "if it were to be had".to_owned(),
+            Self::Limit { limit, by } => match limit {
+                Limit::Nodes => format!("with {by} more in limits.nodes of nodepool/{pool}"),
+                Limit::Resource(resource) => format!(
+                    "with {} more in limits.{} of nodepool/{pool}",
+                    amount(*resource, *by),
+                    names.resource_name(*resource)
+                ),
+            },
+            Self::MinValues { key, left } => {
+                format!("with minValues of {left} for {} in nodepool/{pool}", names.key_name(*key))
+            }
+            Self::PodRules => "if rules between pods let it in".to_owned(),
         }
     }
 }

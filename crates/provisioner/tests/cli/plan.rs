@@ -58,6 +58,7 @@ fn a_plan_in_words() {
           shop/giant
             of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+            a machine would do with 744300m less cpu (nodepool/default)
 
         6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap
@@ -82,6 +83,7 @@ fn a_plan_in_many_words() {
           shop/giant
             of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+            a machine would do with 744300m less cpu (nodepool/default)
 
         6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap
@@ -184,6 +186,11 @@ fn a_plan_for_programs_has_exactly_these_fields() {
                   "code": "NoInstanceType",
                   "message": "none of 2 instance types fits: 2 too small (cpu 1k wanted with daemons, the largest has 7700m)",
                   "object": "nodepool/default"
+                },
+                {
+                  "code": "Remedies",
+                  "message": "a machine would do with 992300m less cpu (nodepool/default)",
+                  "object": null
                 }
               ]
             }
@@ -194,7 +201,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
           "cost": {
             "priceNanoUsdPerHour": 150000000,
             "nodeCostsNanoUsdPerHour": 0,
-            "lowerBoundNanoUsdPerHour": 52597401
+            "lowerBoundNanoUsdPerHour": 52596474
           }
         }
     "#]].assert_eq(&ran.stdout);
@@ -398,6 +405,7 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
         Pod shop/giant has no place:
           of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
           nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+          a machine would do with 744300m less cpu (nodepool/default)
 
         error: there is no Pod default/web-0 in the input
         exit 1

@@ -110,7 +110,7 @@ fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request(
           ml/lost
             resource claim template ml/gone does not exist
 
-        5 pods: 3 on 2 new machines for $6.0000/h (no plan below $4.4999/h), 2 without a place
+        5 pods: 3 on 2 new machines for $6.0000/h (no plan below $4.4998/h), 2 without a place
     "#]].assert_eq(&ran.transcript());
 }
 

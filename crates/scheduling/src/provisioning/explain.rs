@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use model::{
-    IdSet, Interner, KeyId, ResourceId, ResourceVec, ValueSet,
+    Budget, IdSet, Interner, KeyId, ResourceId, ResourceVec, ValueSet,
     requirement::{Incompatible, IncompatibleKind},
 };
 
@@ -14,6 +14,7 @@ use super::{
     devices::{Spot, Trouble},
     pools::{PoolRank, PoolTable},
     problem::Problem,
+    remedies,
     state::{BinId, State},
     topology::{Checking, Involvement, Kind, Place, Scope},
 };
@@ -31,6 +32,7 @@ pub(crate) fn reasons(
     class: ClassId,
     verdict: Verdict,
     steps: u64,
+    for_remedies: &mut Budget,
 ) -> Arc<[Reason]> {
     let pods = &problem.classes[class];
     if let Some(unsupported) = &pods.refused {
@@ -67,6 +69,10 @@ pub(crate) fn reasons(
         .collect();
     unusable.sort();
     reasons.extend(unusable.into_iter().map(|(node_pool, why)| Reason::NodePoolNotUsable { node_pool, why }));
+    if verdict == Verdict::DoesNotFit {
+        let given = |rank: PoolRank, table: &PoolTable<'_>| with_devices(problem, state, rank, table, class);
+        reasons.extend(remedies::Asked { problem, class, reasons: &reasons }.remedies(given, for_remedies));
+    }
     reasons.into()
 }
 

@@ -4,6 +4,7 @@ mod allocations;
 mod bound;
 mod coupled;
 mod devices;
+mod explanations;
 mod fixture;
 mod gangs;
 mod oracle;
@@ -229,7 +230,7 @@ fn an_offering_that_cannot_be_launched_is_not_planned_on_and_is_counted() {
     check(
         &f,
         expect![[r#"
-            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted with daemons, the largest has 1), 1 have no launchable offering
+            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted with daemons, the largest has 1), 1 have no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; one would do with 500m less cpu (nodepool/default)
         "#]],
     );
 }

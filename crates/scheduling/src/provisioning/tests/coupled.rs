@@ -344,11 +344,11 @@ fn a_machine_of_another_class_that_opens_a_zone_makes_the_plan_begin_anew() {
     check(
         &f,
         expect![[r#"
-        machine tainted-0: small/b/on-demand $0.00000001/h types [small] pods [other]
-        machine plain-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-        refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-        refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-    "#]],
+            machine tainted-0: small/b/on-demand $0.00000001/h types [small] pods [other]
+            machine plain-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+            refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted)
+            refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted)
+        "#]],
     );
 }
 
@@ -481,11 +481,7 @@ fn pods_stay_where_they_were_planned_in_whatever_order_they_come() {
     }
     for index in 0..6 {
         let claim = if index < 3 { "claim-za" } else { "claim-zb" };
-        f.pod(&format!("p{index}"))
-            .requests(1000, gib(1))
-            .label("app", "web")
-            .spread(ZONE, 1, "web")
-            .planned_on(claim);
+        f.pod(&format!("p{index}")).requests(1000, gib(1)).label("app", "web").spread(ZONE, 1, "web").planned_on(claim);
     }
     let snapshot = f.snapshot();
     let found = crate::provisioning::plan(&snapshot);

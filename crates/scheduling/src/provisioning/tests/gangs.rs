@@ -111,7 +111,7 @@ fn the_reason_names_the_gang_and_what_keeps_it() {
         reasons(&f.snapshot(), "g-0"),
         [
             "needs 3 pods at once, and 2 of the 4 that wait would have a place",
-            "a machine for it takes at least 4 of cpu, the limit of 8 has 0 left"
+            "a machine for it takes at least 4 of cpu, the limit of 8 has 0 left",
         ]
     );
     let mut f = machines(5);

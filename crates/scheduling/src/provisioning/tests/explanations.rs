@@ -1,0 +1,85 @@
+//! What is said of a pod that no machine would hold, as a whole: which rules exclude all, and what would let it in.
+
+use super::fixture::{Fixture, gib};
+use crate::{provisioning::plan, reason::Reason};
+
+const ZONE: &str = api::labels::ZONE;
+
+/// The last word on the only pod.
+fn remedies(f: &Fixture) -> String {
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let refusal = plan.refusals.first().unwrap();
+    let is_last_word = |reason: &&Reason| matches!(reason, Reason::Remedies(_));
+    refusal.reasons.iter().find(is_last_word).map(|reason| reason.message(&snapshot.interner)).unwrap_or_default()
+}
+
+/// Small machines in zone a, large ones in zone b.
+fn two_zones() -> Fixture {
+    let mut f = Fixture::new();
+    f.instance_type("small", 4, 16).offering("a", "on-demand", 10);
+    f.instance_type("large", 8, 64).offering("b", "on-demand", 40);
+    f
+}
+
+#[test]
+fn every_rule_of_the_set_is_needed_to_exclude_all() {
+    let mut f = two_zones();
+    f.pool("p");
+    f.pod("both").requests(1000, gib(32)).select(ZONE, "a");
+    assert_eq!(
+        remedies(&f),
+        "every machine is excluded by topology.kubernetes.io/zone In [a] or memory 32Gi; one would do if it did not want \
+         topology.kubernetes.io/zone In [a] (nodepool/p), or with 16Gi less memory (nodepool/p)"
+    );
+}
+
+#[test]
+fn rules_that_others_make_superfluous_are_not_named() {
+    let mut f = two_zones();
+    f.pool("p");
+    f.pod("huge").requests(1000, gib(100)).select(ZONE, "a");
+    // Memory excludes both; the machine in zone b would need another zone too.
+    assert_eq!(remedies(&f), "a machine would do with 84Gi less memory (nodepool/p)");
+    let mut f = two_zones();
+    f.pool("p");
+    f.pod("anywhere").requests(1000, gib(100));
+    assert_eq!(remedies(&f), "a machine would do with 36Gi less memory (nodepool/p)");
+}
+
+#[test]
+fn a_node_pool_that_excludes_the_machine_is_named() {
+    let mut f = two_zones();
+    f.pool("near").require(ZONE, "In", &["a"]);
+    f.pod("large").requests(6000, gib(1));
+    assert_eq!(
+        remedies(&f),
+        "every machine is excluded by what NodePools require or cpu 6; one would do if nodepool/near had \
+         topology.kubernetes.io/zone In [b], or with 2 less cpu (nodepool/near)"
+    );
+}
+
+#[test]
+fn of_several_node_pools_the_one_with_the_fewest_changes_comes_first() {
+    let mut f = two_zones();
+    f.pool("tainted").taint("team", "x");
+    f.pool("open");
+    f.pod("p").requests(6000, gib(1)).select(ZONE, "a");
+    assert!(remedies(&f).ends_with("one would do if it did not want topology.kubernetes.io/zone In [a] (nodepool/open), or with 2 less cpu (nodepool/open), or if it tolerated team=x:NoSchedule and if it did not want topology.kubernetes.io/zone In [a] (nodepool/tainted)"), "{}", remedies(&f));
+}
+
+#[test]
+fn what_would_help_is_worked_out_for_the_first_of_very_many() {
+    let mut f = Fixture::new();
+    for size in 1..=200 {
+        f.instance_type(&format!("t{size}"), 4, 16).offering("a", "on-demand", 10).offering("b", "on-demand", 11);
+    }
+    f.pool("p");
+    for index in 0..1000 {
+        f.pod(&format!("p{index}")).requests(10_000 + index, gib(1));
+    }
+    let plan = plan(&f.snapshot());
+    let is_told = |reasons: &[Reason]| reasons.iter().any(|reason| matches!(reason, Reason::Remedies(_)));
+    let told = plan.refusals.iter().filter(|refusal| is_told(&refusal.reasons)).count();
+    assert_eq!((plan.refusals.len(), told), (1000, 500), "400 offerings each, of 200,000");
+}
