@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloudprovider as provider;
-use dra_sched::MachineTemplate;
+use dra_sched::Templates;
 use model::{Interner, NamespacedName, Quantity, Requirement, Requirements, ResourceVec, ValueSet, quantity};
 use scheduling::catalogue::{Catalogue, InstanceType, Offering, Reservation, TypeId};
 
@@ -60,7 +60,7 @@ pub fn catalogue<'a>(
 
 fn compile(
     instance_type: &provider::InstanceType,
-    device_templates: Arc<[Arc<MachineTemplate>]>,
+    device_templates: Arc<Templates>,
     context: &mut Context<'_>,
 ) -> Result<(InstanceType, Vec<Offering>), Problem> {
     if instance_type.name.is_empty() {

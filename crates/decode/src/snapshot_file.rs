@@ -20,7 +20,7 @@ use std::sync::Arc;
 use cloudprovider::InstanceType;
 use dra_sched::KubernetesMinor;
 use model::{InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
-use scheduling::snapshot::{MinValuesPolicy, Options, PreferencePolicy};
+use scheduling::snapshot::{MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -78,6 +78,8 @@ pub struct HeaderOptions {
     pub preference_policy: PreferencePolicyName,
     /// What keeping a preference may cost, for each pod and point of weight.
     pub preference_price_nano_usd_per_hour: PriceNanoUsdPerHour,
+    /// `order` or `price`.
+    pub prioritized_list_policy: PrioritizedListPolicyName,
     /// What a node costs besides its machine.
     pub node_price_nano_usd_per_hour: PriceNanoUsdPerHour,
     /// Most instance types of one NodeClaim.
@@ -97,6 +99,16 @@ pub enum PreferencePolicyName {
     Respect,
     /// [`PreferencePolicy::Ignore`].
     Ignore,
+}
+
+/// A policy for claims with alternatives by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrioritizedListPolicyName {
+    /// [`PrioritizedListPolicy::Order`].
+    Order,
+    /// [`PrioritizedListPolicy::Price`].
+    Price,
 }
 
 /// A `minValues` policy by name.
@@ -120,6 +132,10 @@ impl From<&Options> for HeaderOptions {
                 PreferencePolicy::Ignore => PreferencePolicyName::Ignore,
             },
             preference_price_nano_usd_per_hour: options.preference_price,
+            prioritized_list_policy: match options.prioritized_list_policy {
+                PrioritizedListPolicy::Order => PrioritizedListPolicyName::Order,
+                PrioritizedListPolicy::Price => PrioritizedListPolicyName::Price,
+            },
             node_price_nano_usd_per_hour: options.node_price,
             max_instance_types: options.max_instance_types,
             search_steps: options.search_steps,
@@ -155,6 +171,10 @@ impl Header {
                 PreferencePolicyName::Ignore => PreferencePolicy::Ignore,
             },
             preference_price: self.options.preference_price_nano_usd_per_hour,
+            prioritized_list_policy: match self.options.prioritized_list_policy {
+                PrioritizedListPolicyName::Order => PrioritizedListPolicy::Order,
+                PrioritizedListPolicyName::Price => PrioritizedListPolicy::Price,
+            },
             node_price: self.options.node_price_nano_usd_per_hour,
             max_instance_types: self.options.max_instance_types,
             search_steps: self.options.search_steps,

@@ -6,7 +6,7 @@
 //! name.
 
 mod builder;
-mod shared;
+pub(crate) mod shared;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};

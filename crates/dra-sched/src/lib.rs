@@ -100,7 +100,9 @@ pub use claims::MAX_RESULTS;
 pub use compat::{Compat, Gate, Gates, KubernetesMinor};
 pub use inventory::{ClaimClassId, ClaimId, Inventory, InventoryBuilder, ShapeId};
 pub use ledger::{BinLedger, ClusterLedger, Domain};
-pub use machine::{DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate};
+pub use machine::{
+    DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
+};
 pub use node::NodeFacts;
 pub use packing::{Alternative, ClaimUse, NodeDemand, Offer};
 pub use verdict::{Refusal, Verdict};

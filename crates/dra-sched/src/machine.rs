@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{NamespacedName, NodeName, Uid};
 
-use crate::inventory::{SharedPoolId, SliceIndex};
+use crate::inventory::{SharedPoolId, SliceIndex, shared};
 use crate::types::{
     CounterSet, Device, DeviceName, DriverName, NodeScope, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement,
     NodeSelectorTerm, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
@@ -37,6 +37,22 @@ pub struct SharedTemplate {
     pub scope: PoolScope,
     /// Who can use it.
     pub nodes: DomainSelector,
+}
+
+/// What drivers will publish because of one machine.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Templates {
+    /// Pools of the machine alone.
+    pub own: Vec<Arc<MachineTemplate>>,
+    /// Pools for the nodes of its domain.
+    pub shared: Vec<Arc<SharedTemplate>>,
+}
+
+impl Templates {
+    /// Whether nothing will be published.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.shared.is_empty()
+    }
 }
 
 /// How many of a shared pool there are.
@@ -77,6 +93,30 @@ impl DomainSelector {
             return NodeScope::AllNodes;
         }
         NodeScope::Selector(NodeSelector { terms: vec![term] })
+    }
+
+    /// Label keys that decide who can use the pool.
+    pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        let of_term = self.term.match_expressions.iter().map(|requirement| &requirement.key);
+        of_term.chain(&self.match_label_keys)
+    }
+}
+
+impl SharedTemplate {
+    /// Who could use the pool that a machine with these labels brings; None if it brings none.
+    pub fn scope_of(&self, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Option<NodeScope> {
+        Some(self.nodes.scope(&self.nodes.domain(labels)?))
+    }
+
+    /// How many complete pools of the driver are published for the nodes of a scope.
+    pub fn published_pools<'s>(&self, scope: &NodeScope, slices: impl IntoIterator<Item = &'s ResourceSlice>) -> usize {
+        let mut pools: BTreeMap<&PoolName, Vec<&ResourceSlice>> = BTreeMap::new();
+        for slice in slices.into_iter().filter(|slice| slice.driver == self.template.driver) {
+            pools.entry(&slice.pool.name).or_default().push(slice);
+        }
+        let is_for = |slice: &&ResourceSlice| slice.node_scope.as_ref().is_some_and(|it| shared::alike(it, scope));
+        let complete = |slices: &&Vec<&ResourceSlice>| slices.iter().any(is_for) && shared::is_complete(slices);
+        pools.values().filter(complete).count()
     }
 }
 

@@ -182,7 +182,7 @@ pub const FEATURES: &[Feature] = &[
         "Machines that do not exist yet: templates, unknown values, zones",
         "",
         None,
-        Partly("pools of a domain by the library only"),
+        Partly("devices per node that draw from counters: the machine's own"),
         &[Tables],
     ),
     row("Standard attributes (pcieRoot, pciBusID, numaNode)", "6072", None, Supported, &[Corpus, ControlPlane]),

@@ -15,8 +15,8 @@ use api::resource_slice_template::{
     AttributeBinding, DeviceTemplate, NodeSelectorTemplate, ResourceSliceTemplate, ResourceSliceTemplateSpec, Scope,
 };
 use api::{DynamicResources, NodeSelectorRequirement};
-use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, QualifiedName};
-use dra_sched::{MachineTemplate, machine};
+use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, NodeSelectorTerm, QualifiedName};
+use dra_sched::{DomainSelector, MachineTemplate, SharedTemplate, Templates, machine};
 use serde_json::Value;
 
 pub(crate) mod devices;
@@ -61,14 +61,42 @@ pub struct Pool {
 }
 
 /// A device of a pool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct PoolDevice {
     /// The device, without its node selection.
     pub device: Device,
     /// Who can use it, where the pool leaves it to each device.
     pub nodes: Option<Nodes>,
-    /// The same as the API has it.
-    json: Value,
+    /// Where it comes from; as the API has it, it is written out only where somebody publishes it.
+    entry: Arc<devices::Entry>,
+    index: Option<usize>,
+    /// Attributes with values that the template did not know.
+    found_out: BTreeMap<String, String>,
+}
+
+/// Devices are equal if they are to every claim, wherever they come from.
+impl PartialEq for PoolDevice {
+    fn eq(&self, other: &Self) -> bool {
+        self.device == other.device && self.nodes == other.nodes
+    }
+}
+
+impl PoolDevice {
+    /// The device as the API has it, without its node selection.
+    fn json(&self) -> Value {
+        // Its replicas have been read, so it can be written.
+        let mut json = self.entry.json(self.index).unwrap_or_default();
+        if let Some(fields) = json.as_object_mut().filter(|_| !self.found_out.is_empty()) {
+            let attributes = fields.entry("attributes").or_insert_with(|| serde_json::json!({}));
+            if let Some(attributes) = attributes.as_object_mut() {
+                let found_out = self.found_out.iter();
+                attributes.extend(
+                    found_out.map(|(attribute, value)| (attribute.clone(), serde_json::json!({ "string": value }))),
+                );
+            }
+        }
+        json
+    }
 }
 
 /// To what a pool belongs.
@@ -153,16 +181,11 @@ impl Expansion {
             let value = value(number);
             for &(pool, device) in &group.members {
                 let device = self.pools.get_mut(pool).and_then(|pool| pool.devices.get_mut(device));
-                let Some(PoolDevice { device, json, .. }) = device else { continue };
+                let Some(PoolDevice { device, found_out, .. }) = device else { continue };
                 for attribute in &group.attributes {
                     let of_device = AttributeValue::String(value.as_str().into());
                     device.attributes.insert(attribute.as_str().into(), of_device);
-                    if let Some(fields) = json.as_object_mut() {
-                        let attributes = fields.entry("attributes").or_insert_with(|| serde_json::json!({}));
-                        if let Some(attributes) = attributes.as_object_mut() {
-                            attributes.insert(attribute.clone(), serde_json::json!({ "string": value }));
-                        }
-                    }
+                    found_out.insert(attribute.clone(), value.clone());
                 }
             }
         }
@@ -179,27 +202,52 @@ impl Expansion {
         counts
     }
 
-    /// What the machine itself will publish and can use, as the allocator takes it: the pools that `usable` says yes to.
+    /// What a machine brings, as the allocator takes it.
+    ///
+    /// Where each device says itself who can use it, the devices of each selection count as a pool. Devices that draw from
+    /// shared counters cannot be told apart so: of these, those count that the machine certainly can use itself.
     #[must_use]
-    pub fn machine_templates(&self, usable: impl Fn(&Pool, Option<&Nodes>) -> bool) -> Vec<Arc<MachineTemplate>> {
-        let mut templates = Vec::new();
-        for (place, pool) in self.pools.iter().enumerate().filter(|(_, pool)| pool.scope == PoolScope::Machine) {
-            let mine: Vec<usize> = (0..pool.devices.len())
-                .filter(|device| pool.devices.get(*device).is_some_and(|it| usable(pool, it.nodes.as_ref())))
-                .collect();
-            if mine.is_empty() {
-                continue;
+    pub fn templates(&self) -> Templates {
+        let mut templates = Templates::default();
+        for (place, pool) in self.pools.iter().enumerate() {
+            let mut by_nodes: Vec<(Nodes, Vec<usize>)> = Vec::new();
+            for (device, nodes) in pool.devices.iter().map(|it| it.nodes.as_ref().unwrap_or(&pool.nodes)).enumerate() {
+                let nodes = match (&pool.nodes, pool.shared_counters.is_empty()) {
+                    (Nodes::PerDevice, false) if nodes.hold_host() => &Nodes::Host,
+                    (Nodes::PerDevice, false) => continue,
+                    (Nodes::Host | Nodes::All | Nodes::Selected(_), _) | (Nodes::PerDevice, true) => nodes,
+                };
+                match by_nodes.iter_mut().find(|(known, _)| known == nodes) {
+                    Some((_, devices)) => devices.push(device),
+                    None => by_nodes.push((nodes.clone(), vec![device])),
+                }
             }
-            let devices = mine.iter().filter_map(|device| pool.devices.get(*device)).map(|it| it.device.clone());
-            templates.push(Arc::new(MachineTemplate {
-                driver: pool.driver.clone(),
-                pool_suffix: pool.suffix.as_str().into(),
-                devices: devices.collect(),
-                shared_counters: pool.shared_counters.clone(),
-                bindings: self.bindings_of(place, &mine),
-            }));
+            for (nodes, devices) in by_nodes {
+                let template = self.template_of(place, pool, &devices);
+                match nodes.domain() {
+                    None => templates.own.push(Arc::new(template)),
+                    Some(nodes) => {
+                        let scope = match pool.scope {
+                            PoolScope::Machine => dra_sched::PoolScope::Machine,
+                            PoolScope::Domain => dra_sched::PoolScope::Domain,
+                        };
+                        templates.shared.push(Arc::new(SharedTemplate { template, scope, nodes }));
+                    }
+                }
+            }
         }
         templates
+    }
+
+    fn template_of(&self, place: usize, pool: &Pool, devices: &[usize]) -> MachineTemplate {
+        let of_pool = devices.iter().filter_map(|device| pool.devices.get(*device));
+        MachineTemplate {
+            driver: pool.driver.clone(),
+            pool_suffix: pool.suffix.as_str().into(),
+            devices: of_pool.map(|it| it.device.clone()).collect(),
+            shared_counters: pool.shared_counters.clone(),
+            bindings: self.bindings_of(place, devices),
+        }
     }
 
     fn bindings_of(&self, pool: usize, devices: &[usize]) -> Vec<(u32, machine::BoundAttribute)> {
@@ -275,10 +323,13 @@ impl Expansion {
                 return Err(Reason::TooManyDevices.at(name, &field));
             }
             let nodes = Nodes::of_device(device);
+            let written = Arc::new(devices::Entry::new(device));
             for index in 0..count.unwrap_or(1) {
                 let index = count.map(|_| index);
-                let (device, json) = devices::write(device, index).map_err(|it| it.at(name, &field))?;
-                pool.devices.push(PoolDevice { device, nodes: nodes.clone(), json });
+                let other = pool.devices.get(first).map(|first| &first.device);
+                let device = written.device(other, index).map_err(|it| it.at(name, &field))?;
+                let (entry, found_out) = (Arc::clone(&written), BTreeMap::new());
+                pool.devices.push(PoolDevice { device, nodes: nodes.clone(), entry, index, found_out });
             }
             entries.push(Entry { name: device.name.clone(), first, count });
         }
@@ -412,7 +463,43 @@ impl Nodes {
     }
 }
 
+impl Nodes {
+    /// Whether the machine that publishes a device can use it, whatever its labels.
+    fn hold_host(&self) -> bool {
+        match self {
+            Self::Host | Self::All => true,
+            // A machine is like itself.
+            Self::Selected(selection) => selection.expressions.is_empty() && selection.fields.is_empty(),
+            Self::PerDevice => false,
+        }
+    }
+
+    /// Which nodes besides the machine can use it; `None` for none.
+    fn domain(&self) -> Option<DomainSelector> {
+        match self {
+            Self::Host | Self::PerDevice => None,
+            Self::All => Some(DomainSelector::default()),
+            Self::Selected(selection) => Some(selection.domain()),
+        }
+    }
+}
+
 impl Selection {
+    fn domain(&self) -> DomainSelector {
+        let requirement = |of: &NodeSelectorRequirement| dra_sched::types::NodeSelectorRequirement {
+            key: of.key.as_str().into(),
+            operator: of.operator.as_str().into(),
+            values: of.values.iter().map(|value| value.as_str().into()).collect(),
+        };
+        DomainSelector {
+            match_label_keys: self.match_label_keys.iter().map(|key| key.as_str().into()).collect(),
+            term: NodeSelectorTerm {
+                match_expressions: self.expressions.iter().map(requirement).collect(),
+                match_fields: self.fields.iter().map(requirement).collect(),
+            },
+        }
+    }
+
     fn new(selector: &NodeSelectorTemplate) -> Self {
         let mut selection = Self::default();
         // Exactly one; `check` has seen to it.

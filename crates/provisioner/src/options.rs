@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use model::{DurationMs, PriceNanoUsdPerHour};
-pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy};
+pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedListPolicy};
 
 mod feature_gates;
 mod parse;
@@ -88,6 +88,10 @@ pub struct RawOptions {
     /// What keeping a preference may cost, in dollars per hour for each pod and each point of its weight (1 to 100)
     #[arg(long, env = "PREFERENCE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub preference_price: PriceNanoUsdPerHour,
+    /// Which machines are launched for claims with alternatives (firstAvailable): order takes the first alternative that any
+    /// machine gives, price the cheapest machine that gives any
+    #[arg(long, env = "PRIORITIZED_LIST_POLICY", default_value = "order", help_heading = "Planning")]
+    pub prioritized_list_policy: String,
     /// What a node costs besides its machine (licences, addresses, agents), in dollars per hour; more makes fewer, larger
     /// machines
     #[arg(long, env = "NODE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
@@ -243,6 +247,7 @@ pub struct Options {
     pub batch_idle_duration: Duration,
     pub preference_policy: PreferencePolicy,
     pub preference_price: PriceNanoUsdPerHour,
+    pub prioritized_list_policy: PrioritizedListPolicy,
     pub node_price: PriceNanoUsdPerHour,
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
@@ -302,6 +307,11 @@ impl RawOptions {
                 other => return Err(invalid("preference-policy", other, "must be Respect or Ignore")),
             },
             preference_price: self.preference_price,
+            prioritized_list_policy: match self.prioritized_list_policy.as_str() {
+                "order" => PrioritizedListPolicy::Order,
+                "price" => PrioritizedListPolicy::Price,
+                other => return Err(invalid("prioritized-list-policy", other, "must be order or price")),
+            },
             node_price: self.node_price,
             min_values_policy: match self.min_values_policy.as_str() {
                 "Strict" => MinValuesPolicy::Strict,

@@ -184,6 +184,7 @@ pub(crate) fn plan_options(options: &options::Options) -> PlanOptions {
         min_values: options.min_values_policy,
         preference_policy: options.preference_policy,
         preference_price: options.preference_price,
+        prioritized_list_policy: options.prioritized_list_policy,
         node_price: options.node_price,
         ignore_dra_requests: options.ignore_dra_requests,
         ..PlanOptions::default()

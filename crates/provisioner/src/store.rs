@@ -22,6 +22,7 @@ use model::Interner;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub mod change;
+mod gates;
 pub mod index;
 pub mod object;
 pub mod raw;
@@ -203,8 +204,8 @@ impl ClusterStore {
         }
     }
 
-    /// Notes which release the cluster is of.
-    pub(crate) fn note_kubernetes(&self, kubernetes: Option<dra_sched::KubernetesMinor>) {
+    /// Notes of which release the cluster is, with which gates.
+    pub(crate) fn note_kubernetes(&self, kubernetes: Option<dra_sched::Compat>) {
         self.state.write().kubernetes = kubernetes;
     }
 

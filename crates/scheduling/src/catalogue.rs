@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use cloudprovider::CapacityType;
-use dra_sched::MachineTemplate;
+use dra_sched::Templates;
 use model::{
     Id as _, IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id,
 };
@@ -48,7 +48,7 @@ pub struct InstanceType {
     /// CSI driver name → volumes that may be attached.
     pub volume_attachment_limits: Vec<(Arc<str>, u32)>,
     /// What drivers will publish on its machines. Types with equal templates share them.
-    pub device_templates: Arc<[Arc<MachineTemplate>]>,
+    pub device_templates: Arc<Templates>,
 }
 
 /// One way to buy one instance type.

@@ -9,9 +9,11 @@
 //!   mentions is part of the shape: its value where the type decides it, else the values that the pool's machines can
 //!   have, which the engine then answers for one by one.
 //! * A node whose drivers have published is described by its slices; one that has still to publish, by its templates.
+//! * What a machine will publish for the nodes of its domain is part of its shape too; a machine that has still to publish
+//!   it brings it nevertheless.
 //!
 //! Nothing of this exists while no waiting pod wants a device. Left out: DaemonSet pods with claims take no devices here;
-//! `status.declaredFeatures` of nodes is not known; templates whose devices other machines can use.
+//! `status.declaredFeatures` of nodes is not known.
 
 mod demand;
 mod nodes;
@@ -70,6 +72,7 @@ pub struct Devices {
     shapes: IdVec<PoolId, IdVec<TypeId, ShapeId>>,
     nodes: IdVec<NodeId, NodeDevices>,
     has_shared_devices: bool,
+    brings_pools: bool,
 }
 
 /// What describes the devices of a node or in-flight NodeClaim.
@@ -102,11 +105,13 @@ impl Devices {
         if demands.of_pods.iter().all(Option::is_none) {
             return None;
         }
-        let mut shapes = Shapes::new(&objects, names);
+        let mut shapes = Shapes::new(&objects, pools, names);
         let of_pools = pools.iter().map(|pool| shapes.of_pool(pool, pods, &mut builder)).collect();
         let of_nodes = nodes::describe(nodes, pools, &objects, &mut shapes, &mut builder);
+        let brings_pools = !shapes::shared_templates(pools).is_empty();
         Some(Self {
-            has_shared_devices: nodes::has_shared_devices(&objects),
+            has_shared_devices: brings_pools || nodes::has_shared_devices(&objects),
+            brings_pools,
             objects,
             inventory: builder.build(),
             demands: demands.demands,
@@ -139,6 +144,11 @@ impl Devices {
     /// Whether machines can use devices that are not their own, so that one's allocation can matter to another.
     pub fn has_shared_devices(&self) -> bool {
         self.has_shared_devices
+    }
+
+    /// Whether machines bring pools that other machines can use.
+    pub fn brings_pools(&self) -> bool {
+        self.brings_pools
     }
 }
 

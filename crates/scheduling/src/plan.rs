@@ -35,6 +35,9 @@ pub struct Plan {
     pub price: PriceNanoUsdPerHour,
     /// What the machines cost as nodes, whatever they are: `Options::node_price` for each.
     pub node_costs: PriceNanoUsdPerHour,
+    /// What it costs that claims of different kinds were kept apart because the scheduler could come to them in an order
+    /// in which they would not all get their devices; `None` if no claims were.
+    pub kept_apart: Option<PriceNanoUsdPerHour>,
     /// No plan for the pods that are placed costs less, `price` and `node_costs` together: a lower bound, by linear
     /// relaxation.
     pub lower_bound: PriceNanoUsdPerHour,

@@ -154,10 +154,29 @@ fn improved(mut problem: Problem<'_>, first: (Filled, u64), placed: &IdVec<Class
     if best.0.price() > bound + bound / CLOSE && work <= karpenter::MAX_WORK && is_comparable {
         try_order(Order::Karpenter, &mut best);
     }
+    let kept_apart = price_of_keeping_apart(&mut problem, &best.0);
     let (filled, steps) = best;
     let now_placed = filled.placed(&problem);
     let bound = if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
-    assemble(&problem, filled, bound, steps)
+    Plan { kept_apart, ..assemble(&problem, filled, bound, steps) }
+}
+
+/// What it costs that claims were kept apart so that they get their devices in every order; `None` if none were.
+fn price_of_keeping_apart(problem: &mut Problem<'_>, filled: &Filled) -> Option<PriceNanoUsdPerHour> {
+    let set = |problem: &Problem<'_>, any_order: bool| {
+        if let Some(devices) = &problem.devices {
+            devices.any_order.set(any_order);
+        }
+    };
+    if !problem.devices.as_ref()?.kept_apart.get() {
+        return None;
+    }
+    set(problem, true);
+    let without = fill_all(problem, Order::Plain);
+    set(problem, false);
+    let (without, _) = without?;
+    let price = filled.price().saturating_sub(without.price()).max(0);
+    Some(PriceNanoUsdPerHour(i64::try_from(price).unwrap_or(i64::MAX)))
 }
 
 /// Places everything in one order; says how many steps the search for contended room took. `None` if the problem has a
@@ -208,6 +227,7 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
         existing: dealt.existing(problem),
         refusals,
         notes: notes(problem),
+        kept_apart: None,
         lower_bound,
         search_steps,
     }

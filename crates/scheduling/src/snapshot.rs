@@ -74,6 +74,8 @@ pub struct Options {
     /// What it may cost to keep a preference, for each pod and each point of its weight. Nothing by default: it is kept if
     /// that is free.
     pub preference_price: PriceNanoUsdPerHour,
+    /// Which machines are launched for claims with alternatives (firstAvailable).
+    pub prioritized_list_policy: PrioritizedListPolicy,
     /// What a node costs besides its machine: licences, addresses, agents.
     pub node_price: PriceNanoUsdPerHour,
     /// Most instance types kept on one NodeClaim, the cheapest first.
@@ -93,6 +95,7 @@ impl Default for Options {
             min_values: MinValuesPolicy::Strict,
             preference_policy: PreferencePolicy::Respect,
             preference_price: PriceNanoUsdPerHour::ZERO,
+            prioritized_list_policy: PrioritizedListPolicy::Order,
             node_price: PriceNanoUsdPerHour::ZERO,
             max_instance_types: cloudprovider::MAX_INSTANCE_TYPES,
             search_steps: 200_000,
@@ -110,6 +113,16 @@ pub enum PreferencePolicy {
     Respect,
     /// Preferences are left to kube-scheduler.
     Ignore,
+}
+
+/// What decides between the alternatives of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PrioritizedListPolicy {
+    /// A machine is planned for an alternative only if none that can be launched gives an earlier one.
+    #[default]
+    Order,
+    /// The machine's price, whichever alternative it gives.
+    Price,
 }
 
 /// Karpenter's `MIN_VALUES_POLICY`.

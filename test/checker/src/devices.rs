@@ -1,4 +1,4 @@
-//! Claims, played: every machine publishes its slices, and each pod's claims are allocated one after the other by
+//! Claims, played: every machine publishes its slices, those of a domain once, and each pod's claims are allocated one after the other by
 //! `dra-sched`'s allocator for single nodes, which knows nothing of machines to be. What devices cost of a node is
 //! written down here a second time.
 //!
@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dra_sched::{
-    ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict,
+    ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, KubernetesMinor, MachineTemplate, NodeFacts, PoolScope,
+    SharedTemplate, Templates, Verdict,
     machine::binding_group,
     pods::{self, Claims, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
     types::{
-        Allocation, AttributeValue, ClaimSource, ClaimTemplate, Device, NodeAllocatableMapping, NodeScope, ObjectMeta,
-        Pod as DevicePod, Pool, ResourceSlice, Resources,
+        Allocation, AttributeValue, ClaimSource, ClaimTemplate, Device, NodeAllocatableMapping, NodeScope,
+        NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, ObjectMeta, Pod as DevicePod, Pool, ResourceSlice,
+        Resources,
     },
 };
 use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
@@ -22,6 +24,9 @@ use scheduling::{Devices, Snapshot};
 use crate::world::World;
 
 const STEPS: u64 = 2_000_000;
+
+/// How the reason begins why a pod without its devices is not let in.
+pub(crate) const NO_DEVICES: &str = "devices: ";
 
 /// A claim of a pod: by name, or made for the pod alone by the entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -184,8 +189,8 @@ impl Compiled {
         } else {
             match self.inventory.allocate(facts, &classes, &held.ledger, &mut Budget::new(STEPS)) {
                 Verdict::Allocated { allocations, .. } => allocations,
-                Verdict::Refused(refusal) => return Err(format!("devices: {refusal}")),
-                Verdict::OutOfBudget(_) => return Err("devices: out of budget".to_owned()),
+                Verdict::Refused(refusal) => return Err(format!("{NO_DEVICES}{refusal}")),
+                Verdict::OutOfBudget(_) => return Err(format!("{NO_DEVICES}out of budget")),
             }
         };
         for ((key, _, containers), allocation) in new.into_iter().zip(allocations) {
@@ -236,51 +241,85 @@ impl Compiled {
     }
 }
 
+/// A machine that publishes.
+pub(crate) struct Host<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) labels: BTreeMap<Arc<str>, Arc<str>>,
+}
+
 /// The slices that a machine's drivers publish: values that are unknown before made up.
 pub(crate) fn slices_of(
-    machine: &str,
-    templates: &[Arc<dra_sched::MachineTemplate>],
-    missing: impl Fn(&str) -> bool,
+    host: &Host<'_>,
+    templates: &Templates,
+    missing: impl Fn(&str, &NodeScope) -> bool,
     choice: usize,
 ) -> Vec<ResourceSlice> {
-    let first_distinct = binding_group(0, true);
     let mut slices = Vec::new();
-    for template in templates.iter().filter(|template| missing(template.driver.as_str())) {
-        let mut devices = template.devices.clone();
-        for (group, bound) in &template.bindings {
-            let is_distinct = *group >= first_distinct;
-            let value =
-                if is_distinct || choice.is_multiple_of(2) { format!("{machine}-{group}") } else { machine.to_owned() };
-            for device in devices.iter_mut().filter(|device| device.name == bound.device) {
-                device.attributes.insert(bound.attribute.clone(), AttributeValue::String(value.as_str().into()));
-            }
-        }
-        let count = if template.shared_counters.is_empty() { 1 } else { 2 };
-        let pool = format!("{machine}{}", template.pool_suffix);
-        let slice = |part: &str, devices, shared_counters| ResourceSlice {
-            meta: ObjectMeta {
-                name: NamespacedName::new("", format!("{pool}-{}-{part}", template.driver)),
-                uid: Uid::from(""),
-                created_at: None,
-                deletion_timestamp: None,
-                labels: BTreeMap::new(),
-                annotations: BTreeMap::new(),
-                owners: Vec::new(),
-            },
-            driver: template.driver.clone(),
-            pool: Pool { name: pool.as_str().into(), generation: 1, resource_slice_count: count },
-            node_scope: Some(NodeScope::Node(machine.into())),
-            devices,
-            shared_counters,
-            partition_type_attribute: None,
-            skip_node_operations: Vec::new(),
-            unsupported: Vec::new(),
-            unknown_fields: Vec::new(),
+    let own = NodeScope::Node(host.name.into());
+    for template in templates.own.iter().filter(|template| missing(template.driver.as_str(), &own)) {
+        slices.extend(pool(host.name, template, &own, choice));
+    }
+    for shared in &templates.shared {
+        let Some(scope) = scope_for(host, shared) else { continue };
+        let name = match shared.scope {
+            PoolScope::Machine => host.name.to_owned(),
+            // Whoever publishes it, it is the same.
+            PoolScope::Domain => format!("{scope:?}"),
         };
-        slices.push(slice("devices", devices, Vec::new()));
-        if count == 2 {
-            slices.push(slice("counters", Vec::new(), template.shared_counters.clone()));
+        if missing(shared.template.driver.as_str(), &scope) {
+            slices.extend(pool(&name, &shared.template, &scope, choice));
         }
+    }
+    slices
+}
+
+/// Who can use a pool that a machine brings; `None` if it lacks a label for that.
+fn scope_for(host: &Host<'_>, shared: &SharedTemplate) -> Option<NodeScope> {
+    let mut term = shared.nodes.term.clone();
+    for key in &shared.nodes.match_label_keys {
+        let value = host.labels.get(key)?;
+        let (key, values) = (Arc::clone(key), vec![Arc::clone(value)]);
+        term.match_expressions.push(NodeSelectorRequirement { key, operator: NodeSelectorOperator::In, values });
+    }
+    let is_for_all = term.match_expressions.is_empty() && term.match_fields.is_empty();
+    Some(if is_for_all { NodeScope::AllNodes } else { NodeScope::Selector(NodeSelector { terms: vec![term] }) })
+}
+
+fn pool(name: &str, template: &MachineTemplate, scope: &NodeScope, choice: usize) -> Vec<ResourceSlice> {
+    let first_distinct = binding_group(0, true);
+    let mut devices = template.devices.clone();
+    for (group, bound) in &template.bindings {
+        let is_distinct = *group >= first_distinct;
+        let value = if is_distinct || choice.is_multiple_of(2) { format!("{name}-{group}") } else { name.to_owned() };
+        for device in devices.iter_mut().filter(|device| device.name == bound.device) {
+            device.attributes.insert(bound.attribute.clone(), AttributeValue::String(value.as_str().into()));
+        }
+    }
+    let count = if template.shared_counters.is_empty() { 1 } else { 2 };
+    let pool = format!("{name}{}", template.pool_suffix);
+    let slice = |part: &str, devices, shared_counters| ResourceSlice {
+        meta: ObjectMeta {
+            name: NamespacedName::new("", format!("{pool}-{}-{part}", template.driver)),
+            uid: Uid::from(""),
+            created_at: None,
+            deletion_timestamp: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            owners: Vec::new(),
+        },
+        driver: template.driver.clone(),
+        pool: Pool { name: pool.as_str().into(), generation: 1, resource_slice_count: count },
+        node_scope: Some(scope.clone()),
+        devices,
+        shared_counters,
+        partition_type_attribute: None,
+        skip_node_operations: Vec::new(),
+        unsupported: Vec::new(),
+        unknown_fields: Vec::new(),
+    };
+    let mut slices = vec![slice("devices", devices, Vec::new())];
+    if count == 2 {
+        slices.push(slice("counters", Vec::new(), template.shared_counters.clone()));
     }
     slices
 }

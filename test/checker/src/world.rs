@@ -62,10 +62,9 @@ pub(crate) struct World<'s> {
 impl Node<'_> {
     /// What decides which devices it can reach.
     pub(crate) fn facts(&self, names: &Interner) -> NodeFacts {
-        let label = |(key, value): &(KeyId, ValueId)| (Arc::from(names.key_name(*key)), names.value_arc(*value));
         NodeFacts {
             name: Some(self.name.as_str().into()),
-            labels: self.labels.iter().map(label).collect::<BTreeMap<_, _>>(),
+            labels: labels_by_name(&self.labels, names),
             declared_features: BTreeSet::new(),
         }
     }
@@ -143,7 +142,8 @@ impl<'s> World<'s> {
         let hostname = self.names.key(labels::HOSTNAME);
         labels.push((hostname, self.names.value(&format!("host of {name}"))));
         let instance_type = &pool.catalogue.types[offering.instance_type];
-        let unpublished = devices::slices_of(&name, &instance_type.device_templates, |_| true, self.choice);
+        let host = devices::Host { name: &name, labels: labels_by_name(&labels, &self.names) };
+        let unpublished = devices::slices_of(&host, &instance_type.device_templates, |_, _| true, self.choice);
         self.compiled.take();
         self.nodes.push(Node {
             name,
@@ -217,9 +217,11 @@ impl<'s> World<'s> {
         self.bound.borrow().clone()
     }
 
-    /// What drivers will publish and have not yet.
+    /// What drivers will publish and have not yet; a pool of a domain once, whoever brings it.
     pub(crate) fn published(&self) -> Vec<ResourceSlice> {
-        self.nodes.iter().flat_map(|node| node.unpublished.iter().cloned()).collect()
+        let mut names = BTreeSet::new();
+        let slices = self.nodes.iter().flat_map(|node| &node.unpublished);
+        slices.filter(|slice| names.insert(&slice.meta.name)).cloned().collect()
     }
 
     /// Claims and devices, compiled for the nodes that there are.
@@ -253,6 +255,10 @@ impl<'s> World<'s> {
     }
 }
 
+fn labels_by_name(labels: &[(KeyId, ValueId)], names: &Interner) -> BTreeMap<Arc<str>, Arc<str>> {
+    labels.iter().map(|(key, value)| (Arc::from(names.key_name(*key)), names.value_arc(*value))).collect()
+}
+
 fn single_values(requirements: &Requirements) -> Vec<(KeyId, ValueId)> {
     requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.values.single_value()?))).collect()
 }
@@ -276,11 +282,15 @@ fn unpublished(snapshot: &Snapshot, id: NodeId, choice: usize) -> Vec<ResourceSl
     let types: Vec<_> = pool.catalogue.types.iter().filter(|of| is_of(of.name.as_str())).collect();
     let Some(of_type) = types.get(choice % types.len().max(1)) else { return Vec::new() };
     let name = node.display_name();
-    let is_missing = |driver: &str| {
+    let known = match &node.labels {
+        NodeLabels::Known(labels) => labels.iter().collect(),
+        NodeLabels::Promised(promised) => single_values(promised),
+    };
+    let is_missing = |driver: &str, scope: &NodeScope| {
         !devices.objects.slices.values().any(|slice| {
-            slice.driver.as_str() == driver
-                && matches!(&slice.node_scope, Some(NodeScope::Node(of)) if of.as_str() == name)
+            slice.driver.as_str() == driver && slice.node_scope.as_ref().is_some_and(|published| published == scope)
         })
     };
-    devices::slices_of(name, &of_type.device_templates, is_missing, choice)
+    let host = devices::Host { name, labels: labels_by_name(&known, names) };
+    devices::slices_of(&host, &of_type.device_templates, is_missing, choice)
 }

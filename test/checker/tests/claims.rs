@@ -40,8 +40,23 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const ZONES: [&str; 2] = ["test-zone-a", "test-zone-b"];
 const MODELS: [&str; 2] = ["x", "y"];
 
-/// GPUs of a machine: with models, some under one root, some cut out of shared counters.
+/// What a machine brings: GPUs of its own, perhaps links for all nodes of its zone.
 fn templates(random: &mut Random) -> Value {
+    let mut resources = gpus(random);
+    if random.chance(30) {
+        let nodes = json!({"nodeSelectorTerms": [{"matchLabelKeys": [ZONE]}]});
+        let devices: Vec<Value> = (0..1 + random.below(3)).map(|index| json!({"name": format!("l{index}")})).collect();
+        let scope = random.pick(&["Machine", "Domain"]);
+        let spec = json!({"driver": NET, "scope": scope, "nodeSelector": nodes, "devices": devices});
+        let mut all = resources["resourceSliceTemplates"].as_array().cloned().unwrap_or_default();
+        all.push(json!({"metadata": {"name": "links"}, "spec": spec}));
+        resources["resourceSliceTemplates"] = all.into();
+    }
+    resources
+}
+
+/// GPUs of a machine: with models, some under one root, some cut out of shared counters.
+fn gpus(random: &mut Random) -> Value {
     let count = random.below(4);
     if count == 0 {
         return json!({});

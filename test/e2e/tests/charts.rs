@@ -261,6 +261,7 @@ fn the_schema_refuses_bad_values_and_names_them() {
         ("settings.batchMaxDuration=soon", "batchMaxDuration"),
         ("settings.featureGates.nodeOverlay=maybe", "nodeOverlay"),
         ("settings.preferencePolicy=Sometimes", "preferencePolicy"),
+        ("settings.prioritizedListPolicy=cheap", "prioritizedListPolicy"),
         ("image.digest=latest", "digest"),
         ("podDisruptionBudget.maxUnavailable=half", "maxUnavailable"),
         ("controler.resources.limits.memory=1Gi", "controler"),

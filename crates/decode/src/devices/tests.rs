@@ -80,7 +80,7 @@ fn templates_are_written_out_by_the_labels_of_the_type() {
     let (catalogue, errors) = compiled("3", &json!({"resourceSliceTemplates": [template]}));
     assert_eq!(errors, Vec::<String>::new());
     let templates = &catalogue.types.iter().next().unwrap().device_templates;
-    let names: Vec<&str> = templates[0].devices.iter().map(|device| device.name.as_str()).collect();
+    let names: Vec<&str> = templates.own[0].devices.iter().map(|device| device.name.as_str()).collect();
     assert_eq!(names, ["d0", "d1", "d2"]);
 }
 

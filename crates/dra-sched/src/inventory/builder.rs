@@ -247,8 +247,7 @@ impl InventoryBuilder {
         };
         inventory.mentioned_keys = mentioned_keys(&inventory.slices, &self.claims);
         for (shared, _) in &self.shared {
-            let keys = shared.nodes.term.match_expressions.iter().map(|requirement| &requirement.key);
-            inventory.mentioned_keys.extend(keys.chain(&shared.nodes.match_label_keys).cloned());
+            inventory.mentioned_keys.extend(shared.nodes.keys().cloned());
         }
         for (class, claim) in &self.claims {
             for result in claim.allocation.iter().flat_map(|allocation| &allocation.results) {

@@ -8,7 +8,7 @@ use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance};
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
 use crate::node::{NodeFacts, SelectorError};
 use crate::packing::{MAX_DOMAINS, shared_pool_name};
-use crate::types::{NodeScope, NodeSelectorRequirement};
+use crate::types::{NodeScope, NodeSelectorRequirement, ResourceSlice};
 use crate::verdict::Fault;
 use model::IdVec;
 
@@ -54,7 +54,7 @@ pub(super) fn pools(
                     };
                     let of_domain = published.iter().filter(|(_, slices)| same(slices));
                     let (complete, incomplete): (Vec<_>, Vec<_>) =
-                        of_domain.partition(|(_, slices)| is_complete(slices));
+                        of_domain.partition(|(_, slices)| is_complete(&of_pool(slices)));
                     DomainPool {
                         instance: Instance::of_domain(number),
                         live: !complete.is_empty(),
@@ -88,16 +88,20 @@ fn domains_of(template: &SharedTemplate, machine: &MachineShape) -> Vec<Domain> 
     domains
 }
 
+fn of_pool<'s>(slices: &[&'s Slice]) -> Vec<&'s ResourceSlice> {
+    slices.iter().map(|slice| &*slice.slice).collect()
+}
+
 /// Whether the newest generation of a pool is there as a whole.
-fn is_complete(slices: &[&Slice]) -> bool {
-    let newest = slices.iter().map(|slice| slice.slice.pool.generation).max();
-    let mut of_newest = slices.iter().filter(|slice| Some(slice.slice.pool.generation) == newest);
-    let expected = of_newest.next().map_or(0, |slice| slice.slice.pool.resource_slice_count);
+pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
+    let newest = slices.iter().map(|slice| slice.pool.generation).max();
+    let mut of_newest = slices.iter().filter(|slice| Some(slice.pool.generation) == newest);
+    let expected = of_newest.next().map_or(0, |slice| slice.pool.resource_slice_count);
     usize::try_from(expected) == Ok(of_newest.count() + 1)
 }
 
 /// Whether two scopes hold the same nodes, as far as their texts say: requirements and values in any order.
-fn alike(a: &NodeScope, b: &NodeScope) -> bool {
+pub(crate) fn alike(a: &NodeScope, b: &NodeScope) -> bool {
     let (NodeScope::Selector(a), NodeScope::Selector(b)) = (a, b) else { return a == b };
     let normal = |requirements: &[NodeSelectorRequirement]| {
         let one = |requirement: &NodeSelectorRequirement| {

@@ -100,6 +100,11 @@ impl PoolUsers {
 }
 
 impl ClusterLedger {
+    /// How many pools a machine brings for its domain, as far as that is certain.
+    pub fn pools_brought_by(&self, bin: &BinLedger) -> usize {
+        bin.id().map_or(0, |bin| self.offered.of(bin).len())
+    }
+
     /// Who would lose devices if a machine went: others that hold devices of pools that it alone brings. A packer drops
     /// them with the machine, or keeps it.
     pub fn users_of_pools(&self, bin: &BinLedger) -> PoolUsers {

@@ -75,8 +75,7 @@ fn family(all: &[DraftDevice], rest: &[DraftDevice]) -> Option<(DeviceTemplate, 
     let mut template = combined(&write::device(zero), &write::device(one))?;
     let is_number = |(number, device): &(usize, &DraftDevice)| {
         let same_nodes = (&device.node_selector, device.all_nodes) == (&zero.node_selector, zero.all_nodes);
-        same_nodes
-            && devices::write(&template, Some(*number)).is_ok_and(|(written, _)| is_same(&written, &device.device))
+        same_nodes && devices::write(&template, Some(*number)).is_ok_and(|written| is_same(&written, &device.device))
     };
     let count = rest.iter().enumerate().take_while(is_number).count();
     let next = template.name.replace(INDEX, &count.to_string());

@@ -29,12 +29,66 @@ pub(super) fn replicas(
     }
 }
 
-/// One device, as the allocator takes it and as the API has it, both without node selection.
-pub(crate) fn write(template: &templates::DeviceTemplate, index: Option<usize>) -> Result<(Device, Value), Reason> {
-    // Plain data with string keys.
-    let mut json = serde_json::to_value(template).unwrap_or_default();
+/// One device, as the allocator takes it, without node selection.
+pub(crate) fn write(template: &templates::DeviceTemplate, index: Option<usize>) -> Result<Device, Reason> {
+    let json = Entry::new(template).json(index)?;
+    Device::from_json(&json).map_err(Reason::Field)
+}
+
+/// An entry of a list of devices as the API has it, without numbers and without node selection.
+#[derive(Debug)]
+pub(super) struct Entry {
+    whole: Value,
+    /// Its fields and attributes that depend on the number, with a name. All else is read once for all replicas.
+    numbered: Value,
+}
+
+impl Entry {
+    pub(super) fn new(template: &templates::DeviceTemplate) -> Self {
+        // Plain data with string keys.
+        let mut whole = serde_json::to_value(template).unwrap_or_default();
+        if let Some(fields) = whole.as_object_mut() {
+            fields.retain(|name, _| !NOT_OF_A_DEVICE.contains(&name.as_str()));
+        }
+        let mut numbered = Map::new();
+        numbered.extend(whole.get("name").map(|name| ("name".to_owned(), name.clone())));
+        let is_numbered = |value: &Value| value.to_string().contains(INDEX);
+        let attributes = whole.get("attributes").and_then(Value::as_object).into_iter().flatten();
+        let attributes: Map<String, Value> = attributes
+            .filter(|(_, value)| is_numbered(value))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if !attributes.is_empty() {
+            numbered.insert("attributes".to_owned(), attributes.into());
+        }
+        if let Some(draws) = whole.get("consumesCounters").filter(|draws| is_numbered(draws)) {
+            numbered.insert("consumesCounters".to_owned(), draws.clone());
+        }
+        Self { whole, numbered: numbered.into() }
+    }
+
+    /// A replica as the API has it.
+    pub(super) fn json(&self, index: Option<usize>) -> Result<Value, Reason> {
+        with_number(&self.whole, index)
+    }
+
+    /// A replica, given another one.
+    pub(super) fn device(&self, other: Option<&Device>, index: Option<usize>) -> Result<Device, Reason> {
+        let Some(other) = other else { return Device::from_json(&self.json(index)?).map_err(Reason::Field) };
+        let own = Device::from_json(&with_number(&self.numbered, index)?).map_err(Reason::Field)?;
+        let mut device = other.clone();
+        device.name = own.name;
+        device.attributes.extend(own.attributes);
+        if !own.consumes_counters.is_empty() {
+            device.consumes_counters = own.consumes_counters;
+        }
+        Ok(device)
+    }
+}
+
+fn with_number(entry: &Value, index: Option<usize>) -> Result<Value, Reason> {
+    let mut json = entry.clone();
     if let Some(fields) = json.as_object_mut() {
-        fields.retain(|name, _| !NOT_OF_A_DEVICE.contains(&name.as_str()));
         number(fields.get_mut("name"), index);
         for attribute in
             fields.get_mut("attributes").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
@@ -45,8 +99,7 @@ pub(crate) fn write(template: &templates::DeviceTemplate, index: Option<usize>) 
             number(draw.get_mut("counterSet"), index);
         }
     }
-    let device = Device::from_json(&json).map_err(Reason::Field)?;
-    Ok((device, json))
+    Ok(json)
 }
 
 /// A set of counters, or one for each replica.

@@ -66,7 +66,7 @@ pub fn slices(pool: &Pool, host: Host<'_>) -> Result<Vec<Value>, Error> {
     let nodes = node_fields(&pool.nodes, host).map_err(error)?;
     let mut devices = Vec::with_capacity(pool.devices.len());
     for device in &pool.devices {
-        let mut json = device.json.clone();
+        let mut json = device.json();
         if let (Some(nodes), Some(fields)) = (&device.nodes, json.as_object_mut()) {
             fields.extend(node_fields(nodes, host).map_err(error)?);
         }

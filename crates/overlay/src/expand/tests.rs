@@ -153,7 +153,7 @@ fn a_group_is_made_for_each_number_that_all_selectors_have() {
     let host = Host { node_name: "n1", labels: &labels };
     let published = slices(&found_out.pools[1], host).unwrap()[0]["spec"]["devices"][1]["attributes"].clone();
     assert_eq!(published, json!({"resource.kubernetes.io/pcieRoot": {"string": "root-1"}}));
-    let templates = expansion.machine_templates(|_, _| true);
+    let templates = expansion.templates().own;
     let bound: Vec<usize> = templates.iter().map(|template| template.bindings.len()).collect();
     assert_eq!(bound, [4, 2]);
     assert_eq!(templates[0].bindings[0].0, templates[1].bindings[0].0, "a group spans drivers");
@@ -293,4 +293,65 @@ fn the_number_of_devices_is_bounded() {
         many(MAX_DEVICES / 2 + 1).unwrap_err(),
         "resourceSliceTemplates[t].spec.devices[1]: more than 2048 devices in one pool"
     );
+}
+
+#[test]
+fn devices_of_other_nodes_become_pools_for_the_machines_domain() {
+    let zone = json!({"nodeSelectorTerms": [{"matchLabelKeys": ["zone"], "matchExpressions": [
+        {"key": "tier", "operator": "In", "values": ["gold"]}]}]});
+    let json = json!({"resourceSliceTemplates": [
+        template("own", json!({"devices": [{"name": "a"}]})),
+        template("zonal", json!({"devices": [{"name": "b"}], "nodeSelector": zone, "scope": "Domain"})),
+        template("all", json!({"devices": [{"name": "c"}], "allNodes": true})),
+        template("each", json!({"perDeviceNodeSelection": true, "devices": [
+            {"name": "d", "allNodes": true}, {"name": "e", "nodeSelector": zone}, {"name": "f", "allNodes": true}]})),
+    ]});
+    let templates = expand(json, &[]).unwrap().templates();
+    let devices = |template: &MachineTemplate| -> Vec<String> {
+        template.devices.iter().map(|device| device.name.to_string()).collect()
+    };
+    assert_eq!(templates.own.iter().map(|own| devices(own)).collect::<Vec<_>>(), [["a"]]);
+    let keys = |shared: &SharedTemplate| shared.nodes.keys().map(|key| key.to_string()).collect::<Vec<_>>();
+    let shared: Vec<_> =
+        templates.shared.iter().map(|shared| (devices(&shared.template), shared.scope, keys(shared))).collect();
+    let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    use dra_sched::PoolScope::{Domain, Machine};
+    assert_eq!(
+        shared,
+        [
+            (text(&["b"]), Domain, text(&["tier", "zone"])),
+            (text(&["c"]), Machine, text(&[])),
+            (text(&["d", "f"]), Machine, text(&[])),
+            (text(&["e"]), Machine, text(&["tier", "zone"])),
+        ]
+    );
+}
+
+#[test]
+fn devices_that_draw_from_counters_and_choose_their_nodes_count_where_the_machine_can_use_them() {
+    let draws = json!([{"counterSet": "c", "counters": {"units": {"value": "1"}}}]);
+    let elsewhere = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "Exists"}]}]});
+    let json = one(json!({"perDeviceNodeSelection": true,
+        "sharedCounters": [{"name": "c", "counters": {"units": {"value": "7"}}}],
+        "devices": [{"name": "mine", "allNodes": true, "consumesCounters": draws},
+                    {"name": "theirs", "nodeSelector": elsewhere, "consumesCounters": draws}]}));
+    let templates = expand(json, &[]).unwrap().templates();
+    assert!(templates.shared.is_empty());
+    assert_eq!(templates.own.iter().map(|own| own.devices.len()).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn devices_written_out_equal_replicas() {
+    let replicas = expand(
+        one(json!({"devices": [
+        {"name": "d-{index}", "replicas": 2, "attributes": {"index": {"int": "{index}"}, "model": {"string": "x"}}}]})),
+        &[],
+    );
+    let device = |index: i64| json!({"name": format!("d-{index}"), "attributes": {"index": {"int": index}, "model": {"string": "x"}}});
+    let written = expand(one(json!({"devices": [device(0), device(1)]})), &[]).unwrap();
+    let replicas = replicas.unwrap();
+    assert_eq!(replicas, written);
+    let labels = BTreeMap::new();
+    let host = Host { node_name: "n", labels: &labels };
+    assert_eq!(slices(&replicas.pools[0], host).unwrap(), slices(&written.pools[0], host).unwrap());
 }

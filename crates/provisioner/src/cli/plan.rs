@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use model::PriceNanoUsdPerHour;
-use scheduling::snapshot::PreferencePolicy;
+use scheduling::snapshot::{PreferencePolicy, PrioritizedListPolicy};
 use scheduling::{Plan, Snapshot, provisioning};
 
 use super::input::{Documents, Input, InputArgs};
@@ -59,6 +59,10 @@ pub(super) struct Args {
     /// What keeping a preference may cost, in dollars per hour for each pod and point of weight [default: 0, or the snapshot's]
     #[arg(long, value_parser = price, value_name = "USD")]
     preference_price: Option<PriceNanoUsdPerHour>,
+    /// Machines for claims with alternatives: order takes the first alternative that any machine gives, price the cheapest
+    /// machine that gives any [default: order, or the snapshot's]
+    #[arg(long, value_enum)]
+    prioritized_list_policy: Option<Alternatives>,
     /// What a node costs besides its machine, in dollars per hour [default: 0, or the snapshot's]
     #[arg(long, value_parser = price, value_name = "USD")]
     node_price: Option<PriceNanoUsdPerHour>,
@@ -75,12 +79,26 @@ enum Preferences {
     Ignore,
 }
 
+/// What decides between the alternatives of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Alternatives {
+    /// Their order
+    Order,
+    /// The price of the machine
+    Price,
+}
+
 impl Args {
     /// Changes what the input says by what was asked for.
     fn apply(&self, options: &mut scheduling::snapshot::Options) {
         options.search_steps = self.budget.unwrap_or(options.search_steps);
         options.preference_price = self.preference_price.unwrap_or(options.preference_price);
         options.node_price = self.node_price.unwrap_or(options.node_price);
+        options.prioritized_list_policy = match self.prioritized_list_policy {
+            Some(Alternatives::Order) => PrioritizedListPolicy::Order,
+            Some(Alternatives::Price) => PrioritizedListPolicy::Price,
+            None => options.prioritized_list_policy,
+        };
         options.preference_policy = match self.preference_policy {
             Some(Preferences::Respect) => PreferencePolicy::Respect,
             Some(Preferences::Ignore) => PreferencePolicy::Ignore,

@@ -101,6 +101,10 @@ pub(super) struct Reason {
 pub(super) struct Cost {
     pub(super) price_nano_usd_per_hour: PriceNanoUsdPerHour,
     pub(super) node_costs_nano_usd_per_hour: PriceNanoUsdPerHour,
+    /// What it costs that claims are kept apart which the scheduler could serve in an order that leaves one without devices;
+    /// absent if none are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kept_apart_nano_usd_per_hour: Option<PriceNanoUsdPerHour>,
     /// No plan for the pods with a place costs less, node costs included.
     pub(super) lower_bound_nano_usd_per_hour: PriceNanoUsdPerHour,
 }
@@ -121,6 +125,7 @@ impl Report {
             cost: Cost {
                 price_nano_usd_per_hour: plan.price,
                 node_costs_nano_usd_per_hour: plan.node_costs,
+                kept_apart_nano_usd_per_hour: plan.kept_apart,
                 lower_bound_nano_usd_per_hour: plan.lower_bound,
             },
             notes: plan.notes.iter().map(note).collect(),

@@ -69,6 +69,7 @@ fn an_error_names_flag_value_and_reason() {
     for (args, message) in [
         (&["--kube-client-qps=0"][..], "--kube-client-qps: \"0\" must be above zero"),
         (&["--preference-policy=respect"], "--preference-policy: \"respect\" must be Respect or Ignore"),
+        (&["--prioritized-list-policy=cheap"], "--prioritized-list-policy: \"cheap\" must be order or price"),
         (&["--min-values-policy="], "--min-values-policy: \"\" must be Strict or BestEffort"),
         (&["--feature-gates=NodeRepair"], "--feature-gates: \"NodeRepair\" must have the form Name=true"),
         (&["--feature-gates=NodeRepair=yes"], "--feature-gates: \"NodeRepair=yes\" must be true or false"),

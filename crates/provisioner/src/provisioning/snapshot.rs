@@ -71,7 +71,7 @@ pub fn build(
 
 /// What decides about devices; nothing of it is gathered while no pod that waits may want one.
 fn devices(state: &State) -> ClusterDevices {
-    let compat = Compat::new(state.kubernetes.unwrap_or(KubernetesMinor::NEWEST));
+    let compat = state.kubernetes.unwrap_or_else(|| Compat::new(KubernetesMinor::NEWEST));
     let wants = |pod: &Arc<Pod>| state.device_pods.contains_key(&pod.uid);
     let is_going = |node: &NodeRecord| node.model.deletion_timestamp.is_some();
     let nobody = state.device_pods.is_empty()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use api::{NodeClaim, NodeOverlay, NodePool};
-use dra_sched::KubernetesMinor;
+use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
@@ -45,8 +45,8 @@ pub struct State {
     pub pod_groups: Table<NamespacedName, PodGroupRecord>,
     /// What devices read of the pods that may want any.
     pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
-    /// The API server's release, once it has told.
-    pub kubernetes: Option<KubernetesMinor>,
+    /// The API server's release and gates, once it has told.
+    pub kubernetes: Option<Compat>,
 
     /// Bound pods by their node, the ended ones included.
     pub pods_by_node: Index<NodeName, NamespacedName>,

@@ -238,7 +238,11 @@ impl Watches {
         loop {
             match self.client.apiserver_version().await {
                 Ok(version) => {
-                    self.feed.with(|store| store.note_kubernetes(kubernetes_minor(&version.minor)));
+                    let compat = match kubernetes_minor(&version.minor) {
+                        Some(minor) => Some(super::gates::compat(&self.client, minor).await),
+                        None => None,
+                    };
+                    self.feed.with(|store| store.note_kubernetes(compat));
                     break;
                 }
                 Err(error) => debug!(%error, "the API server does not tell its version yet"),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dra_sched::{
-    InventoryBuilder, LabelKnowledge, MachineShape, MachineTemplate, ShapeId,
+    InventoryBuilder, LabelKnowledge, MachineShape, ShapeId, SharedTemplate, Templates,
     types::{NodeScope, NodeSelector},
 };
 use model::{IdVec, Interner, KeyId, Labels, Requirements, ValueId, ValueSet};
@@ -14,11 +14,8 @@ use model::{IdVec, Interner, KeyId, Labels, Requirements, ValueId, ValueSet};
 use super::DeviceObjects;
 use crate::{
     catalogue::{Catalogue, OfferingId, TypeId},
-    snapshot::{NodePool, PendingPod, PodId},
+    snapshot::{NodePool, PendingPod, PodId, PoolId},
 };
-
-/// Templates of an instance type, shared by all types that have equal ones.
-type Templates = Arc<[Arc<MachineTemplate>]>;
 
 /// Shapes found so far.
 pub(super) struct Shapes<'a> {
@@ -27,7 +24,7 @@ pub(super) struct Shapes<'a> {
     keys: Vec<(Arc<str>, KeyId)>,
     /// Values that the selectors ask for.
     asked: BTreeMap<KeyId, BTreeSet<ValueId>>,
-    known: BTreeMap<(Vec<usize>, KnownLabels), ShapeId>,
+    known: BTreeMap<(usize, KnownLabels), (Arc<Templates>, ShapeId)>,
 }
 
 /// Labels that matter, by name.
@@ -53,18 +50,29 @@ fn selectors(objects: &DeviceObjects) -> impl Iterator<Item = &NodeSelector> {
     of_slices.chain(allocations.filter_map(|allocation| allocation.node_selector.as_ref()))
 }
 
+/// Pools that machines will bring for others, each once for all types that share their templates.
+pub(super) fn shared_templates(pools: &IdVec<PoolId, NodePool>) -> Vec<Arc<SharedTemplate>> {
+    let mut seen: BTreeSet<usize> = BTreeSet::new();
+    let of_types = pools.iter().flat_map(|pool| pool.catalogue.types.iter()).map(|of| &of.device_templates);
+    let different = of_types.filter(|templates| seen.insert(Arc::as_ptr(templates).addr()));
+    different.flat_map(|templates| templates.shared.iter().cloned()).collect()
+}
+
 impl<'a> Shapes<'a> {
-    pub(super) fn new(objects: &DeviceObjects, names: &'a Interner) -> Self {
+    pub(super) fn new(objects: &DeviceObjects, pools: &IdVec<PoolId, NodePool>, names: &'a Interner) -> Self {
         let mut keys: BTreeMap<Arc<str>, KeyId> = BTreeMap::new();
         let mut asked: BTreeMap<KeyId, BTreeSet<ValueId>> = BTreeMap::new();
-        let requirements =
-            selectors(objects).flat_map(|selector| &selector.terms).flat_map(|term| &term.match_expressions);
-        for requirement in requirements {
+        let brought = shared_templates(pools);
+        let of_published = selectors(objects).flat_map(|selector| &selector.terms);
+        let terms = of_published.chain(brought.iter().map(|shared| &shared.nodes.term));
+        for requirement in terms.flat_map(|term| &term.match_expressions) {
             let Some(key) = names.find_key(&requirement.key) else { continue };
             keys.insert(Arc::clone(&requirement.key), key);
             let values = requirement.values.iter().filter_map(|value| names.find_value(value));
             asked.entry(key).or_default().extend(values);
         }
+        let of_hosts = brought.iter().flat_map(|shared| &shared.nodes.match_label_keys);
+        keys.extend(of_hosts.filter_map(|name| Some((Arc::clone(name), names.find_key(name)?))));
         Self { names, keys: keys.into_iter().collect(), asked, known: BTreeMap::new() }
     }
 
@@ -103,7 +111,7 @@ impl<'a> Shapes<'a> {
     /// The shape of one machine of which this is known.
     pub(super) fn of_machine(
         &mut self,
-        templates: &Templates,
+        templates: &Arc<Templates>,
         promised: &Requirements,
         builder: &mut InventoryBuilder,
     ) -> ShapeId {
@@ -118,7 +126,7 @@ impl<'a> Shapes<'a> {
     /// The shape of one machine with these labels.
     pub(super) fn of_labelled(
         &mut self,
-        templates: &Templates,
+        templates: &Arc<Templates>,
         labels: &Labels,
         builder: &mut InventoryBuilder,
     ) -> ShapeId {
@@ -129,11 +137,10 @@ impl<'a> Shapes<'a> {
         self.intern(templates, labels, builder)
     }
 
-    fn intern(&mut self, templates: &Templates, labels: KnownLabels, builder: &mut InventoryBuilder) -> ShapeId {
+    fn intern(&mut self, templates: &Arc<Templates>, labels: KnownLabels, builder: &mut InventoryBuilder) -> ShapeId {
         // The address only saves comparing; the builder knows equal shapes by their content.
-        let addresses: Vec<usize> = templates.iter().map(|template| Arc::as_ptr(template).addr()).collect();
-        let key = (addresses, labels);
-        if let Some(shape) = self.known.get(&key) {
+        let key = (Arc::as_ptr(templates).addr(), labels);
+        if let Some((_, shape)) = self.known.get(&key) {
             return *shape;
         }
         let knowledge = key.1.iter().map(|(name, label)| {
@@ -143,9 +150,10 @@ impl<'a> Shapes<'a> {
             };
             (Arc::clone(name), knowledge)
         });
-        let shape = MachineShape::new(templates.to_vec(), knowledge.collect(), BTreeSet::new());
-        let id = builder.machine_shape(shape);
-        self.known.insert(key, id);
+        let shape = MachineShape::new(templates.own.clone(), knowledge.collect(), BTreeSet::new());
+        let id = builder.machine_shape(shape.with_shared(templates.shared.clone()));
+        // What is remembered is kept, so that no other has its address.
+        self.known.insert(key, (Arc::clone(templates), id));
         id
     }
 

@@ -21,7 +21,7 @@ use super::{
     problem::Problem,
     state::{BinId, State},
 };
-use crate::catalogue::OfferingId;
+use crate::{catalogue::OfferingId, snapshot::PrioritizedListPolicy};
 
 /// How many of the machines opened last are considered for a larger size, and as many of which there are several alike.
 /// Others have been passed over by enough classes; without a bound the work would grow with the square of the machines.
@@ -93,8 +93,8 @@ pub(crate) fn into_paid_room(problem: &Problem<'_>, state: &mut State, class: Cl
 }
 
 /// Places some copies where it is cheapest. A class whose claims have alternatives gets a machine for a later one only
-/// if no machine that can be launched gives it an earlier one.
-fn by_preference(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+/// if no machine that can be launched gives it an earlier one, unless only the price counts.
+pub(crate) fn by_preference(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
     for score in scores(problem, state, class) {
         if let Some(devices) = &mut state.devices {
             devices.least_score = score;
@@ -116,7 +116,8 @@ fn by_preference(problem: &Problem<'_>, state: &mut State, class: ClassId, wante
 /// What kube-scheduler makes of the machines that could be launched for the class, the best first; 0 alone for classes
 /// whose claims have no alternatives.
 fn scores(problem: &Problem<'_>, state: &State, class: ClassId) -> Vec<u32> {
-    if !problem.classes[class].has_alternatives() {
+    let in_order = problem.snapshot.options.prioritized_list_policy == PrioritizedListPolicy::Order;
+    if !in_order || !problem.classes[class].has_alternatives() {
         return vec![0];
     }
     let mut scores: Vec<u32> = Vec::new();

@@ -8,9 +8,14 @@
 //! Answers are kept until something that they depend on changes: the machine's own devices, or, where devices or claims
 //! are shared, anything at all. A machine that holds no claims yet answers like a new one.
 //!
+//! Pools that machines bring for their domain can be used by others once the domain is decided; [`hosts`] decides it
+//! where that is worth it.
+//!
 //! Steps of the engine are counted for the whole plan; a class that found no place while some answer was cut short is
 //! undecided, not refused.
 
+mod hosts;
+mod orders;
 mod shapes;
 mod ways;
 
@@ -21,10 +26,13 @@ use std::{
     sync::Arc,
 };
 
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Offer, ShapeId, ledger};
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, ShapeId, ledger};
 use model::{Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet, collections::FastMap};
 
-use self::ways::{Asked, times};
+use self::{
+    orders::{Held, Place, Pristine},
+    ways::{Asked, times},
+};
 use super::{
     classes::{ClassId, PodClass},
     pools::{PoolRank, PoolTable},
@@ -37,11 +45,16 @@ use crate::{
     snapshot::{NodeId, Snapshot},
 };
 
+pub(crate) use hosts::{pinned, place_with_hosts, retry_with_hosts};
 pub(crate) use shapes::ShapesOfPool;
 pub(crate) use ways::{Way, Ways, narrow};
 
 /// Steps of one question to the engine; what hostile claims can cost at most, once for each distinct question.
 const STEPS_PER_QUESTION: u64 = 200_000;
+
+/// Why a node that has the devices is not given them.
+const KEPT_APART: &str =
+    "the scheduler may come to the claims planned there in an order that leaves one without devices";
 
 /// Most answers that are kept.
 const MAX_KEPT: usize = 4096;
@@ -54,6 +67,10 @@ pub(crate) struct ProblemDevices<'s> {
     published: IdVec<NodeId, Option<BinLedger>>,
     steps: Cell<u64>,
     undecided: Cell<bool>,
+    /// Whether a plan only has to hold in the order in which it was made.
+    pub(crate) any_order: Cell<bool>,
+    /// Whether claims were kept apart because there is an order in which they would not all get their devices.
+    pub(crate) kept_apart: Cell<bool>,
 }
 
 impl<'s> ProblemDevices<'s> {
@@ -68,6 +85,8 @@ impl<'s> ProblemDevices<'s> {
             published: snapshot.nodes.ids().map(ledger).collect(),
             steps: Cell::new(snapshot.options.device_steps),
             undecided: Cell::new(false),
+            any_order: Cell::new(false),
+            kept_apart: Cell::new(false),
         })
     }
 
@@ -181,6 +200,9 @@ pub(crate) struct DeviceState {
     version: u64,
     /// Never given out twice.
     next_version: u64,
+    /// What is placed of classes with claims, in order.
+    held: Vec<Held>,
+    pristine: Rc<Pristine>,
     /// At new machines, ways of a lower score are left out.
     pub(crate) least_score: u32,
     kept: RefCell<FastMap<Question, (u64, Rc<Ways>)>>,
@@ -195,6 +217,8 @@ impl Clone for DeviceState {
             of_nodes: self.of_nodes.clone(),
             version: self.version,
             next_version: self.next_version,
+            held: self.held.clone(),
+            pristine: Rc::clone(&self.pristine),
             least_score: self.least_score,
             // The two part from here, and number what follows alike.
             kept: RefCell::default(),
@@ -215,6 +239,7 @@ pub(crate) struct NodeBefore {
 pub(crate) struct DeviceMark {
     cluster: ledger::Mark,
     version: u64,
+    held: usize,
 }
 
 impl DeviceState {
@@ -225,13 +250,19 @@ impl DeviceState {
         let mut expected = BTreeMap::new();
         for node in problem.snapshot.nodes.ids() {
             if let Some(NodeDevices::Expected(shapes)) = devices.node(node) {
-                expected.insert(node, BinLedger::machine(shapes, &mut cluster));
+                let mut ledger = BinLedger::machine(shapes, &mut cluster);
+                // What it brings for others is theirs from the start.
+                ledger.pin(&devices.inventory, &mut cluster, &Domain::default());
+                expected.insert(node, ledger);
             }
         }
+        let pristine = Pristine { cluster: RefCell::new(cluster.clone()), expected: expected.clone() };
         Some(Self {
             cluster,
             spare,
             expected,
+            held: Vec::new(),
+            pristine: Rc::new(pristine),
             of_nodes: FastMap::default(),
             version: 0,
             next_version: 1,
@@ -241,7 +272,7 @@ impl DeviceState {
     }
 
     pub(crate) fn mark(&mut self) -> DeviceMark {
-        DeviceMark { cluster: self.cluster.mark(), version: self.version }
+        DeviceMark { cluster: self.cluster.mark(), version: self.version, held: self.held.len() }
     }
 
     pub(crate) fn keep(&mut self, mark: DeviceMark) {
@@ -250,6 +281,7 @@ impl DeviceState {
 
     pub(crate) fn rollback(&mut self, mark: DeviceMark) {
         self.cluster.rollback(mark.cluster);
+        self.held.truncate(mark.held);
         // Numbers are never used twice, so what was kept for this state holds again.
         self.version = mark.version;
     }
@@ -281,7 +313,7 @@ impl DeviceState {
         &self,
         problem: &Problem<'_>,
         spot: Spot,
-        bin: Option<&Bin>,
+        bins: &[Bin],
         class: ClassId,
         variant: usize,
         wanted: u32,
@@ -291,6 +323,10 @@ impl DeviceState {
         if claims.is_empty() {
             return None;
         }
+        let bin = match spot {
+            Spot::Bin(id) => bins.get(id.0),
+            Spot::Node(_) | Spot::New(_) => None,
+        };
         let own = bin.and_then(|bin| bin.devices.as_ref());
         let (spot, version) = match (spot, own, bin) {
             (Spot::Bin(_), Some(own), _) => (spot, own.version),
@@ -327,7 +363,9 @@ impl DeviceState {
                     Spot::Node(_) => None,
                 };
                 let asked = Asked { problem, demand: of_problem.demand(&problem.classes[class])?, table };
-                asked.ways(offer, &shapes, wanted)
+                let ways = asked.ways(offer, &shapes, wanted);
+                let at = (spot, own.map(|own| &own.ledger));
+                self.in_every_order(problem, bins, at, (class, variant), ways)
             }
         };
         if ways.is_cut_short {
@@ -375,6 +413,12 @@ impl DeviceState {
         let mut budget = Budget::new(STEPS_PER_QUESTION);
         let offer = inventory.try_add(ledger, claims, 1, &shapes, &self.cluster, &mut budget);
         let mut all: Vec<Trouble> = Vec::new();
+        let is_kept_apart = offer.refused.is_empty()
+            && matches!(spot, Spot::Node(_))
+            && self.ways(problem, spot, &[], class, variant, 1).is_some_and(|ways| ways.most() == 0);
+        if is_kept_apart {
+            all.push(Trouble { why: KEPT_APART.into(), usable: 0, shapes: IdSet::default() });
+        }
         for refused in &offer.refused {
             let explained = inventory.explain(&refused.refusal, &|_| None);
             let why: Arc<str> = explained.message.into();
@@ -395,7 +439,7 @@ impl DeviceState {
         &mut self,
         problem: &Problem<'_>,
         node: NodeId,
-        class: ClassId,
+        (class, variant): (ClassId, usize),
         ways: &Ways,
         copies: u32,
     ) -> (ResourceVec, NodeBefore) {
@@ -415,6 +459,7 @@ impl DeviceState {
                 }
             }
         }
+        self.held.push(Held { place: Place::Node(node), class, variant, copies });
         let version = self.new_version();
         self.of_nodes.insert(node, version);
         self.touch_others(of_problem, &problem.classes[class]);
@@ -426,7 +471,7 @@ impl DeviceState {
         &mut self,
         problem: &Problem<'_>,
         bin: &mut Bin,
-        class: ClassId,
+        (class, variant): (ClassId, usize),
         way: &Way,
         copies: u32,
         shape: Option<ShapeId>,
@@ -453,6 +498,9 @@ impl DeviceState {
             allocations.shapes = [shape].into_iter().collect();
         }
         inventory.commit(&mut own.ledger, &mut self.cluster, &allocations);
+        if let Some(id) = own.ledger.id() {
+            self.held.push(Held { place: Place::Machine(id), class, variant, copies });
+        }
         own.version = self.new_version();
         for (shape, extra) in &way.extra {
             let Some(shape) = shape else { continue };
@@ -484,6 +532,7 @@ impl DeviceState {
 
     /// Gives back what only shapes needed that the machine can't have any more.
     pub(crate) fn release(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
+        self.pin_decided(problem, bin);
         let (Some(of_problem), Some(own)) = (&problem.devices, &mut bin.devices) else { return };
         let table = &problem.pools[bin.pool];
         let left = table.shapes.shapes(&bin.offerings);

@@ -17,7 +17,7 @@ use super::{
     choose,
     classes::{ClassId, PodClass},
     coupled,
-    devices::ProblemDevices,
+    devices::{ProblemDevices, place_with_hosts, retry_with_hosts},
     karpenter, patterns,
     problem::Problem,
     repair,
@@ -143,6 +143,7 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
             return None;
         }
     }
+    retry_with_hosts(problem, &mut state, &mut refused);
     let kept = kept.into_iter().map(|(_, pod, node)| (pod, node)).collect();
     (!problem.is_too_dear(state.price())).then_some(Filled { state, kept, refused })
 }
@@ -233,8 +234,7 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
         return 0;
     }
     if problem.classes[class].involved.is_empty() {
-        let left = on_nodes(problem, state, class, wanted);
-        return choose::place(problem, state, class, left);
+        return place_with_hosts(problem, state, class, wanted);
     }
     coupled::place(problem, state, class, wanted)
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::{
     alike::Alike,
     classes::{ClassId, PodClass},
-    devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Pick, Spot, Ways, narrow},
+    devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Pick, Spot, Ways, narrow, pinned},
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
@@ -299,11 +299,7 @@ impl State {
         variant: usize,
         wanted: u32,
     ) -> Option<Rc<Ways>> {
-        let bin = match spot {
-            Spot::Bin(id) => self.bins.get(id.0),
-            Spot::Node(_) | Spot::New(_) => None,
-        };
-        self.devices.as_ref()?.ways(problem, spot, bin, class, variant, wanted)
+        self.devices.as_ref()?.ways(problem, spot, &self.bins, class, variant, wanted)
     }
 
     /// Copies that the rules coupling the class with other pods allow in an open machine or, without one, in a new one;
@@ -428,7 +424,7 @@ impl State {
         if let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies)
             && let Some(devices) = &mut self.devices
         {
-            let (extra, before) = devices.take_on_node(problem, node, class, &ways, copies);
+            let (extra, before) = devices.take_on_node(problem, node, (class, variant), &ways, copies);
             self.room[node].saturating_sub_assign(&extra);
             self.record(|| Undo::Devices(before));
         }
@@ -803,8 +799,33 @@ impl State {
             Pick::Cheapest => None,
             Pick::Only(_, shape) => shape,
         };
-        devices.take_in_bin(problem, bin, class, way, copies, shape);
+        devices.take_in_bin(problem, bin, (class, variant), way, copies, shape);
         devices.release(problem, bin);
+        true
+    }
+
+    /// Decides labels of an open machine for the sake of what it brings for others; false if it can't have them.
+    pub(crate) fn pin_bin(&mut self, problem: &Problem<'_>, id: BinId, pins: &Requirements) -> bool {
+        let Some(before) = self.bins.get(id.0).cloned() else { return false };
+        let mut bin = before.clone();
+        let table = &problem.pools[bin.pool];
+        let taken = self.footprint(problem, &before);
+        bin.offerings = pinned(problem, &bin, pins);
+        let is_possible = !bin.offerings.is_empty() && table.has_min_values(&bin.offerings);
+        if !is_possible || !self.within_limits(table, bin.pool, Some(&before), &bin.offerings) {
+            return false;
+        }
+        bin.open.intersect(pins, problem.names());
+        if let Some(devices) = &mut self.devices {
+            devices.release(problem, &mut bin);
+        }
+        bin.charge = self.charge(table, &bin.offerings);
+        bin.measure(table);
+        self.account(problem, id, Some(&taken), Some(&bin));
+        if let Some(slot) = self.bins.get_mut(id.0) {
+            *slot = bin;
+        }
+        self.record(|| Undo::Changed(id, Box::new(before)));
         true
     }
 

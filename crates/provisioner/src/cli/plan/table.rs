@@ -204,7 +204,10 @@ fn summary(report: &Report) -> String {
             PriceNanoUsdPerHour::ZERO => String::new(),
             costs => format!(" and {} for nodes", short(costs)),
         };
-        parts.push(format!("{on_new} on {machines} for {price}{nodes} (no plan below {bound})"));
+        let apart = cost.kept_apart_nano_usd_per_hour.filter(|price| price.0 > 0).map_or_else(String::new, |price| {
+            format!("; {} of it keep claims apart that could take each other's devices", short(price))
+        });
+        parts.push(format!("{on_new} on {machines} for {price}{nodes} (no plan below {bound}{apart})"));
     }
     if on_existing > 0 {
         let nodes = plural(report.existing_nodes.len(), "node that exists", "nodes that exist");

@@ -3,6 +3,8 @@
 use expect_test::expect;
 use serde_json::json;
 
+use dra_sched::PoolScope::{Domain, Machine};
+
 use super::{
     check,
     fixture::{Fixture, exactly, gib},
@@ -236,6 +238,27 @@ fn a_later_alternative_is_planned_only_if_no_machine_has_an_earlier_one() {
 }
 
 #[test]
+fn by_price_the_cheapest_machine_that_gives_any_alternative_is_planned() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None).device_class(NET, None);
+    f.instance_type("cheap", 4, 16).offering("a", "on-demand", 10);
+    f.plain_devices(NET, 1);
+    f.instance_type("dear", 4, 16).offering("a", "on-demand", 100);
+    f.plain_devices(GPU, 1);
+    f.pool("default");
+    let of = |class: &str| json!({"name": class.split('.').next(), "deviceClassName": class});
+    f.claim_template("any", &json!({"requests": [{"name": "r", "firstAvailable": [of(GPU), of(NET)]}]}));
+    f.pod("first").requests(1000, gib(1)).claims_from("any");
+    f.cheapest_alternative();
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: cheap/a/on-demand $0.00000001/h types [cheap] devices [1 net.example.com] pods [first]
+    "#]],
+    );
+}
+
+#[test]
 fn what_devices_cost_of_the_machine_counts_like_requests() {
     let mut f = Fixture::new();
     f.device_class(GPU, None);
@@ -282,4 +305,190 @@ fn a_claim_that_the_controller_has_made_plans_like_one_still_to_be_made() {
     let after = f.snapshot();
     assert_eq!(super::fixture::render(&plan(&after), &after), without);
     assert_eq!(after.devices.map(|devices| devices.objects.claims.len()), Some(1));
+}
+
+/// A machine with a large and a small GPU, and claims for any and for a large one.
+fn mixed() -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    f.instance_type("mixed", 8, 32).offering("a", "on-demand", 100);
+    let device = |name: &str, size: &str| json!({"name": name, "attributes": {"size": {"string": size}}});
+    f.devices(GPU, &json!([device("d0", "large"), device("d1", "small")]), &[]);
+    f.pool("default");
+    f.claim_template("any", &json!({"requests": [exactly("r", GPU, 1)]}));
+    let mut large = exactly("r", GPU, 1);
+    let expression = format!("device.attributes[\"{GPU}\"].size == \"large\"");
+    large["exactly"]["selectors"] = json!([{"cel": {"expression": expression}}]);
+    f.claim_template("large", &json!({"requests": [large]}));
+    f
+}
+
+#[test]
+fn claims_that_could_take_each_others_devices_are_kept_apart_and_the_plan_says_what_that_costs() {
+    let mut f = mixed();
+    f.pod("picky").requests(2000, gib(1)).claims_from("large");
+    f.pod("any").requests(1000, gib(1)).claims_from("any");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [picky]
+        machine default-1: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [any]
+    "#]],
+    );
+    let snapshot = f.snapshot();
+    assert_eq!(plan(&snapshot).kept_apart.map(|price| price.0), Some(100));
+}
+
+#[test]
+fn claims_that_every_order_serves_share_a_machine_and_nothing_is_said() {
+    let mut f = mixed();
+    f.claim_template("another", &json!({"requests": [exactly("other", GPU, 1)]}));
+    f.pod("one").requests(2000, gib(1)).claims_from("any");
+    f.pod("other").requests(1000, gib(1)).claims_from("another");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [2 gpu.example.com] pods [one, other]
+    "#]],
+    );
+    assert_eq!(plan(&f.snapshot()).kept_apart, None);
+}
+
+#[test]
+fn on_a_node_too_a_claim_waits_for_another_place_if_it_could_take_anothers_device() {
+    let mut f = mixed();
+    f.node("n1").allocatable(8000, gib(32));
+    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 1);
+    let device = |name: &str, size: &str| json!({"name": name, "attributes": {"size": {"string": size}}});
+    f.republish("n1-gpus", &json!([device("d0", "large"), device("d1", "small")]));
+    f.pod("picky").requests(2000, gib(1)).claims_from("large");
+    f.pod("any").requests(1000, gib(1)).claims_from("any");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [any]
+        node n1: [picky]
+    "#]],
+    );
+}
+
+#[test]
+fn a_pod_that_has_to_wait_for_the_sake_of_anothers_claim_is_told_so() {
+    let mut f = mixed();
+    f.node("n1").allocatable(8000, gib(32)).label("here", "yes");
+    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 1);
+    let device = |name: &str, size: &str| json!({"name": name, "attributes": {"size": {"string": size}}});
+    f.republish("n1-gpus", &json!([device("d0", "large"), device("d1", "small")]));
+    f.pod("picky").requests(2000, gib(1)).claims_from("large").select("here", "yes");
+    f.pod("any").requests(1000, gib(1)).claims_from("any").select("here", "yes");
+    check(&f, expect![[r#""#]]);
+}
+
+/// A dear type that brings two links for its zone, and a cheap one without; zone b is cheaper.
+fn links(scope: dra_sched::PoolScope, count: usize) -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(NET, None);
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10).offering("b", "on-demand", 9);
+    f.instance_type("router", 4, 16).offering("a", "on-demand", 100).offering("b", "on-demand", 90);
+    f.devices_for_nodes(NET, count, scope, &[ZONE]);
+    f.claim_template("link", &json!({"requests": [exactly("r", NET, 1)]}));
+    f.claim_template("all", &json!({"requests": [exactly("r", NET, count)]}));
+    f.pool("default");
+    f
+}
+
+#[test]
+fn a_pool_that_each_machine_brings_for_its_zone_serves_cheaper_machines_there() {
+    let mut f = links(Machine, 3);
+    for index in 0..4 {
+        f.pod(&format!("a-{index}")).requests(3000, gib(1)).claims_from("link");
+    }
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: router/b/on-demand $0.00000009/h types [router] devices [1 net.example.com] pods [a-0]
+            machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
+            machine default-2: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-2]
+            machine default-3: router/b/on-demand $0.00000009/h types [router] devices [1 net.example.com] pods [a-3]
+        "#]],
+    );
+}
+
+#[test]
+fn a_machine_that_nobody_else_needs_stays_free_to_land_anywhere() {
+    let mut f = links(Machine, 3);
+    f.pod("a").requests(3000, gib(1)).claims_from("link");
+    f.pod("web").requests(3000, gib(1));
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: router/b/on-demand $0.00000009/h types [router] devices [1 net.example.com] pods [a]
+        machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] pods [web]
+    "#]],
+    );
+}
+
+#[test]
+fn a_zone_has_one_pool_of_its_own_however_many_machines_bring_it() {
+    let mut f = links(Domain, 2);
+    for index in 0..4 {
+        f.pod(&format!("a-{index}")).requests(3000, gib(1)).claims_from("link");
+    }
+    f.pod("b").requests(3000, gib(1)).claims_from("all").select(ZONE, "b");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: router/b/on-demand $0.00000009/h types [router] devices [1 net.example.com] pods [a-0]
+        machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
+        machine default-2: router/a/on-demand $0.0000001/h types [router] devices [1 net.example.com] pods [a-2]
+        machine default-3: plain/a/on-demand $0.00000001/h types [plain, router] devices [1 net.example.com] pods [a-3]
+        refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim all, request r: 0 of 2 devices are usable, 2 wanted; 2 are allocated)
+    "#]],
+    );
+}
+
+#[test]
+fn the_zone_that_a_pool_is_planned_for_is_the_cheapest_that_the_pods_allow() {
+    for zone in ["a", "b"] {
+        let mut f = links(Domain, 2);
+        f.pod("link").requests(1000, gib(1)).claims_from("link");
+        f.pod("zonal").requests(2000, gib(1)).claims_from("link").select(ZONE, zone);
+        let snapshot = f.snapshot();
+        let made = plan(&snapshot);
+        let zones: Vec<_> = made.machines.iter().map(|of| snapshot.interner.value_arc(of.launch.zone)).collect();
+        assert_eq!(zones, [zone.into()]);
+    }
+}
+
+#[test]
+fn a_pool_that_is_published_for_a_zone_is_used_and_not_planned_again() {
+    let mut f = links(Domain, 2);
+    f.slice_for("published", NET, (ZONE, "b"), 2);
+    for index in 0..3 {
+        f.pod(&format!("a-{index}")).requests(3000, gib(1)).claims_from("link");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-0]
+        machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
+        machine default-2: router/a/on-demand $0.0000001/h types [router] devices [1 net.example.com] pods [a-2]
+    "#]],
+    );
+}
+
+#[test]
+fn a_machine_on_its_way_brings_its_pool_until_it_is_published() {
+    let mut f = links(Machine, 2);
+    f.in_flight("coming", "router", 0).promised(ZONE, "b");
+    for index in 0..2 {
+        f.pod(&format!("a-{index}")).requests(3000, gib(1)).claims_from("link");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-0]
+        machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
+    "#]],
+    );
 }

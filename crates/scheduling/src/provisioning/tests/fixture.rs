@@ -92,7 +92,7 @@ impl Fixture {
             requirements,
             capacity,
             volume_attachment_limits: Vec::new(),
-            device_templates: Arc::new([]),
+            device_templates: Arc::default(),
         };
         self.types.push((instance_type, Vec::new()));
         self

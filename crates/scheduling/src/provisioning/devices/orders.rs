@@ -1,0 +1,306 @@
+//! Plans that hold in whichever order the scheduler comes to claims.
+//!
+//! A nominated pod reserves no devices, and the scheduler allocates in the order of its queue. Where claims of different
+//! kinds compete for the devices of one machine (or, where machines share devices, of the cluster), an arrangement that
+//! one order finds may be out of reach in another: the claim for any GPU takes the one that the claim for a large GPU
+//! needed. So before copies are put beside others, all claims of the place are allocated again in other orders of their
+//! kinds, one kind after the other and in turns, on ledgers that hold nothing of this plan. What does not go in each of
+//! them is not offered there, and the packer finds another place.
+//!
+//! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
+//! [`MAX_IN_TURNS`] copies. With shared devices, the cluster's placements count up to [`MAX_PLACEMENTS`], beyond that the
+//! place's own. An order that runs out of steps does not hold.
+
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, ShapeId, ledger::BinId as LedgerId};
+use model::{Budget, IdSet};
+
+use super::{DeviceState, ProblemDevices, Spot, Way, Ways};
+use crate::{
+    provisioning::{classes::ClassId, pools::PoolTable, problem::Problem, state::Bin},
+    snapshot::NodeId,
+};
+
+/// Most kinds of claims of which all orders are tried.
+const MAX_PERMUTED: usize = 4;
+
+/// Most copies that are also allocated in turns.
+const MAX_IN_TURNS: u32 = 24;
+
+/// Most placements that are replayed where machines share devices.
+const MAX_PLACEMENTS: usize = 32;
+
+/// Most shapes that are tried by themselves where not all of a way's hold.
+const MAX_SHAPES: usize = 16;
+
+/// Steps for all orders of one question.
+const STEPS: u64 = 100_000;
+
+/// Where devices are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Node(NodeId),
+    Machine(LedgerId),
+    /// A machine that is still to be opened.
+    New,
+}
+
+/// Copies of a class with claims, in the order of placing.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) place: Place,
+    pub(super) class: ClassId,
+    pub(super) variant: usize,
+    pub(super) copies: u32,
+}
+
+/// Ledgers as they are before anything is planned.
+#[derive(Debug)]
+pub(super) struct Pristine {
+    pub(super) cluster: RefCell<ClusterLedger>,
+    pub(super) expected: BTreeMap<NodeId, BinLedger>,
+}
+
+/// Copies of one kind of claims at one place.
+#[derive(Debug, Clone, Copy)]
+struct Part<'c> {
+    place: Place,
+    claims: &'c [ClaimUse],
+    copies: u32,
+}
+
+/// What is asked about.
+struct Question<'q> {
+    problem: &'q ProblemDevices<'q>,
+    state: &'q DeviceState,
+    bins: &'q [Bin],
+    place: Place,
+    domain: Domain,
+    /// What is there already.
+    there: Vec<Part<'q>>,
+    claims: &'q [ClaimUse],
+}
+
+impl DeviceState {
+    /// Leaves of the ways to place copies what holds in every order of the claims.
+    pub(super) fn in_every_order(
+        &self,
+        problem: &Problem<'_>,
+        bins: &[Bin],
+        (spot, own): (Spot, Option<&BinLedger>),
+        (class, variant): (ClassId, usize),
+        mut ways: Ways,
+    ) -> Ways {
+        let Some(of_problem) = problem.devices.as_ref().filter(|of| !of.any_order.get()) else { return ways };
+        let place = match (spot, own.and_then(BinLedger::id)) {
+            (Spot::Node(node), _) => Place::Node(node),
+            (Spot::Bin(_), Some(id)) => Place::Machine(id),
+            (Spot::Bin(_) | Spot::New(_), _) => Place::New,
+        };
+        let is_everywhere = of_problem.devices.has_shared_devices() && self.held.len() < MAX_PLACEMENTS;
+        let counts = |held: &&Held| is_everywhere || held.place == place;
+        let part = |held: &Held| Part {
+            place: held.place,
+            claims: of_problem.claims(&problem.classes[held.class], held.variant),
+            copies: held.copies,
+        };
+        let there: Vec<Part<'_>> = self.held.iter().filter(counts).map(part).collect();
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        if there.iter().all(|part| part.claims == claims) {
+            return ways;
+        }
+        let domain = own.and_then(BinLedger::domain).cloned().unwrap_or_default();
+        let question = Question { problem: of_problem, state: self, bins, place, domain, there, claims };
+        let table = match spot {
+            Spot::New(pool) => Some(&problem.pools[pool]),
+            Spot::Bin(_) => bins.iter().find(|bin| is_of(bin, place)).map(|bin| &problem.pools[bin.pool]),
+            Spot::Node(_) => None,
+        };
+        let mut budget = Budget::new(of_problem.steps.get().min(STEPS));
+        let before = budget.remaining();
+        let before_count = ways.ways.len();
+        let most = ways.most();
+        ways.ways = ways.ways.into_iter().flat_map(|way| question.holding(way, table, &mut budget)).collect();
+        of_problem.steps.set(of_problem.steps.get() - (before - budget.remaining()));
+        if ways.most() < most || ways.ways.len() != before_count {
+            of_problem.kept_apart.set(true);
+        }
+        ways.is_cut_short |= budget.remaining() == 0;
+        ways
+    }
+}
+
+fn is_of(bin: &Bin, place: Place) -> bool {
+    let id = bin.devices.as_ref().and_then(|own| own.ledger.id());
+    id.is_some_and(|id| place == Place::Machine(id))
+}
+
+impl Question<'_> {
+    /// What of a way holds: all of it, fewer copies, or the machines of some shapes.
+    fn holding(&self, mut way: Way, table: Option<&PoolTable<'_>>, budget: &mut Budget) -> Vec<Way> {
+        let all = way.allocations.shapes.clone();
+        if self.holds(&way, &all, way.copies, budget) {
+            return vec![way];
+        }
+        let mut ways = Vec::new();
+        if let Some(table) = table.filter(|_| all.count() > 1) {
+            let alone = |shape: &ShapeId| [*shape].into_iter().collect::<IdSet<ShapeId>>();
+            let some = all.iter().take(MAX_SHAPES);
+            let shapes: IdSet<ShapeId> =
+                some.filter(|shape| self.holds(&way, &alone(shape), way.copies, budget)).collect();
+            if !shapes.is_empty() {
+                let mut allocations = way.allocations.clone();
+                let mut offerings = way.offerings.clone();
+                offerings.intersect_with(&table.shapes.offerings(&shapes));
+                allocations.shapes = shapes;
+                let (pins, extra) = (way.pins.clone(), way.extra.clone());
+                ways.push(Way { allocations, copies: way.copies, offerings, pins, extra, score: way.score });
+            }
+        }
+        let (mut most, mut too_many) = (0, way.copies);
+        while too_many - most > 1 {
+            let middle = most + (too_many - most) / 2;
+            if self.holds(&way, &all, middle, budget) { most = middle } else { too_many = middle }
+        }
+        if most > 0 {
+            way.copies = most;
+            ways.push(way);
+        }
+        ways
+    }
+
+    /// Whether so many copies hold beside what is there, on a machine of any of the shapes.
+    fn holds(&self, way: &Way, shapes: &IdSet<ShapeId>, copies: u32, budget: &mut Budget) -> bool {
+        let mut parts = self.there.clone();
+        parts.push(Part { place: self.place, claims: self.claims, copies });
+        let mut kinds: Vec<&[ClaimUse]> = vec![self.claims];
+        for part in &parts {
+            if !kinds.contains(&part.claims) {
+                kinds.push(part.claims);
+            }
+        }
+        let mut domain = self.domain.clone();
+        domain.0.extend(way.allocations.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+        orders(kinds.len()).into_iter().all(|order| {
+            let by_kind: Vec<Vec<Part<'_>>> = order
+                .iter()
+                .filter_map(|&kind| kinds.get(kind))
+                .map(|kind| parts.iter().filter(|part| part.claims == *kind).copied().collect())
+                .collect();
+            self.replays(by_kind.concat(), shapes, &domain, budget)
+                && in_turns(&by_kind).is_none_or(|turns| self.replays(turns, shapes, &domain, budget))
+        })
+    }
+
+    /// Whether all get their devices if they come like this.
+    fn replays(&self, parts: Vec<Part<'_>>, shapes: &IdSet<ShapeId>, domain: &Domain, budget: &mut Budget) -> bool {
+        let inventory = &self.problem.devices.inventory;
+        let pristine = &self.state.pristine;
+        let cluster = &mut *pristine.cluster.borrow_mut();
+        let mark = cluster.mark();
+        let mut ledgers: BTreeMap<Place, BinLedger> = BTreeMap::new();
+        for part in &parts {
+            if ledgers.contains_key(&part.place) {
+                continue;
+            }
+            let machine = |shapes: &IdSet<ShapeId>, domain: &Domain, cluster: &mut ClusterLedger| {
+                let mut ledger = BinLedger::machine(shapes, cluster);
+                ledger.pin(inventory, cluster, domain);
+                ledger
+            };
+            let ledger = match part.place {
+                Place::Node(node) => {
+                    let published = || self.problem.published.try_get(node).cloned().flatten();
+                    pristine.expected.get(&node).cloned().or_else(published)
+                }
+                place if place == self.place => Some(machine(shapes, domain, cluster)),
+                place => self.bins.iter().find(|bin| is_of(bin, place)).and_then(|bin| {
+                    let own = bin.devices.as_ref()?;
+                    Some(machine(&own.ledger.shapes()?.collect(), own.ledger.domain()?, cluster))
+                }),
+            };
+            ledgers.extend(ledger.map(|ledger| (part.place, ledger)));
+        }
+        let holds = parts.iter().all(|part| {
+            let Some(ledger) = ledgers.get_mut(&part.place) else { return true };
+            let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
+            let offer = inventory.try_add(ledger, part.claims, part.copies, &shapes, cluster, budget);
+            let mut given = offer.alternatives.into_iter();
+            let Some(mut given) = given.find(|it| it.copies >= part.copies && shapes.is_subset(&it.shapes)) else {
+                return false;
+            };
+            given.copies = part.copies;
+            inventory.commit(ledger, cluster, &given);
+            true
+        });
+        cluster.rollback(mark);
+        holds
+    }
+}
+
+/// Orders of so many kinds: all of few, rotations there and back of many. Those with a late one first come first, since
+/// the earlier ones were there when nothing else was.
+fn orders(kinds: usize) -> Vec<Vec<usize>> {
+    if kinds > MAX_PERMUTED {
+        let rotation = |first: usize| (0..kinds).map(move |index| (first + index) % kinds).collect::<Vec<_>>();
+        let back = |first: usize| rotation(first).into_iter().rev().collect();
+        return (0..kinds).flat_map(|first| [rotation(first), back(first)]).collect();
+    }
+    let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
+    for kind in 0..kinds {
+        let longer = |order: &Vec<usize>| {
+            let order = order.clone();
+            (0..=order.len()).rev().map(move |at| {
+                let mut longer = order.clone();
+                longer.insert(at, kind);
+                longer
+            })
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    orders
+}
+
+/// One copy of each kind after the other; `None` if there are too many, or if no kind has several.
+fn in_turns<'c>(by_kind: &[Vec<Part<'c>>]) -> Option<Vec<Part<'c>>> {
+    let copies = by_kind.iter().flatten().map(|part| part.copies).sum::<u32>();
+    if copies > MAX_IN_TURNS || copies as usize == by_kind.len() {
+        return None;
+    }
+    let one = |part: &Part<'c>| std::iter::repeat_n(Part { copies: 1, ..*part }, part.copies as usize);
+    let mut waiting: Vec<Vec<Part<'c>>> =
+        by_kind.iter().map(|parts| parts.iter().flat_map(one).rev().collect()).collect();
+    let mut turns = Vec::new();
+    while turns.len() < copies as usize {
+        turns.extend(waiting.iter_mut().filter_map(Vec::pop));
+    }
+    Some(turns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_orders_of_few_kinds_are_tried_and_each_of_many_begins_once() {
+        for (kinds, count) in [(1, 1), (2, 2), (3, 6), (4, 24), (6, 12)] {
+            let mut all = orders(kinds);
+            assert_eq!(all.len(), count);
+            assert_eq!(all.first().map(|order| order.first().copied()), Some(Some(0)));
+            assert!((0..kinds).all(|kind| all.iter().any(|order| order.first() == Some(&kind))));
+            all.sort();
+            all.dedup();
+            assert_eq!(all.len(), count, "none twice");
+        }
+    }
+
+    #[test]
+    fn turns_take_one_of_each_as_long_as_there_are() {
+        let part = |copies| Part { place: Place::New, claims: &[], copies };
+        let kinds = vec![vec![part(1)], vec![part(2), part(1)]];
+        assert_eq!(in_turns(&kinds).map(|turns| turns.len()), Some(4));
+        assert!(in_turns(&[vec![part(1)], vec![part(1)]]).is_none());
+        assert!(in_turns(&[vec![part(MAX_IN_TURNS)], vec![part(1)]]).is_none());
+    }
+}
