@@ -15,6 +15,9 @@ pub(crate) struct Options {
     /// The first scenario's seed; the next have the next.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Scenarios of devices: half with the default feature gates, half with all.
+    #[arg(long)]
+    dra: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -30,5 +33,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
     let mut player = command(&built?.to_string_lossy());
     player.args(["--scenarios", &options.scenarios.to_string(), "--seed", &options.seed.to_string()]);
+    if options.dra {
+        player.arg("--dra");
+    }
     run_command(&mut player)
 }

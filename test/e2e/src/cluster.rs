@@ -31,6 +31,11 @@ impl Cluster {
         Self::with_arguments(name, &[]).await
     }
 
+    /// With these feature gates.
+    pub async fn with_gates(name: &str, gates: Gates) -> Result<Self> {
+        Self::with(name, gates, &[]).await
+    }
+
     /// With more arguments for `control-plane up`.
     pub async fn with_arguments(name: &str, arguments: &[&str]) -> Result<Self> {
         Self::with(name, Gates::Default, arguments).await

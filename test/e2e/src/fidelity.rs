@@ -7,6 +7,7 @@
 //! closed by its limits, the pods in question come and take what room the scheduler finds; what is left waits, and is
 //! planned at once when the limits are lifted.
 
+mod devices;
 mod outcome;
 mod scenario;
 
@@ -17,6 +18,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+pub use devices::{DeviceOutcome, DeviceScenario};
 pub use outcome::Outcome;
 pub use scenario::{Scenario, priority_classes};
 

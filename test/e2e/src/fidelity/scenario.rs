@@ -243,7 +243,7 @@ fn affinity(app: &str, class: u64, random: &mut Random) -> Map<String, Value> {
 }
 
 /// SplitMix64: the same numbers from the same seed everywhere.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -254,16 +254,16 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
     /// True once in so many times.
-    fn chance(&mut self, times: u64) -> bool {
+    pub(super) fn chance(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    fn choose<T: Copy>(&mut self, values: &[T]) -> T {
+    pub(super) fn choose<T: Copy>(&mut self, values: &[T]) -> T {
         values[usize::try_from(self.below(values.len() as u64)).unwrap_or(0)]
     }
 }

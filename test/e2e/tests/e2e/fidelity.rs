@@ -1,13 +1,15 @@
 //! What was planned is what happens: some of the scenarios that `cargo xtask fidelity` plays.
 
 use anyhow::{Context, Result, ensure};
-use e2e::fidelity::{self, Outcome, Scenario};
-use e2e::{Controller, apply, install};
+use e2e::fidelity::{self, DeviceOutcome, DeviceScenario, Outcome, Scenario};
+use e2e::{Controller, Gates, apply, install};
 use kube::ResourceExt;
 
 use crate::cluster::{Cluster, Corner};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
+/// Seeds of scenarios of devices.
+const DEVICES: std::ops::Range<u64> = 0..6;
 /// Seeds of scenarios with rules between pods too.
 const COUPLED: std::ops::Range<u64> = 100..104;
 
@@ -39,6 +41,25 @@ async fn random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
     let refused: Vec<_> =
         controller.log()?.lines().filter(|line| line.contains("forbidden")).map(str::to_owned).collect();
     ensure!(refused.is_empty(), "the chart's rights are not enough: {refused:#?}");
+    controller.terminate().await.map(drop)
+}
+
+#[tokio::test]
+async fn claims_of_random_scenarios_are_allocated_as_they_were_planned() -> Result<()> {
+    let cluster = Cluster::new("fidelity-dra").await?;
+    let client = cluster.client().await?;
+    let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
+    let controller = Controller::start_ready(&options).await?;
+    let mut total = DeviceOutcome::default();
+    for seed in DEVICES {
+        let scenario = DeviceScenario::random(seed, Gates::Default);
+        let outcome = scenario.play(&client, &controller, Gates::Default).await;
+        total.add(outcome.with_context(|| format!("seed {seed}"))?);
+    }
+    println!("{} scenarios, {total}", DEVICES.end - DEVICES.start);
+    let faults: Vec<&str> = total.pods.faults().collect();
+    ensure!(faults.is_empty(), "not as planned:\n{}", faults.join("\n"));
+    ensure!(total.claims > 0, "no claim was allocated, so this says nothing");
     controller.terminate().await.map(drop)
 }
 

@@ -1,5 +1,7 @@
 //! `cargo xtask fidelity`: seeded random scenarios on a real control plane; each must go exactly as planned.
 
+mod devices;
+
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,6 +22,9 @@ struct Arguments {
     /// The first scenario's seed; the next have the next.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Scenarios of devices: half with the default feature gates, half with all.
+    #[arg(long)]
+    dra: bool,
 }
 
 #[tokio::main]
@@ -35,6 +40,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<bool> {
+    if arguments.dra {
+        return devices::run(arguments.seed, arguments.scenarios).await;
+    }
     let started = Instant::now();
     let cluster = Cluster::new("fidelity").await?;
     let client = cluster.client().await?;

@@ -1,0 +1,382 @@
+//! Random overlays and claims. A seed gives the same scenario everywhere.
+//!
+//! What no fake driver does is left out: binding conditions wait for a controller of the driver's, and of pods of one
+//! PodGroup that come at once the scheduler of 1.36 writes the devices of one claim into another.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{CLASS, scenario::Random};
+use crate::fidelity::Scenario;
+use crate::{Gates, objects};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
+const ROOT: &str = "resource.kubernetes.io/pcieRoot";
+const CPU: &str = "karpenter.kwok.sh/instance-cpu";
+
+/// Pods with claims, and the overlays of the machines that they need.
+#[derive(Debug)]
+pub struct DeviceScenario {
+    /// The pods and their NodePool.
+    pub base: Scenario,
+    /// Overlays, DeviceClasses, rules, claims and templates of claims.
+    pub(super) objects: Vec<Value>,
+}
+
+/// A kind of devices, each published by a driver of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// Whole devices of a machine, of one model or several.
+    Gpu,
+    /// Cards that share PCIe roots with the GPUs.
+    Nic,
+    /// Partitions that draw from a board's counters.
+    Partition,
+    /// Cards that many use at a time, by bandwidth.
+    Shared,
+    /// Links that all machines of a zone can use.
+    Link,
+    /// Devices with lists, and that cost memory of the machine.
+    Advanced,
+}
+
+impl Family {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Nic => "nic",
+            Self::Partition => "part",
+            Self::Shared => "shared",
+            Self::Link => "link",
+            Self::Advanced => "adv",
+        }
+    }
+}
+
+impl DeviceScenario {
+    /// The scenario of a seed, with features that a cluster with these gates has.
+    #[must_use]
+    pub fn random(seed: u64, gates: Gates) -> Self {
+        let mut random = Random(seed);
+        let name = format!("dra-{seed}");
+        let mut families = vec![random.choose(&[Family::Gpu, Family::Gpu, Family::Partition, Family::Link])];
+        for other in [Family::Nic, Family::Shared, Family::Link, Family::Partition, Family::Gpu] {
+            if random.chance(3) && !families.contains(&other) {
+                families.push(other);
+            }
+        }
+        if matches!(gates, Gates::All) && random.chance(2) {
+            families.push(Family::Advanced);
+        }
+        let mut scenario = Writer { name, families, random, objects: Vec::new() };
+        scenario.overlays();
+        scenario.device_classes();
+        if matches!(gates, Gates::All) && scenario.random.chance(4) {
+            scenario.taint_rule();
+        }
+        let node_pool = scenario.node_pool();
+        let classes = 1 + scenario.random.below(4);
+        let pods = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
+        let Writer { name, objects, .. } = scenario;
+        let base = Scenario { seed, name, node_pools: vec![node_pool], agent: None, before: Vec::new(), pods };
+        Self { base, objects }
+    }
+}
+
+struct Writer {
+    name: String,
+    families: Vec<Family>,
+    random: Random,
+    objects: Vec<Value>,
+}
+
+impl Writer {
+    fn driver(&self, family: Family) -> String {
+        format!("{}.{}.test", family.name(), self.name)
+    }
+
+    fn has(&self, family: Family) -> bool {
+        self.families.contains(&family)
+    }
+
+    /// One overlay, or one for smaller and one for larger machines.
+    fn overlays(&mut self) {
+        let sizes: Vec<Vec<&str>> = match self.random.below(3) {
+            0 => vec![vec!["4", "8", "16"]],
+            1 => vec![vec!["8"], vec!["16"]],
+            _ => vec![vec!["4", "8"], vec!["16"]],
+        };
+        for (index, cpus) in sizes.into_iter().enumerate() {
+            let resources = self.dynamic_resources();
+            self.objects.push(json!({
+                "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+                "metadata": { "name": format!("{}-{index}", self.name) },
+                "spec": {
+                    "requirements": [
+                        { "key": "karpenter.sh/nodepool", "operator": "In", "values": [self.name] },
+                        { "key": CPU, "operator": "In", "values": cpus },
+                    ],
+                    "weight": 1 + self.random.below(10),
+                    "dynamicResources": resources,
+                },
+            }));
+        }
+    }
+
+    fn dynamic_resources(&mut self) -> Value {
+        let count = 1 + self.random.below(4);
+        let mut templates = Vec::new();
+        for family in self.families.clone() {
+            let spec = objects::with(json!({ "driver": self.driver(family) }), self.template(family, count));
+            templates.push(json!({ "metadata": { "name": family.name() }, "spec": spec }));
+        }
+        let mut bindings = Vec::new();
+        if self.has(Family::Gpu) && self.has(Family::Nic) {
+            let selector = |family: Family| json!({ "resourceSliceTemplate": family.name(), "device": format!("{}-{{index}}", family.name()) });
+            bindings.push(json!({ "attributes": [ROOT], "distinctGroups": true,
+                "deviceSelectors": [selector(Family::Gpu), selector(Family::Nic)] }));
+        }
+        json!({ "resourceSliceTemplates": templates, "attributeBindings": bindings })
+    }
+
+    fn template(&mut self, family: Family, count: u64) -> Value {
+        let random = &mut self.random;
+        let model = random.choose(&["x", "y"]);
+        match family {
+            Family::Gpu => {
+                let mut gpu = json!({ "name": "gpu-{index}", "replicas": count,
+                    "attributes": { "model": { "string": model } }, "capacity": { "memory": { "value": "40Gi" } } });
+                if random.chance(6) {
+                    gpu["taints"] = json!([{ "key": "example.com/old", "value": "yes", "effect": "NoSchedule" }]);
+                }
+                let mut devices = vec![gpu];
+                if random.chance(3) {
+                    let other = if model == "x" { "y" } else { "x" };
+                    devices.push(json!({ "name": "other-{index}", "replicas": 1 + random.below(2),
+                        "attributes": { "model": { "string": other } }, "capacity": { "memory": { "value": "80Gi" } } }));
+                }
+                json!({ "devices": devices })
+            }
+            Family::Nic => json!({ "devices": [{ "name": "nic-{index}", "replicas": 1 + random.below(count) }] }),
+            Family::Partition => {
+                let draws = |slices: u64| json!([{ "counterSet": "board-{index}", "counters": { "slices": { "value": slices.to_string() } } }]);
+                let boards = 1 + random.below(2);
+                let part = |name: &str, slices: u64| {
+                    json!({ "name": format!("{name}-{{index}}"), "replicas": boards, "consumesCounters": draws(slices),
+                        "attributes": { "profile": { "string": name } } })
+                };
+                let mut devices = vec![part("whole", 4), part("half-a", 2), part("half-b", 2)];
+                if random.chance(2) {
+                    devices.push(part("quarter", 1));
+                }
+                json!({ "devices": devices, "sharedCounters": [
+                    { "name": "board-{index}", "replicas": boards, "counters": { "slices": { "value": "4" } } }] })
+            }
+            Family::Shared => {
+                let policy = json!({ "default": "1G", "validRange": { "min": "1G", "max": "8G", "step": "1G" } });
+                json!({ "devices": [{ "name": "shared-{index}", "replicas": 1 + random.below(2),
+                    "allowMultipleAllocations": true, "attributes": { "card": { "int": "{index}" } },
+                    "capacity": { "bandwidth": { "value": "10G", "requestPolicy": policy } } }] })
+            }
+            Family::Link => {
+                let scope = random.choose(&["Machine", "Domain"]);
+                json!({ "scope": scope, "nodeSelector": { "nodeSelectorTerms": [{ "matchLabelKeys": [ZONE] }] },
+                    "devices": [{ "name": "link-{index}", "replicas": 1 + random.below(4) }] })
+            }
+            Family::Advanced => json!({ "devices": [{ "name": "adv-{index}", "replicas": 1 + random.below(3),
+                "attributes": { "numa": { "ints": [0, 1] } },
+                "nodeAllocatableResourceMappings": { "memory": { "allocationMultiplier": "1Gi" } } }] }),
+        }
+    }
+
+    /// A class for each driver; GPUs may be had as an extended resource too.
+    fn device_classes(&mut self) {
+        for family in self.families.clone() {
+            let expression = format!("device.driver == '{}'", self.driver(family));
+            let mut spec = json!({ "selectors": [{ "cel": { "expression": expression } }] });
+            if family == Family::Gpu {
+                spec["extendedResourceName"] = json!(self.extended_resource());
+            }
+            let name = self.class(family);
+            self.objects.push(json!({ "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+                "metadata": { "name": name }, "spec": spec }));
+        }
+    }
+
+    fn class(&self, family: Family) -> String {
+        format!("{}-{}", self.name, family.name())
+    }
+
+    fn extended_resource(&self) -> String {
+        format!("{}.test/gpu", self.name)
+    }
+
+    /// Devices of one driver are tainted from outside.
+    fn taint_rule(&mut self) {
+        let family = self.random.choose(&self.families.clone());
+        let effect = self.random.choose(&["NoSchedule", "None"]);
+        self.objects.push(json!({
+            "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": { "name": self.name },
+            "spec": { "deviceSelector": { "driver": self.driver(family) },
+                "taint": { "key": "example.com/serviced", "value": "yes", "effect": effect } },
+        }));
+    }
+
+    fn node_pool(&mut self) -> Value {
+        let mut requirements = vec![
+            json!({ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }),
+            json!({ "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] }),
+            json!({ "key": CPU, "operator": "In", "values": ["2", "4", "8", "16"] }),
+        ];
+        if self.random.chance(3) {
+            let some = &ZONES[..self.random.choose(&[1, 2])];
+            requirements.push(json!({ "key": ZONE, "operator": "In", "values": some }));
+        }
+        if self.random.chance(3) {
+            requirements
+                .push(json!({ "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] }));
+        }
+        objects::with(
+            objects::node_pool(&self.name),
+            json!({ "spec": { "template": { "spec": { "requirements": requirements } } } }),
+        )
+    }
+
+    /// What the claims of a class ask for.
+    fn devices(&mut self) -> Value {
+        let family = self.random.choose(&self.families.clone());
+        let exact = |writer: &mut Self, family: Family, count: u64| {
+            let mut exact = json!({ "deviceClassName": writer.class(family), "count": count });
+            if writer.random.chance(3) {
+                exact["tolerations"] = json!([{ "operator": "Exists" }]);
+            }
+            exact
+        };
+        let selector = |text: String| json!([{ "cel": { "expression": text } }]);
+        let driver = self.driver(family);
+        let mut first = exact(self, family, 1);
+        let mut constraints = Vec::new();
+        match family {
+            Family::Gpu => {
+                first["count"] = json!(self.random.choose(&[1, 1, 2]));
+                match self.random.below(8) {
+                    0 | 1 => {
+                        let model = self.random.choose(&["x", "y"]);
+                        first["selectors"] = selector(format!("device.attributes['{driver}'].model == '{model}'"));
+                    }
+                    2 => {
+                        let larger = format!("device.capacity['{driver}'].memory.compareTo(quantity('60Gi')) >= 0");
+                        first["selectors"] = selector(larger);
+                    }
+                    3 => {
+                        first["allocationMode"] = json!("All");
+                        first["count"] = Value::Null;
+                    }
+                    4 => constraints.push(json!({ "matchAttribute": format!("{driver}/model") })),
+                    5 => {
+                        let large = exact(self, family, 3);
+                        let mut alternatives = [large, first];
+                        for (alternative, name) in alternatives.iter_mut().zip(["many", "few"]) {
+                            alternative["name"] = json!(name);
+                        }
+                        return json!({ "requests": [{ "name": "r", "firstAvailable": alternatives }] });
+                    }
+                    _ => {}
+                }
+            }
+            Family::Partition => {
+                let profile = self.random.choose(&["whole", "half", "quarter", ""]);
+                first["selectors"] = selector(format!("device.attributes['{driver}'].profile.startsWith('{profile}')"));
+            }
+            Family::Shared => {
+                let bandwidth = self.random.choose(&["1G", "3G", "2500M", "6G"]);
+                first["capacity"] = json!({ "requests": { "bandwidth": bandwidth } });
+                if self.random.chance(4) {
+                    first["count"] = json!(2);
+                    constraints.push(json!({ "distinctAttribute": format!("{driver}/card") }));
+                }
+            }
+            Family::Nic | Family::Link => {}
+            Family::Advanced => {
+                if self.random.chance(2) {
+                    first["selectors"] = selector(format!("device.attributes['{driver}'].numa.includes(1)"));
+                }
+            }
+        }
+        let mut requests = vec![json!({ "name": "r", "exactly": first })];
+        if family == Family::Gpu && self.has(Family::Nic) && self.random.chance(2) {
+            requests.push(json!({ "name": "nic", "exactly": exact(self, Family::Nic, 1) }));
+            if requests[0]["exactly"]["count"] == 1 {
+                constraints.push(json!({ "matchAttribute": ROOT }));
+            }
+        }
+        if self.random.chance(12) {
+            requests.truncate(1);
+            constraints.clear();
+            requests[0]["exactly"]["adminAccess"] = json!(true);
+        }
+        json!({ "requests": requests, "constraints": constraints })
+    }
+
+    /// Pods that are alike, with claims.
+    fn class_of_pods(&mut self, class: u64) -> Vec<Value> {
+        let claim = format!("claim-{class}");
+        let mut spec = Map::new();
+        let mut container = json!({ "name": "main", "image": "example.org/main", "resources": { "requests": {
+            "cpu": format!("{}m", self.random.choose(&[100, 400, 900, 1500])),
+            "memory": format!("{}Mi", self.random.choose(&[64, 512, 1500])),
+        } } });
+        if self.random.chance(3) {
+            spec.insert("nodeSelector".to_owned(), json!({ ZONE: self.random.choose(&ZONES) }));
+        }
+        let mut count = 1 + self.random.below(6);
+        if self.has(Family::Gpu) && self.random.chance(6) {
+            let resource = self.extended_resource();
+            container["resources"]["limits"] = json!({ resource: self.random.choose(&["1", "2"]) });
+        } else {
+            let devices = self.devices();
+            let (kind, field, claim_spec) = if self.random.chance(6) {
+                count = count.min(3);
+                ("ResourceClaim", "resourceClaimName", json!({ "devices": devices }))
+            } else {
+                ("ResourceClaimTemplate", "resourceClaimTemplateName", json!({ "spec": { "devices": devices } }))
+            };
+            self.objects.push(json!({ "apiVersion": "resource.k8s.io/v1", "kind": kind,
+                "metadata": { "name": claim, "namespace": self.name }, "spec": without_nulls(claim_spec) }));
+            spec.insert("resourceClaims".to_owned(), json!([{ "name": "devices", field: claim }]));
+            container["resources"]["claims"] = json!([{ "name": "devices" }]);
+        }
+        spec.insert("containers".to_owned(), json!([container]));
+        let changes = json!({ "metadata": { "labels": { CLASS: class.to_string(), "app": format!("class-{class}") } }, "spec": spec });
+        let pod = |index| {
+            objects::with(objects::pod(&self.name, &format!("class-{class}-{index}"), &json!({})), changes.clone())
+        };
+        (0..count).map(pod).collect()
+    }
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_scenario_and_each_family_comes() {
+        let text = |seed| format!("{:?}", DeviceScenario::random(seed, Gates::All));
+        assert_eq!(text(7), text(7));
+        let all: String = (0..40).map(text).collect();
+        for family in ["gpu-{index}", "nic-{index}", "whole-{index}", "shared-{index}", "link-{index}", "adv-{index}"] {
+            assert!(all.contains(family), "{family}");
+        }
+    }
+}
