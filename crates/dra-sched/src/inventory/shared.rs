@@ -8,7 +8,7 @@ use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance};
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
 use crate::node::{NodeFacts, SelectorError};
 use crate::packing::{MAX_DOMAINS, shared_pool_name};
-use crate::types::{NodeScope, NodeSelectorRequirement, ResourceSlice};
+use crate::types::{DriverName, NodeScope, NodeSelectorRequirement, PoolName, ResourceSlice};
 use crate::verdict::Fault;
 use model::IdVec;
 
@@ -37,7 +37,8 @@ pub(super) fn pools(
     machines: &IdVec<ShapeId, MachineShape>,
     published: &[(PoolIndex, Vec<&Slice>)],
 ) -> IdVec<SharedPoolId, SharedPool> {
-    let mut number = 0;
+    // There is one pool for a driver, a suffix and a scope, whichever templates describe it.
+    let mut known: Vec<(&DriverName, &PoolName, NodeScope)> = Vec::new();
     let mut pools = IdVec::with_capacity(templates.len());
     for (id, (template, slices)) in templates.iter_enumerated() {
         let mut domains = BTreeMap::new();
@@ -46,7 +47,14 @@ pub(super) fn pools(
             for domain in shapes.flat_map(|machine| domains_of(template, machine)) {
                 let scope = template.nodes.scope(&domain.0);
                 domains.entry(domain).or_insert_with(|| {
-                    number += 1;
+                    let (driver, suffix) = (&template.template.driver, &template.template.pool_suffix);
+                    let same = |(of, with, it): &(&DriverName, &PoolName, NodeScope)| {
+                        *of == driver && *with == suffix && alike(it, &scope)
+                    };
+                    let number = known.iter().position(same).unwrap_or_else(|| {
+                        known.push((driver, suffix, scope.clone()));
+                        known.len() - 1
+                    }) + 1;
                     let same = |slices: &[&Slice]| {
                         let reaches =
                             |slice: &&Slice| slice.slice.node_scope.as_ref().is_some_and(|it| alike(it, &scope));
@@ -125,6 +133,11 @@ pub(crate) fn alike(a: &NodeScope, b: &NodeScope) -> bool {
 }
 
 impl Inventory {
+    /// Whether machines of a shape bring pools for others.
+    pub fn brings_pools(&self, shape: ShapeId) -> bool {
+        !self.machines[shape].pools.is_empty()
+    }
+
     /// The pools that a machine of a shape certainly brings, as far as its labels are pinned.
     pub(crate) fn brought_by(&self, shape: ShapeId, pinned: &Domain, host: BinId) -> Vec<Brought> {
         if self.machines[shape].pools.is_empty() {
@@ -146,8 +159,13 @@ impl Inventory {
         let mut seen = self.brought_to(facts, cluster)?;
         for &pool in &self.machines[shape].pools {
             let Some(brought) = self.brought(pool, facts, host) else { continue };
-            let known = seen.iter().any(|other| other.pool == pool && other.instance == brought.instance);
-            if !known && facts.is_in(&brought.scope).map_err(|error| self.shared_fault(pool, error))? {
+            let is_known = |other: &Brought| {
+                let is_one = self.shared_pools[pool].template.scope == PoolScope::Domain || other.pool == pool;
+                is_one && other.instance == brought.instance
+            };
+            if !seen.iter().any(is_known)
+                && facts.is_in(&brought.scope).map_err(|error| self.shared_fault(pool, error))?
+            {
                 seen.push(brought);
             }
         }

@@ -17,9 +17,14 @@ impl Instance {
         Self(2 * Self::number(bin.index()) + 2)
     }
 
-    /// The pool of a domain, by the number of the pair of template and domain.
+    /// The pool of a domain, by the number that its driver has it by.
     pub(crate) fn of_domain(number: usize) -> Self {
         Self(2 * Self::number(number) + 1)
+    }
+
+    /// Whether it is the pool of a domain.
+    pub(crate) fn is_of_domain(self) -> bool {
+        self.0 % 2 == 1
     }
 
     fn number(number: usize) -> u32 {

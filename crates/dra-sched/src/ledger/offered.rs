@@ -2,7 +2,8 @@
 //!
 //! A machine brings a pool to others as soon as that is certain: all shapes that it may still have bring an equal one,
 //! and the labels that the pool's node selector takes from it are known. A pool of the machine comes and goes with it; a
-//! pool of a domain is there as long as one machine brings it.
+//! pool of a domain is there as long as one machine brings it. Where machines describe a domain's one pool differently, the
+//! first description holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ impl Brought {
 pub(crate) struct Offered {
     /// By the bin's number.
     by_bin: Vec<Arc<[Brought]>>,
-    /// With how many machines bring it.
-    pools: BTreeMap<(SharedPoolId, Instance), (Brought, u32)>,
+    /// With how many machines bring it, and since when beside the others.
+    pools: BTreeMap<(SharedPoolId, Instance), (Brought, u32, u64)>,
 }
 
 impl Offered {
@@ -58,15 +59,16 @@ impl Offered {
         let Some(slot) = self.by_bin.get_mut(bin.index()) else { return pools };
         let before = std::mem::replace(slot, Arc::clone(&pools));
         for brought in &*before {
-            if let Some((_, machines)) = self.pools.get_mut(&brought.key()) {
+            if let Some((_, machines, _)) = self.pools.get_mut(&brought.key()) {
                 *machines -= 1;
                 if *machines == 0 {
                     self.pools.remove(&brought.key());
                 }
             }
         }
-        for brought in &*pools {
-            self.pools.entry(brought.key()).or_insert_with(|| (brought.clone(), 0)).1 += 1;
+        let next = self.pools.values().map(|(.., since)| since + 1).max().unwrap_or(0);
+        for (since, brought) in (next..).zip(&*pools) {
+            self.pools.entry(brought.key()).or_insert_with(|| (brought.clone(), 0, since)).1 += 1;
         }
         before
     }
@@ -74,12 +76,20 @@ impl Offered {
     /// The pools that a node can use.
     pub(crate) fn reaching(&self, facts: &NodeFacts) -> Result<Vec<Brought>, (SharedPoolId, SelectorError)> {
         let mut reaching = Vec::new();
-        for (brought, _) in self.pools.values() {
-            if facts.is_in(&brought.scope).map_err(|error| (brought.pool, error))? {
+        for (brought, _, since) in self.pools.values() {
+            if !self.is_shadowed(brought, *since)
+                && facts.is_in(&brought.scope).map_err(|error| (brought.pool, error))?
+            {
                 reaching.push(brought.clone());
             }
         }
         Ok(reaching)
+    }
+
+    /// Whether another template describes the same pool of a domain and came first.
+    fn is_shadowed(&self, brought: &Brought, since: u64) -> bool {
+        brought.instance.is_of_domain()
+            && self.pools.values().any(|(other, _, of)| other.instance == brought.instance && *of < since)
     }
 }
 
@@ -109,7 +119,8 @@ impl ClusterLedger {
     /// them with the machine, or keeps it.
     pub fn users_of_pools(&self, bin: &BinLedger) -> PoolUsers {
         let Kind::Machine { id, .. } = &bin.kind else { return PoolUsers::default() };
-        let alone = |brought: &&Brought| self.offered.pools.get(&brought.key()).is_some_and(|(_, count)| *count == 1);
+        let alone =
+            |brought: &&Brought| self.offered.pools.get(&brought.key()).is_some_and(|(_, count, _)| *count == 1);
         let instances: Vec<Instance> =
             self.offered.of(*id).iter().filter(alone).map(|brought| brought.instance).collect();
         let uses = |usage: &Usage| {

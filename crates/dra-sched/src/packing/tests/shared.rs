@@ -55,6 +55,25 @@ fn counts(expected: &[(&str, u32)]) -> BTreeMap<String, u32> {
 }
 
 #[test]
+fn where_machines_describe_a_zones_one_pool_differently_the_first_description_holds() {
+    let mut builder = builder(&["gpu", "nic"]);
+    let small = builder.machine_shape(bringing(1, &["a"], vec![zonal("nic", 1, PoolScope::Domain)]));
+    let large = builder.machine_shape(bringing(2, &["a"], vec![zonal("nic", 3, PoolScope::Domain)]));
+    let nic = one(&mut builder, "nic");
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let (mut first, mut second) = (only(large, &mut cluster), only(small, &mut cluster));
+    assert_eq!(most(&inventory, &second, &cluster, nic), counts(&[("", 1)]), "its own, as long as nobody brings it");
+    first.pin(&inventory, &mut cluster, &zone("a"));
+    second.pin(&inventory, &mut cluster, &zone("a"));
+    assert_eq!(most(&inventory, &first, &cluster, nic), counts(&[("", 3)]));
+    assert_eq!(most(&inventory, &second, &cluster, nic), counts(&[("", 3)]));
+    let offer = try_add(&inventory, &second, &cluster, nic, 2);
+    inventory.commit(&mut second, &mut cluster, &offer.alternatives[0]);
+    assert_eq!(most(&inventory, &first, &cluster, nic), counts(&[("", 1)]), "not one of its own beside");
+}
+
+#[test]
 fn a_machines_pool_is_its_own_until_its_zone_is_known_and_then_that_of_all_nodes_there() {
     let mut builder = builder(&["gpu", "nic"]);
     let host = builder.machine_shape(bringing(1, &["a", "b"], vec![zonal("nic", 2, PoolScope::Machine)]));

@@ -97,10 +97,10 @@ fn best_host(
     trials: &mut usize,
 ) -> Option<Host> {
     let hosts = hosts(problem, state);
+    *trials = trials.saturating_sub(hosts.len() + 1);
     if hosts.is_empty() {
         return None;
     }
-    *trials = trials.saturating_sub(hosts.len() + 1);
     let mut outcome = |host: Option<&Host>| {
         let mark = state.mark();
         let outcome = host.is_none_or(|host| state.pin_bin(problem, host.bin, &host.pins)).then(|| {
@@ -148,11 +148,14 @@ fn ways_to_decide(problem: &Problem<'_>, state: &State, id: BinId) -> Vec<Requir
         return Vec::new();
     };
     let Some(of_problem) = &problem.devices else { return Vec::new() };
+    let inventory = &of_problem.devices.inventory;
+    if !own.ledger.shapes().into_iter().flatten().all(|shape| inventory.brings_pools(shape)) {
+        return Vec::new();
+    }
     let table = &problem.pools[bin.pool];
     let names = problem.names();
-    let keys: Vec<KeyId> = open_keys(own.ledger.domain(), of_problem.devices.inventory.mentioned_keys())
-        .filter_map(|key| names.find_key(key))
-        .collect();
+    let keys: Vec<KeyId> =
+        open_keys(own.ledger.domain(), inventory.mentioned_keys()).filter_map(|key| names.find_key(key)).collect();
     let mut ways: BTreeMap<Vec<Arc<str>>, Requirements> = BTreeMap::new();
     for offering in bin.offerings.iter() {
         let values = keys.iter().filter_map(|&key| Some((key, value_of(table, bin, offering, key)?)));

@@ -381,7 +381,13 @@ fn a_pod_that_has_to_wait_for_the_sake_of_anothers_claim_is_told_so() {
     f.republish("n1-gpus", &json!([device("d0", "large"), device("d1", "small")]));
     f.pod("picky").requests(2000, gib(1)).claims_from("large").select("here", "yes");
     f.pod("any").requests(1000, gib(1)).claims_from("any").select("here", "yes");
-    check(&f, expect![[r#""#]]);
+    check(
+        &f,
+        expect![[r#"
+            node n1: [picky]
+            refused any (DoesNotFit): of 1 existing node 1 do not have the devices it claims (the scheduler may come to the claims planned there in an order that leaves one without devices); nodepool/default: wants here In [yes], but its machines will not have that label; add it to the NodePool's labels or requirements; a machine would do if nodepool/default had here In [yes] and with other devices
+        "#]],
+    );
 }
 
 /// A dear type that brings two links for its zone, and a cheap one without; zone b is cheaper.

@@ -68,7 +68,9 @@ impl DeviceScenario {
         if matches!(gates, Gates::All) && random.chance(2) {
             families.push(Family::Advanced);
         }
-        let mut scenario = Writer { name, families, random, objects: Vec::new() };
+        // A zone has one pool, so all machines describe it alike.
+        let links = (random.choose(&["Machine", "Domain"]), 1 + random.below(4));
+        let mut scenario = Writer { name, families, links, random, objects: Vec::new() };
         scenario.overlays();
         scenario.device_classes();
         if matches!(gates, Gates::All) && scenario.random.chance(4) {
@@ -86,6 +88,8 @@ impl DeviceScenario {
 struct Writer {
     name: String,
     families: Vec<Family>,
+    /// Scope and number of links.
+    links: (&'static str, u64),
     random: Random,
     objects: Vec<Value>,
 }
@@ -179,9 +183,9 @@ impl Writer {
                     "capacity": { "bandwidth": { "value": "10G", "requestPolicy": policy } } }] })
             }
             Family::Link => {
-                let scope = random.choose(&["Machine", "Domain"]);
+                let (scope, count) = self.links;
                 json!({ "scope": scope, "nodeSelector": { "nodeSelectorTerms": [{ "matchLabelKeys": [ZONE] }] },
-                    "devices": [{ "name": "link-{index}", "replicas": 1 + random.below(4) }] })
+                    "devices": [{ "name": "link-{index}", "replicas": count }] })
             }
             Family::Advanced => json!({ "devices": [{ "name": "adv-{index}", "replicas": 1 + random.below(3),
                 "attributes": { "numa": { "ints": [0, 1] } },
