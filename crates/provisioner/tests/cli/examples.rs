@@ -22,7 +22,7 @@ fn expected(example: &Path) -> Vec<(String, u64, usize)> {
         "gpu-from-zero" => vec![machines(1, "m-64x-amd64-linux", 4), machines(2, "m-8x-amd64-linux", 2)],
         "mig" => vec![machines(2, "c-32x-amd64-linux", 7)],
         "shared-claim" => vec![machines(1, "c-16x-amd64-linux", 3)],
-        "zonal-network" => vec![machines(2, "s-8x-amd64-linux", 3)],
+        "zonal-network" => vec![machines(1, "c-8x-amd64-linux", 2), machines(1, "s-8x-amd64-linux", 2)],
         other => panic!("examples/{other} has no expectation here"),
     }
 }
