@@ -69,6 +69,10 @@ pub(crate) struct ProblemDevices<'s> {
     undecided: Cell<bool>,
     /// Whether a plan only has to hold in the order in which it was made.
     pub(crate) any_order: Cell<bool>,
+    /// Allocations that may still be replayed in other orders, while placing and in the search for contended room.
+    replays: Cell<usize>,
+    search_replays: Cell<usize>,
+    pub(crate) is_searching: Cell<bool>,
     /// Whether claims were kept apart because there is an order in which they would not all get their devices.
     pub(crate) kept_apart: Cell<bool>,
 }
@@ -86,6 +90,9 @@ impl<'s> ProblemDevices<'s> {
             steps: Cell::new(snapshot.options.device_steps),
             undecided: Cell::new(false),
             any_order: Cell::new(false),
+            replays: Cell::new(orders::REPLAYS),
+            search_replays: Cell::new(orders::SEARCH_REPLAYS),
+            is_searching: Cell::new(false),
             kept_apart: Cell::new(false),
         })
     }
@@ -103,6 +110,8 @@ impl<'s> ProblemDevices<'s> {
     /// Begins a plan anew.
     pub(crate) fn refill(&self, steps: u64) {
         self.steps.set(steps);
+        self.replays.set(orders::REPLAYS);
+        self.search_replays.set(orders::SEARCH_REPLAYS);
         self.undecided.set(false);
     }
 

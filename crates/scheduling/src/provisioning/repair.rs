@@ -37,6 +37,9 @@ pub(crate) struct Repaired {
 /// copy is a level of recursion.
 const MAX_COPIES: u64 = 400;
 
+/// Steps that a place costs for pods whose devices matter to others.
+const SHARED_DEVICES: u64 = 10;
+
 /// Steps that the exact check of several limits may take at one leaf.
 const LIMIT_STEPS: u64 = 2_000;
 
@@ -59,7 +62,11 @@ pub(crate) fn place_more(
         }
         copies.sort_by_key(|(class, _)| *class);
         let mut search = Search { problem, state: state.emptied(problem), copies: &copies, budget };
-        match search.run() {
+        let is_searching = |searching: bool| problem.devices.iter().for_each(|of| of.is_searching.set(searching));
+        is_searching(true);
+        let found = search.run();
+        is_searching(false);
+        match found {
             Ok(true) => {
                 state = search.state;
                 state.recharge(problem, Charging::Least);
@@ -176,6 +183,16 @@ impl Search<'_, '_, '_> {
         })
     }
 
+    /// Counts a step. Where devices are shared nothing that was found out about them holds for long, so steps cost more; and
+    /// without more allocations to replay the search would only find out that it cannot tell.
+    fn spend(&mut self, class: ClassId) -> Result<(), OutOfBudget> {
+        let wants_devices = self.problem.classes[class].devices.is_some();
+        if wants_devices && self.problem.devices.as_ref().is_some_and(|of| !of.may_search()) {
+            return Err(OutOfBudget);
+        }
+        self.budget.spend(if wants_devices && self.shares_devices() { SHARED_DEVICES } else { 1 })
+    }
+
     /// Whether what one machine holds of devices can matter to another.
     fn shares_devices(&self) -> bool {
         let is_shared = self.problem.devices.as_ref().is_some_and(|of| of.devices.has_shared_devices());
@@ -208,7 +225,7 @@ impl Search<'_, '_, '_> {
         node: NodeId,
         rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
-        self.budget.spend(1)?;
+        self.spend(class)?;
         if self.state.copies_on_node(self.problem, node, class, 1) == 0 {
             return Ok(false);
         }
@@ -224,7 +241,7 @@ impl Search<'_, '_, '_> {
         alternative: &Alternative,
         rest: impl Fn(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
-        self.budget.spend(1)?;
+        self.spend(class)?;
         if self.state.copies_in_bin(self.problem, bin, class, alternative, 1) == 0 {
             return Ok(false);
         }
@@ -246,7 +263,7 @@ impl Search<'_, '_, '_> {
         alternative: &Alternative,
         rest: impl Fn(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
-        self.budget.spend(1)?;
+        self.spend(class)?;
         if self.state.copies_in_new_bin(self.problem, pool, class, alternative, 1) == 0 {
             return Ok(false);
         }

@@ -9,7 +9,8 @@
 //!
 //! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
 //! [`MAX_IN_TURNS`] copies. With shared devices, the cluster's placements count up to [`MAX_PLACEMENTS`], beyond that the
-//! place's own. An order that runs out of steps does not hold.
+//! place's own. A plan has so many allocations to replay ([`REPLAYS`], [`SEARCH_REPLAYS`]). An order that runs out of steps,
+//! or for which none are left, does not hold, and the answer is no more than undecided.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
@@ -33,6 +34,12 @@ const MAX_PLACEMENTS: usize = 32;
 
 /// Most shapes that are tried by themselves where not all of a way's hold.
 const MAX_SHAPES: usize = 16;
+
+/// Most allocations that are replayed while a plan is made.
+pub(super) const REPLAYS: usize = 6_000;
+
+/// The same in its searches for contended room, which ask again and again.
+pub(super) const SEARCH_REPLAYS: usize = 1_000;
 
 /// Steps for all orders of one question.
 const STEPS: u64 = 100_000;
@@ -80,6 +87,24 @@ struct Question<'q> {
     /// What is there already.
     there: Vec<Part<'q>>,
     claims: &'q [ClaimUse],
+}
+
+impl ProblemDevices<'_> {
+    /// Whether a search for contended room has allocations to replay.
+    pub(crate) fn may_search(&self) -> bool {
+        self.search_replays.get() > 0
+    }
+
+    /// Whether so many more allocations may be replayed.
+    fn may_replay(&self, count: usize) -> bool {
+        let left = if self.is_searching.get() { &self.search_replays } else { &self.replays };
+        let enough = left.get() >= count;
+        left.set(left.get().saturating_sub(count));
+        if !enough {
+            self.undecided.set(true);
+        }
+        enough
+    }
 }
 
 impl DeviceState {
@@ -195,6 +220,9 @@ impl Question<'_> {
 
     /// Whether all get their devices if they come like this.
     fn replays(&self, parts: Vec<Part<'_>>, shapes: &IdSet<ShapeId>, domain: &Domain, budget: &mut Budget) -> bool {
+        if !self.problem.may_replay(parts.len()) {
+            return false;
+        }
         let inventory = &self.problem.devices.inventory;
         let pristine = &self.state.pristine;
         let cluster = &mut *pristine.cluster.borrow_mut();

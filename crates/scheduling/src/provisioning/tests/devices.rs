@@ -498,3 +498,23 @@ fn a_machine_on_its_way_brings_its_pool_until_it_is_published() {
     "#]],
     );
 }
+
+#[test]
+fn where_shared_devices_run_out_the_search_for_room_ends_soon() {
+    let mut f = links(Domain, 2);
+    f.device_class(GPU, None);
+    for zone in ["c", "d"] {
+        f.offering(zone, "on-demand", 120);
+    }
+    f.resource_claim("first", &json!({"requests": [exactly("one", NET, 1)]}), &json!({}));
+    f.resource_claim("second", &json!({"requests": [exactly("other", NET, 1)]}), &json!({}));
+    f.pod("a").requests(1500, gib(1)).claims("first");
+    for index in 0..2 {
+        f.pod(&format!("b-{index}")).requests(900, gib(1)).claims("second");
+    }
+    for index in 0..3 {
+        f.pod(&format!("c-{index}")).requests(400, gib(1)).claims_from("link").select(ZONE, "b");
+    }
+    let made = plan(&f.snapshot());
+    assert_eq!(made.refusals.len(), 1, "two links of zone b for three pods that want one");
+}
