@@ -17,7 +17,7 @@ use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
 use model::{Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
-use scheduling::snapshot::{Options, Snapshot, Volumes};
+use scheduling::snapshot::{Options, Snapshot, Volumes, attach_resource};
 
 use crate::context::Context;
 use crate::error::ObjectError;
@@ -92,6 +92,11 @@ pub fn snapshot(
     let context = &mut Context::with_labels(Arc::make_mut(&mut interner), labels);
     let (nodes, usage) = nodes::nodes(&cluster, context, &mut errors);
     let pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let types = cluster.node_pools.iter().flat_map(|pool| &pool.catalogue.types);
+    let limits = types.flat_map(|instance_type| &instance_type.volume_attachment_limits);
+    for (driver, _) in limits.chain(nodes.iter().flat_map(|node| &node.attach_limits)) {
+        context.interner.resource(&attach_resource(driver));
+    }
     let ClusterDevices { compat, objects, .. } = cluster.devices;
     let mut node_pools = model::IdVec::new();
     for pool in &cluster.node_pools {

@@ -72,12 +72,22 @@ pub(crate) const COMPARED_STEPS: u64 = 2_000;
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_within))
+    with_attachments(snapshot, |snapshot| {
+        gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_within))
+    })
 }
 
 /// The same in Karpenter's order of packing and by what pods require alone, to compare with.
 pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
-    gangs::whole(snapshot, pack_in_karpenters_order)
+    with_attachments(snapshot, |snapshot| gangs::whole(snapshot, pack_in_karpenters_order))
+}
+
+/// Plans with volumes as a resource, where some are limited.
+fn with_attachments(snapshot: &Snapshot, plan: impl Fn(&Snapshot) -> Plan) -> Plan {
+    let Some(with) = attachments::as_resources(snapshot) else { return plan(snapshot) };
+    let mut plan = plan(&with);
+    attachments::forget(&mut plan, snapshot);
+    plan
 }
 
 fn pack_in_karpenters_order(snapshot: &Snapshot) -> Plan {

@@ -276,8 +276,6 @@ pub struct ExistingNodes {
     pub by_taint: usize,
     /// Labels do not match.
     pub by_label: usize,
-    /// Too few of its volumes can be attached.
-    pub by_volumes: usize,
     /// Room, but a rule that couples the pod with others says no.
     pub by_rules: usize,
     /// Room, but not the devices that it claims.
@@ -571,7 +569,6 @@ impl ExistingNodes {
             (self.excluded, "take no pods (deleting, cordoned or not ready)"),
             (self.by_taint, "have a taint it does not tolerate"),
             (self.by_label, "do not match its node selector or affinity"),
-            (self.by_volumes, "could not attach the volumes of all pods that wait"),
             (self.by_rules, "are closed by rules between pods"),
         ] {
             if count > 0 {

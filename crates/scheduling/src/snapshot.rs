@@ -53,6 +53,12 @@ pub struct Snapshot {
     pub devices: Option<Arc<Devices>>,
 }
 
+/// The resource that stands for what a CSI driver can attach. Whoever makes a snapshot interns it for each driver that
+/// some node or instance type has a limit of.
+pub fn attach_resource(driver: &str) -> String {
+    format!("attachable-volumes-csi-{driver}")
+}
+
 /// Storage objects, by name.
 #[derive(Debug, Clone, Default)]
 pub struct Volumes {

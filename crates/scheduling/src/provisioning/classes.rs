@@ -8,7 +8,6 @@ use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupporte
 
 use super::{
     affinity::{self, Term, terms_with_volumes},
-    attachments::{self, Attachments},
     supported,
     topology::{self, AffinitySet, Coupling, GroupId, Involvement, Kind, Owned, Signature, Topology},
 };
@@ -31,8 +30,6 @@ pub(crate) struct PodClass {
     pub(crate) members: Vec<PodId>,
     /// A node must satisfy one of them.
     pub(crate) terms: Vec<Term>,
-    /// Volumes that one pod attaches.
-    pub(crate) attachments: Attachments,
     /// Set when the pod uses something that is not planned for.
     pub(crate) refused: Option<Unsupported>,
     /// Set when its claims keep it from every node.
@@ -108,7 +105,6 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
             terms.is_none().then(|| Unsupported::new(too_many()))
         });
         classes.push(PodClass {
-            attachments: attachments::of(&variant.shape, &snapshot.volumes),
             claim_fault: demand.and_then(|(_, demand)| demand.fault.as_ref()).map(|fault| fault.to_string().into()),
             devices: demand.map(|(id, demand)| ClassDevices::new(id, demand, &variant.shape, snapshot)),
             shape: variant.shape,
@@ -122,10 +118,6 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         });
     }
     let topology = builder.finish();
-    let waiting = waiting(&classes);
-    for class in classes.iter_mut().filter(|class| class.refused.is_none()) {
-        class.refused = attachments::unsupported(&class.attachments, &waiting, snapshot);
-    }
     let name = |id: PodId| -> &NamespacedName { &snapshot.pods[id].pod.name };
     for class in &mut classes {
         class.needs_host_alone = class.affinity_sets.is_empty() && topology.alone_on_host(class).next().is_some();
@@ -213,18 +205,6 @@ fn after_what_they_need(classes: Vec<PodClass>, topology: &Topology) -> Vec<PodC
         ordered.push(waiting.remove(next));
     }
     ordered
-}
-
-/// Volumes of all pods that wait.
-pub(crate) fn waiting<'c>(classes: impl IntoIterator<Item = &'c PodClass>) -> Attachments {
-    let mut waiting = Attachments::new();
-    for class in classes {
-        let pods = u32::try_from(class.members.len()).unwrap_or(u32::MAX);
-        for (driver, count) in &class.attachments {
-            attachments::add(&mut waiting, driver, count.saturating_mul(pods));
-        }
-    }
-    waiting
 }
 
 /// The largest share that `requests` takes of `largest`, in parts of 2³².

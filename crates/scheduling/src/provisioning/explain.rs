@@ -105,8 +105,6 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
             tally.by_taint += 1;
         } else if !pods.terms.iter().any(|term| term.accepts(node, names)) {
             tally.by_label += 1;
-        } else if !problem.node_accepts(class, id) {
-            tally.by_volumes += 1;
         } else if let Some(trouble) = without_devices(problem, state, class, id) {
             tally.by_devices += 1;
             troubles.add(&trouble, 1);

@@ -4,7 +4,7 @@ use api::labels;
 use model::{IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId, collections::FastMap};
 
 use super::{
-    affinity, attachments, classes,
+    affinity, classes,
     classes::{ClassId, PodClass},
     daemons,
     devices::ProblemDevices,
@@ -203,7 +203,6 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
             NodeLabels::Promised(_) => alone.push(vec![id]),
         }
     }
-    let waiting = classes::waiting(classes);
     let groups: Vec<Vec<NodeId>> = alike.into_values().chain(alone).collect();
     let accepts = |class: &PodClass, id: NodeId| {
         let node = &snapshot.nodes[id];
@@ -223,18 +222,6 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
                     accepted.extend(group.iter().copied().filter(|&id| accepts(class, id)));
                 } else if group.first().is_some_and(|&id| accepts(class, id)) {
                     accepted.extend(group.iter().copied());
-                }
-            }
-            if !class.attachments.is_empty() {
-                let full: Vec<NodeId> = accepted
-                    .iter()
-                    .filter(|&id| {
-                        let node = &snapshot.nodes[id];
-                        !attachments::node_has_room(node, &class.attachments, &waiting, &snapshot.volumes)
-                    })
-                    .collect();
-                for id in full {
-                    accepted.remove(id);
                 }
             }
             accepted

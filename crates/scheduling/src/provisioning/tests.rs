@@ -9,6 +9,7 @@ mod fixture;
 mod gangs;
 mod oracle;
 mod preferences;
+mod volumes;
 
 use expect_test::{Expect, expect};
 
@@ -273,33 +274,6 @@ fn min_values_and_limits_are_kept_together() {
         &build(3000),
         expect![[r#"
             refused p (DoesNotFit): nodepool/default: a machine for it takes at least 4 of cpu, the limit of 3 has 3 left
-        "#]],
-    );
-}
-
-#[test]
-fn a_node_that_could_not_attach_all_waiting_volumes_gets_none_of_them() {
-    let mut f = Fixture::new();
-    f.instance_type("small", 2, 4).offering("a", "on-demand", 10);
-    f.pool("default");
-    f.waiting_claim("one", "disk.example.com");
-    f.waiting_claim("two", "disk.example.com");
-    f.node("tight").allocatable(8000, gib(16)).attach_limit("disk.example.com", 1);
-    f.pod("p1").requests(500, gib(1)).claim("one");
-    f.pod("p2").requests(500, gib(1)).claim("two");
-    f.pod("plain").requests(500, gib(1));
-    check(
-        &f,
-        expect![[r#"
-            machine default-0: small/a/on-demand $0.00000001/h types [small] pods [p1, p2]
-            node tight: [plain]
-        "#]],
-    );
-    f.node("roomy").allocatable(8000, gib(16)).attach_limit("disk.example.com", 2);
-    check(
-        &f,
-        expect![[r#"
-            node roomy: [p1, p2, plain]
         "#]],
     );
 }

@@ -21,7 +21,10 @@ use model::{
 use crate::{
     catalogue::{Catalogue, InstanceType, Offering},
     plan::Plan,
-    snapshot::{Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes},
+    snapshot::{
+        Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes,
+        attach_resource,
+    },
 };
 
 pub(crate) use devices::exactly;
@@ -280,7 +283,15 @@ impl Fixture {
         self.volumes.claims.insert(name, Arc::new(claim));
     }
 
+    /// The instance type added last attaches so many volumes of a driver.
+    pub(super) fn attaches(&mut self, driver: &str, limit: u32) -> &mut Self {
+        self.names.resource(&attach_resource(driver));
+        self.types.last_mut().unwrap().0.volume_attachment_limits.push((driver.into(), limit));
+        self
+    }
+
     pub(super) fn attach_limit(&mut self, driver: &str, limit: u32) -> &mut Self {
+        self.names.resource(&attach_resource(driver));
         self.nodes.last_mut().unwrap().attach_limits.push((driver.into(), limit));
         self
     }

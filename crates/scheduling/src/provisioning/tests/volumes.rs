@@ -1,0 +1,101 @@
+//! How many volumes nodes can attach.
+
+use super::fixture::{Fixture, gib, render};
+use crate::{plan::Plan, provisioning::plan};
+
+const DRIVER: &str = "ebs.csi.example.com";
+
+/// Pods with a volume each.
+fn pods(f: &mut Fixture, count: usize) {
+    for index in 0..count {
+        let name = format!("p{index}");
+        f.waiting_claim(&name, DRIVER);
+        f.pod(&name).requests(100, gib(1)).claim(&name);
+    }
+}
+
+fn pods_on_machines(plan: &Plan) -> Vec<usize> {
+    let mut counts: Vec<usize> = plan.machines.iter().map(|machine| machine.pods.len()).collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[test]
+fn a_machine_gets_as_many_volumes_as_its_type_attaches() {
+    for (limit, expected) in [(None, vec![7]), (Some(3), vec![1, 3, 3]), (Some(7), vec![7])] {
+        let mut f = Fixture::new();
+        f.instance_type("t", 8, 32).offering("a", "on-demand", 10);
+        if let Some(limit) = limit {
+            f.attaches(DRIVER, limit);
+        }
+        f.pool("p");
+        pods(&mut f, 7);
+        let found = plan(&f.snapshot());
+        assert_eq!((pods_on_machines(&found), found.refusals.len()), (expected, 0), "{limit:?}");
+    }
+}
+
+#[test]
+fn a_dearer_type_that_attaches_more_can_be_the_cheaper_plan() {
+    let mut f = Fixture::new();
+    f.instance_type("few", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 2);
+    f.instance_type("many", 8, 32).offering("a", "on-demand", 15).attaches(DRIVER, 10);
+    f.pool("p");
+    pods(&mut f, 6);
+    let found = plan(&f.snapshot());
+    assert_eq!(found.price.0, 15, "{}", render(&found, &f.snapshot()));
+}
+
+#[test]
+fn a_node_takes_what_it_can_attach_beside_what_it_has() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 10);
+    f.pool("p");
+    f.node("n").allocatable(8000, gib(32)).attach_limit(DRIVER, 3);
+    f.waiting_claim("there", DRIVER);
+    f.pod("there").claim("there").runs();
+    pods(&mut f, 5);
+    let found = plan(&f.snapshot());
+    let on_node: usize = found.existing.iter().map(|placement| placement.pods.len()).sum();
+    assert_eq!((on_node, pods_on_machines(&found)), (2, vec![3]), "{}", render(&found, &f.snapshot()));
+}
+
+#[test]
+fn volumes_that_no_machine_attaches_are_the_reason() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 1);
+    f.pool("p");
+    for name in ["one", "two"] {
+        f.waiting_claim(name, DRIVER);
+    }
+    f.pod("p").requests(100, gib(1)).claim("one").claim("two");
+    let snapshot = f.snapshot();
+    let refusal = plan(&snapshot).refusals.remove(0);
+    let said: Vec<String> = refusal.reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
+    assert_eq!(
+        said,
+        [
+            "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted with \
+             daemons, the largest has 1)",
+            "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p)"
+        ]
+    );
+}
+
+#[test]
+fn what_is_asked_of_the_provider_does_not_mention_volumes() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 5);
+    f.pool("p");
+    pods(&mut f, 2);
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let asked: Vec<&str> = plan
+        .machines
+        .iter()
+        .flat_map(|machine| machine.requests.iter())
+        .filter(|(_, amount)| *amount > 0)
+        .map(|(resource, _)| snapshot.interner.resource_name(resource))
+        .collect();
+    assert_eq!(asked, ["cpu", "memory", "pods"]);
+}
