@@ -53,7 +53,6 @@ impl Cluster {
             gates,
             service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
-            ..control_plane::Options::default()
         })
         .await?;
         let client = control_plane.client().await?;
