@@ -90,8 +90,9 @@ fn of_plans(case: &Path, plans: usize) -> Result<u64> {
         .context("run valgrind")?;
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "valgrind failed:\n{told}");
-    let line = told.lines().find(|line| line.contains("I refs:")).with_context(|| format!("valgrind said\n{told}"))?;
-    let digits: String =
-        line.split("I refs:").last().unwrap_or_default().chars().filter(char::is_ascii_digit).collect();
+    // Releases differ in the blanks: `I refs:` and `I   refs:`.
+    let is_count = |line: &&str| line.split_whitespace().skip(1).take(2).eq(["I", "refs:"]);
+    let line = told.lines().find(is_count).with_context(|| format!("valgrind said\n{told}"))?;
+    let digits: String = line.split("refs:").last().unwrap_or_default().chars().filter(char::is_ascii_digit).collect();
     digits.parse().with_context(|| format!("no number in {line}"))
 }
