@@ -554,7 +554,13 @@ fn format_fits(checked: &Checked, node: &Expr) -> Check<()> {
         }
         requested += 1;
         if chars.next_if_eq(&'.').is_some() {
-            while chars.next_if(char::is_ascii_digit).is_some() {}
+            let mut digits = 0;
+            while chars.next_if(char::is_ascii_digit).is_some() {
+                digits += 1;
+            }
+            if digits == 0 && chars.peek().is_some() {
+                return fail(node, "the precision is no number".to_owned());
+            }
         }
         let Some(verb) = chars.next() else { return fail(node, "unexpected end of string".to_owned()) };
         let Some((arg, _)) = args.next() else { return fail(node, format!("index {} out of range", requested - 1)) };

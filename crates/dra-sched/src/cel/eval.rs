@@ -323,7 +323,8 @@ impl<'a> Evaluator<'a> {
             };
             let found = read(&value, &key, optional || (presence && index == last));
             if presence && index == last {
-                self.charge(u64::from(is_counted))?;
+                let is_free = optional && matches!(found, Ok(None));
+                self.charge(u64::from(is_counted && !is_free))?;
                 return found.map(|found| Value::Bool(found.is_some()));
             }
             // What is not there costs nothing where that is no error.
