@@ -285,36 +285,21 @@ pub(crate) fn new_machine<'p>(
 ) -> Offer<'p> {
     let table = &problem.pools[pool];
     let size = Size::new(problem, state, Spot::New(pool), class, alternative, wanted);
+    let offer = |copies, added| Offer { bin: None, pool, alternative, copies, added, is_forced: false };
     let mut best: Option<Offer<'p>> = None;
     if size.ways.is_none() {
-        if let Some((copies, price)) = table.staircase(class, alternative, size.requests).best(wanted) {
-            best = Some(Offer { bin: None, pool, alternative, copies, added: i128::from(price.0), is_forced: false });
-        }
-        return best.unwrap_or(Offer {
-            bin: None,
-            pool,
-            alternative,
-            copies: wanted,
-            added: i128::from(i64::MAX),
-            is_forced: false,
-        });
-    }
-    let nothing = ResourceVec::default();
-    for offering in alternative.offerings.iter() {
-        let copies = size.copies(table, offering, &nothing, wanted);
-        if copies > 0 {
-            let added = i128::from(table.price(offering).0);
-            keep_best(&mut best, Offer { bin: None, pool, alternative, copies, added, is_forced: false });
+        let step = table.staircase(class, alternative, size.requests).best(wanted);
+        best = step.map(|(copies, price)| offer(copies, i128::from(price.0)));
+    } else {
+        let nothing = ResourceVec::default();
+        for offering in alternative.offerings.iter() {
+            let copies = size.copies(table, offering, &nothing, wanted);
+            if copies > 0 {
+                keep_best(&mut best, offer(copies, i128::from(table.price(offering).0)));
+            }
         }
     }
-    best.unwrap_or(Offer {
-        bin: None,
-        pool,
-        alternative,
-        copies: wanted,
-        added: i128::from(i64::MAX),
-        is_forced: false,
-    })
+    best.unwrap_or_else(|| offer(wanted, i128::from(i64::MAX)))
 }
 
 /// Offers the larger size of an open machine that adds least per copy, if it beats the best so far. Any that holds one more
