@@ -2,13 +2,15 @@
 //!
 //! Case one: all pods exist and wait, then the controller starts; time counts from its start. Case two: the controller
 //! runs, and the pods arrive; time counts from the first. A round is a planning pass that creates NodeClaims. CPU time
-//! and memory are the controller's own.
+//! and memory are the controller's own. The bound is that of `dovetail plan` for all pods and no machine.
 
+mod goals;
 mod usage;
 mod workload;
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,6 +18,7 @@ use clap::{Parser, ValueEnum};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
 use e2e::fleet::{Fleet, dollars};
+use e2e::scratch::Scratch;
 use e2e::{apply, eventually, install};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -43,9 +46,6 @@ struct Arguments {
     /// How the controller hands pods over
     #[arg(long, default_value = "tolerate")]
     hand_over: String,
-    /// Pods that must be spread over zones, as in the reference workload, in place of pods with a zone
-    #[arg(long)]
-    spread: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,19 +58,81 @@ enum Case {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let cases = arguments.case.map_or_else(|| vec![Case::One, Case::Two], |case| vec![case]);
-    for case in cases {
-        if let Err(error) = measure(&arguments, case).await {
+    match run(&Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
             eprintln!("error: {error:#}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }
 
-async fn measure(arguments: &Arguments, case: Case) -> Result<()> {
+/// What one case took.
+struct Measured {
+    case: Case,
+    /// Until all pods were bound.
+    took: Duration,
+    rounds: usize,
+    machines: usize,
+    price_nano_usd_per_hour: i64,
+    bound_nano_usd_per_hour: i64,
+    usage: Usage,
+}
+
+impl Measured {
+    /// How far the fleet's price is above the bound, as a share of the bound.
+    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    fn above_bound(&self) -> f64 {
+        self.price_nano_usd_per_hour as f64 / self.bound_nano_usd_per_hour.max(1) as f64 - 1.0
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.pods > 0 && arguments.pods.is_multiple_of(10), "--pods must be a multiple of ten");
+    let bound = lower_bound(arguments.pods).context("the bound of the price")?;
+    let cases = arguments.case.map_or_else(|| vec![Case::One, Case::Two], |case| vec![case]);
+    let mut measured = Vec::new();
+    for case in cases {
+        measured.push(measure(arguments, case, bound).await?);
+    }
+    goals::print(arguments.pods, &measured);
+    Ok(())
+}
+
+/// What no plan for the whole workload can cost less than, as `dovetail plan` prints it.
+fn lower_bound(pods: usize) -> Result<i64> {
+    #[derive(serde::Deserialize)]
+    struct Plan {
+        cost: Cost,
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cost {
+        lower_bound_nano_usd_per_hour: i64,
+    }
+    let scratch = Scratch::new("bench-e2e")?;
+    let file = scratch.path().join("workload.json");
+    let items: Vec<_> = workload::surroundings().into_iter().chain(workload::deployments(pods)).collect();
+    let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
+    std::fs::write(&file, serde_json::to_vec(&list)?)?;
+    let output = Command::new(dovetail()?)
+        .args(["plan", "--expand-workloads", "-o", "json", "-f"])
+        .arg(&file)
+        .output()
+        .context("run dovetail")?;
+    ensure!(output.status.success(), "dovetail plan: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let plan: Plan = serde_json::from_slice(&output.stdout).context("read its plan")?;
+    Ok(plan.cost.lower_bound_nano_usd_per_hour)
+}
+
+/// The controller that lies beside this program.
+fn dovetail() -> Result<PathBuf> {
+    let binary = std::env::current_exe()?.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
+    ensure!(binary.exists(), "{} is not built; run `cargo xtask bench e2e`", binary.display());
+    Ok(binary)
+}
+
+async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64) -> Result<Measured> {
     eprintln!("booting a control plane");
     let cluster = ControlPlane::up(control_plane::Options {
         name: "bench".to_owned(),
@@ -82,7 +144,7 @@ async fn measure(arguments: &Arguments, case: Case) -> Result<()> {
     install::crds(&client).await?;
     install::rights(&client).await?;
     apply::apply(&client, workload::surroundings()).await?;
-    let deployments = workload::deployments(arguments.pods, arguments.spread);
+    let deployments = workload::deployments(arguments.pods);
     let (controller, started, took) = match case {
         Case::One => {
             apply::apply(&client, deployments).await?;
@@ -118,28 +180,42 @@ async fn measure(arguments: &Arguments, case: Case) -> Result<()> {
     let took = took.with_context(|| format!("{} of {} pods are bound", fleet.bound(), arguments.pods))?;
     let log = controller.log()?;
     let planned = fleet.as_planned();
+    let measured = Measured {
+        case,
+        took,
+        rounds: log.lines().filter(|line| line.contains(ROUND)).count(),
+        machines: fleet.claims(),
+        price_nano_usd_per_hour: fleet.price_nano_usd_per_hour(),
+        bound_nano_usd_per_hour,
+        usage,
+    };
     let name = match case {
         Case::One => "one: all pods wait when the controller starts",
         Case::Two => "two: pods arrive while the controller runs",
     };
     println!("case       {name}");
     println!("bound      {} of {} pods after {:.1} s", fleet.bound(), arguments.pods, took.as_secs_f64());
-    println!("rounds     {}", log.lines().filter(|line| line.contains(ROUND)).count());
-    println!("machines   {}, ${}/h", fleet.claims(), dollars(fleet.price_nano_usd_per_hour()));
+    println!("rounds     {}", measured.rounds);
+    println!(
+        "machines   {}, ${}/h, {:.1} % above the bound of ${}/h",
+        measured.machines,
+        dollars(measured.price_nano_usd_per_hour),
+        100.0 * measured.above_bound(),
+        dollars(bound_nano_usd_per_hour)
+    );
     println!(
         "as planned {} pods exactly, {} exchanged within their workload, {} machines empty",
         planned.exact, planned.exchanged, planned.empty
     );
-    println!("controller {:.1} CPU s, at most {} MiB", usage.cpu.as_secs_f64(), usage.peak_rss_bytes >> 20);
+    println!("controller {:.2} CPU s, at most {} MB", usage.cpu.as_secs_f64(), usage.peak_rss_bytes / 1_000_000);
     println!("           {:.1} s in all\n", started.elapsed().as_secs_f64());
     let stopped = controller.terminate().await?;
     ensure!(stopped.success(), "dovetail ended with {stopped}");
-    Ok(tokio::task::spawn_blocking(move || drop(cluster)).await?)
+    tokio::task::spawn_blocking(move || drop(cluster)).await?;
+    Ok(measured)
 }
 
 fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
-    let binary = std::env::current_exe()?.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
-    ensure!(binary.exists(), "{} is not built; run `cargo xtask bench e2e`", binary.display());
     let environment = [
         ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
         ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
@@ -147,7 +223,7 @@ fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
     ];
     Controller::start(&controller::Options {
         name: "dovetail".to_owned(),
-        binary,
+        binary: dovetail()?,
         kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
         folder: cluster.folder().to_owned(),
         arguments: Vec::new(),

@@ -1,4 +1,4 @@
-//! Ten Deployments of different shapes, and what they need around them.
+//! Ten Deployments of different shapes, and what they need around them: the workload that Karpenter was measured with.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::{NAMESPACE, NODE_POOL};
 #[derive(Clone, Copy)]
 enum Special {
     Nothing,
-    /// In one zone, or over all of them.
-    Zone(&'static str),
+    /// Spread over all zones.
+    Spread,
     Arm,
 }
 
@@ -21,8 +21,8 @@ const SHAPES: [(u32, u32, Special); 10] = [
     (500, 1024, Special::Nothing),
     (500, 4096, Special::Nothing),
     (1000, 2048, Special::Nothing),
-    (1000, 8192, Special::Zone("test-zone-b")),
-    (2000, 4096, Special::Zone("test-zone-c")),
+    (1000, 8192, Special::Spread),
+    (2000, 4096, Special::Spread),
     (2000, 16384, Special::Nothing),
     (4000, 8192, Special::Arm),
 ];
@@ -51,13 +51,13 @@ pub fn surroundings() -> Vec<Value> {
     ]
 }
 
-/// The Deployments, of so many pods together. With `spread`, pods that would be in one zone are spread over all.
-pub fn deployments(pods: usize, spread: bool) -> Vec<Value> {
+/// The Deployments, of so many pods together.
+pub fn deployments(pods: usize) -> Vec<Value> {
     let shapes = SHAPES.iter().enumerate();
-    shapes.map(|(index, shape)| deployment(&format!("s{index}"), pods / SHAPES.len(), *shape, spread)).collect()
+    shapes.map(|(index, shape)| deployment(&format!("s{index}"), pods / SHAPES.len(), *shape)).collect()
 }
 
-fn deployment(name: &str, replicas: usize, (cpu, memory, special): (u32, u32, Special), spread: bool) -> Value {
+fn deployment(name: &str, replicas: usize, (cpu, memory, special): (u32, u32, Special)) -> Value {
     let requests = json!({ "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") });
     let mut spec = json!({
         "terminationGracePeriodSeconds": 1,
@@ -65,7 +65,7 @@ fn deployment(name: &str, replicas: usize, (cpu, memory, special): (u32, u32, Sp
     });
     match special {
         Special::Nothing => {}
-        Special::Zone(_) if spread => {
+        Special::Spread => {
             spec["topologySpreadConstraints"] = json!([{
                 "maxSkew": 1,
                 "topologyKey": "topology.kubernetes.io/zone",
@@ -73,7 +73,6 @@ fn deployment(name: &str, replicas: usize, (cpu, memory, special): (u32, u32, Sp
                 "labelSelector": { "matchLabels": { "app": name } },
             }]);
         }
-        Special::Zone(zone) => spec["nodeSelector"] = json!({ "topology.kubernetes.io/zone": zone }),
         Special::Arm => spec["nodeSelector"] = json!({ "kubernetes.io/arch": "arm64" }),
     }
     json!({
