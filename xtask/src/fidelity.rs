@@ -1,4 +1,4 @@
-//! `cargo xtask fidelity`: builds the control plane, the controller and the scenarios' player, and runs it.
+//! `cargo xtask fidelity`: builds the control plane and the scenarios' player, and runs it.
 
 use std::thread;
 
@@ -28,9 +28,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .build(&|text| progress.say(text))
             .and_then(|_| go_programs::HELM_RENDER.build(&|text| progress.say(text)))
     });
-    eprintln!("building dovetail and the scenarios' player");
-    // Side by side in one folder: the player runs the controller that lies beside it.
-    let built = build(&["--package=provisioner", "--package=e2e", "--bin=dovetail", "--bin=fidelity"], "fidelity");
+    eprintln!("building the scenarios' player");
+    let built = build(&["--package=e2e", "--bin=fidelity"], "fidelity");
     control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
     let mut player = command(&built?.to_string_lossy());
     player.args(["--scenarios", &options.scenarios.to_string(), "--seed", &options.seed.to_string()]);
