@@ -3,12 +3,13 @@
 //! * Existing nodes come first, round after round, since each copy can make room for the next.
 //! * What is left of a class that is spread over the values of one label is dealt out to these at once: as even as the
 //!   skew asks for, the copies above the least to the domains that are cheapest for it. So it goes to machines by counts
-//!   and not copy by copy.
+//!   and not copy by copy. In each domain nodes come first again: what the skew kept off them before may be fine now, and
+//!   kube-scheduler would use them.
 //! * If some domain can't take its share, and for all other rules, copies go step by step, each where it is cheapest.
 //! * A class that has to be together and may begin anywhere is tried in each domain, and goes where most copies find a
 //!   place for the least money.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -105,27 +106,53 @@ fn by_shares(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u
         return wanted;
     }
     let domains = cheapest_first(problem, state, class, wanted, spread.position);
-    let counts: Vec<u32> = domains.iter().map(|&domain| state.counts[spread.group].matched(domain)).collect();
-    let Some(shares) = shares(&counts, wanted, spread.max_skew) else { return wanted };
-    let mark = state.mark();
-    let before = state.checking;
-    state.checking = Checking::AtTheEnd;
-    let mut all_placed = true;
-    for (&domain, &share) in domains.iter().zip(&shares) {
-        state.confined = SmallVec::from_slice(&[(spread.position, domain)]);
-        all_placed &= share == 0 || choose::place(problem, state, class, share) == 0;
-        if !all_placed {
-            break;
+    let with_room = domains_with_room(problem, state, class, spread);
+    let deal_out = |state: &mut State, domains: &[DomainId], nodes: bool| {
+        let counts: Vec<u32> = domains.iter().map(|&domain| state.counts[spread.group].matched(domain)).collect();
+        let Some(shares) = shares(&counts, wanted, spread.max_skew) else { return false };
+        let mark = state.mark();
+        let before = std::mem::replace(&mut state.checking, Checking::AtTheEnd);
+        let all_placed = domains.iter().zip(&shares).all(|(&domain, &share)| {
+            state.confined = SmallVec::from_slice(&[(spread.position, domain)]);
+            let left = if nodes { on_nodes(problem, state, class, share) } else { share };
+            left == 0 || choose::place(problem, state, class, left) == 0
+        });
+        state.confined.clear();
+        state.checking = before;
+        let is_right = all_placed && rules_hold_since(problem, state, &mark);
+        if is_right {
+            state.commit(mark);
+        } else {
+            state.rollback(problem, mark);
+        }
+        is_right
+    };
+    if !with_room.is_empty() {
+        let (mut first, rest): (Vec<_>, Vec<_>) = domains.iter().partition(|domain| with_room.contains(domain));
+        first.extend(rest);
+        if deal_out(state, &first, true) {
+            return 0;
         }
     }
-    state.confined.clear();
-    state.checking = before;
-    if all_placed && rules_hold_since(problem, state, &mark) {
-        state.commit(mark);
-        return 0;
+    if deal_out(state, &domains, false) { 0 } else { wanted }
+}
+
+/// The domains with nodes that have room for the class, whatever the skew is now.
+fn domains_with_room(problem: &Problem<'_>, state: &mut State, class: ClassId, spread: Spread) -> BTreeSet<DomainId> {
+    let checking = std::mem::replace(&mut state.checking, Checking::AtTheEnd);
+    let mut domains = BTreeSet::new();
+    let mut from = 0;
+    while let Some((position, node)) = state.next_node(problem, from, class) {
+        from = position + 1;
+        if let Place::Domain(domain) = problem.topology.place_of_node(spread.group, node)
+            && !domains.contains(&domain)
+            && state.copies_on_node(problem, node, class, 1) == 1
+        {
+            domains.insert(domain);
+        }
     }
-    state.rollback(problem, mark);
-    wanted
+    state.checking = checking;
+    domains
 }
 
 /// The domains in which the class could get a new machine, by what a copy costs there, then by name.

@@ -80,6 +80,23 @@ fn pods_are_spread_over_zones_by_counts_and_the_odd_one_goes_where_it_is_cheapes
 }
 
 #[test]
+fn a_domains_share_goes_to_its_nodes_before_a_machine_is_bought_for_it() {
+    let mut f = three_zones();
+    f.node("old").allocatable(4000, gib(8)).label(ZONE, "c");
+    for i in 0..8 {
+        f.pod(&format!("web-{i}")).requests(1000, gib(1)).label("app", "web").spread(ZONE, 1, "web");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-3, web-4, web-5]
+        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-6, web-7]
+        node old: [web-0, web-1, web-2]
+    "#]],
+    );
+}
+
+#[test]
 fn running_pods_count_for_a_spread_but_not_those_that_are_going_or_of_another_namespace() {
     let mut f = three_zones();
     f.node("old").allocatable(500, gib(8)).label(ZONE, "a");
