@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 pub use devices::{DeviceOutcome, DeviceScenario};
 pub use outcome::Outcome;
-pub use scenario::{Scenario, priority_classes};
+pub use scenario::{Scenario, surroundings};
 
 use crate::cluster::{Corner, DEADLINE, node_of};
 use crate::{Controller, eventually, objects};

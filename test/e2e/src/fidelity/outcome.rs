@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{CLASS, Scenario};
@@ -76,6 +77,31 @@ impl fmt::Display for Outcome {
 }
 
 impl Scenario {
+    /// Where each pod in question is and was planned to be, a line each: for whoever looks into a fault.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub async fn places(&self, corner: &Corner) -> Result<Vec<String>> {
+        let nodes = corner.nodes().await?;
+        let zone = |name: &str| {
+            let node = nodes.iter().find(|node| node.name_any() == name);
+            node.and_then(|node| node.labels().get("topology.kubernetes.io/zone").cloned()).unwrap_or_default()
+        };
+        let claims = corner.all_node_claims().await?;
+        let planned = |uid: &str| {
+            let names = claims.iter().filter(|claim| {
+                claim.annotations().get(PLANNED_PODS).is_some_and(|pods| pods.split(',').any(|pod| pod == uid))
+            });
+            names.map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
+        };
+        let line = |pod: Pod| {
+            let node = node_of(&pod).unwrap_or("no node");
+            let planned = planned(&pod.uid().unwrap_or_default());
+            format!("{} planned for [{planned}] is on {node} {}", pod.name_any(), zone(node))
+        };
+        Ok(self.judged(corner).await?.into_iter().map(line).collect())
+    }
+
     /// How the pods that were `waiting` came to be bound; NodeClaims that were there `before` are not judged.
     pub(super) async fn outcome(&self, corner: &Corner, before: &[String], waiting: &[String]) -> Result<Outcome> {
         let pods = self.judged(corner).await?;
@@ -128,7 +154,7 @@ impl Scenario {
             outcome.exchanged += of_the_class.sum::<usize>().saturating_sub(exact);
             on_planned += bound.iter().filter(|uid| waiting.contains(uid)).count();
         }
-        let is_waiting = |pod: &&k8s_openapi::api::core::v1::Pod| pod.uid().is_some_and(|uid| waiting.contains(&uid));
+        let is_waiting = |pod: &&Pod| pod.uid().is_some_and(|uid| waiting.contains(&uid));
         outcome.refused = pods.iter().filter(is_waiting).filter(|pod| node_of(pod).is_none()).count();
         outcome.on_existing = waiting.len().saturating_sub(on_planned + outcome.refused);
         Ok(outcome)

@@ -1,9 +1,13 @@
 //! Random scenarios: classes of pods with all kinds of rules, the NodePools that they use, perhaps a DaemonSet, perhaps
 //! machines that are there already. A seed gives the same scenario everywhere.
 
-use serde_json::{Map, Value, json};
+mod class;
 
-use super::{BEFORE, CLASS};
+use serde_json::{Value, json};
+
+use class::{class_of_pods, requests};
+
+use super::BEFORE;
 use crate::objects;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -12,9 +16,16 @@ const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zon
 /// By name. Pods without any have the lowest, for only those may preempt, and it would move pods that are bound.
 const PRIORITIES: [(&str, i32); 2] = [("fidelity-low", 10), ("fidelity-high", 1000)];
 
+/// Its pods need more than their containers ask for.
+const RUNTIME_CLASS: &str = "fidelity-sandboxed";
+/// A label that some machines have, and the key of a taint of some.
+const TEAM: &str = "fidelity.example.com/team";
+/// A label of pods: which of two releases of their application they are.
+const RELEASE: &str = "release";
+
 /// What pods ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rules {
+pub(super) enum Rules {
     /// Labels of nodes.
     Nodes,
     /// That, and rules that couple pods.
@@ -35,9 +46,9 @@ pub struct Scenario {
     pub(super) pods: Vec<Value>,
 }
 
-/// The PriorityClasses that pods of scenarios name.
+/// What belongs to the whole cluster and pods of scenarios name: PriorityClasses, and a RuntimeClass with an overhead.
 #[must_use]
-pub fn priority_classes() -> Vec<Value> {
+pub fn surroundings() -> Vec<Value> {
     let class = |(name, value): &(&str, i32)| {
         json!({
             "apiVersion": "scheduling.k8s.io/v1",
@@ -47,7 +58,14 @@ pub fn priority_classes() -> Vec<Value> {
             "preemptionPolicy": "Never",
         })
     };
-    PRIORITIES.iter().map(class).collect()
+    let sandboxed = json!({
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": { "name": RUNTIME_CLASS },
+        "handler": "sandboxed",
+        "overhead": { "podFixed": { "cpu": "150m", "memory": "100Mi" } },
+    });
+    PRIORITIES.iter().map(class).chain([sandboxed]).collect()
 }
 
 impl Scenario {
@@ -66,11 +84,14 @@ impl Scenario {
     fn with(seed: u64, rules: Rules) -> Self {
         let mut random = Random(seed);
         let name = format!("random-{seed}");
-        let node_pools = node_pools(&name, &mut random);
+        let node_pools = node_pools(&name, rules, &mut random);
         let agent = random.chance(2).then(|| agent(&name, &mut random));
         let before = if random.chance(3) && rules == Rules::All { before(&name, &mut random) } else { Vec::new() };
         let classes = 2 + random.below(5);
-        let pods = (0..classes).flat_map(|class| class_of_pods(&name, class, rules, &mut random)).collect();
+        let label =
+            |pool: &Value| pool.pointer("/spec/template/metadata/labels").is_some_and(|it| it.get(TEAM).is_some());
+        let team = node_pools.iter().any(label);
+        let pods = (0..classes).flat_map(|class| class_of_pods(&name, class, rules, team, &mut random)).collect();
         Self { seed, name, node_pools, agent, before, pods }
     }
 
@@ -81,7 +102,7 @@ impl Scenario {
     }
 }
 
-fn node_pools(name: &str, random: &mut Random) -> Vec<Value> {
+fn node_pools(name: &str, rules: Rules, random: &mut Random) -> Vec<Value> {
     let mut requirements = vec![
         json!({ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }),
         json!({ "key": "karpenter.kwok.sh/instance-cpu", "operator": "Lt", "values": [random.choose(&["9", "17", "65"])] }),
@@ -93,10 +114,19 @@ fn node_pools(name: &str, random: &mut Random) -> Vec<Value> {
     if random.chance(3) {
         requirements.push(json!({ "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] }));
     }
-    let pool = objects::with(
+    if random.chance(8) && rules == Rules::All {
+        requirements.push(json!({
+            "key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 2 + random.below(4),
+        }));
+    }
+    let mut pool = objects::with(
         objects::node_pool(name),
         json!({ "spec": { "template": { "spec": { "requirements": requirements } } } }),
     );
+    if random.chance(6) && rules == Rules::All {
+        let softly = json!({ "key": TEAM, "value": "red", "effect": "PreferNoSchedule" });
+        add_taint(&mut pool, softly);
+    }
     let mut pools = vec![pool];
     if random.chance(4) {
         // A second pool in fewer zones, preferred to the first or not.
@@ -106,9 +136,21 @@ fn node_pools(name: &str, random: &mut Random) -> Vec<Value> {
             "metadata": { "name": format!("{name}-b") },
             "spec": { "weight": 1 + random.below(50), "template": { "spec": { "requirements": fewer } } },
         });
-        pools.push(objects::with(objects::node_pool(name), changes));
+        let mut second = objects::with(objects::node_pool(name), changes);
+        if rules == Rules::All && random.chance(2) {
+            // For those who tolerate it only; some of them ask for it.
+            second["spec"]["template"]["metadata"]["labels"][TEAM] = json!("blue");
+            add_taint(&mut second, json!({ "key": TEAM, "value": "blue", "effect": "NoSchedule" }));
+        }
+        pools.push(second);
     }
     pools
+}
+
+fn add_taint(pool: &mut Value, taint: Value) {
+    if let Some(taints) = pool.pointer_mut("/spec/template/spec/taints").and_then(Value::as_array_mut) {
+        taints.push(taint);
+    }
 }
 
 fn agent(name: &str, random: &mut Random) -> Value {
@@ -135,111 +177,6 @@ fn before(name: &str, random: &mut Random) -> Vec<Value> {
             objects::with(objects::pod(name, &format!("before-{index}"), &requests), labels)
         })
         .collect()
-}
-
-fn requests(random: &mut Random) -> Value {
-    json!({
-        "cpu": format!("{}m", random.choose(&[100, 250, 400, 700, 1000, 1500, 3000])),
-        "memory": format!("{}Mi", random.choose(&[64, 200, 512, 1024, 3000])),
-    })
-}
-
-/// Pods that are alike: the same requests and the same rules.
-fn class_of_pods(name: &str, class: u64, rules: Rules, random: &mut Random) -> Vec<Value> {
-    let requests = requests(random);
-    let app = format!("class-{class}");
-    let mut spec = Map::new();
-    let mut selector = Map::new();
-    if random.chance(4) {
-        selector.insert(ZONE.to_owned(), json!(random.choose(&ZONES)));
-    }
-    if random.chance(5) {
-        selector.insert("kubernetes.io/arch".to_owned(), json!(random.choose(&["amd64", "arm64"])));
-    }
-    spec.insert("nodeSelector".to_owned(), selector.into());
-    if random.chance(3) && rules == Rules::All {
-        let (priority, _) = PRIORITIES[usize::from(random.chance(2))];
-        spec.insert("priorityClassName".to_owned(), json!(priority));
-    }
-    if random.chance(3) && rules == Rules::All {
-        spec.insert("topologySpreadConstraints".to_owned(), spread(&app, random));
-    }
-    let affinity = affinity(&app, class, random);
-    if !affinity.is_empty() && rules == Rules::All {
-        spec.insert("affinity".to_owned(), affinity.into());
-    }
-    let mut containers =
-        json!([{ "name": "main", "image": "example.org/main", "resources": { "requests": requests } }]);
-    if random.chance(8) && rules == Rules::All {
-        containers[0]["ports"] = json!([{ "containerPort": 80, "hostPort": 8000 + random.below(2) }]);
-    }
-    if random.chance(6) {
-        let init = json!({ "cpu": "1200m", "memory": "100Mi" });
-        let always = random.chance(2).then_some("Always");
-        let mut sidecar = json!({ "name": "init", "image": "example.org/init", "resources": { "requests": init } });
-        if let Some(always) = always {
-            sidecar["restartPolicy"] = json!(always);
-            sidecar["resources"]["requests"]["cpu"] = json!("50m");
-        }
-        spec.insert("initContainers".to_owned(), json!([sidecar]));
-    }
-    spec.insert("containers".to_owned(), containers);
-    let count = 1 + random.below(12);
-    (0..count)
-        .map(|index| {
-            let changes = json!({ "metadata": { "labels": { CLASS: class.to_string(), "app": app } }, "spec": spec });
-            objects::with(objects::pod(name, &format!("class-{class}-{index}"), &json!({})), changes)
-        })
-        .collect()
-}
-
-fn spread(app: &str, random: &mut Random) -> Value {
-    let mut constraint = json!({
-        "topologyKey": random.choose(&[ZONE, ZONE, HOST]),
-        "maxSkew": 1 + random.below(2),
-        "whenUnsatisfiable": if random.chance(4) { "ScheduleAnyway" } else { "DoNotSchedule" },
-        "labelSelector": { "matchLabels": { "app": app } },
-    });
-    if random.chance(5) && constraint["whenUnsatisfiable"] == "DoNotSchedule" {
-        constraint["minDomains"] = json!(2);
-    }
-    if random.chance(5) {
-        constraint["nodeTaintsPolicy"] = json!("Honor");
-    }
-    json!([constraint])
-}
-
-fn affinity(app: &str, class: u64, random: &mut Random) -> Map<String, Value> {
-    let mut affinity = Map::new();
-    let other = format!("class-{}", random.below(class.max(1)));
-    let term = |app: &str, key: &str| json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "app": app } } });
-    let required = |term: Value| json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
-    let preferred = |weight: u64, term: Value| json!({ "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": weight, "podAffinityTerm": term }] });
-    match random.below(12) {
-        0 => drop(affinity.insert("podAntiAffinity".to_owned(), required(term(app, HOST)))),
-        1 => drop(affinity.insert("podAntiAffinity".to_owned(), required(term(&other, HOST)))),
-        2 => drop(affinity.insert("podAffinity".to_owned(), required(term(app, ZONE)))),
-        3 => drop(affinity.insert("podAffinity".to_owned(), required(term(&other, ZONE)))),
-        4 => drop(affinity.insert("podAntiAffinity".to_owned(), preferred(50, term(app, HOST)))),
-        5 => drop(affinity.insert("podAffinity".to_owned(), preferred(20, term(&other, ZONE)))),
-        _ => {}
-    }
-    match random.below(8) {
-        0 => {
-            let zones = json!([{ "matchExpressions": [{ "key": ZONE, "operator": "NotIn", "values": [random.choose(&ZONES)] }] }]);
-            let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": zones } });
-            affinity.insert("nodeAffinity".to_owned(), required);
-        }
-        1 => {
-            let in_zone =
-                json!({ "matchExpressions": [{ "key": ZONE, "operator": "In", "values": [random.choose(&ZONES)] }] });
-            let preferred = json!([{ "weight": 1 + random.below(100), "preference": in_zone }]);
-            let preferred = json!({ "preferredDuringSchedulingIgnoredDuringExecution": preferred });
-            affinity.insert("nodeAffinity".to_owned(), preferred);
-        }
-        _ => {}
-    }
-    affinity
 }
 
 /// SplitMix64: the same numbers from the same seed everywhere.

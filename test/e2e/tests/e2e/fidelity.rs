@@ -20,7 +20,7 @@ async fn random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
     let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
     let controller = Controller::start_ready(&options).await?;
     let client = cluster.client().await?;
-    apply::apply(&client, fidelity::priority_classes()).await?;
+    apply::apply(&client, fidelity::surroundings()).await?;
     let mut total = Outcome::default();
     for seed in SEEDS {
         let scenario = Scenario::plain(seed);
@@ -70,7 +70,7 @@ async fn where_the_controller_may_not_patch_pods_it_nominates_them() -> Result<(
     let lesser =
         tokio::task::spawn_blocking(|| install::render("charts/dovetail", &["settings.handOver=nominate"])).await??;
     apply::apply(&client, lesser.into_iter().filter(install::is_about_rights)).await?;
-    apply::apply(&client, fidelity::priority_classes()).await?;
+    apply::apply(&client, fidelity::surroundings()).await?;
     let controller = Controller::start_ready(&cluster.controller()?).await?;
     let scenario = Scenario::plain(0);
     let corner = Corner::without_node_pool(client, &scenario.name).await?;

@@ -46,7 +46,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let started = Instant::now();
     let cluster = Cluster::new("fidelity").await?;
     let client = cluster.client().await?;
-    apply::apply(&client, fidelity::priority_classes()).await?;
+    apply::apply(&client, fidelity::surroundings()).await?;
     // Pods that come while machines do are another plan's; here there is to be one.
     let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
     let controller = Controller::start_ready(&options).await?;
@@ -65,6 +65,10 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             }
             Err(error) => vec![format!("{error:#}")],
         };
+        if !faults.is_empty() {
+            let places = scenario.places(&corner).await.unwrap_or_else(|error| vec![format!("{error:#}")]);
+            bar.suspend(|| places.iter().for_each(|place| println!("seed {seed}:   {place}")));
+        }
         corner.abandon().await.with_context(|| format!("seed {seed}: clean up"))?;
         if faults.is_empty() {
             passed += 1
