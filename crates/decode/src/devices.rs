@@ -183,6 +183,18 @@ pub fn add(
     Ok(())
 }
 
+/// Reads of a DaemonSet what devices will depend on in its pods, as a pod of its name and uid; `None` if they can't want
+/// any.
+pub fn daemon_set_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
+    let pod = |object: &Value| {
+        let spec = object.pointer("/spec/template/spec").cloned().unwrap_or_default();
+        let metadata = object.get("metadata").cloned().unwrap_or_default();
+        Pod::from_json(&serde_json::json!({"metadata": metadata, "spec": spec}))
+    };
+    let pod = read(object, "DaemonSet", Admitted::ByServer, pod, |_, _| Ok(()))?;
+    Ok(scheduling::devices::may_want_devices(&pod).then_some(pod))
+}
+
 /// Reads of a pod what devices depend on; `None` if it can't want any.
 pub fn pod_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
     let pod = read(object, "Pod", Admitted::ByServer, Pod::from_json, |_, _| Ok(()))?;

@@ -17,6 +17,7 @@ use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
 use model::{Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
+use scheduling::devices::DaemonPod;
 use scheduling::snapshot::{Options, Snapshot, Volumes, attach_resource};
 
 use crate::context::Context;
@@ -97,7 +98,7 @@ pub fn snapshot(
     for (driver, _) in limits.chain(nodes.iter().flat_map(|node| &node.attach_limits)) {
         context.interner.resource(&attach_resource(driver));
     }
-    let ClusterDevices { compat, objects, .. } = cluster.devices;
+    let ClusterDevices { compat, objects, pods: with_devices } = cluster.devices;
     let mut node_pools = model::IdVec::new();
     for pool in &cluster.node_pools {
         let name = pool.object.metadata.name.as_deref().unwrap_or_default();
@@ -113,9 +114,14 @@ pub fn snapshot(
         }
     }
     let ignores_claims = cluster.options.ignore_dra_requests;
+    let pod_of = |set: &Arc<DaemonSet>| Some((Arc::clone(set), with_devices.get(&set.uid).cloned()?));
+    let daemons: Vec<DaemonPod> = cluster.daemon_sets.iter().filter_map(pod_of).collect();
     // Who leaves claims to others leaves extended resources that come from DRA to them too.
-    let devices =
-        if ignores_claims { None } else { Devices::new(objects, compat, &node_pools, &nodes, &pods, &interner) };
+    let devices = if ignores_claims {
+        None
+    } else {
+        Devices::new(objects, compat, &node_pools, &nodes, &pods, &daemons, &interner)
+    };
     let snapshot = Snapshot {
         interner,
         now: cluster.now,

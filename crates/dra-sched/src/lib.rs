@@ -104,5 +104,5 @@ pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
 pub use node::NodeFacts;
-pub use packing::{Alternative, ClaimUse, NodeDemand, Offer};
+pub use packing::{Alternative, ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict};
 pub use verdict::{Refusal, Verdict};

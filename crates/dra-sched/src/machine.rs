@@ -149,6 +149,9 @@ pub struct MachineShape {
     pub labels: BTreeMap<Arc<str>, LabelKnowledge>,
     /// Features that the node will declare.
     pub declared_features: BTreeSet<Arc<str>>,
+    /// Which daemons run on the machines, by a number of the caller's: what is taken of machines of a shape from the start
+    /// is the same for all of them.
+    pub daemons: u32,
     /// Those of its templates; known once a builder has it.
     pub(crate) slices: Vec<SliceIndex>,
     /// Those of its shared templates; known once a builder has it.
@@ -168,7 +171,8 @@ impl MachineShape {
         labels: BTreeMap<Arc<str>, LabelKnowledge>,
         declared_features: BTreeSet<Arc<str>>,
     ) -> Self {
-        Self { templates, shared: Vec::new(), labels, declared_features, slices: Vec::new(), pools: Vec::new() }
+        let (shared, slices, pools) = (Vec::new(), Vec::new(), Vec::new());
+        Self { templates, shared, labels, declared_features, daemons: 0, slices, pools }
     }
 
     /// The shape with pools that machines bring for their domain as well. The shape's labels have to know every key that
@@ -178,6 +182,12 @@ impl MachineShape {
         Self { shared, ..self }
     }
 
+    /// The shape where certain daemons run.
+    #[must_use]
+    pub fn with_daemons(self, daemons: u32) -> Self {
+        Self { daemons, ..self }
+    }
+
     /// Whether two shapes are equal, whatever slices were made of their templates.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         fn same<T: PartialEq>((a, b): (&Arc<T>, &Arc<T>)) -> bool {
@@ -185,6 +195,7 @@ impl MachineShape {
         }
         self.labels == other.labels
             && self.declared_features == other.declared_features
+            && self.daemons == other.daemons
             && self.templates.len() == other.templates.len()
             && self.templates.iter().zip(&other.templates).all(same)
             && self.shared.len() == other.shared.len()

@@ -8,6 +8,7 @@
 //! equally among the views; a machine has at most [`MAX_DOMAINS`] combinations of domain values.
 
 mod demand;
+mod overhead;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::verdict::{Progress, Refusal};
 use crate::view::View;
 
 pub use demand::NodeDemand;
+pub use overhead::{MachineOverhead, OverheadVerdict};
 
 #[cfg(test)]
 mod tests;

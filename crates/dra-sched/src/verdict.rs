@@ -5,6 +5,7 @@
 
 mod explain;
 mod reason;
+mod steps;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName,
 
 pub use explain::{Amount, Explanation, FallExplanation, Holder, Met, RequestExplanation, ValueInPlay};
 pub use reason::{ConstraintReport, Fall, PoolTrouble, RequestReport, Rule, Shortage};
+pub use steps::{RequestStep, Step};
 
 /// The answer for one view and one set of claims.
 #[derive(Debug, Clone, PartialEq)]

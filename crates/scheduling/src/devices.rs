@@ -12,29 +12,37 @@
 //! * What a machine will publish for the nodes of its domain is part of its shape too; a machine that has still to publish
 //!   it brings it nevertheless.
 //!
-//! Nothing of this exists while no waiting pod wants a device. Left out: DaemonSet pods with claims take no devices here;
-//! `status.declaredFeatures` of nodes is not known.
+//! * What daemons take of machines and nodes is taken before anything is planned ([`daemons`]).
+//!
+//! Nothing of this exists while no waiting pod and no daemon wants a device. Left out: `status.declaredFeatures` of nodes
+//! is not known.
 
+mod daemons;
 mod demand;
 mod nodes;
 mod shapes;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    Compat, Inventory, InventoryBuilder, NodeFacts, ShapeId,
+    ClusterLedger, Compat, Inventory, InventoryBuilder, MachineOverhead, NodeFacts, ShapeId,
     types::{ClaimTemplate, DeviceClass, DeviceTaintRule, Pod, PodGroup, ResourceClaim, ResourceSlice},
 };
-use model::{IdSet, IdVec, Interner, NamespacedName, define_id};
+use model::{IdSet, IdVec, Interner, NamespacedName, ResourceVec, define_id, workload::DaemonSet};
 
 use crate::{
     catalogue::TypeId,
     snapshot::{Node, NodeId, NodePool, PendingPod, PodId, PoolId},
 };
 
+pub use daemons::DaemonPod;
 pub use demand::{Demand, Variant};
 
-use self::{demand::Demands, shapes::Shapes};
+use self::{
+    daemons::{Daemons, Place},
+    demand::Demands,
+    shapes::Shapes,
+};
 
 define_id! {
     /// What some pods of one snapshot want of devices.
@@ -71,6 +79,9 @@ pub struct Devices {
     of_pods: IdVec<PodId, Option<DemandId>>,
     shapes: IdVec<PoolId, IdVec<TypeId, ShapeId>>,
     nodes: IdVec<NodeId, NodeDevices>,
+    daemons: Daemons,
+    /// What is taken before anything is planned.
+    ledger: ClusterLedger,
     has_shared_devices: bool,
     brings_pools: bool,
 }
@@ -85,39 +96,48 @@ pub enum NodeDevices {
 }
 
 impl Devices {
-    /// Compiles the objects for the pods that wait; `None` if none of them wants a device.
+    /// Compiles the objects for the pods that wait and the daemons; `None` if none of them wants a device.
     pub fn new(
         objects: Arc<DeviceObjects>,
         compat: Compat,
         pools: &IdVec<PoolId, NodePool>,
         nodes: &IdVec<NodeId, Node>,
         pods: &IdVec<PodId, PendingPod>,
+        daemon_sets: &[DaemonPod],
         names: &Interner,
     ) -> Option<Self> {
-        if pods.iter().all(|pending| pending.devices.is_none()) {
+        if daemon_sets.is_empty() && pods.iter().all(|pending| pending.devices.is_none()) {
             return None;
         }
         let mut builder = InventoryBuilder::new(compat);
         objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
         objects.slices.values().for_each(|slice| builder.slice(Arc::clone(slice)));
         objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
-        let demands = Demands::new(&objects, compat, pods, names, &mut builder);
-        if demands.of_pods.iter().all(Option::is_none) {
+        let demands = Demands::new(&objects, compat, pods, daemon_sets, names, &mut builder);
+        let mut daemons = Daemons::new(daemon_sets, &demands.of_daemons);
+        if daemons.is_empty() && demands.of_pods.iter().all(Option::is_none) {
             return None;
         }
-        let mut shapes = Shapes::new(&objects, pools, names);
+        let mut shapes = Shapes::new(&objects, pools, (&daemons, &demands.demands), names);
         let of_pools = pools.iter().map(|pool| shapes.of_pool(pool, pods, &mut builder)).collect();
         let of_nodes = nodes::describe(nodes, pools, &objects, &mut shapes, &mut builder);
         let brings_pools = !shapes::shared_templates(pools).is_empty();
+        let with_daemons = shapes.into_running();
+        let inventory = builder.build();
+        let mut ledger = ClusterLedger::new(&inventory);
+        let at = (&inventory, &mut ledger);
+        daemons.settle(&with_daemons, &of_nodes, nodes, at, &demands.demands, names);
         Some(Self {
             has_shared_devices: brings_pools || nodes::has_shared_devices(&objects),
             brings_pools,
             objects,
-            inventory: builder.build(),
+            inventory,
             demands: demands.demands,
             of_pods: demands.of_pods,
             shapes: of_pools,
             nodes: of_nodes,
+            daemons,
+            ledger,
         })
     }
 
@@ -139,6 +159,47 @@ impl Devices {
     /// What describes a node's devices.
     pub fn node(&self, node: NodeId) -> Option<&NodeDevices> {
         self.nodes.try_get(node)
+    }
+
+    /// What is taken before anything is planned: by claims that are allocated, and by daemons that nodes have still to get.
+    pub fn ledger(&self) -> &ClusterLedger {
+        &self.ledger
+    }
+
+    /// What daemons take of each machine to be.
+    pub fn overhead(&self) -> &MachineOverhead {
+        self.daemons.overhead()
+    }
+
+    /// Whether a DaemonSet's pods want devices.
+    pub fn is_daemon_with_devices(&self, set: &DaemonSet) -> bool {
+        self.daemons.wants_devices(&set.name)
+    }
+
+    /// What a daemon's pod requests on a pool's machines of a type; `None` where it will not get its devices, and so
+    /// takes nothing.
+    pub fn daemon_requests<'d>(
+        &self,
+        set: &'d DaemonSet,
+        (pool, instance_type): (PoolId, TypeId),
+        allocatable: &ResourceVec,
+    ) -> Option<Cow<'d, ResourceVec>> {
+        let shapes: IdSet<ShapeId> = self.shape(pool, instance_type).into_iter().collect();
+        self.daemons.requests(set, Place::Machine(&shapes), allocatable, &self.demands)
+    }
+
+    /// The same of a node that has still to get the pod.
+    pub fn daemon_requests_on<'d>(
+        &self,
+        set: &'d DaemonSet,
+        node: NodeId,
+        allocatable: &ResourceVec,
+    ) -> Option<Cow<'d, ResourceVec>> {
+        let place = match self.node(node) {
+            Some(NodeDevices::Expected(shapes)) => Place::Machine(shapes),
+            Some(NodeDevices::Published(_)) | None => Place::Node(node),
+        };
+        self.daemons.requests(set, place, allocatable, &self.demands)
     }
 
     /// Whether machines can use devices that are not their own, so that one's allocation can matter to another.

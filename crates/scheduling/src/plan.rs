@@ -43,6 +43,8 @@ pub struct Plan {
     pub lower_bound: PriceNanoUsdPerHour,
     /// Steps of the contended-room search that were used.
     pub search_steps: u64,
+    /// Steps that the allocation of devices took in all, for every order that was tried.
+    pub device_steps: u64,
 }
 
 /// One NodeClaim to create.

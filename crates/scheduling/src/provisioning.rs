@@ -20,7 +20,7 @@ mod catalogue_index;
 mod choose;
 mod classes;
 mod coupled;
-mod daemons;
+pub(crate) mod daemons;
 mod devices;
 mod explain;
 mod fill;
@@ -51,6 +51,7 @@ use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
 use self::{
     classes::{ClassId, PodClass},
+    devices::ProblemDevices,
     fill::{Filled, Order},
     problem::{LimitByClass, Problem},
     relaxation::Relaxed,
@@ -240,6 +241,7 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
         kept_apart: None,
         lower_bound,
         search_steps,
+        device_steps: problem.devices.as_ref().map_or(0, ProblemDevices::steps_taken),
     }
 }
 

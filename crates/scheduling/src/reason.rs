@@ -10,6 +10,11 @@ use model::{
 
 use crate::snapshot::Limit;
 
+mod devices;
+
+pub(crate) use devices::zones;
+pub use devices::{ClaimedDevices, EndingTypes};
+
 /// One reason of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
@@ -86,6 +91,8 @@ pub enum Reason {
     },
     /// Its gang is short of places, so that no pod of it gets one. What keeps the first of them follows.
     Gang(Gang),
+    /// What becomes of its claims' requests on the instance types that there are.
+    Devices(Vec<ClaimedDevices>),
     /// What happened on existing nodes.
     ExistingNodes(ExistingNodes),
     /// Places that would hold the pod are closed by rules that couple it with other pods: spread, affinity and
@@ -336,6 +343,7 @@ impl Reason {
             Reason::MinValues { .. } => "MinValues",
             Reason::Claim { .. } => "ResourceClaim",
             Reason::Gang(_) => "Gang",
+            Reason::Devices(_) => "Devices",
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
             Reason::Remedies(_) => "Remedies",
@@ -363,6 +371,7 @@ impl Reason {
             Reason::NoInstanceType(reason) => Some(&reason.node_pool),
             Reason::PodRules { node_pool, .. } => node_pool.as_ref(),
             Reason::Gang(_)
+            | Reason::Devices(_)
             | Reason::Remedies(_)
             | Reason::Unsupported(_)
             | Reason::NoNodePool
@@ -380,6 +389,9 @@ impl Reason {
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::Claim { why } => why.to_string(),
             Reason::Gang(gang) => gang.message(),
+            Reason::Devices(requests) => {
+                requests.iter().map(ClaimedDevices::message).collect::<Vec<_>>().join("; and ")
+            }
             Reason::Remedies(remedies) => remedies.message(names),
             Reason::NodePoolNotUsable { why, .. } => why.to_string(),
             Reason::NodePoolTaint { taint, .. } => format!("does not tolerate the taint {}", taint.display(names)),

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::defaults::{Defaults, apply_to_metadata};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::context::Context;
-use crate::devices::{self, Admitted, DeviceKind, pod_devices};
+use crate::devices::{self, Admitted, DeviceKind, daemon_set_devices, pod_devices};
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 use crate::manifests::{DocumentError, Manifest, Origin};
 use crate::snapshot::{
@@ -228,7 +228,11 @@ impl<'a> Reader<'a> {
                 if let Some(spec) = object.pointer_mut("/spec/template/spec") {
                     self.defaults.apply_to_spec(spec);
                 }
-                self.cluster.daemon_sets.push(Arc::new(crate::daemon_set(&object, context)?));
+                let set = crate::daemon_set(&object, context)?;
+                if let Some(pod) = daemon_set_devices(&object)? {
+                    self.cluster.devices.pods.insert(set.uid.clone(), Arc::new(pod));
+                }
+                self.cluster.daemon_sets.push(Arc::new(set));
             }
             Role::PersistentVolume => {
                 let volume = Arc::new(crate::persistent_volume(object, context)?);

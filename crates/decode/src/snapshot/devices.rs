@@ -15,7 +15,7 @@ pub struct ClusterDevices {
     pub compat: Compat,
     /// The objects.
     pub objects: Arc<DeviceObjects>,
-    /// What devices read of the pods that may want any, by the pods' uids.
+    /// What devices read of the pods that may want any, and of the DaemonSets whose pods may, by their uids.
     pub pods: BTreeMap<Uid, Arc<Pod>>,
 }
 

@@ -96,6 +96,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
         claim: model::Id::index(of.claim),
         claim_name: Arc::clone(&search.claims[of.claim].name),
         request: of.alternative.name.clone(),
+        class: of.alternative.class.meta.name.name.as_ref().into(),
         wanted: of.alternative.count.map(|count| count as u64),
         seen: search.view.devices.len() as u64,
         usable,

@@ -10,6 +10,7 @@ use model::NodeName;
 use super::{BinId, Brought, ClusterLedger, Usage};
 use crate::inventory::{Inventory, ShapeId};
 use crate::node::NodeFacts;
+use crate::packing::MachineOverhead;
 use crate::types::NodeSelector;
 use crate::verdict::Fault;
 use crate::view::View;
@@ -89,7 +90,12 @@ impl BinLedger {
 
     /// A machine to be, of any of the given shapes.
     pub fn machine(shapes: &IdSet<ShapeId>, cluster: &mut ClusterLedger) -> Self {
-        let hypotheses = shapes.iter().map(|shape| Hypothesis { shape, usage: Usage::default() }).collect();
+        Self::machine_with(shapes, &MachineOverhead::default(), cluster)
+    }
+
+    /// The same where some of its devices are taken from the start.
+    pub fn machine_with(shapes: &IdSet<ShapeId>, overhead: &MachineOverhead, cluster: &mut ClusterLedger) -> Self {
+        let hypotheses = shapes.iter().map(|shape| Hypothesis { shape, usage: overhead.of(shape) }).collect();
         Self { kind: Kind::Machine { id: cluster.open(), domain: Domain::default(), hypotheses } }
     }
 

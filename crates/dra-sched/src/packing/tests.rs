@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Budget, Id, IdSet};
 use serde_json::json;
 
-use super::{ClaimUse, Offer};
+use super::{ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict};
 use crate::fixture::{STEPS, builder, claim, devices, exactly, slice};
 use crate::inventory::{Inventory, ShapeId};
 use crate::ledger::{BinLedger, ClusterLedger};
@@ -164,3 +164,31 @@ fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
 
 mod node_allocatable;
 mod shared;
+
+#[test]
+fn what_daemons_take_of_a_shape_is_taken_of_each_of_its_machines() {
+    let mut builder = builder(&["gpu"]);
+    let none = builder.machine_shape(shape(vec![], &[]));
+    let small = builder.machine_shape(shape(vec![template("gpu", 1)], &[]));
+    let large = builder.machine_shape(shape(vec![template("gpu", 4)], &[]));
+    let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "gpu", 1)]}));
+    let inventory = builder.build();
+    let mut cluster = ClusterLedger::new(&inventory);
+    let fresh = ClaimUse::Fresh { class, containers: 1 };
+    let mut overhead = MachineOverhead::default();
+    let mut daemon =
+        |shape| inventory.add_overhead(&mut overhead, shape, &[fresh], &mut cluster, &mut Budget::new(STEPS));
+    assert_eq!(daemon(none), OverheadVerdict::Refused);
+    assert_eq!(daemon(small), OverheadVerdict::Given(NodeDemand::default()));
+    assert_eq!(daemon(small), OverheadVerdict::Refused, "a second daemon finds nothing left");
+    assert_eq!(daemon(large), OverheadVerdict::Given(NodeDemand::default()));
+
+    let all: IdSet<ShapeId> = inventory.machines.ids().collect();
+    let mut bin = BinLedger::machine_with(&all, &overhead, &mut cluster);
+    let offer = try_add(&inventory, &bin, &cluster, fresh, 8);
+    assert_eq!(shown(&offer), [(3, String::new(), vec![2])]);
+    inventory.commit(&mut bin, &mut cluster, &offer.alternatives[0]);
+    let other = BinLedger::machine_with(&all, &overhead, &mut cluster);
+    assert_eq!(shown(&try_add(&inventory, &other, &cluster, fresh, 8)), [(3, String::new(), vec![2])]);
+    assert_eq!(shown(&try_add(&inventory, &bin, &cluster, fresh, 8)), []);
+}

@@ -283,7 +283,7 @@ fn mentions(text: &str, identifier: &str) -> bool {
     })
 }
 
-fn amount(shortage: Shortage) -> Amount {
+pub(super) fn amount(shortage: Shortage) -> Amount {
     let text = |nano: i128| {
         let binary = nano % (1024 * 1_000_000_000) == 0;
         let format = if binary { model::quantity::Format::BinarySi } else { model::quantity::Format::DecimalSi };

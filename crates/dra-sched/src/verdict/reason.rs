@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Infeasible, Proof};
 use crate::inventory::DeviceIndex;
-use crate::types::{CounterName, CounterSetName, QualifiedName, RequestName};
+use crate::types::{CounterName, CounterSetName, DeviceClassName, QualifiedName, RequestName};
 
 /// What one request, or alternative of a request, found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct RequestReport {
     pub claim_name: Arc<str>,
     /// `request`, or `request/subrequest`.
     pub request: RequestName,
+    /// The class that it asks for.
+    pub class: DeviceClassName,
     /// How many devices it wants; None for all.
     pub wanted: Option<u64>,
     /// Devices that the node can reach in usable pools.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::labels::ProviderLabels;
 use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable};
 use dra_sched::{Compat, KubernetesMinor};
+use model::workload::DaemonSet;
 use model::{Node, Pod, Timestamp};
 use scheduling::devices::DeviceObjects;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
@@ -69,13 +70,16 @@ pub fn build(
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
 }
 
-/// What decides about devices; nothing of it is gathered while no pod that waits may want one.
+/// What decides about devices; nothing of it is gathered while no pod that waits and no daemon may want one.
 fn devices(state: &State) -> ClusterDevices {
     let compat = state.kubernetes.unwrap_or_else(|| Compat::new(KubernetesMinor::NEWEST));
     let wants = |pod: &Arc<Pod>| state.device_pods.contains_key(&pod.uid);
     let is_going = |node: &NodeRecord| node.model.deletion_timestamp.is_some();
+    let wanting_daemon = |set: &Arc<DaemonSet>| state.device_pods.contains_key(&set.uid);
     let nobody = state.device_pods.is_empty()
-        || !(state.unbound_pods().any(wants) || state.nodes.values().any(|node| is_going(node)));
+        || !(state.unbound_pods().any(wants)
+            || state.daemon_sets.values().any(wanting_daemon)
+            || state.nodes.values().any(|node| is_going(node)));
     if nobody {
         return ClusterDevices { compat, ..ClusterDevices::default() };
     }

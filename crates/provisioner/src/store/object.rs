@@ -164,14 +164,18 @@ impl Stored for Pod {
         state.pods_by_daemon_set.update(before.and_then(by_daemon_set), after.and_then(by_daemon_set));
         let waiting = |pod: &Self| pod.node_name.is_none().then(|| ((), pod.name.clone()));
         state.pods_without_node.update(before.and_then(waiting), after.and_then(waiting));
-        let gone = before.filter(|before| after.is_none_or(|after| after.uid != before.uid));
-        if let Some(gone) = gone.filter(|gone| state.device_pods.contains_key(&gone.uid)) {
-            Arc::make_mut(&mut state.device_pods).remove(&gone.uid);
-        }
+        forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
     }
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
         Change::Pod(delta)
+    }
+}
+
+/// Forgets what devices read of an object that is not there any more.
+fn forget_devices(state: &mut State, before: Option<&Uid>, after: Option<&Uid>) {
+    if let Some(gone) = before.filter(|&gone| after != Some(gone) && state.device_pods.contains_key(gone)) {
+        Arc::make_mut(&mut state.device_pods).remove(gone);
     }
 }
 
@@ -284,6 +288,10 @@ impl Stored for DaemonSet {
 
     fn key(&self) -> NamespacedName {
         self.name.clone()
+    }
+
+    fn reindex(state: &mut State, before: Option<&Self>, after: Option<&Self>) {
+        forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
     }
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {

@@ -43,7 +43,7 @@ pub struct State {
     pub resource_claim_templates: Table<NamespacedName, ClaimTemplate>,
     pub device_taint_rules: Table<Arc<str>, DeviceTaintRule>,
     pub pod_groups: Table<NamespacedName, PodGroupRecord>,
-    /// What devices read of the pods that may want any.
+    /// What devices read of the pods that may want any, and of the DaemonSets whose pods may.
     pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
     /// The API server's release and gates, once it has told.
     pub kubernetes: Option<Compat>,

@@ -272,3 +272,22 @@ fn what_devices_read_of_a_pod_is_forgotten_with_the_pod() {
     store.delete::<model::Pod>(&name("a"), &"uid-a".into());
     assert!(store.read().device_pods.is_empty());
 }
+
+#[test]
+fn what_devices_read_of_a_daemon_set_is_forgotten_with_it() {
+    let store = ClusterStore::new();
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"namespace": "default", "name": "monitor", "uid": "d"},
+        "spec": {"template": {"spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}}},
+    });
+    let set = decode::daemon_set(&object, &mut decode::Context::new(&mut Interner::new())).unwrap();
+    let devices = decode::devices::daemon_set_devices(&object).unwrap();
+    assert_eq!(devices.as_ref().map(|pod| pod.claims.len()), Some(1));
+    store.note_devices(&"d".into(), devices);
+    store.apply(set, RawObject::deserialize(object).unwrap().revision());
+    assert_eq!(store.read().device_pods.len(), 1);
+    store.delete::<model::workload::DaemonSet>(&name("monitor"), &"d".into());
+    assert!(store.read().device_pods.is_empty());
+}

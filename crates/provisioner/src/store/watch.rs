@@ -179,11 +179,12 @@ impl Watches {
             namespace,
             |raw| raw.name().name,
         )));
-        tasks.spawn(self.clone().watch(Source::<DaemonSet>::new(
+        let daemon_sets = Source::<DaemonSet>::new(
             resource("apps", "v1", "DaemonSet", "daemonsets"),
             from_json(decode::daemon_set),
             RawObject::name,
-        )));
+        );
+        tasks.spawn(self.clone().watch(Source { note: note_daemon_devices, ..daemon_sets }));
         tasks.spawn(self.clone().watch(Source::<PodDisruptionBudget>::new(
             resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
             from_json(decode::pod_disruption_budget),
@@ -482,6 +483,11 @@ impl<T: Stored> Listing<T> {
 /// What devices read of a pod. A pod that cannot be read is told when it is stored.
 fn note_devices(store: &ClusterStore, raw: &RawObject) {
     store.note_devices(&raw.uid(), decode::devices::pod_devices(&raw.json).ok().flatten());
+}
+
+/// The same of the pods that a DaemonSet will make.
+fn note_daemon_devices(store: &ClusterStore, raw: &RawObject) {
+    store.note_devices(&raw.uid(), decode::devices::daemon_set_devices(&raw.json).ok().flatten());
 }
 
 fn kubernetes_minor(minor: &str) -> Option<KubernetesMinor> {

@@ -107,6 +107,7 @@ fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request(
         No place
           ml/huge
             nodepool/default: none of 4 instance types fits: 4 without the devices it claims (claim gpus, request gpus: 8 of 8 devices are usable, 9 wanted; or claim gpus, request gpus: 4 of 4 devices are usable, 9 wanted; or claim gpus, request gpus: 2 of 2 devices are usable, 9 wanted)
+            needs 9 of gpu (claim gpus, request gpus); 3 of 4 instance types have a template for it; 3 have too few of them
           ml/lost
             resource claim template ml/gone does not exist
 
@@ -139,5 +140,31 @@ fn a_broken_object_is_named_and_leaves_the_others_alone() {
               1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
 
         1 pod: 1 on 1 new machine for $3.0000/h (no plan below $2.9999/h)
+    "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn daemons_take_their_devices_on_each_new_machine_and_leave_the_others_as_they_are() {
+    let scratch = scratch(&[("train-0", "pair"), ("train-1", "pair")]);
+    let daemons = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "monitor", "namespace": "ml"},
+        "spec": {"template": {"spec": {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "16"}, "claims": [{"name": "gpus"}]}}],
+            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "pair"}]}}}});
+    scratch.write("daemons.json", &daemons.to_string());
+    scratch.write(
+        "web.json",
+        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "ml"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "12"}}}]}})
+        .to_string(),
+    );
+    let ran = scratch.run(&[&ARGS[..], &["-f", "daemons.json", "-f", "web.json"]].concat());
+    expect![[r#"
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 0
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
+              2   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $6.0000/h   4 of gpu.example.com      3
+
+        3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9990/h)
     "#]].assert_eq(&ran.transcript());
 }

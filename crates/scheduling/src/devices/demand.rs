@@ -1,4 +1,4 @@
-//! What pods want of devices, each kind of want once.
+//! What pods and daemons want of devices, each kind of want once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use dra_sched::{
 };
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
-use super::{DemandId, DeviceObjects};
+use super::{DaemonPod, DemandId, DeviceObjects};
 use crate::snapshot::{PendingPod, PodId};
 
 /// More extended resources in one pod than this are only told apart together: all by DRA, or none.
@@ -100,10 +100,12 @@ struct Key {
     whole: Amounts,
 }
 
-/// The demands of all waiting pods.
+/// The demands of all waiting pods and of daemons.
 pub(super) struct Demands {
     pub(super) demands: IdVec<DemandId, Demand>,
     pub(super) of_pods: IdVec<PodId, Option<DemandId>>,
+    /// In the order of the DaemonSets.
+    pub(super) of_daemons: Vec<Option<DemandId>>,
 }
 
 struct Reading<'a> {
@@ -122,11 +124,14 @@ impl Demands {
         objects: &DeviceObjects,
         compat: Compat,
         pods: &IdVec<PodId, PendingPod>,
+        daemon_sets: &[DaemonPod],
         names: &Interner,
         builder: &mut InventoryBuilder,
     ) -> Self {
         // Of claims with equal specs the first gives its name to reasons; the pods' own words come first.
-        let entries = pods.iter().filter_map(|pending| pending.devices.as_ref()).flat_map(|pod| {
+        let of_daemons = daemon_sets.iter().map(|(_, pod)| pod);
+        let all = pods.iter().filter_map(|pending| pending.devices.as_ref()).chain(of_daemons);
+        let entries = all.flat_map(|pod| {
             pod.claims.iter().filter_map(move |entry| match &entry.source {
                 ClaimSource::Template(template) => Some((pod, entry, template)),
                 ClaimSource::Claim(_) => None,
@@ -143,7 +148,8 @@ impl Demands {
         let known = BTreeMap::new();
         let mut reading = Reading { objects, compat, names, builder, ids, extended, known, demands: IdVec::new() };
         let of_pods = pods.iter().map(|pending| pending.devices.as_ref().and_then(|pod| reading.of_pod(pod))).collect();
-        Self { demands: reading.demands, of_pods }
+        let of_daemons = daemon_sets.iter().map(|(_, pod)| reading.of_pod(pod)).collect();
+        Self { demands: reading.demands, of_pods, of_daemons }
     }
 }
 

@@ -148,8 +148,8 @@ fn shapes_of(
     let none: Arc<Templates> = Arc::default();
     let templates = if templates.is_empty() { std::slice::from_ref(&none) } else { templates };
     let shape = |templates: &Arc<Templates>| match &node.labels {
-        NodeLabels::Known(labels) => shapes.of_labelled(templates, labels, builder),
-        NodeLabels::Promised(promised) => shapes.of_machine(templates, promised, builder),
+        NodeLabels::Known(labels) => shapes.of_labelled(templates, labels, node, builder),
+        NodeLabels::Promised(promised) => shapes.of_machine(templates, promised, node, builder),
     };
     templates.iter().map(shape).collect()
 }

@@ -11,10 +11,13 @@ use dra_sched::{
 };
 use model::{IdVec, Interner, KeyId, Labels, Requirements, ValueId, ValueSet};
 
-use super::DeviceObjects;
+use super::{
+    Demand, DemandId, DeviceObjects,
+    daemons::{Daemons, Running},
+};
 use crate::{
     catalogue::{Catalogue, OfferingId, TypeId},
-    snapshot::{NodePool, PendingPod, PodId, PoolId},
+    snapshot::{Node, NodePool, PendingPod, PodId, PoolId},
 };
 
 /// Shapes found so far.
@@ -24,7 +27,11 @@ pub(super) struct Shapes<'a> {
     keys: Vec<(Arc<str>, KeyId)>,
     /// Values that the selectors ask for.
     asked: BTreeMap<KeyId, BTreeSet<ValueId>>,
-    known: BTreeMap<(usize, KnownLabels), (Arc<Templates>, ShapeId)>,
+    /// By templates, labels and daemons.
+    known: BTreeMap<(usize, KnownLabels, Running), (Arc<Templates>, ShapeId)>,
+    daemons: (&'a Daemons, &'a IdVec<DemandId, Demand>),
+    /// What runs together, each numbered by its position.
+    running: Vec<Running>,
 }
 
 /// Labels that matter, by name.
@@ -59,7 +66,12 @@ pub(super) fn shared_templates(pools: &IdVec<PoolId, NodePool>) -> Vec<Arc<Share
 }
 
 impl<'a> Shapes<'a> {
-    pub(super) fn new(objects: &DeviceObjects, pools: &IdVec<PoolId, NodePool>, names: &'a Interner) -> Self {
+    pub(super) fn new(
+        objects: &DeviceObjects,
+        pools: &IdVec<PoolId, NodePool>,
+        daemons: (&'a Daemons, &'a IdVec<DemandId, Demand>),
+        names: &'a Interner,
+    ) -> Self {
         let mut keys: BTreeMap<Arc<str>, KeyId> = BTreeMap::new();
         let mut asked: BTreeMap<KeyId, BTreeSet<ValueId>> = BTreeMap::new();
         let brought = shared_templates(pools);
@@ -73,7 +85,26 @@ impl<'a> Shapes<'a> {
         }
         let of_hosts = brought.iter().flat_map(|shared| &shared.nodes.match_label_keys);
         keys.extend(of_hosts.filter_map(|name| Some((Arc::clone(name), names.find_key(name)?))));
-        Self { names, keys: keys.into_iter().collect(), asked, known: BTreeMap::new() }
+        Self {
+            names,
+            keys: keys.into_iter().collect(),
+            asked,
+            known: BTreeMap::new(),
+            daemons,
+            running: vec![Running::new()],
+        }
+    }
+
+    /// The shapes on which daemons run that want devices, with these.
+    pub(super) fn into_running(self) -> BTreeMap<ShapeId, Running> {
+        let shapes = self.known.into_iter().map(|((_, _, running), (_, shape))| (shape, running));
+        shapes.filter(|(_, running)| !running.is_empty()).collect()
+    }
+
+    /// The daemons that a node has still to get.
+    fn missing_on(&self, node: &Node) -> Running {
+        let (daemons, demands) = self.daemons;
+        daemons.missing_on(node, demands, self.names)
     }
 
     /// The label keys that matter.
@@ -104,8 +135,14 @@ impl<'a> Shapes<'a> {
                 .filter_map(|((name, _), of_types)| Some((Arc::clone(name), of_types[instance_type].clone()?)))
                 .collect()
         };
-        let wanted: Vec<_> = types.ids().map(|id| (Arc::clone(&types[id].device_templates), of_type(id))).collect();
-        wanted.into_iter().map(|(templates, labels)| self.intern(&templates, labels, builder)).collect()
+        let (daemons, demands) = self.daemons;
+        let running = |id: TypeId| daemons.of_type(pool, id, demands, self.names);
+        let wanted: Vec<_> =
+            types.ids().map(|id| (Arc::clone(&types[id].device_templates), of_type(id), running(id))).collect();
+        wanted
+            .into_iter()
+            .map(|(templates, labels, running)| self.intern(&templates, labels, running, builder))
+            .collect()
     }
 
     /// The shape of one machine of which this is known.
@@ -113,6 +150,7 @@ impl<'a> Shapes<'a> {
         &mut self,
         templates: &Arc<Templates>,
         promised: &Requirements,
+        node: &Node,
         builder: &mut InventoryBuilder,
     ) -> ShapeId {
         let label = |(name, key): &(Arc<str>, KeyId)| {
@@ -120,7 +158,7 @@ impl<'a> Shapes<'a> {
             Some((Arc::clone(name), known_label(values.iter().copied(), self.names)?))
         };
         let labels = self.keys.iter().filter_map(label).collect();
-        self.intern(templates, labels, builder)
+        self.intern(templates, labels, self.missing_on(node), builder)
     }
 
     /// The shape of one machine with these labels.
@@ -128,18 +166,25 @@ impl<'a> Shapes<'a> {
         &mut self,
         templates: &Arc<Templates>,
         labels: &Labels,
+        node: &Node,
         builder: &mut InventoryBuilder,
     ) -> ShapeId {
         let label = |(name, key): &(Arc<str>, KeyId)| {
             Some((Arc::clone(name), KnownLabel::One(self.names.value_arc(labels.get(*key)?))))
         };
         let labels = self.keys.iter().filter_map(label).collect();
-        self.intern(templates, labels, builder)
+        self.intern(templates, labels, self.missing_on(node), builder)
     }
 
-    fn intern(&mut self, templates: &Arc<Templates>, labels: KnownLabels, builder: &mut InventoryBuilder) -> ShapeId {
+    fn intern(
+        &mut self,
+        templates: &Arc<Templates>,
+        labels: KnownLabels,
+        running: Running,
+        builder: &mut InventoryBuilder,
+    ) -> ShapeId {
         // The address only saves comparing; the builder knows equal shapes by their content.
-        let key = (Arc::as_ptr(templates).addr(), labels);
+        let key = (Arc::as_ptr(templates).addr(), labels, running);
         if let Some((_, shape)) = self.known.get(&key) {
             return *shape;
         }
@@ -151,7 +196,12 @@ impl<'a> Shapes<'a> {
             (Arc::clone(name), knowledge)
         });
         let shape = MachineShape::new(templates.own.clone(), knowledge.collect(), BTreeSet::new());
-        let id = builder.machine_shape(shape.with_shared(templates.shared.clone()));
+        let daemons = self.running.iter().position(|known| *known == key.2).unwrap_or_else(|| {
+            self.running.push(key.2.clone());
+            self.running.len() - 1
+        });
+        let daemons = u32::try_from(daemons).unwrap_or(u32::MAX);
+        let id = builder.machine_shape(shape.with_shared(templates.shared.clone()).with_daemons(daemons));
         // What is remembered is kept, so that no other has its address.
         self.known.insert(key, (Arc::clone(templates), id));
         id

@@ -1,7 +1,7 @@
 //! What pools of one catalogue have in common, worked out once for all of them: which offerings have which labels, what
 //! they hold net of daemons, and their order by price. A cluster of sixty NodePools mostly has one catalogue.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use model::{IdSet, IdVec, Interner, KeyId, ResourceVec, ValueSet, collections::FastMap};
 
@@ -22,7 +22,7 @@ pub(crate) struct CatalogueIndex<'s> {
     pub(crate) by_price: Vec<OfferingId>,
     by_key: Kept<KeyId, OfKey>,
     agreeing: Kept<(KeyId, ValueSet), IdSet<OfferingId>>,
-    nets: Kept<Vec<IdSet<OfferingId>>, Net>,
+    nets: Kept<Vec<(ResourceVec, IdSet<OfferingId>)>, Net>,
 }
 
 /// What offerings say of one label key.
@@ -102,14 +102,15 @@ impl<'s> CatalogueIndex<'s> {
     }
 
     /// What offerings hold where these daemons run: requests, and the offerings on whose machines they would.
-    pub(crate) fn net(&self, daemons: Vec<(&ResourceVec, IdSet<OfferingId>)>, names: &Interner) -> Rc<Net> {
-        let (requests, running): (Vec<&ResourceVec>, Vec<IdSet<OfferingId>>) = daemons.into_iter().unzip();
+    pub(crate) fn net(&self, running: Vec<(Cow<'_, ResourceVec>, IdSet<OfferingId>)>, names: &Interner) -> Rc<Net> {
+        let running: Vec<(ResourceVec, IdSet<OfferingId>)> =
+            running.into_iter().map(|(requests, offerings)| (requests.into_owned(), offerings)).collect();
         if let Some(known) = self.nets.borrow().get(&running) {
             return Rc::clone(known);
         }
         let mut daemons = IdVec::filled(ResourceVec::default(), self.catalogue.offerings.len());
-        for (requests, running) in requests.iter().zip(&running) {
-            for offering in running.iter() {
+        for (requests, offerings) in &running {
+            for offering in offerings.iter() {
                 daemons[offering].saturating_add_assign(requests);
             }
         }

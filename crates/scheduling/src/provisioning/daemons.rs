@@ -3,44 +3,62 @@
 //! Which daemons run on a node is the DaemonSet controller's decision, not kube-scheduler's score: node selector,
 //! required node affinity (any of its terms) and taints, with the tolerations that the controller adds (`decode` puts
 //! these into the DaemonSet's shape). A daemon whose affinity depends on a label that is still open counts as running.
+//!
+//! A daemon that does not get its devices somewhere takes nothing there: [`crate::devices`] says where that is.
 
-use std::{rc::Rc, sync::Arc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
+use api::labels;
 use model::{IdSet, IdVec, Interner, PodShape, ResourceVec, pod::HostPort, workload::DaemonSet};
 
 use super::{
     affinity::{accepts_unknown, terms, untolerated},
     catalogue_index::{CatalogueIndex, Net},
-    pools::PoolTable,
+    pools::{PoolTable, can_have},
 };
-use crate::{catalogue::OfferingId, snapshot::Node};
+use crate::{
+    catalogue::OfferingId,
+    snapshot::{Node, NodeId, NodePool, Snapshot},
+};
 
 /// What offerings hold beside all daemons that would run on their machines.
-pub(crate) fn net(
-    table: &PoolTable<'_>,
-    index: &CatalogueIndex<'_>,
-    daemon_sets: &[Arc<DaemonSet>],
-    names: &Interner,
-) -> Rc<Net> {
-    let running = |daemon_set: &'_ Arc<DaemonSet>| running_on(table, &daemon_set.template.shape, names);
-    let requests = daemon_sets.iter().map(|daemon_set| &daemon_set.template.shape.requests);
-    index.net(requests.zip(daemon_sets.iter().map(running)).collect(), names)
+pub(crate) fn net(table: &PoolTable<'_>, index: &CatalogueIndex<'_>, snapshot: &Snapshot) -> Rc<Net> {
+    let sets = snapshot.daemon_sets.iter();
+    index.net(sets.flat_map(|set| taking(table, set, snapshot)).collect(), &snapshot.interner)
 }
 
 /// Host ports of all daemons that would run on a machine from each offering.
-pub(crate) fn ports(
-    table: &PoolTable<'_>,
-    daemon_sets: &[Arc<DaemonSet>],
-    names: &Interner,
-) -> IdVec<OfferingId, Vec<HostPort>> {
+pub(crate) fn ports(table: &PoolTable<'_>, snapshot: &Snapshot) -> IdVec<OfferingId, Vec<HostPort>> {
     let mut ports = IdVec::filled(Vec::new(), table.catalogue.offerings.len());
-    for daemon_set in daemon_sets.iter().filter(|daemon_set| !daemon_set.template.shape.host_ports.is_empty()) {
-        let shape = &daemon_set.template.shape;
-        for offering in running_on(table, shape, names).iter() {
-            ports[offering].extend(&shape.host_ports);
+    let has_ports = |set: &&Arc<DaemonSet>| !set.template.shape.host_ports.is_empty();
+    for set in snapshot.daemon_sets.iter().filter(has_ports) {
+        for offering in taking(table, set, snapshot).iter().flat_map(|(_, running)| running.iter()) {
+            ports[offering].extend(&set.template.shape.host_ports);
         }
     }
     ports
+}
+
+/// What a daemon requests on which machines; not the same everywhere only where it wants devices.
+fn taking<'s>(
+    table: &PoolTable<'_>,
+    set: &'s DaemonSet,
+    snapshot: &'s Snapshot,
+) -> Vec<(Cow<'s, ResourceVec>, IdSet<OfferingId>)> {
+    let running = running_on(table, &set.template.shape, &snapshot.interner);
+    let wants_devices = snapshot.devices.as_ref().filter(|devices| devices.is_daemon_with_devices(set));
+    let Some(devices) = wants_devices else { return vec![(Cow::Borrowed(&set.template.shape.requests), running)] };
+    let mut taking: Vec<(Cow<'s, ResourceVec>, IdSet<OfferingId>)> = Vec::new();
+    for offering in running.iter() {
+        let offered = &table.catalogue.offerings[offering];
+        let place = (table.id, offered.instance_type);
+        let Some(requests) = devices.daemon_requests(set, place, &offered.allocatable) else { continue };
+        match taking.iter_mut().find(|(known, _)| *known == requests) {
+            Some((_, offerings)) => drop(offerings.insert(offering)),
+            None => taking.push((requests, [offering].into_iter().collect())),
+        }
+    }
+    taking
 }
 
 /// The offerings, launchable now or not, on whose machines a daemon would run if the pool allows them.
@@ -62,35 +80,61 @@ fn running_on(table: &PoolTable<'_>, shape: &PodShape, names: &Interner) -> IdSe
     running
 }
 
+/// Whether a daemon could run on a machine of a pool from an offering.
+pub(crate) fn can_run(pool: &NodePool, offering: OfferingId, shape: &PodShape, names: &Interner) -> bool {
+    let hostname = names.find_key(labels::HOSTNAME);
+    untolerated(&pool.taints, &shape.tolerations, names).is_none()
+        && terms(shape, names).iter().any(|term| {
+            term.node_name.as_ref().is_none_or(accepts_unknown)
+                && term.requirements.iter().all(|wanted| {
+                    can_have(pool, Some(offering), (wanted.key, Some(wanted.key) == hostname), &wanted.values, names)
+                })
+        })
+}
+
 /// Requests of the daemons that will run on an existing node and have no pod there yet.
-pub(crate) fn missing(node: &Node, daemon_sets: &[Arc<DaemonSet>], names: &Interner) -> ResourceVec {
+pub(crate) fn missing(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
     let mut missing = ResourceVec::default();
-    for shape in missing_shapes(node, daemon_sets, names) {
-        missing.saturating_add_assign(&shape.requests);
+    for (_, requests) in missing_with_requests(id, snapshot) {
+        missing.saturating_add_assign(&requests);
     }
     missing
 }
 
 /// The daemons that will run on an existing node and have no pod there yet.
-pub(crate) fn missing_shapes<'d>(
+pub(crate) fn missing_shapes(id: NodeId, snapshot: &Snapshot) -> impl Iterator<Item = &PodShape> {
+    missing_with_requests(id, snapshot).map(|(set, _)| &*set.template.shape)
+}
+
+fn missing_with_requests(
+    id: NodeId,
+    snapshot: &Snapshot,
+) -> impl Iterator<Item = (&Arc<DaemonSet>, Cow<'_, ResourceVec>)> {
+    let node = &snapshot.nodes[id];
+    missing_sets(node, &snapshot.daemon_sets, &snapshot.interner).filter_map(move |set| {
+        let requests = match &snapshot.devices {
+            Some(devices) => devices.daemon_requests_on(set, id, &node.allocatable)?,
+            None => Cow::Borrowed(&set.template.shape.requests),
+        };
+        Some((set, requests))
+    })
+}
+
+/// The daemons that the DaemonSet controller will make pods of for an existing node, and has not yet.
+pub(crate) fn missing_sets<'d>(
     node: &Node,
     daemon_sets: &'d [Arc<DaemonSet>],
     names: &Interner,
-) -> Vec<&'d PodShape> {
-    let mut missing = Vec::new();
-    for daemon_set in daemon_sets {
-        let shape = &daemon_set.template.shape;
-        let present = node.pods.iter().any(|pod| {
+) -> impl Iterator<Item = &'d Arc<DaemonSet>> {
+    daemon_sets.iter().filter(move |set| {
+        let shape = &set.template.shape;
+        let is_there = node.pods.iter().any(|pod| {
             pod.is_daemon
-                && pod.name.namespace == daemon_set.name.namespace
-                && pod.owner.as_ref().is_some_and(|owner| *owner.name == *daemon_set.name.name)
+                && pod.name.namespace == set.name.namespace
+                && pod.owner.as_ref().is_some_and(|owner| *owner.name == *set.name.name)
         });
-        if present || untolerated(&node.taints, &shape.tolerations, names).is_some() {
-            continue;
-        }
-        if terms(shape, names).iter().any(|term| term.accepts(node, names)) {
-            missing.push(&**shape);
-        }
-    }
-    missing
+        !is_there
+            && untolerated(&node.taints, &shape.tolerations, names).is_none()
+            && terms(shape, names).iter().any(|term| term.accepts(node, names))
+    })
 }

@@ -26,7 +26,7 @@ use std::{
     sync::Arc,
 };
 
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, ShapeId, ledger};
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, ShapeId, ledger, verdict::RequestStep};
 use model::{Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet, collections::FastMap};
 
 use self::{
@@ -66,6 +66,7 @@ pub(crate) struct ProblemDevices<'s> {
     /// Nodes that are described by what they publish.
     published: IdVec<NodeId, Option<BinLedger>>,
     steps: Cell<u64>,
+    steps_taken: Cell<u64>,
     undecided: Cell<bool>,
     /// Whether a plan only has to hold in the order in which it was made.
     pub(crate) any_order: Cell<bool>,
@@ -88,6 +89,7 @@ impl<'s> ProblemDevices<'s> {
             devices,
             published: snapshot.nodes.ids().map(ledger).collect(),
             steps: Cell::new(snapshot.options.device_steps),
+            steps_taken: Cell::new(0),
             undecided: Cell::new(false),
             any_order: Cell::new(false),
             replays: Cell::new(orders::REPLAYS),
@@ -105,6 +107,11 @@ impl<'s> ProblemDevices<'s> {
     /// Steps that are left for the plan.
     pub(crate) fn steps_left(&self) -> u64 {
         self.steps.get()
+    }
+
+    /// Steps that were taken since the beginning, however often the plan was begun anew.
+    pub(crate) fn steps_taken(&self) -> u64 {
+        self.steps_taken.get()
     }
 
     /// Begins a plan anew.
@@ -175,6 +182,15 @@ pub(crate) struct Trouble {
     /// The shapes that it is about; none for a node.
     pub(crate) shapes: IdSet<ShapeId>,
 }
+
+/// What stops the requests of a class on machines of each shape that does not give it its devices.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    pub(crate) by_shape: Vec<(ShapeId, Ends)>,
+}
+
+/// Where requests end; else why there is none, or nothing where the search was given up.
+pub(crate) type Ends = Result<Vec<RequestStep>, Option<Arc<str>>>;
 
 /// Where devices are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -254,12 +270,12 @@ pub(crate) struct DeviceMark {
 impl DeviceState {
     pub(crate) fn new(problem: &Problem<'_>) -> Option<Self> {
         let devices = problem.devices.as_ref()?.devices;
-        let mut cluster = ClusterLedger::new(&devices.inventory);
-        let spare = BinLedger::machine(&devices.launchable_shapes(), &mut cluster);
+        let mut cluster = devices.ledger().clone();
+        let spare = BinLedger::machine_with(&devices.launchable_shapes(), devices.overhead(), &mut cluster);
         let mut expected = BTreeMap::new();
         for node in problem.snapshot.nodes.ids() {
             if let Some(NodeDevices::Expected(shapes)) = devices.node(node) {
-                let mut ledger = BinLedger::machine(shapes, &mut cluster);
+                let mut ledger = BinLedger::machine_with(shapes, devices.overhead(), &mut cluster);
                 // What it brings for others is theirs from the start.
                 ledger.pin(&devices.inventory, &mut cluster, &Domain::default());
                 expected.insert(node, ledger);
@@ -400,7 +416,9 @@ impl DeviceState {
         let part = problem.steps.get().min(STEPS_PER_QUESTION);
         let mut budget = Budget::new(part);
         let offer = problem.devices.inventory.try_add(ledger, claims, wanted, shapes, &self.cluster, &mut budget);
-        problem.steps.set(problem.steps.get() - (part - budget.remaining()));
+        let taken = part - budget.remaining();
+        problem.steps.set(problem.steps.get() - taken);
+        problem.steps_taken.set(problem.steps_taken.get().saturating_add(taken));
         offer
     }
 
@@ -441,6 +459,35 @@ impl DeviceState {
             }
         }
         all
+    }
+
+    /// What stops the requests of a class on a pool's machines, its types that can't be launched now included; for people.
+    pub(crate) fn steps(&self, problem: &Problem<'_>, pool: PoolRank, class: ClassId, variant: usize) -> Steps {
+        let mut steps = Steps::default();
+        let Some(of_problem) = &problem.devices else { return steps };
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        if claims.is_empty() {
+            return steps;
+        }
+        let inventory = &of_problem.devices.inventory;
+        let shapes: IdSet<ShapeId> = problem.pools[pool].shapes.by_shape.iter().map(|(shape, _)| *shape).collect();
+        let mut budget = Budget::new(STEPS_PER_QUESTION);
+        let offer = inventory.try_add(&self.spare, claims, 1, &shapes, &self.cluster, &mut budget);
+        let is_given = |shape: ShapeId| offer.alternatives.iter().any(|alternative| alternative.shapes.contains(shape));
+        for shape in shapes.iter().filter(|shape| !is_given(*shape)) {
+            // Of several domains the one is told in which the requests have most to use.
+            let refused = offer.refused.iter().filter(|refused| refused.shape == Some(shape));
+            let told = refused.map(|refused| {
+                inventory.steps(&refused.refusal).ok_or_else(|| Some(refused.refusal.to_string().into()))
+            });
+            let usable = |steps: &Ends| match steps {
+                Ok(steps) => steps.iter().map(|step| step.usable).sum(),
+                Err(_) => 0_u64,
+            };
+            let nearest = told.reduce(|a, b| if usable(&b) > usable(&a) { b } else { a });
+            steps.by_shape.push((shape, nearest.unwrap_or(Err(None))));
+        }
+        steps
     }
 
     /// Takes devices on a node; the caller knows that there are enough. Gives what the copies cost of the node besides.
@@ -495,7 +542,7 @@ impl DeviceState {
         let mut own = match bin.devices.take() {
             Some(own) => Arc::unwrap_or_clone(own),
             None => BinDevices {
-                ledger: BinLedger::machine(&table.shapes.all, &mut self.cluster),
+                ledger: BinLedger::machine_with(&table.shapes.all, of_problem.devices.overhead(), &mut self.cluster),
                 version: 0,
                 extra: Vec::new(),
                 planned: Vec::new(),

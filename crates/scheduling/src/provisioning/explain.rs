@@ -1,5 +1,8 @@
 //! Why a class has no place: made after packing, for refused classes only. Rules are asked in a fixed order (taints,
 //! labels by name, resources, devices, offerings, minValues, limits), and each node, pool or type counts at the first it fails.
+//! What its claims ask for is told once more over all NodePools, by request and step of the allocator (`claims`).
+
+mod claims;
 
 use std::sync::Arc;
 
@@ -58,8 +61,17 @@ pub(crate) fn reasons(
     if problem.snapshot.node_pools.is_empty() {
         reasons.push(Reason::NoNodePool);
     }
+    let mut stages = Vec::new();
     for (rank, table) in problem.pools.iter_enumerated() {
-        reasons.extend(pool(problem, state, rank, table, class));
+        let (reason, stage) = pool(problem, state, rank, table, class);
+        reasons.extend(reason);
+        stages.extend(stage);
+    }
+    if pods.devices.is_some() && !stages.is_empty() {
+        let requests = claims::of_class(problem, state, class, &stages);
+        if !requests.is_empty() {
+            reasons.push(Reason::Devices(requests));
+        }
     }
     let mut unusable: Vec<_> = problem
         .snapshot
@@ -218,22 +230,41 @@ fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, 
     rules
 }
 
-fn pool(problem: &Problem<'_>, state: &State, rank: PoolRank, table: &PoolTable<'_>, class: ClassId) -> Option<Reason> {
+/// A NodePool whose taints and labels the class agrees with, by one of its terms.
+struct PoolStage<'a, 's> {
+    rank: PoolRank,
+    table: &'a PoolTable<'s>,
+    term: &'a Term,
+    /// Offerings whose machines would give the class its devices.
+    given: Option<IdSet<OfferingId>>,
+}
+
+fn pool<'p, 's>(
+    problem: &'p Problem<'s>,
+    state: &State,
+    rank: PoolRank,
+    table: &'p PoolTable<'s>,
+    class: ClassId,
+) -> (Option<Reason>, Option<PoolStage<'p, 's>>) {
     let names = problem.names();
     let pods = &problem.classes[class];
     let node_pool = || table.pool.name.clone();
     if let Some(taint) = affinity::untolerated(&table.pool.taints, &pods.shape.tolerations, names) {
-        return Some(Reason::NodePoolTaint { node_pool: node_pool(), taint });
+        return (Some(Reason::NodePoolTaint { node_pool: node_pool(), taint }), None);
     }
     // Of several terms the first one that gets as far as resources is told, else the first.
     let mut told: Option<Reason> = None;
     for term in &pods.terms {
         match label_conflict(table, term, names) {
             Some(reason) => told = told.or(Some(reason)),
-            None => return Some(machine(problem, state, rank, table, pods, class, term)),
+            None => {
+                let reason = machine(problem, state, rank, table, pods, class, term);
+                let given = with_devices(problem, state, rank, table, class);
+                return (Some(reason), Some(PoolStage { rank, table, term, given }));
+            }
         }
     }
-    told.or_else(|| Some(no_term(table)))
+    (told.or_else(|| Some(no_term(table))), None)
 }
 
 /// A required affinity without any usable term.

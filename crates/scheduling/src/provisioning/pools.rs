@@ -199,7 +199,7 @@ impl<'s> PoolTable<'s> {
             table.members.intersect_with(&table.index.agreeing(wanted.key, &wanted.values, names));
             table.members.union_with(&without);
         }
-        table.holds = daemons::net(&table, &table.index, &snapshot.daemon_sets, names);
+        table.holds = daemons::net(&table, &table.index, snapshot);
         // A machine that is overcommitted by its own daemons takes nothing, as in Karpenter.
         let overcommitted: Vec<OfferingId> =
             table.members.iter().filter(|&offering| table.net(offering).has_negative()).collect();
@@ -216,7 +216,7 @@ impl<'s> PoolTable<'s> {
             table.min_values.clone_from(&table.all_min_values);
         }
         if classes.iter().any(|class| !class.shape.host_ports.is_empty()) {
-            table.daemon_ports = daemons::ports(&table, &snapshot.daemon_sets, names);
+            table.daemon_ports = daemons::ports(&table, snapshot);
         }
         let mut cells = Cells { topology, by_group: FastMap::default(), cut_off: false };
         let mut cut_off = IdSet::default();
@@ -308,11 +308,7 @@ impl<'s> PoolTable<'s> {
         wanted: &ValueSet,
         names: &Interner,
     ) -> bool {
-        match self.known(offering, key, names) {
-            Some(values) => values.intersects(wanted, names),
-            None if Some(key) == self.hostname => accepts_unknown(wanted),
-            None => wanted.allows_absent(),
-        }
+        can_have(self.pool, offering, (key, self.is_hostname(key)), wanted, names)
     }
 
     /// What pool and offering say of the key; `None` if neither says anything.
@@ -322,13 +318,7 @@ impl<'s> PoolTable<'s> {
         key: KeyId,
         names: &Interner,
     ) -> Option<Cow<'_, ValueSet>> {
-        let offered = offering.and_then(|offering| self.catalogue.offerings[offering].requirements.get(key));
-        let pool = self.pool.requirements.get(key);
-        match (offered, pool) {
-            (Some(offered), Some(pool)) => Some(Cow::Owned(offered.values.intersect(&pool.values, names))),
-            (Some(known), None) | (None, Some(known)) => Some(Cow::Borrowed(&known.values)),
-            (None, None) => None,
-        }
+        known(self.pool, offering, key, names)
     }
 
     /// Whether some member leaves more than one value of the key possible.
@@ -500,5 +490,35 @@ impl<'s> PoolTable<'s> {
             .collect();
         all.sort_by_key(|min| names.key_name(min.key));
         all
+    }
+}
+
+/// What a pool and one of its offerings say of a key; `None` if neither says anything.
+fn known<'p>(
+    pool: &'p NodePool,
+    offering: Option<OfferingId>,
+    key: KeyId,
+    names: &Interner,
+) -> Option<Cow<'p, ValueSet>> {
+    let offered = offering.and_then(|offering| pool.catalogue.offerings[offering].requirements.get(key));
+    match (offered, pool.requirements.get(key)) {
+        (Some(offered), Some(pool)) => Some(Cow::Owned(offered.values.intersect(&pool.values, names))),
+        (Some(known), None) | (None, Some(known)) => Some(Cow::Borrowed(&known.values)),
+        (None, None) => None,
+    }
+}
+
+/// [`PoolTable::can_have`] of a pool; the key goes with whether it is the hostname.
+pub(crate) fn can_have(
+    pool: &NodePool,
+    offering: Option<OfferingId>,
+    (key, is_hostname): (KeyId, bool),
+    wanted: &ValueSet,
+    names: &Interner,
+) -> bool {
+    match known(pool, offering, key, names) {
+        Some(values) => values.intersects(wanted, names),
+        None if is_hostname => accepts_unknown(wanted),
+        None => wanted.allows_absent(),
     }
 }

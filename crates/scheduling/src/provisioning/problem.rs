@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     catalogue::OfferingId,
-    snapshot::{Node, NodeId, NodeLabels, Snapshot},
+    snapshot::{NodeId, NodeLabels, Snapshot},
 };
 
 /// Everything that stays the same while packing.
@@ -58,7 +58,7 @@ impl<'s> Problem<'s> {
         let hostname = names.find_key(labels::HOSTNAME);
         let (classes, topology) = classes::classes(snapshot, &largest(snapshot));
         let pools = pools::tables(snapshot, &classes, &topology, hostname);
-        let room: IdVec<NodeId, ResourceVec> = snapshot.nodes.iter().map(|node| free(node, snapshot)).collect();
+        let room: IdVec<NodeId, ResourceVec> = snapshot.nodes.ids().map(|node| free(node, snapshot)).collect();
         let mut node_order: Vec<NodeId> =
             snapshot.nodes.ids().filter(|&id| snapshot.nodes[id].excluded.is_none()).collect();
         node_order.sort_by(|&a, &b| {
@@ -168,12 +168,13 @@ fn largest(snapshot: &Snapshot) -> ResourceVec {
 }
 
 /// Allocatable minus the pods that are bound, minus the daemons that will come.
-fn free(node: &Node, snapshot: &Snapshot) -> ResourceVec {
+fn free(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
+    let node = &snapshot.nodes[id];
     let mut free = node.allocatable.clone();
     for pod in &node.pods {
         free.saturating_sub_assign(&pod.shape.requests);
     }
-    free.saturating_sub_assign(&daemons::missing(node, &snapshot.daemon_sets, &snapshot.interner));
+    free.saturating_sub_assign(&daemons::missing(id, snapshot));
     free
 }
 

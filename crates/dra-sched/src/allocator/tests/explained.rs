@@ -169,3 +169,57 @@ fn values_in_play_are_counted_for_each_request() {
     assert_eq!(shown, [("gpu", vec![("\"r0\"", 2), ("\"r1\"", 1)]), ("nic", vec![("\"r2\"", 1)])]);
     assert_eq!(why.hints, ["devices shared example.com/root, but gpu has \"r0\", \"r1\"; nic has \"r2\""]);
 }
+
+/// Where each request ends: code, devices of the class, usable ones, nearest miss.
+fn ends(builder: InventoryBuilder, spec: &Value, taken: &[&str]) -> Vec<(&'static str, u64, u64, String)> {
+    let mut builder = builder;
+    let class = claim(&mut builder, "c", spec);
+    let inventory = builder.build();
+    let mut ledger = ClusterLedger::new(&inventory);
+    for device in taken {
+        ledger.hold_device(&inventory, &id(device));
+    }
+    let (verdict, _) = ask_with(&inventory, &[class], &ledger);
+    let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
+    let steps = inventory.steps(&refusal).unwrap_or_default();
+    let of = |step: crate::verdict::RequestStep| {
+        let code = step.step.map_or("", |step| step.code());
+        (code, step.of_class, step.usable, step.nearest.map(|text| text.to_string()).unwrap_or_default())
+    };
+    steps.into_iter().map(of).collect()
+}
+
+#[test]
+fn a_request_ends_at_the_rule_after_which_too_few_devices_are_left() {
+    let of = |name: &str, model: &str, taints: Value| json!({"name": name, "attributes": {"model": {"string": model}}, "taints": taints});
+    let taint = json!([{"key": "broken", "value": "yes", "effect": "NoSchedule"}]);
+    let devices =
+        json!([of("a", "x", json!([])), of("b", "y", json!([])), of("c", "y", taint), of("d", "y", json!([]))]);
+    let wants = |count: usize| {
+        let mut request = exactly("r", "gpu", count);
+        request["exactly"]["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu'].model == 'y'"}}]);
+        json!({"requests": [request]})
+    };
+    let tainted = || "gpu/n1/c has taint broken=yes:NoSchedule".to_owned();
+    assert_eq!(ends(with(&devices), &wants(4), &[]), [("RequestSelector", 4, 2, tainted())]);
+    assert_eq!(ends(with(&devices), &wants(3), &[]), [("Taint", 4, 2, tainted())]);
+    assert_eq!(ends(with(&devices), &wants(2), &["b"]), [("Taint", 4, 1, tainted())], "b falls first, c is too much");
+    assert_eq!(ends(with(&devices), &wants(5), &[]), [("TooFewDevices", 4, 2, tainted())]);
+    let none = json!({"requests": [exactly("r", "nic", 1)]});
+    let mut both = builder(&["gpu", "nic"]);
+    both.slice(local("gpu", &devices));
+    assert_eq!(ends(both, &none, &[]), [("NoDevices", 0, 0, String::new())]);
+}
+
+#[test]
+fn requests_with_enough_each_end_at_what_they_may_not_be_together() {
+    let two = json!([{"name": "a"}, {"name": "b"}]);
+    let compete = json!({"requests": [exactly("r", "gpu", 2), exactly("s", "gpu", 1)]});
+    let together = ("TooFewDevicesTogether", 2, 2, String::new());
+    assert_eq!(ends(with(&two), &compete, &[]), [together.clone(), together]);
+    let root = |name: &str, root: &str| json!({"name": name, "attributes": {"example.com/root": {"string": root}}});
+    let apart = json!([root("a", "r0"), root("b", "r1")]);
+    let one_root =
+        json!({"requests": [exactly("r", "gpu", 2)], "constraints": [{"matchAttribute": "example.com/root"}]});
+    assert_eq!(ends(with(&apart), &one_root, &[]), [("NoCommonValue", 2, 2, String::new())]);
+}

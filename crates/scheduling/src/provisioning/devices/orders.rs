@@ -233,7 +233,7 @@ impl Question<'_> {
                 continue;
             }
             let machine = |shapes: &IdSet<ShapeId>, domain: &Domain, cluster: &mut ClusterLedger| {
-                let mut ledger = BinLedger::machine(shapes, cluster);
+                let mut ledger = BinLedger::machine_with(shapes, self.problem.devices.overhead(), cluster);
                 ledger.pin(inventory, cluster, domain);
                 ledger
             };

@@ -9,7 +9,7 @@ use super::{
     check,
     fixture::{Fixture, exactly, gib},
 };
-use crate::provisioning::plan;
+use crate::{provisioning::plan, reason::Reason};
 
 const GPU: &str = "gpu.example.com";
 const NET: &str = "net.example.com";
@@ -88,7 +88,7 @@ fn what_no_machine_has_is_refused_with_what_each_request_found() {
     check(
         &f,
         expect![[r#"
-            refused a (DoesNotFit): nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim nine, request r: 8 of 8 devices are usable, 9 wanted; or claim nine, request r: 2 of 2 devices are usable, 9 wanted; or claim nine, request r: 0 of 0 devices are usable, 9 wanted)
+            refused a (DoesNotFit): nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim nine, request r: 8 of 8 devices are usable, 9 wanted; or claim nine, request r: 2 of 2 devices are usable, 9 wanted; or claim nine, request r: 0 of 0 devices are usable, 9 wanted); needs 9 of gpu.example.com (claim nine, request r); 2 of 3 instance types have a template for it; 2 have too few of them
             refused b (DoesNotFit): resource claim template default/missing does not exist
         "#]],
     );
@@ -208,7 +208,7 @@ fn extended_resources_come_from_dra_where_no_device_plugin_has_them() {
         &f,
         expect![[r#"
             machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] devices [2 gpu.example.com] pods [a]
-            refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim <extended-resources>, request container-0-request-0: 2 of 2 devices are usable, 3 wanted; or claim <extended-resources>, request container-0-request-0: 0 of 0 devices are usable, 3 wanted)
+            refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim <extended-resources>, request container-0-request-0: 2 of 2 devices are usable, 3 wanted; or claim <extended-resources>, request container-0-request-0: 0 of 0 devices are usable, 3 wanted); needs 3 of gpu.example.com (claim <extended-resources>, request container-0-request-0); 1 of 2 instance types has a template for it; 1 has too few of them
         "#]],
     );
 }
@@ -288,9 +288,9 @@ fn a_claim_whose_search_takes_too_long_is_undecided_and_others_are_planned() {
     check(
         &f,
         expect![[r#"
-        machine default-0: plain/a/on-demand $0.00000001/h types [plain, gpu-2, gpu-8] pods [web]
-        refused a (OutOfBudget): the search for its devices ended without an answer, 0 steps after the plan was begun; nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted)
-    "#]],
+            machine default-0: plain/a/on-demand $0.00000001/h types [plain, gpu-2, gpu-8] pods [web]
+            refused a (OutOfBudget): the search for its devices ended without an answer, 0 steps after the plan was begun; nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); 2 of 3 instance types have a template for it; 2 have them, and the plan did not settle on that
+        "#]],
     );
 }
 
@@ -444,12 +444,12 @@ fn a_zone_has_one_pool_of_its_own_however_many_machines_bring_it() {
     check(
         &f,
         expect![[r#"
-        machine default-0: router/b/on-demand $0.00000009/h types [router] devices [1 net.example.com] pods [a-0]
-        machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
-        machine default-2: router/a/on-demand $0.0000001/h types [router] devices [1 net.example.com] pods [a-2]
-        machine default-3: plain/a/on-demand $0.00000001/h types [plain, router] devices [1 net.example.com] pods [a-3]
-        refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim all, request r: 0 of 2 devices are usable, 2 wanted; 2 are allocated)
-    "#]],
+            machine default-0: router/b/on-demand $0.00000009/h types [router] devices [1 net.example.com] pods [a-0]
+            machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
+            machine default-2: router/a/on-demand $0.0000001/h types [router] devices [1 net.example.com] pods [a-2]
+            machine default-3: plain/a/on-demand $0.00000001/h types [plain, router] devices [1 net.example.com] pods [a-3]
+            refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim all, request r: 0 of 2 devices are usable, 2 wanted; 2 are allocated); needs 2 of net.example.com (claim all, request r); 2 of 2 instance types have a template for it; 2 have too few that are not taken; nearest: on plain net.example.com/domain-a/d0 is allocated
+        "#]],
     );
 }
 
@@ -517,4 +517,173 @@ fn where_shared_devices_run_out_the_search_for_room_ends_soon() {
     }
     let made = plan(&f.snapshot());
     assert_eq!(made.refusals.len(), 1, "two links of zone b for three pods that want one");
+}
+
+#[test]
+fn daemons_take_their_devices_before_other_pods_do_where_the_machine_has_them() {
+    let mut f = gpus();
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.daemon_set("monitor", 100, 0, &[]);
+    f.daemon_devices(&["one"], None);
+    for index in 0..2 {
+        f.pod(&format!("a-{index}")).requests(1000, gib(1)).claims_from("one");
+    }
+    // A machine without GPUs has room for what the daemon would have asked for.
+    f.pod("web").requests(16000, gib(1));
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: plain/a/on-demand $0.00000001/h types [plain, gpu-8] pods [web]
+        machine default-1: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-0]
+        machine default-2: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-1]
+    "#]],
+    );
+}
+
+#[test]
+fn a_daemon_that_gets_no_devices_takes_nothing_and_keeps_no_type_from_being_launched() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, Some("example.com/gpu"));
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10);
+    f.instance_type("gpu", 4, 16).offering("a", "on-demand", 100);
+    f.plain_devices(GPU, 2);
+    f.pool("default");
+    f.daemon_set("agent", 1000, 0, &[]);
+    f.daemon_devices(&[], Some(("example.com/gpu", 1)));
+    f.daemon_set("broken", 2000, 0, &[]);
+    f.daemon_devices(&["missing"], None);
+    f.pod("large").requests(4000, gib(1));
+    f.pod("one").requests(1000, gib(1)).extended("example.com/gpu", 1);
+    f.pod("two").requests(1000, gib(1)).extended("example.com/gpu", 2);
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: plain/a/on-demand $0.00000001/h types [plain] pods [large]
+            machine default-1: gpu/a/on-demand $0.0000001/h types [gpu] devices [1 gpu.example.com] pods [one]
+            refused two (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim <extended-resources>, request container-0-request-0: 1 of 2 devices are usable, 2 wanted; 1 is allocated; or claim <extended-resources>, request container-0-request-0: 0 of 0 devices are usable, 2 wanted); needs 2 of gpu.example.com (claim <extended-resources>, request container-0-request-0); 1 of 2 instance types has a template for it; 1 has too few that are not taken; nearest: on gpu gpu.example.com/d0 is allocated
+        "#]],
+    );
+}
+
+#[test]
+fn daemons_take_devices_in_turn_until_there_are_none_left() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    f.instance_type("gpu", 8, 16).offering("a", "on-demand", 100);
+    f.plain_devices(GPU, 2);
+    f.pool("default");
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    for name in ["a", "b", "c"] {
+        f.daemon_set(name, 1000, 0, &[]);
+        f.daemon_devices(&["one"], None);
+    }
+    f.pod("web").requests(6000, gib(1));
+    f.pod("larger").requests(6001, gib(1));
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] pods [web]
+        refused larger (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 too small (cpu 6001m wanted with daemons, the largest has 6); a machine would do with 1m less cpu (nodepool/default)
+    "#]],
+    );
+}
+
+#[test]
+fn daemons_run_with_their_devices_only_where_labels_and_taints_let_them() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    f.instance_type("gpu", 4, 16).offering("a", "on-demand", 100).offering("b", "on-demand", 110);
+    f.plain_devices(GPU, 1);
+    f.pool("default");
+    f.pool("reserved").taint("team", "x");
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.daemon_set("monitor", 100, 0, &[]);
+    f.daemon_devices(&["one"], None);
+    f.pod("a").requests(1000, gib(1)).claims_from("one");
+    f.pod("b").requests(1000, gib(1)).claims_from("one").tolerate("team", "x");
+    check(
+        &f,
+        expect![[r#"
+            machine reserved-0: gpu/a/on-demand $0.0000001/h types [gpu] devices [1 gpu.example.com] pods [b]
+            refused a (DoesNotFit): nodepool/reserved: does not tolerate the taint team=x:NoSchedule; nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs gpu.example.com (claim one, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on gpu gpu.example.com/d0 is allocated; a machine would do if it tolerated team=x:NoSchedule and with other devices (nodepool/reserved)
+        "#]],
+    );
+}
+
+#[test]
+fn daemons_that_nodes_have_still_to_get_keep_their_devices_there() {
+    let mut f = gpus();
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.daemon_set("monitor", 100, 0, &[]);
+    f.daemon_devices(&["one"], None);
+    f.node("n1").allocatable(4000, gib(16));
+    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 2);
+    // All that it has is taken; its daemon stays pending and takes no room.
+    f.node("n2").allocatable(4000, gib(16));
+    f.in_flight("coming", "gpu-2", 8000);
+    for index in 0..3 {
+        f.pod(&format!("a-{index}")).requests(100, gib(1)).claims_from("one");
+    }
+    f.pod("whole-node").requests(4000, gib(1));
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-2]
+        node coming: [a-1]
+        node n1: [a-0]
+        node n2: [whole-node]
+    "#]],
+    );
+}
+
+/// What is said of the only pod's claims.
+fn told_of_claims(f: &Fixture) -> String {
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let is_meant = |reason: &&Reason| matches!(reason, Reason::Devices(_));
+    let reasons = &plan.refusals.first().unwrap().reasons;
+    reasons.iter().find(is_meant).map(|reason| reason.message(&snapshot.interner)).unwrap_or_default()
+}
+
+#[test]
+fn a_refusal_counts_types_by_template_and_by_the_step_where_they_end_and_names_the_nearest_miss() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    let model = |names: &[&str], model: &str| -> serde_json::Value {
+        names.iter().map(|name| json!({"name": name, "attributes": {"model": {"string": model}}})).collect()
+    };
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10);
+    f.instance_type("old", 4, 16).offering("a", "on-demand", 100);
+    f.devices(GPU, &model(&["d0", "d1"], "x1"), &[]);
+    f.instance_type("older", 4, 16).offering("a", "on-demand", 90);
+    f.devices(GPU, &model(&["d0", "d1", "d2"], "x1"), &[]);
+    f.instance_type("small", 4, 16).offering("a", "on-demand", 100);
+    f.devices(GPU, &model(&["d0"], "x2"), &[]);
+    f.instance_type("far", 4, 16).offering("b", "on-demand", 100).unavailable();
+    f.devices(GPU, &model(&["d0", "d1"], "x2"), &[]);
+    f.pool("default");
+    let selector = "device.attributes['gpu.example.com'].model == 'x2'";
+    let mut request = exactly("r", GPU, 2);
+    request["exactly"]["selectors"] = json!([{"cel": {"expression": selector}}]);
+    f.claim_template("pair", &json!({"requests": [request]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("pair");
+    let expected = format!(
+        "needs 2 of gpu.example.com (claim pair, request r); 4 of 5 instance types have a template for it; 2 fall at \
+         selector {selector} of request r; 1 has too few of them; 1 has no capacity in zone b; nearest: on old \
+         gpu.example.com/d0 does not match selector #0: {selector}"
+    );
+    assert_eq!(told_of_claims(&f), expected);
+}
+
+#[test]
+fn requests_that_have_enough_each_by_itself_end_at_their_combination() {
+    let mut f = gpus();
+    let spread = json!([{"distinctAttribute": ROOT}]);
+    f.claim_template("apart", &json!({"requests": [exactly("r", GPU, 5)], "constraints": spread}));
+    f.pod("a").requests(1000, gib(1)).claims_from("apart");
+    assert_eq!(
+        told_of_claims(&f),
+        "needs 5 of gpu.example.com (claim apart, request r); 2 of 3 instance types have a template for it; 1 has too few of \
+         them; 1 has no combination that satisfies all requests"
+    );
 }

@@ -306,7 +306,7 @@ impl Fixture {
         });
         let (pools, pods) = (pools.collect::<IdVec<_, _>>(), pods.collect::<IdVec<_, _>>());
         let nodes = self.nodes.clone().into();
-        let devices = self.devices.build(&pools, &nodes, &pods, &self.names);
+        let devices = self.devices.build(&pools, &nodes, &pods, &self.daemon_sets, &self.names);
         Snapshot {
             interner: Arc::new(self.names.clone()),
             now: Timestamp::default(),

@@ -445,7 +445,7 @@ impl<'s> Builder<'s> {
                 }
             }
             if groups.iter().any(Group::is_port) {
-                for shape in daemons::missing_shapes(node, &snapshot.daemon_sets, &snapshot.interner) {
+                for shape in daemons::missing_shapes(id, snapshot) {
                     for group in groups.iter_mut().filter(|group| group.is_port()) {
                         let Rule::Port(port) = &group.rule else { continue };
                         if let Some(&Place::Domain(domain)) = group.places.try_get(id)

@@ -1,0 +1,168 @@
+//! At which step of the allocator each request of a refused set of claims ends: what can be counted over many machines.
+//!
+//! Devices are taken away rule by rule, in the order of [`Rule`]; the request ends at the rule after which fewer are left
+//! than it wants. Where every request has enough by itself, what they may not be together is the step.
+
+use std::sync::Arc;
+
+use super::{ConstraintReport, Fall, Infeasible, Proof, Refusal, RequestReport, Rule};
+use crate::allocator::report;
+use crate::inventory::Inventory;
+use crate::types::DeviceClassName;
+
+/// Where one request ends on one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestStep {
+    /// The claim's name.
+    pub claim: Arc<str>,
+    /// `request`, or `request/subrequest`.
+    pub request: Arc<str>,
+    /// The class that it asks for.
+    pub class: DeviceClassName,
+    /// How many devices it wants; None for all.
+    pub wanted: Option<u64>,
+    /// Devices that the class admits.
+    pub of_class: u64,
+    /// Where it ends; None if it has what it wants by itself.
+    pub step: Option<Step>,
+    /// Devices that pass every rule by themselves.
+    pub usable: u64,
+    /// What is the matter with the device that comes furthest, of those that fall.
+    pub nearest: Option<Arc<str>>,
+}
+
+/// A step of the allocator, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Nothing that the class admits: no template, or none of it.
+    NoDevices,
+    /// Devices fall at a rule.
+    Rule(Rule),
+    /// There are fewer devices than are wanted, and none of them falls.
+    TooFew,
+    /// Requests together want more than there are.
+    Together,
+    /// A constraint among devices.
+    Constraint {
+        /// Whether values must differ instead of being one.
+        distinct: bool,
+        /// The attribute.
+        attribute: Arc<str>,
+    },
+    /// No combination.
+    Combination,
+}
+
+impl Step {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoDevices => "NoDevices",
+            Self::Rule(rule) => rule.code(),
+            Self::TooFew => "TooFewDevices",
+            Self::Together => "TooFewDevicesTogether",
+            Self::Constraint { distinct: false, .. } => "NoCommonValue",
+            Self::Constraint { distinct: true, .. } => "TooFewValues",
+            Self::Combination => "NoCombination",
+        }
+    }
+}
+
+impl Rule {
+    /// Whether the rule says that a device is not of the request's class.
+    fn is_of_class(&self) -> bool {
+        matches!(self, Self::BindingConditionsOff | Self::ClassSelector { .. })
+    }
+}
+
+impl Inventory {
+    /// Where the requests end, in the order of the claims; None if the refusal is not about devices.
+    pub fn steps(&self, refusal: &Refusal) -> Option<Vec<RequestStep>> {
+        let Refusal::Infeasible(infeasible) = refusal else { return None };
+        let (requests, constraints) = report::of(self, &infeasible.scene, &infeasible.proof)?;
+        let mut steps: Vec<RequestStep> = requests.iter().map(step_of).collect();
+        if steps.iter().all(|step| step.step.is_none()) {
+            blame(infeasible, &constraints, &requests, &mut steps);
+        }
+        Some(steps)
+    }
+}
+
+fn step_of(report: &RequestReport) -> RequestStep {
+    let mut falls: Vec<&Fall> = report.falls.iter().collect();
+    falls.sort_by(|a, b| a.rule.cmp(&b.rule));
+    let fallen_at_class: u64 = falls.iter().filter(|fall| fall.rule.is_of_class()).map(|fall| fall.devices).sum();
+    let of_class = report.seen.saturating_sub(fallen_at_class);
+    // Of a request for all, each device of the class has to be usable.
+    let needed = report.wanted.unwrap_or(of_class.max(1));
+    let mut left = of_class;
+    let mut step = None;
+    if of_class == 0 && needed > 0 {
+        step = Some(Step::NoDevices);
+    } else if of_class < needed {
+        step = Some(Step::TooFew);
+    } else {
+        for fall in falls.iter().filter(|fall| !fall.rule.is_of_class()) {
+            left = left.saturating_sub(fall.devices);
+            if left < needed {
+                step = Some(Step::Rule(fall.rule.clone()));
+                break;
+            }
+        }
+    }
+    let furthest = falls.iter().rev().find(|fall| !fall.rule.is_of_class()).filter(|_| step.is_some());
+    RequestStep {
+        claim: Arc::clone(&report.claim_name),
+        request: report.request.as_str().into(),
+        class: report.class.clone(),
+        wanted: report.wanted,
+        of_class,
+        step,
+        usable: report.usable,
+        nearest: furthest.map(|fall| fall.miss().into()),
+    }
+}
+
+impl Fall {
+    /// The first device of it and what it lacks.
+    fn miss(&self) -> String {
+        let one = Self { devices: 1, ..self.clone() };
+        // The only pool of a machine to be has no name yet.
+        let device = self.example.replace("//", "/");
+        match self.shortage.map(super::explain::amount) {
+            Some(amount) => format!("{device} {}: {} of {}", one.message(), amount.left, amount.needed),
+            None => format!("{device} {}", one.message()),
+        }
+    }
+}
+
+/// Every request has enough devices by itself: what they may not be together ends those that it is about.
+fn blame(
+    infeasible: &Infeasible,
+    constraints: &[ConstraintReport],
+    requests: &[RequestReport],
+    steps: &mut [RequestStep],
+) {
+    let (step, about) = match &infeasible.proof {
+        Proof::TooFew { .. } | Proof::Exhausted => (Step::Combination, None),
+        Proof::Together { .. } => (Step::Together, None),
+        Proof::NoCommonValue { claim, constraint } | Proof::TooFewValues { claim, constraint } => {
+            let blamed = constraints.iter().find(|report| (report.claim, report.constraint) == (*claim, *constraint));
+            match blamed {
+                Some(report) => {
+                    let attribute = report.attribute.as_str().into();
+                    (Step::Constraint { distinct: report.distinct, attribute }, Some(report))
+                }
+                None => (Step::Combination, None),
+            }
+        }
+    };
+    for (report, of) in requests.iter().zip(steps) {
+        let is_meant = about.is_none_or(|about| {
+            about.claim == report.claim && about.requests.iter().any(|(request, _)| *request == report.request)
+        });
+        if is_meant {
+            of.step = Some(step.clone());
+        }
+    }
+}
