@@ -30,7 +30,7 @@ use tracing::{error, info, warn};
 use crate::conditions::ConditionSet;
 use crate::context::Context;
 use crate::failpoints;
-use crate::metrics::{ByReason, ByZone, DisruptedLabels};
+use crate::metrics::{ByDriver, ByReason, ByZone, DisruptedLabels};
 use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
 use crate::options::HandOverMode;
 use crate::overlays;
@@ -412,7 +412,12 @@ impl Lifecycle {
                 None
             }
             devices::Devices::Published(differences) => {
-                draft.conditions().set_true(DEVICES_PUBLISHED);
+                if draft.conditions().set_true(DEVICES_PUBLISHED) {
+                    for (driver, count) in expansion.device_counts() {
+                        let by_driver = ByDriver { driver: driver.to_string() };
+                        self.context.metrics.devices_published.get_or_create(&by_driver).inc_by(count as u64);
+                    }
+                }
                 if differences.is_empty() {
                     draft.conditions().set_true(DEVICES_AS_DESCRIBED);
                 } else {

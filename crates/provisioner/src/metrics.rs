@@ -77,6 +77,8 @@ label_sets! {
     CallErrorLabels { controller, method, provider, error }
     /// By HTTP status code.
     ByCode { code }
+    /// By DRA driver.
+    ByDriver { driver }
     /// By reason.
     ByReason { reason }
     /// By kind.
@@ -144,6 +146,16 @@ pub struct Metrics {
     pub hand_over_machines: Family<ByOutcome, Counter>,
     /// Machines whose DRA drivers published late, or something else than templates said, by reason.
     pub device_mismatches: Family<ByReason, Counter>,
+    /// Plans in which pods or daemons want devices, and the steps that allocating these took.
+    pub device_plan_duration_seconds: Histogram,
+    pub device_plan_steps: Counter,
+    /// Pods that the last plan found no place for because of devices.
+    pub device_refusals: Family<ByReason, Gauge>,
+    /// Instance types whose devices templates described in the last plan.
+    pub device_templates: Family<ByDriver, Gauge>,
+    /// Devices that pods were planned to get on launched machines, and devices of machines that came as described.
+    pub devices_planned: Family<ByDriver, Counter>,
+    pub devices_published: Family<ByDriver, Counter>,
     /// Events that were not written because too many were waiting.
     pub dropped_events: Counter,
 }
@@ -189,6 +201,12 @@ impl Metrics {
             hand_over_nominations: Family::default(),
             hand_over_machines: Family::default(),
             device_mismatches: Family::default(),
+            device_plan_duration_seconds: durations(),
+            device_plan_steps: Counter::default(),
+            device_refusals: Family::default(),
+            device_templates: Family::default(),
+            devices_planned: Family::default(),
+            devices_published: Family::default(),
             dropped_events: Counter::default(),
             registry: Registry::default(),
         };
@@ -265,6 +283,12 @@ impl Metrics {
             hand_over_nominations: "Nominations of pods to planned machines",
             hand_over_machines: "Machines opened to the scheduler",
             device_mismatches: "Machines whose devices came late or are not as described",
+            device_plan_duration_seconds: "Duration of plans in which devices are wanted",
+            device_plan_steps: "Steps that the allocation of devices took",
+            device_refusals: "Pods that the last plan found no place for because of devices",
+            device_templates: "Instance types whose devices templates describe",
+            devices_planned: "Devices that pods were planned to get on machines launched for them",
+            devices_published: "Devices that drivers were expected to publish on machines where they have published",
             dropped_events: "Events that were not written because too many were waiting",
         }
     }
@@ -317,6 +341,8 @@ mod tests {
             r#"karpenter_cloudprovider_duration_seconds_bucket{le="0.5",controller="nodeclaim.lifecycle",method="Create",provider="kwok"} 1"#,
             "karpenter_cluster_state_synced 0",
             "dovetail_stale_plans_total 0",
+            "dovetail_device_plan_steps_total 0",
+            "dovetail_device_plan_duration_seconds_count 0",
         ] {
             assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
         }

@@ -15,9 +15,11 @@ use tracing::{debug, error, info, warn};
 use super::commit::Committed;
 use super::{NAME, age_seconds};
 use crate::context::Context;
-use crate::metrics::{ByController, CreatedLabels, Metrics};
+use crate::metrics::{ByController, ByDriver, ByReason, CreatedLabels, Metrics, seconds};
 use crate::options::PreferencePolicy;
 use crate::recorder::{Event, Severity, pod_reference};
+
+mod devices;
 
 /// Names in a log line.
 const SHOWN: usize = 5;
@@ -56,6 +58,7 @@ impl Report {
 
     pub(super) fn nothing_waits(&self) {
         self.depth(0, 0);
+        self.device_refusals(&[]);
         self.decided.lock().clear();
         self.refused.lock().clear();
     }
@@ -90,6 +93,7 @@ impl Report {
     /// A plan was made.
     pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration) {
         self.depth(snapshot.pods.len(), plan.refusals.len());
+        self.devices(snapshot, plan, took);
         if snapshot.pods.is_empty() {
             return;
         }
@@ -105,6 +109,28 @@ impl Report {
         match context.options.preference_policy {
             PreferencePolicy::Respect => self.notes(plan),
             PreferencePolicy::Ignore => {}
+        }
+    }
+
+    /// What a plan took for devices, and which pods have no place for want of them.
+    fn devices(&self, snapshot: &Snapshot, plan: &Plan, took: Duration) {
+        if snapshot.devices.is_some() {
+            self.metrics.device_plan_duration_seconds.observe(seconds(took));
+            self.metrics.device_plan_steps.inc_by(plan.device_steps);
+        }
+        self.device_refusals(&plan.refusals);
+        // A driver without templates is gone, not at zero.
+        self.metrics.device_templates.clear();
+        for (driver, types) in devices::templates(snapshot) {
+            self.metrics.device_templates.get_or_create(&ByDriver { driver: driver.to_string() }).set(types);
+        }
+    }
+
+    fn device_refusals(&self, refusals: &[Refusal]) {
+        for reason in devices::REASONS {
+            let pods = refusals.iter().filter(|refusal| devices::reason(refusal) == Some(reason)).count();
+            let by_reason = ByReason { reason: reason.to_owned() };
+            self.metrics.device_refusals.get_or_create(&by_reason).set(i64::try_from(pods).unwrap_or(i64::MAX));
         }
     }
 
@@ -200,6 +226,10 @@ impl Report {
         for (&id, claim) in &committed.created {
             let machine = &plan.machines[id];
             self.created(snapshot, machine, claim);
+            for (driver, count) in &machine.devices {
+                let by_driver = ByDriver { driver: driver.to_string() };
+                self.metrics.devices_planned.get_or_create(&by_driver).inc_by(u64::from(*count));
+            }
             for &pod in &machine.pods {
                 nominated(context, snapshot, pod, &format!("nodeclaim/{claim}"));
             }
