@@ -39,6 +39,8 @@ pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namesp
 pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
 /// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
 pub const DEVICES: &str = "dovetail.sh/devices";
+/// On a NodeOverlay that was generated: the driver, instance type, node class and Node that it was made from, in words.
+pub const GENERATED_FROM: &str = "dovetail.sh/generated-from";
 
 /// On a Node: kwok plays its kubelet.
 pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";

@@ -56,5 +56,7 @@ pub const REBOOT_OBSERVED: &str = "RebootObserved";
 pub const REBOOT_FAILED: &str = "RebootFailed";
 /// A machine's DRA drivers have not published in time.
 pub const DEVICES_NOT_PUBLISHED: &str = "DevicesNotPublished";
+/// A machine's DRA driver has published devices that no template describes.
+pub const DEVICES_NOT_DESCRIBED: &str = "DevicesNotDescribed";
 /// A machine's DRA drivers have published something else than templates said.
 pub const DEVICES_DIFFER: &str = "DevicesDiffer";

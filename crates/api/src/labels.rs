@@ -9,6 +9,8 @@ use crate::groups;
 
 /// The NodePool that a NodeClaim or Node came from.
 pub const NODEPOOL: &str = "karpenter.sh/nodepool";
+/// On a NodeOverlay, `true`: it was generated from what a machine has published, and ranks below every other.
+pub const GENERATED: &str = "dovetail.sh/generated";
 /// On a Node that passed initialization, `"true"`.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
 /// On a Node whose NodeClaim was found and synced onto it, `"true"`.

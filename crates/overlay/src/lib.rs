@@ -9,6 +9,7 @@
 pub mod capture;
 pub mod evaluate;
 pub mod expand;
+pub mod learn;
 pub mod overlay;
 pub mod price;
 pub mod verify;

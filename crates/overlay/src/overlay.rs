@@ -7,7 +7,7 @@ use cloudprovider::requirements::{self, LabelRequirements};
 use model::{NodeOverlayName, price};
 use thiserror::Error as ThisError;
 
-use crate::{PriceChange, expand};
+use crate::{PriceChange, expand, learn};
 
 /// Resources that the provider alone knows.
 const RESTRICTED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
@@ -46,7 +46,8 @@ pub enum Invalid {
 pub struct Overlay {
     /// Its name.
     pub name: NodeOverlayName,
-    /// Where overlays correct the same thing, the highest wins. 0 if none was given.
+    /// Where overlays correct the same thing, the highest wins. 0 if none was given; the least there is for one that was
+    /// generated.
     pub weight: i32,
     /// What it does to prices.
     pub price: Option<PriceChange>,
@@ -91,7 +92,8 @@ impl Overlay {
         expand::check(&dynamic_resources)?;
         Ok(Self {
             name: overlay.metadata.name.as_deref().unwrap_or_default().into(),
-            weight: spec.weight.unwrap_or(0),
+            // What was learnt never stands against what a person says, whatever its weight.
+            weight: if learn::is_generated(overlay) { i32::MIN } else { spec.weight.unwrap_or(0) },
             price,
             capacity,
             dynamic_resources,

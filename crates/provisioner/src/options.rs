@@ -107,6 +107,10 @@ pub struct RawOptions {
     /// How long a machine's DRA drivers may take to publish the devices that its templates say, before it counts without
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
+    /// What becomes of devices that machines publish and no template describes: off, propose (an event), or apply (a
+    /// generated NodeOverlay below all others)
+    #[arg(long, env = "LEARN_DEVICES", default_value = "off", help_heading = "Planning")]
+    pub learn_devices: String,
     /// Milli-CPU that the process may use; sizes its worker pools
     #[arg(long, env = "CPU_REQUESTS", default_value_t = 1000, help_heading = "Planning")]
     pub cpu_requests: u32,
@@ -208,6 +212,17 @@ pub enum HandOverMode {
     Off,
 }
 
+/// What becomes of devices that no template describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LearnDevices {
+    /// Nothing.
+    Off,
+    /// They are told of.
+    Propose,
+    /// NodeOverlays are generated.
+    Apply,
+}
+
 /// Whether and how planned pods are handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOverOptions {
@@ -252,6 +267,7 @@ pub struct Options {
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
     pub dra_publish_timeout: DurationMs,
+    pub learn_devices: LearnDevices,
     /// Worker threads for planning: the processors that were asked for, rounded up.
     pub planner_threads: usize,
     pub feature_gates: FeatureGates,
@@ -320,6 +336,12 @@ impl RawOptions {
             },
             ignore_dra_requests: self.ignore_dra_requests,
             dra_publish_timeout: self.dra_publish_timeout,
+            learn_devices: match self.learn_devices.as_str() {
+                "off" => LearnDevices::Off,
+                "propose" => LearnDevices::Propose,
+                "apply" => LearnDevices::Apply,
+                other => return Err(invalid("learn-devices", other, "must be off, propose or apply")),
+            },
             planner_threads: usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1),
             feature_gates: FeatureGates::parse(&self.feature_gates)?,
             dry_run: self.dry_run,

@@ -27,12 +27,15 @@ use tracing::warn;
 use crate::conditions::ConditionSet;
 use crate::context::Context;
 use crate::lifecycle::claim;
+use crate::options::LearnDevices;
 use crate::patch::{self, Lock};
 use crate::provisioning::catalogues::{self, Answer};
-use crate::store::{Change, Revision, Stored};
+use crate::store::{Change, Kind, Revision, Stored};
 
+use learning::Learning;
 use machines::Machine;
 
+mod learning;
 mod machines;
 
 /// The controller's name in logs and metrics.
@@ -269,25 +272,24 @@ pub async fn run(context: Context) {
     }
     let changed = Arc::new(Notify::new());
     let notify = Arc::clone(&changed);
+    let learns = context.options.learn_devices != LearnDevices::Off;
     context.store.on_change(move |change, _| {
         let matters = match change {
             Change::NodeOverlay(delta) => delta.changed(|overlay| overlay.metadata.generation),
             Change::NodePool(delta) => delta.changed(|pool| pool.metadata.generation),
             Change::NodeClass(delta) => delta.changed(|class| class.generation),
             Change::NodeClaim(delta) => delta.changed(|node_claim| claim::is(node_claim, INITIALIZED)),
-            Change::Pod(_)
-            | Change::Node(_)
-            | Change::DaemonSet(_)
-            | Change::PodDisruptionBudget(_)
-            | Change::Other(_) => false,
+            Change::Pod(_) | Change::Node(_) | Change::DaemonSet(_) | Change::PodDisruptionBudget(_) => false,
+            Change::Other(kind) => learns && *kind == Kind::ResourceSlice,
         };
         if matters {
             notify.notify_one();
         }
     });
     context.store.wait_until_synced().await;
+    let learning = Learning::default();
     loop {
-        tell(&context).await;
+        tell(&context, &learning).await;
         tokio::select! {
             () = changed.notified() => tokio::time::sleep(COLLECT).await,
             () = tokio::time::sleep(RESYNC) => {}
@@ -307,16 +309,17 @@ fn running(context: &Context) -> (Vec<Machine>, Vec<Arc<ResourceSlice>>) {
     (machines.collect(), state.resource_slices.values().map(Arc::clone).collect())
 }
 
-/// Writes the condition of each overlay whose condition differs.
-async fn tell(context: &Context) {
+/// Writes the condition of each overlay whose condition differs, and learns what no overlay says.
+async fn tell(context: &Context, learning: &Learning) {
     let objects = context.node_overlays();
-    if objects.is_empty() {
+    if objects.is_empty() && context.options.learn_devices == LearnDevices::Off {
         return;
     }
     let answers = catalogues::answers(context).await;
     let outcome = context.overlays.evaluate(&objects, &answers, &context.cloud.config().labels, context.clock.now());
-    let (machines, slices) = running(context);
-    let machines = machines::look(&outcome, &machines, &slices);
+    let (running, slices) = running(context);
+    learning.learn(context, &objects, &answers, &outcome, (&running, &slices)).await;
+    let machines = machines::look(&outcome, &running, &slices);
     let api: Api<NodeOverlay> = Api::all(context.client.clone());
     for before in &objects {
         let name = before.key();

@@ -460,3 +460,32 @@ fn matches(overlay: &Overlay, pool: &Pool<'_>) -> Vec<(usize, Vec<usize>)> {
     };
     pool.types.iter().enumerate().map(of_type).filter(|(_, offerings)| !offerings.is_empty()).collect()
 }
+
+#[test]
+fn what_was_generated_ranks_below_every_person_and_conflicts_with_none() {
+    let devices = |count: usize| {
+        let device = json!({"name": "gpu-{index}", "replicas": count});
+        json!({"resourceSliceTemplates": [{"metadata": {"name": "t"}, "spec": {"driver": "gpu", "devices": [device]}}]})
+    };
+    let object = json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+        "metadata": {"name": "z-generated", "labels": {api::labels::GENERATED: "true"}},
+        "spec": {"requirements": [], "weight": 100, "dynamicResources": devices(2)},
+    });
+    let generated = Overlay::new(&serde_json::from_value(object).unwrap(), &ProviderLabels::default()).unwrap();
+    let person = overlay(
+        "a-person",
+        json!({"dynamicResources": devices(4),
+        "requirements": [{"key": "example.com/family", "operator": "In", "values": ["m"]}]}),
+    );
+    let (types, name, labels) = (types(), "p".into(), BTreeMap::new());
+    let pools = [Pool { name: &name, template_labels: &labels, types: &types }];
+    let evaluation = evaluate(&[generated, person], &pools);
+    assert!(evaluation.rejected.is_empty(), "{:?}", evaluation.rejected);
+    let of: Vec<(&str, &str)> = evaluation.pools[0]
+        .types
+        .iter()
+        .map(|it| (it.name.as_str(), it.dynamic_resources.resource_slice_templates[0].metadata.name.as_str()))
+        .collect();
+    assert_eq!(of, [("c4", "z-generated/t"), ("m4", "a-person/t"), ("m8", "a-person/t")]);
+}

@@ -1,6 +1,7 @@
 //! `dovetail overlay`: write NodeOverlays, and look at what they say of devices, before and after there are machines.
 
 mod capture;
+mod learn;
 mod lint;
 mod objects;
 mod render;
@@ -25,6 +26,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Capture(CaptureArgs),
+    Learn(LearnArgs),
     Lint(LintArgs),
     Render(RenderArgs),
     Verify(VerifyArgs),
@@ -105,6 +107,21 @@ struct RenderArgs {
     output: Format,
 }
 
+/// Say which drivers publish devices that no template describes
+///
+/// Reads Nodes, ResourceSlices, NodePools and NodeOverlays, and lists each driver with the instance type and node class on
+/// whose machines it has published, where no overlay and no provider describes it; then the overlays that the controller
+/// has generated (`--learn-devices=apply`).
+///
+/// Exit code: 0 everything is described, 1 something is not or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay learn -f -")]
+struct LearnArgs {
+    #[command(flatten)]
+    input: Input,
+}
+
 /// Find mistakes in NodeOverlays
 ///
 /// Beyond what the API server and the controller refuse: fields that nobody knows, overlays that match no instance type,
@@ -149,6 +166,7 @@ enum Format {
 pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.command {
         Command::Capture(args) => capture(&args),
+        Command::Learn(args) => learn(&args),
         Command::Lint(args) => lint(&args),
         Command::Render(args) => render(&args),
         Command::Verify(args) => verify(&args),
@@ -200,6 +218,20 @@ fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
         Format::Json => output::stdout(format!("{}\n", serde_json::to_string_pretty(&rendered)?).as_bytes())?,
     }
     let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty();
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}
+
+fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
+    let objects = Objects::new(Documents::read(&args.input.filenames)?)?;
+    if objects.pools.is_empty() {
+        anyhow::bail!("there is no NodePool in the input; the nodes are those of NodePools");
+    }
+    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
+    let world = World::new(&objects, types)?;
+    objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let report = learn::learn(&objects, &world);
+    output::stdout(learn::table(&report).as_bytes())?;
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty() || !report.is_complete();
     Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
 }
 

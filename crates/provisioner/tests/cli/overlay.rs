@@ -167,3 +167,34 @@ fn capture_says_what_it_cannot_do() {
     let ran = Scratch::new().run(&["overlay", "capture"]);
     assert_eq!(ran.code, 2, "{ran:?}");
 }
+
+#[test]
+fn learn_lists_what_is_published_and_not_described_and_what_was_generated() {
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": class}}}});
+    let [node, slice] = published_node();
+    let objects = [pool, node, slice];
+    let (code, stdout, stderr) = run("learn", &objects, &[]);
+    assert_eq!((code, stderr.as_str()), (1, ""));
+    let columns: Vec<&str> = stdout.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+    assert_eq!(
+        columns,
+        ["gpu.example.com", "m-8x-amd64-linux", "KWOKNodeClass/default", "worker-1", "2"],
+        "{stdout}"
+    );
+
+    let mut generated = overlay("generated-x", "m", 1, "x1");
+    generated["metadata"]["labels"] = json!({"dovetail.sh/generated": "true"});
+    generated["metadata"]["annotations"] = json!({"dovetail.sh/generated-from": "a machine"});
+    let with = |more: &[Value]| [&objects[..], more].concat();
+    let (code, stdout, _) = run("learn", &with(&[generated.clone()]), &[]);
+    assert_eq!(code, 0, "{stdout}");
+    assert!(stdout.contains("generated-x         a machine   in effect"), "{stdout}");
+    // A person's overlay of the same weight wins without a conflict.
+    let (code, stdout, stderr) = run("learn", &with(&[generated, overlay("a-persons", "m", 1, "x2")]), &[]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains("superseded"), "{stdout}");
+    let (code, _, stderr) = run("learn", &objects[1..], &[]);
+    assert!(code == 1 && stderr.contains("there is no NodePool in the input"), "{stderr}");
+}

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use api::{NodeClaim, NodeOverlay};
 use e2e::{Controller, eventually, install, objects};
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -356,7 +357,14 @@ async fn a_pod_whose_claim_no_template_can_meet_learns_why() -> Result<()> {
     corner.apply([five, pod(name, "greedy", "five")]).await?;
     eventually("the pod learns why", DEADLINE, async || {
         let events = corner.events("greedy").await?;
-        let parts = ["without the devices it claims", "request gpus: 4 of 6 devices are usable, 5 wanted"];
+        let needs =
+            format!("needs 5 of gpu-{name} (claim devices, request gpus); 12 of 144 instance types have a template");
+        let parts = [
+            "without the devices it claims",
+            "request gpus: 4 of 6 devices are usable, 5 wanted",
+            &needs,
+            "too few of them",
+        ];
         let tells = |event: &String| parts.iter().all(|part| event.contains(part));
         ensure!(events.iter().any(tells), "{events:#?}");
         Ok(())
@@ -364,4 +372,71 @@ async fn a_pod_whose_claim_no_template_can_meet_learns_why() -> Result<()> {
     .await?;
     ensure!(corner.node_claims().await?.is_empty(), "no machine would help");
     Ok(())
+}
+
+/// Two GPUs that a driver publishes for a node though nobody said that it would.
+fn unexpected_slice(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": format!("{name}-{node}") },
+        "spec": {
+            "driver": driver("gpu", name), "nodeName": node,
+            "pool": { "name": node, "generation": 1, "resourceSliceCount": 1 },
+            "devices": [{ "name": "gpu-0", "attributes": { "model": { "string": "x1" } } },
+                        { "name": "gpu-1", "attributes": { "model": { "string": "x1" } } }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn what_a_machine_published_unasked_is_learnt_and_steps_back_before_a_persons_overlay() -> Result<()> {
+    let cluster = Cluster::new("device-learning").await?;
+    let client = cluster.client().await?;
+    let options = cluster.controller()?.env("LEARN_DEVICES", "apply");
+    let rights = tokio::task::spawn_blocking(|| install::render("charts/dovetail", &["settings.learnDevices=apply"]));
+    e2e::apply::apply(&client, rights.await??.into_iter().filter(install::is_about_rights)).await?;
+    let controller = Controller::start_ready(&options).await?;
+    let name = "learner";
+    let corner = Corner::new(client.clone(), name).await?;
+    corner.apply([objects::pod(name, "plain", &json!({ "cpu": "1" }))]).await?;
+    let pods = corner.bound(1).await?;
+    let node = pods.first().and_then(node_of).context("a node")?.to_owned();
+    corner.apply([unexpected_slice(name, &node)]).await?;
+    let overlays: Api<NodeOverlay> = Api::all(client.clone());
+    let generated = eventually("an overlay is generated", DEADLINE, async || {
+        let all = overlays.list(&ListParams::default().labels(&format!("{}=true", api::labels::GENERATED))).await?;
+        all.items.into_iter().next().context("no generated overlay")
+    })
+    .await?;
+    let claims = corner.node_claims().await?;
+    let claim = claims.first().context("a NodeClaim")?;
+    let events = corner.events(&claim.name_any()).await?;
+    ensure!(events.iter().any(|event| event.starts_with("DevicesNotDescribed: ")), "{events:#?}");
+    let generated_name = generated.name_any();
+    let says = format!("2 of {} on 1 instance type", driver("gpu", name));
+    told(&client, &generated_name, "ValidationSucceeded", ("True", "ValidationSucceeded", &says)).await?;
+
+    // The second of two such pods has no place on the machine that is there.
+    let request = json!({ "name": "gpus", "exactly": { "deviceClassName": format!("gpu-{name}"), "count": 2 } });
+    let both = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": { "name": "both", "namespace": name }, "spec": { "spec": { "devices": { "requests": [request] } } },
+    });
+    corner.apply(classes(name)).await?;
+    corner.apply([both, pod(name, "first", "both"), pod(name, "second", "both")]).await?;
+    corner.bound(3).await?;
+    ensure!(corner.node_claims().await?.len() == 2, "one more machine, of what was learnt");
+
+    let mut mine = serde_json::to_value(&generated.spec)?;
+    mine["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0]["attributes"] = json!({});
+    let mine = json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": { "name": "a-persons" }, "spec": mine,
+    });
+    corner.apply([mine]).await?;
+    eventually("the generated overlay is gone", DEADLINE, async || {
+        ensure!(overlays.get_opt(&generated_name).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+    told(&client, "a-persons", "ValidationSucceeded", ("True", "ValidationSucceeded", &says)).await?;
+    controller.terminate().await.map(drop)
 }
