@@ -1,7 +1,9 @@
 //! Clients of the API server.
 //!
 //! kube's client has no rate limit, so the controllers' client gets one as a layer: a bucket that refills at `qps` and
-//! holds `burst`. Leader election uses a client without it.
+//! holds `burst`. Leader election uses a client without it. Both count what they send (`requests.rs`).
+
+mod requests;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use tower::{Layer, Service};
 
+use self::requests::CountRequests;
+use crate::metrics::Metrics;
 use crate::options::Options;
 
 /// Finds the cluster: the kubeconfig, or the pod's own service account.
@@ -34,13 +38,21 @@ pub fn unlimited(config: Config) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// A client that keeps to the options' rate.
+/// A client without a rate limit whose requests are counted.
 ///
 /// # Errors
 /// If the configuration cannot be used.
-pub fn limited(config: Config, options: &Options) -> anyhow::Result<Client> {
-    let layer = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+pub fn urgent(config: Config, metrics: &Metrics) -> anyhow::Result<Client> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(&CountRequests::new(metrics)).build())
+}
+
+/// A client that keeps to the options' rate, and whose requests are counted.
+///
+/// # Errors
+/// If the configuration cannot be used.
+pub fn limited(config: Config, options: &Options, metrics: &Metrics) -> anyhow::Result<Client> {
+    let rate = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
+    Ok(ClientBuilder::try_from(config)?.with_layer(&rate).with_layer(&CountRequests::new(metrics)).build())
 }
 
 /// Delays requests so that no more than a rate of them goes out.

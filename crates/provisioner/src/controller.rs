@@ -54,12 +54,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     stop_on_signal(stop.clone())?;
     let config = client::config().await?;
-    let leader_client = client::unlimited(config.clone())?;
-    let limited = client::limited(config, &options)?;
+    let metrics = Arc::new(Metrics::new());
+    let leader_client = client::urgent(config.clone(), &metrics)?;
+    let limited = client::limited(config, &options, &metrics)?;
     greet(&leader_client, &options).await?;
 
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
-    let metrics = Arc::new(Metrics::new());
     let store = Arc::new(ClusterStore::new());
     let endpoints = Endpoints { metrics: Arc::clone(&metrics), store: Arc::clone(&store) };
     // Probes answer until the very end.

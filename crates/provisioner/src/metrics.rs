@@ -75,6 +75,8 @@ label_sets! {
     CallLabels { controller, method, provider }
     /// A failed call to the cloud provider.
     CallErrorLabels { controller, method, provider, error }
+    /// A request to the API server.
+    RequestLabels { verb, resource, code }
     /// By HTTP status code.
     ByCode { code }
     /// By DRA driver.
@@ -131,6 +133,8 @@ pub struct Metrics {
     pub cloudprovider_duration_seconds: Histograms<CallLabels>,
     pub cloudprovider_errors: Family<CallErrorLabels, Counter>,
 
+    /// Requests to the API server; `client::requests` says how they are named.
+    pub api_requests: Family<RequestLabels, Counter>,
     /// Objects that the API server has and that could not be decoded.
     pub undecodable_objects: Family<ByKind, Gauge>,
     /// Parts of plans that were dropped because the cluster had changed.
@@ -193,6 +197,7 @@ impl Metrics {
             cluster_state_unsynced_time_seconds: Gauge::default(),
             cloudprovider_duration_seconds: Family::new_with_constructor(durations),
             cloudprovider_errors: Family::default(),
+            api_requests: Family::default(),
             undecodable_objects: Family::default(),
             stale_plans: Counter::default(),
             plan_price_dollars_per_hour: FloatGauge::default(),
@@ -275,6 +280,7 @@ impl Metrics {
             };
         }
         register! {
+            api_requests: "Answers of the API server to requests",
             undecodable_objects: "Objects that could not be decoded",
             stale_plans: "Parts of plans that were dropped because the cluster had changed",
             plan_price_dollars_per_hour: "Price of the machines of the last plan that launched any",

@@ -67,13 +67,15 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodePoolName>>) {
                 queue.add_after(claim::node_pool(claim).into(), COUNT_DELAY);
             }
         }
-        Change::Node(delta) => {
+        // Heartbeats count nothing.
+        Change::Node(delta) if delta.changed(|node| Arc::clone(&node.model)) => {
             let provider_id = delta.latest().and_then(|node| node.model.provider_id.clone());
             for claim in provider_id.iter().flat_map(|id| state.node_claims_of_machine(id)) {
                 queue.add_after(claim::node_pool(claim).into(), COUNT_DELAY);
             }
         }
-        Change::Pod(_)
+        Change::Node(_)
+        | Change::Pod(_)
         | Change::NodeOverlay(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)

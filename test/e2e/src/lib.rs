@@ -8,6 +8,7 @@
 //! what was still wrong.
 
 pub mod apply;
+pub mod bench;
 pub mod binary;
 pub mod cluster;
 pub mod control_plane;

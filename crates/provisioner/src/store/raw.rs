@@ -24,6 +24,16 @@ pub struct RawObject {
 }
 
 impl RawObject {
+    /// Names version and kind, which the API server says of a list of built-in kinds and not of each item.
+    pub(super) fn of_type(mut self, resource: &ApiResource) -> Self {
+        if let Value::Object(fields) = &mut self.json {
+            for (field, value) in [("apiVersion", &resource.api_version), ("kind", &resource.kind)] {
+                fields.entry(field).or_insert_with(|| value.as_str().into());
+            }
+        }
+        self
+    }
+
     /// Namespace and name.
     pub fn name(&self) -> NamespacedName {
         NamespacedName::new(
@@ -91,5 +101,24 @@ impl Resource for RawObject {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::GroupVersionKind;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_item_of_a_list_gets_the_lists_type_and_keeps_one_that_it_has() {
+        let of_group = |group| GroupVersionKind::gvk(group, "v1", "DeviceClass");
+        let resource = ApiResource::from_gvk_with_plural(&of_group("resource.k8s.io"), "deviceclasses");
+        let typed = |json: Value| serde_json::from_value::<RawObject>(json).unwrap().of_type(&resource).json;
+        let class = json!({ "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "a" } });
+        assert_eq!(typed(json!({ "metadata": { "name": "a" } })), class);
+        let other = json!({ "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceClass", "metadata": {} });
+        assert_eq!(typed(other.clone()), other);
     }
 }

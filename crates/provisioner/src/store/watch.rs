@@ -323,6 +323,7 @@ impl Watches {
         match event {
             watcher::Event::Init => self.feed.with(|store| listing.begin(store, source)),
             watcher::Event::InitApply(raw) => {
+                let raw = raw.of_type(&source.resource);
                 listing.seen.insert((source.key)(&raw));
                 self.apply(&raw, source);
             }

@@ -5,28 +5,19 @@
 //! and memory are the controller's own. The bound is that of `dovetail plan` for all pods and no machine.
 
 mod goals;
-mod usage;
 mod workload;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
-use e2e::control_plane::{self, ControlPlane};
-use e2e::controller::{self, Controller};
+use e2e::bench::{self, Pods, Usage};
 use e2e::fleet::{Fleet, dollars};
 use e2e::scratch::Scratch;
-use e2e::{apply, eventually, install};
-use futures::StreamExt;
+use e2e::{apply, eventually};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::watcher;
-use kube::runtime::watcher::Event;
-use kube::{Api, Client, ResourceExt};
-
-use usage::Usage;
+use kube::Api;
 
 const NAMESPACE: &str = "bench";
 const NODE_POOL: &str = "bench";
@@ -115,7 +106,7 @@ fn lower_bound(pods: usize) -> Result<i64> {
     let items: Vec<_> = workload::surroundings().into_iter().chain(workload::deployments(pods)).collect();
     let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
     std::fs::write(&file, serde_json::to_vec(&list)?)?;
-    let output = Command::new(dovetail()?)
+    let output = Command::new(bench::dovetail()?)
         .args(["plan", "--expand-workloads", "-o", "json", "-f"])
         .arg(&file)
         .output()
@@ -125,26 +116,12 @@ fn lower_bound(pods: usize) -> Result<i64> {
     Ok(plan.cost.lower_bound_nano_usd_per_hour)
 }
 
-/// The controller that lies beside this program.
-fn dovetail() -> Result<PathBuf> {
-    let binary = std::env::current_exe()?.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
-    ensure!(binary.exists(), "{} is not built; run `cargo xtask bench e2e`", binary.display());
-    Ok(binary)
-}
-
 async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64) -> Result<Measured> {
     eprintln!("booting a control plane");
-    let cluster = ControlPlane::up(control_plane::Options {
-        name: "bench".to_owned(),
-        service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
-        ..control_plane::Options::default()
-    })
-    .await?;
-    let client = cluster.client().await?;
-    install::crds(&client).await?;
-    install::rights(&client).await?;
+    let (cluster, client) = bench::boot("bench", &[]).await?;
     apply::apply(&client, workload::surroundings()).await?;
     let deployments = workload::deployments(arguments.pods);
+    let pods = Pods { namespace: NAMESPACE, selector: "", wanted: arguments.pods, give_up: GIVE_UP };
     let (controller, started, took) = match case {
         Case::One => {
             apply::apply(&client, deployments).await?;
@@ -157,20 +134,19 @@ async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64
             })
             .await?;
             let started = Instant::now();
-            let controller = start(&cluster, &arguments.hand_over)?;
-            let took = until_bound(&client, arguments.pods, started).await;
+            let controller = bench::start(&cluster, &arguments.hand_over)?;
+            let took = pods.until_bound(&client, started).await;
             (controller, started, took)
         }
         Case::Two => {
-            let controller = start(&cluster, &arguments.hand_over)?;
+            let controller = bench::start(&cluster, &arguments.hand_over)?;
             eventually("the controller is ready", Duration::from_secs(60), async || {
                 ensure!(controller.is_ready(), "not ready");
                 Ok(())
             })
             .await?;
             let started = Instant::now();
-            let (applied, took) =
-                tokio::join!(apply::apply(&client, deployments), until_bound(&client, arguments.pods, started));
+            let (applied, took) = tokio::join!(apply::apply(&client, deployments), pods.until_bound(&client, started));
             applied?;
             (controller, started, took)
         }
@@ -213,54 +189,6 @@ async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64
     ensure!(stopped.success(), "dovetail ended with {stopped}");
     tokio::task::spawn_blocking(move || drop(cluster)).await?;
     Ok(measured)
-}
-
-fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
-    let environment = [
-        ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
-        ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
-        ("HAND_OVER", hand_over),
-    ];
-    Controller::start(&controller::Options {
-        name: "dovetail".to_owned(),
-        binary: dovetail()?,
-        kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
-        folder: cluster.folder().to_owned(),
-        arguments: Vec::new(),
-        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect(),
-    })
-}
-
-/// How long after `started` so many pods were bound.
-async fn until_bound(client: &Client, wanted: usize, started: Instant) -> Result<Duration> {
-    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    let mut events = Box::pin(watcher(pods, watcher::Config::default()));
-    let mut bound = BTreeSet::new();
-    let mut shown = Instant::now();
-    let end = tokio::time::sleep(GIVE_UP);
-    tokio::pin!(end);
-    while bound.len() < wanted {
-        let event = tokio::select! {
-            event = events.next() => event.context("the watch ended")?,
-            () = &mut end => bail!("gave up after {} s", GIVE_UP.as_secs()),
-        };
-        match event? {
-            Event::Apply(pod) | Event::InitApply(pod) => {
-                if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
-                    bound.insert(pod.name_any());
-                }
-            }
-            Event::Delete(pod) => {
-                bound.remove(&pod.name_any());
-            }
-            Event::Init | Event::InitDone => {}
-        }
-        if shown.elapsed() > Duration::from_secs(2) {
-            eprintln!("{} of {wanted} pods bound, {:.0} s", bound.len(), started.elapsed().as_secs_f64());
-            shown = Instant::now();
-        }
-    }
-    Ok(started.elapsed())
 }
 
 fn is_unschedulable(pod: &Pod) -> bool {

@@ -1,0 +1,125 @@
+//! What measurements on a real control plane share: the cluster with the chart's rights, the controller that was built
+//! beside the measuring program, the wait for pods with progress shown, and what the controller used and asked for.
+
+mod requests;
+mod usage;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher;
+use kube::runtime::watcher::Event;
+use kube::{Api, Client, ResourceExt};
+
+pub use requests::{Asked, Requests};
+pub use usage::Usage;
+
+use crate::control_plane::{self, ControlPlane};
+use crate::controller::{self, Controller};
+use crate::install;
+
+/// How often progress is shown.
+const SHOWN_EVERY: Duration = Duration::from_secs(2);
+
+/// A control plane with the CRDs and the chart's rights, and more arguments for `control-plane up`.
+///
+/// # Errors
+/// If it does not come up, or an object is refused.
+pub async fn boot(name: &str, arguments: &[&str]) -> Result<(ControlPlane, Client)> {
+    let cluster = ControlPlane::up(control_plane::Options {
+        name: name.to_owned(),
+        service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
+        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        ..control_plane::Options::default()
+    })
+    .await?;
+    let client = cluster.client().await?;
+    install::crds(&client).await?;
+    install::rights(&client).await?;
+    Ok((cluster, client))
+}
+
+/// The controller's binary, which lies beside this program.
+///
+/// # Errors
+/// If there is none.
+pub fn dovetail() -> Result<PathBuf> {
+    let binary = std::env::current_exe()?.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
+    ensure!(binary.exists(), "{} is not built; `cargo xtask bench` builds it", binary.display());
+    Ok(binary)
+}
+
+/// Starts [`dovetail`] with the chart's rights.
+///
+/// # Errors
+/// If there is none, or it cannot be started.
+pub fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
+    let environment = [
+        ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
+        ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
+        ("HAND_OVER", hand_over),
+    ];
+    Controller::start(&controller::Options {
+        name: "dovetail".to_owned(),
+        binary: dovetail()?,
+        kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
+        folder: cluster.folder().to_owned(),
+        arguments: Vec::new(),
+        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect(),
+    })
+}
+
+/// Some pods that are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Pods<'a> {
+    /// Where they are.
+    pub namespace: &'a str,
+    /// Selects them by their labels; empty for all.
+    pub selector: &'a str,
+    /// How many there will be.
+    pub wanted: usize,
+    /// How long to wait.
+    pub give_up: Duration,
+}
+
+impl Pods<'_> {
+    /// How long after `started` all of them were bound at once.
+    ///
+    /// # Errors
+    /// If they are not, in the time given, or the watch ends.
+    pub async fn until_bound(&self, client: &Client, started: Instant) -> Result<Duration> {
+        let pods = Api::<Pod>::namespaced(client.clone(), self.namespace);
+        let mut events = Box::pin(watcher(pods, watcher::Config::default().labels(self.selector)));
+        let mut bound = BTreeSet::new();
+        let mut show = tokio::time::interval(SHOWN_EVERY);
+        show.reset();
+        let end = tokio::time::sleep(self.give_up);
+        tokio::pin!(end);
+        while bound.len() < self.wanted {
+            let event = tokio::select! {
+                event = events.next() => event.context("the watch ended")?,
+                _ = show.tick() => {
+                    eprintln!("{} of {} pods bound, {:.0} s", bound.len(), self.wanted, started.elapsed().as_secs_f64());
+                    continue;
+                }
+                () = &mut end => bail!("{} of {} pods bound after {} s", bound.len(), self.wanted, self.give_up.as_secs()),
+            };
+            match event? {
+                Event::Apply(pod) | Event::InitApply(pod) => {
+                    if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+                        bound.insert(pod.name_any());
+                    }
+                }
+                Event::Delete(pod) => {
+                    bound.remove(&pod.name_any());
+                }
+                Event::Init | Event::InitDone => {}
+            }
+        }
+        Ok(started.elapsed())
+    }
+}
