@@ -13,6 +13,7 @@ pub mod binary;
 pub mod cluster;
 pub mod control_plane;
 pub mod controller;
+pub mod devices;
 pub mod fidelity;
 pub mod fleet;
 pub mod install;

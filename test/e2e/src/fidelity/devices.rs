@@ -6,6 +6,7 @@
 //!   there when the pods come in the order in which they came, or in some order of their classes.
 
 mod claims;
+mod driver;
 mod scenario;
 
 use anyhow::Result;
@@ -13,6 +14,7 @@ use kube::Client;
 
 pub use scenario::DeviceScenario;
 
+use self::driver::Order;
 use super::Outcome;
 use crate::cluster::Corner;
 use crate::{Controller, Gates, apply, objects};
@@ -51,7 +53,11 @@ impl DeviceScenario {
     /// If a pod is neither bound nor refused in time, or the cluster does not answer.
     pub async fn play(&self, client: &Client, controller: &Controller, gates: Gates) -> Result<DeviceOutcome> {
         let corner = Corner::without_node_pool(client.clone(), &self.base.name).await?;
-        let outcome = self.play_in(&corner, controller, gates).await;
+        let order = Order::default();
+        let outcome = tokio::select! {
+            outcome = self.play_in(&corner, controller, gates, &order) => outcome,
+            ended = driver::make_ready(client.clone(), &self.base.name, &order) => ended.map(|never| match never {}),
+        };
         corner.abandon().await?;
         for object in self.objects.iter().filter(|object| object["metadata"]["namespace"].is_null()) {
             apply::delete(client, object).await?;
@@ -59,12 +65,18 @@ impl DeviceScenario {
         outcome
     }
 
-    async fn play_in(&self, corner: &Corner, controller: &Controller, gates: Gates) -> Result<DeviceOutcome> {
+    async fn play_in(
+        &self,
+        corner: &Corner,
+        controller: &Controller,
+        gates: Gates,
+        order: &Order,
+    ) -> Result<DeviceOutcome> {
         let admins = serde_json::json!({ "metadata": { "labels": { "resource.kubernetes.io/admin-access": "true" } } });
         corner.apply([objects::with(objects::namespace(&self.base.name), admins)]).await?;
         corner.apply(self.objects.clone()).await?;
         let mut pods = self.base.play(corner, controller).await?;
-        let judged = claims::judge(corner, gates).await?;
+        let judged = claims::judge(corner, gates, order).await?;
         pods.wrong.extend(judged.wrong);
         Ok(DeviceOutcome { pods, claims: judged.claims, in_another_order: judged.in_another_order })
     }

@@ -12,7 +12,7 @@ use kube::Client;
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use super::claims::Devices;
+use super::claims::Claims;
 use super::screen::Screen;
 
 /// Folders of `examples/`.
@@ -88,16 +88,16 @@ pub async fn show(
     let wanted: usize = examples.iter().map(|example| super::pods_wanted(&example.objects)).sum();
     screen.heading(&format!("kubectl apply {}: {wanted} pods", arguments.join(" ")));
     let fleets = deploy(screen, client, examples, wanted, timeout).await?;
-    let namespaces: Vec<String> = examples.iter().map(|example| example.namespace.clone()).collect();
-    let devices = Devices::read(client, &namespaces).await?;
-    screen.machines_with_devices(&fleets, &devices);
+    let namespaces: Vec<&str> = examples.iter().map(|example| example.namespace.as_str()).collect();
+    let claims = Claims::read(client, &namespaces).await?;
+    screen.machines_with_devices(&fleets, &claims);
 
     screen.heading("kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay verify -f -");
     let published = published(client).await?;
     screen.text(&dovetail(options, &["overlay", "verify", "-f", "-"], Some(&published.to_string()))?);
 
     screen.heading("The claims, as kube-scheduler allocated them");
-    let rows = devices.rows();
+    let rows = claims.rows();
     screen.claims(&rows);
     Ok(Summary {
         bound: fleets.iter().map(Fleet::bound).sum(),

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use e2e::fleet::{Fleet, Machine, dollars};
 
-use super::claims::{Devices, Row};
+use super::claims::{Claims, Row};
 
 pub struct Screen {
     terminal: bool,
@@ -81,10 +81,10 @@ impl Screen {
     }
 
     /// The machines, with what their drivers have published.
-    pub fn machines_with_devices(&self, fleets: &[Fleet], devices: &Devices) {
+    pub fn machines_with_devices(&self, fleets: &[Fleet], claims: &Claims) {
         let mut table = self.table(&["", "MACHINE", "TYPE", "ZONE", "CAPACITY", "$/H", "PUBLISHED", "PODS"]);
         for machine in fleets.iter().flat_map(Fleet::machines) {
-            let published = devices.published(&machine.node);
+            let published = claims.published(&machine.node);
             let published: Vec<String> =
                 published.iter().map(|(driver, count)| format!("{count} of {driver}")).collect();
             let price = dollars(machine.price_nano_usd_per_hour);

@@ -7,9 +7,18 @@ use e2e::cluster::Cluster;
 use e2e::fidelity::{DeviceOutcome, DeviceScenario};
 use e2e::{Controller, Gates};
 
-/// Plays so many scenarios; whether all went as planned.
-pub async fn run(seed: u64, scenarios: u64) -> Result<bool> {
-    let half = seed + scenarios.div_ceil(2);
+/// Prints a scenario's objects, to plan them without a cluster.
+pub fn print(seed: u64, gates: Gates) {
+    println!("{:#}", DeviceScenario::random(seed, gates).manifests());
+}
+
+/// Plays so many scenarios, half of them with all gates if none are given; whether all went as planned.
+pub async fn run(seed: u64, scenarios: u64, gates: Option<Gates>) -> Result<bool> {
+    let half = match gates {
+        None => seed + scenarios.div_ceil(2),
+        Some(Gates::Default) => seed + scenarios,
+        Some(Gates::All) => seed,
+    };
     let (mut passed, mut failed) = (0, 0);
     for (gates, seeds) in [(Gates::Default, seed..half), (Gates::All, half..seed + scenarios)] {
         if seeds.is_empty() {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use e2e::cluster::{Cluster, Corner};
 use e2e::fidelity::{self, Outcome, Scenario};
-use e2e::{Controller, apply};
+use e2e::{Controller, Gates, apply};
 use indicatif::{ProgressBar, ProgressStyle};
 
 #[derive(Parser)]
@@ -25,6 +25,18 @@ struct Arguments {
     /// Scenarios of devices: half with the default feature gates, half with all.
     #[arg(long)]
     dra: bool,
+    /// Scenarios of devices: only one half, with this set of feature gates.
+    #[arg(long, value_enum, requires = "dra")]
+    gates: Option<GateSet>,
+    /// Scenarios of devices: print the objects of the first, as `dovetail plan` reads them, and play none.
+    #[arg(long, requires = "gates")]
+    print: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum GateSet {
+    Default,
+    All,
 }
 
 #[tokio::main]
@@ -41,7 +53,15 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.dra {
-        return devices::run(arguments.seed, arguments.scenarios).await;
+        let gates = arguments.gates.map(|gates| match gates {
+            GateSet::Default => Gates::Default,
+            GateSet::All => Gates::All,
+        });
+        if let Some(gates) = gates.filter(|_| arguments.print) {
+            devices::print(arguments.seed, gates);
+            return Ok(true);
+        }
+        return devices::run(arguments.seed, arguments.scenarios, gates).await;
     }
     let started = Instant::now();
     let cluster = Cluster::new("fidelity").await?;

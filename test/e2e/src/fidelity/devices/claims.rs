@@ -1,29 +1,18 @@
 //! The claims that kube-scheduler allocated, against the planner's allocator on what was published.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use dra_sched::types::{
-    Allocation, AttributeValue, Device, DeviceClass, DeviceId, DeviceTaintRule, NodeSelector, ResourceClaim,
-    ResourceSlice,
-};
-use dra_sched::{
-    ClaimClassId, ClusterLedger, Compat, Gates as DraGates, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts,
-    Verdict,
-};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, ResourceExt};
-use model::Budget;
-use serde_json::Value;
+use anyhow::Result;
+use dra_sched::types::{ClaimSource, PodGroup};
+use dra_sched::{ClaimClassId, ClusterLedger};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 
+use super::driver::Order;
 use crate::Gates;
 use crate::cluster::{Corner, node_of};
+use crate::devices::{Claim, Devices, Given, Numbers, pod_groups};
 use crate::fidelity::CLASS;
-
-/// Steps of the allocator for one pod.
-const STEPS: u64 = 1_000_000;
 
 /// Most classes all of whose orders are tried.
 const MAX_CLASSES: usize = 5;
@@ -36,9 +25,6 @@ pub(super) struct Judged {
     pub(super) wrong: Vec<String>,
 }
 
-/// What a claim was given, but for which of equal devices: the shapes, and who can use them.
-type Given = (Vec<String>, Option<NodeSelector>);
-
 /// What the claims of a class were given on a node.
 type ByPlace = BTreeMap<(String, String), Vec<Given>>;
 
@@ -48,22 +34,19 @@ struct Bound {
     node: String,
     /// Indices of claims, in the order of allocation.
     claims: Vec<usize>,
-    /// When the last of them was written.
+    /// When the last of them was allocated.
     version: u64,
 }
 
 struct Cluster {
-    inventory: Inventory,
-    slices: Vec<Arc<ResourceSlice>>,
-    claims: Vec<(ResourceClaim, ClaimClassId)>,
-    nodes: BTreeMap<String, NodeFacts>,
+    devices: Devices,
     bound: Vec<Bound>,
 }
 
-pub(super) async fn judge(corner: &Corner, gates: Gates) -> Result<Judged> {
+pub(super) async fn judge(corner: &Corner, gates: Gates, order: &Order) -> Result<Judged> {
     let pods = corner.pods().await?;
     let mut judged = Judged::default();
-    let cluster = Cluster::read(corner, &pods, gates, &mut judged.wrong).await?;
+    let cluster = Cluster::read(corner, &pods, (gates, order), &mut judged.wrong).await?;
     judged.claims = cluster.bound.iter().map(|bound| bound.claims.len()).sum();
     let actual = cluster.actual();
     let as_they_came: Vec<&Bound> = cluster.bound.iter().collect();
@@ -111,122 +94,76 @@ fn orders<'c>(classes: &[&'c str]) -> Vec<Vec<&'c str>> {
 }
 
 impl Cluster {
-    async fn read(corner: &Corner, pods: &[Pod], gates: Gates, wrong: &mut Vec<String>) -> Result<Self> {
-        let client = &corner.client;
-        let version = client.apiserver_version().await?;
-        let minor = version.minor.trim_end_matches('+').parse().ok().and_then(KubernetesMinor::from_minor);
-        let minor = minor.context("this release of Kubernetes is not known")?;
-        let gates = match gates {
-            Gates::Default => DraGates::defaults(minor),
-            Gates::All => DraGates::all(minor),
-        };
-        let mut builder = InventoryBuilder::new(Compat::with_gates(minor, gates));
-        for class in list(corner, "v1", "DeviceClass", "deviceclasses").await? {
-            builder.class(Arc::new(DeviceClass::from_json(&class)?));
-        }
-        for rule in list(corner, "v1beta2", "DeviceTaintRule", "devicetaintrules").await.unwrap_or_default() {
-            builder.taint_rule(Arc::new(DeviceTaintRule::from_json(&rule)?));
-        }
-        let mut slices = Vec::new();
-        for slice in list(corner, "v1", "ResourceSlice", "resourceslices").await? {
-            slices.push(Arc::new(ResourceSlice::from_json(&slice)?));
-        }
-        slices.iter().for_each(|slice| builder.slice(Arc::clone(slice)));
-        let mut claims = Vec::new();
-        let mut versions = Vec::new();
-        for object in list(corner, "v1", "ResourceClaim", "resourceclaims").await? {
-            let claim = ResourceClaim::from_json(&object)?;
-            if *claim.meta.name.namespace != *corner.name {
-                continue;
-            }
-            let class = builder.claim_class(&claim.meta.name.name, &Arc::new(claim.spec.clone()), None);
-            let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-            versions.push(version.unwrap_or(0_u64));
-            claims.push((claim, class));
-        }
+    async fn read(
+        corner: &Corner,
+        pods: &[Pod],
+        (gates, order): (Gates, &Order),
+        wrong: &mut Vec<String>,
+    ) -> Result<Self> {
+        let devices = Devices::read(&corner.client, gates, &[&corner.name]).await?;
+        let groups = pod_groups(&corner.client, &corner.name).await?;
         let mut bound = Vec::new();
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for pod in pods {
             let (Some(node), Some(class)) = (node_of(pod), pod.labels().get(CLASS)) else { continue };
             let mut mine = Vec::new();
-            for name in claim_names(pod) {
-                let Some(index) = claims.iter().position(|(claim, _)| *claim.meta.name.name == *name) else {
+            for name in claim_names(pod, &groups) {
+                let found = devices.claims.iter().position(|claim| *claim.object.meta.name.name == *name);
+                let Some(index) = found else {
                     wrong.push(format!("{}: its claim {name} does not exist", pod.name_any()));
                     continue;
                 };
-                if claims.get(index).is_some_and(|(claim, _)| claim.allocation.is_none()) {
+                if devices.claims.get(index).is_some_and(|claim| claim.object.allocation.is_none()) {
                     wrong.push(format!("{}: its claim {name} is not allocated", pod.name_any()));
                 } else if taken.insert(index) {
                     mine.push(index);
                 }
             }
-            let version = mine.iter().filter_map(|index| versions.get(*index)).max().copied().unwrap_or(0);
+            let allocated_at = |claim: &Claim| order.of(&claim.object.meta.name.name).unwrap_or(claim.version);
+            let version =
+                mine.iter().filter_map(|index| devices.claims.get(*index).map(allocated_at)).max().unwrap_or(0);
             bound.push(Bound { class: class.clone(), node: node.to_owned(), claims: mine, version });
         }
         bound.sort_by_key(|bound| bound.version);
-        let nodes: Vec<Node> = Api::all(client.clone()).list(&Default::default()).await?.items;
-        let facts = |node: &Node| {
-            let labels = node.labels().iter();
-            NodeFacts {
-                name: Some(node.name_any().as_str().into()),
-                labels: labels.map(|(key, value)| (Arc::from(key.as_str()), Arc::from(value.as_str()))).collect(),
-                ..NodeFacts::default()
+        for (index, claim) in devices.claims.iter().enumerate() {
+            if claim.object.allocation.is_some() && !taken.contains(&index) {
+                wrong.push(format!("claim {} is allocated, and no bound pod has it", claim.object.meta.name.name));
             }
-        };
-        let nodes = nodes.iter().map(|node| (node.name_any(), facts(node))).collect();
-        Ok(Self { inventory: builder.build(), slices, claims, nodes, bound })
+        }
+        Ok(Self { devices, bound })
+    }
+
+    fn claims_of<'c>(&'c self, bound: &'c Bound) -> impl Iterator<Item = &'c Claim> {
+        bound.claims.iter().filter_map(|index| self.devices.claims.get(*index))
     }
 
     /// What the scheduler gave.
     fn actual(&self) -> ByPlace {
         let mut given = ByPlace::new();
-        for bound in &self.bound {
-            for (claim, _) in bound.claims.iter().filter_map(|index| self.claims.get(*index)) {
-                let allocation = claim.allocation.as_ref();
-                let place = (bound.node.clone(), bound.class.clone());
-                given.entry(place).or_default().extend(allocation.map(|allocation| self.given(allocation)));
-            }
+        for bound in self.bound.iter().filter(|bound| !bound.claims.is_empty()) {
+            let place = (bound.node.clone(), bound.class.clone());
+            let allocations = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
+            given.entry(place).or_default().extend(allocations.map(|it| self.devices.given(it, Numbers::Count)));
         }
         sorted(given)
     }
 
     /// What the planner's allocator gives pods that come in this order, on the nodes that they are on.
     fn replay(&self, order: &[&Bound]) -> Result<ByPlace, String> {
-        let mut ledger = ClusterLedger::new(&self.inventory);
+        let mut ledger = ClusterLedger::new(&self.devices.inventory);
         let mut given = ByPlace::new();
         for bound in order.iter().filter(|bound| !bound.claims.is_empty()) {
-            let facts = self.nodes.get(&bound.node).ok_or_else(|| format!("node {} is gone", bound.node))?;
-            let of_pod = bound.claims.iter().filter_map(|index| self.claims.get(*index));
-            let classes: Vec<ClaimClassId> = of_pod.map(|(_, class)| *class).collect();
-            match self.inventory.allocate(facts, &classes, &ledger, &mut Budget::new(STEPS)) {
-                Verdict::Allocated { allocations, .. } => {
-                    for allocation in &allocations {
-                        ledger.hold(&self.inventory, allocation);
-                    }
-                    let place = (bound.node.clone(), bound.class.clone());
-                    given.entry(place).or_default().extend(allocations.iter().map(|it| self.given(it)));
-                }
-                Verdict::Refused(refusal) => {
-                    return Err(format!("class {} on {}: {refusal}", bound.class, bound.node));
-                }
-                Verdict::OutOfBudget(_) => {
-                    return Err(format!("class {} on {}: out of budget", bound.class, bound.node));
-                }
+            let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
+            let allocations = self.devices.allocate(&bound.node, &classes, &ledger);
+            let allocations = allocations.map_err(|why| format!("class {} {why}", bound.class))?;
+            for allocation in &allocations {
+                ledger.hold(&self.devices.inventory, allocation);
             }
+            let place = (bound.node.clone(), bound.class.clone());
+            let shapes = allocations.iter().map(|it| self.devices.given(it, Numbers::Count));
+            given.entry(place).or_default().extend(shapes);
         }
         Ok(sorted(given))
-    }
-
-    fn given(&self, allocation: &Allocation) -> Given {
-        let shape = |id: &DeviceId| {
-            let of_pool = |it: &&Arc<ResourceSlice>| it.driver == id.driver && it.pool.name == id.pool;
-            let mut devices = self.slices.iter().filter(of_pool).flat_map(|slice| &slice.devices);
-            let device = devices.find(|device| device.name == id.device);
-            device.map_or_else(|| format!("{id} (gone)"), |device| format!("{} {}", id.driver, shape(device)))
-        };
-        let mut shapes: Vec<String> = allocation.results.iter().map(|result| shape(&result.device)).collect();
-        shapes.sort();
-        (shapes, allocation.node_selector.clone())
     }
 }
 
@@ -235,43 +172,30 @@ fn sorted(mut given: ByPlace) -> ByPlace {
     given
 }
 
-/// What a device is, without what only its machine has.
-fn shape(device: &Device) -> String {
-    let attributes = device.attributes.iter().filter_map(|(name, value)| match value {
-        AttributeValue::String(_) if name.domain() == Some("resource.kubernetes.io") => None,
-        value => Some(format!("{name}={value}")),
-    });
-    let capacity = device.capacity.iter().map(|(name, it)| format!("{name}={}", it.value));
-    attributes.chain(capacity).collect::<Vec<_>>().join(" ")
-}
-
-/// The claims of a pod as its status names them, that for extended resources last.
-fn claim_names(pod: &Pod) -> Vec<String> {
+/// The claims of a pod as its status and its group's name them, that for extended resources last.
+fn claim_names(pod: &Pod, groups: &[PodGroup]) -> Vec<String> {
     let spec = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+    let group = pod.spec.as_ref().and_then(|spec| spec.scheduling_group.as_ref()?.pod_group_name.clone());
+    let group = group.and_then(|name| groups.iter().find(|group| *group.meta.name.name == *name));
     let status = pod.status.as_ref();
-    let made = |entry: &str| {
-        let mut statuses = status?.resource_claim_statuses.iter().flatten();
-        statuses.find(|it| it.name == entry)?.resource_claim_name.clone()
+    let made = |entry: &str, template: &str| {
+        let of_group = group.and_then(|group| {
+            let is_it = |it: &&dra_sched::types::PodClaim| {
+                &*it.name == entry && it.source == ClaimSource::Template(template.into())
+            };
+            group.claims.iter().find(is_it)?;
+            group.claim_names.get(entry)?.as_deref().map(str::to_owned)
+        });
+        let of_pod = || {
+            let mut statuses = status?.resource_claim_statuses.iter().flatten();
+            statuses.find(|it| it.name == entry)?.resource_claim_name.clone()
+        };
+        of_group.or_else(of_pod)
     };
-    let named = spec.filter_map(|entry| entry.resource_claim_name.clone().or_else(|| made(&entry.name)));
+    let named = spec.filter_map(|entry| {
+        let template = entry.resource_claim_template_name.as_deref().unwrap_or_default();
+        entry.resource_claim_name.clone().or_else(|| made(&entry.name, template))
+    });
     let extended = status.and_then(|status| status.extended_resource_claim_status.as_ref());
     named.chain(extended.map(|it| it.resource_claim_name.clone())).collect()
-}
-
-async fn list(corner: &Corner, version: &str, kind: &str, plural: &str) -> Result<Vec<Value>> {
-    let resource = ApiResource {
-        group: "resource.k8s.io".to_owned(),
-        version: version.to_owned(),
-        api_version: format!("resource.k8s.io/{version}"),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
-    let all = Api::<DynamicObject>::all_with(corner.client.clone(), &resource).list(&Default::default()).await?;
-    let complete = |object: DynamicObject| {
-        let mut object = serde_json::to_value(object)?;
-        object["apiVersion"] = resource.api_version.as_str().into();
-        object["kind"] = kind.into();
-        Ok(object)
-    };
-    all.items.into_iter().map(complete).collect()
 }

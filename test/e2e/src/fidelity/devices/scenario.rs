@@ -1,11 +1,13 @@
 //! Random overlays and claims. A seed gives the same scenario everywhere.
 //!
-//! What no fake driver does is left out: binding conditions wait for a controller of the driver's, and of pods of one
-//! PodGroup that come at once the scheduler of 1.36 writes the devices of one claim into another.
+//! What the scheduler itself does wrong is left out: of pods of one PodGroup that come at once and have claims of their own
+//! beside the group's, 1.36 writes the devices of one claim into another.
 
-use serde_json::{Map, Value, json};
+mod pods;
 
-use super::super::{CLASS, scenario::Random};
+use serde_json::{Value, json};
+
+use super::super::scenario::Random;
 use crate::fidelity::Scenario;
 use crate::{Gates, objects};
 
@@ -38,9 +40,16 @@ enum Family {
     Link,
     /// Devices with lists, and that cost memory of the machine.
     Advanced,
+    /// Devices that their driver makes ready once they are given, of a machine or of a zone.
+    Attached,
 }
 
 impl Family {
+    /// Whether machines can use each other's.
+    fn is_of_zone(self) -> bool {
+        matches!(self, Self::Link | Self::Attached)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Gpu => "gpu",
@@ -49,6 +58,7 @@ impl Family {
             Self::Shared => "shared",
             Self::Link => "link",
             Self::Advanced => "adv",
+            Self::Attached => "att",
         }
     }
 }
@@ -68,9 +78,13 @@ impl DeviceScenario {
         if matches!(gates, Gates::All) && random.chance(2) {
             families.push(Family::Advanced);
         }
+        if random.chance(4) {
+            families.push(Family::Attached);
+        }
         // A zone has one pool, so all machines describe it alike.
         let links = (random.choose(&["Machine", "Domain"]), 1 + random.below(4));
-        let mut scenario = Writer { name, families, links, random, objects: Vec::new() };
+        let attached = attached(&mut random);
+        let mut scenario = Writer { name, gates, families, links, attached, random, objects: Vec::new(), shared: None };
         scenario.overlays();
         scenario.device_classes();
         if matches!(gates, Gates::All) && scenario.random.chance(4) {
@@ -83,15 +97,40 @@ impl DeviceScenario {
         let base = Scenario { seed, name, node_pools: vec![node_pool], agent: None, before: Vec::new(), pods };
         Self { base, objects }
     }
+
+    /// All objects of it, as one List: what `dovetail plan` reads.
+    #[must_use]
+    pub fn manifests(&self) -> Value {
+        let items: Vec<&Value> = self.base.node_pools.iter().chain(&self.objects).chain(&self.base.pods).collect();
+        json!({ "apiVersion": "v1", "kind": "List", "items": items })
+    }
+}
+
+/// Devices with conditions: the machine's, or its zone's, and then perhaps tied to the machine that gets them.
+fn attached(random: &mut Random) -> Value {
+    let device = json!({ "name": "att-{index}", "replicas": 1 + random.below(3),
+        "bindingConditions": ["Attached"], "bindingFailureConditions": ["Failed"] });
+    match random.choose(&["", "Machine", "Domain"]) {
+        "" => json!({ "devices": [device] }),
+        scope => {
+            let tied = objects::with(device, json!({ "bindsToNode": random.chance(2) }));
+            json!({ "scope": scope, "nodeSelector": { "nodeSelectorTerms": [{ "matchLabelKeys": [ZONE] }] },
+                "devices": [tied] })
+        }
+    }
 }
 
 struct Writer {
     name: String,
+    gates: Gates,
     families: Vec<Family>,
     /// Scope and number of links.
     links: (&'static str, u64),
+    attached: Value,
     random: Random,
     objects: Vec<Value>,
+    /// A claim that pods of another class have already.
+    shared: Option<String>,
 }
 
 impl Writer {
@@ -190,6 +229,7 @@ impl Writer {
             Family::Advanced => json!({ "devices": [{ "name": "adv-{index}", "replicas": 1 + random.below(3),
                 "attributes": { "numa": { "ints": [0, 1] } },
                 "nodeAllocatableResourceMappings": { "memory": { "allocationMultiplier": "1Gi" } } }] }),
+            Family::Attached => self.attached.clone(),
         }
     }
 
@@ -199,7 +239,7 @@ impl Writer {
             let expression = format!("device.driver == '{}'", self.driver(family));
             let mut spec = json!({ "selectors": [{ "cel": { "expression": expression } }] });
             if family == Family::Gpu {
-                spec["extendedResourceName"] = json!(self.extended_resource());
+                spec["extendedResourceName"] = json!(self.named_resource());
             }
             let name = self.class(family);
             self.objects.push(json!({ "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
@@ -211,7 +251,8 @@ impl Writer {
         format!("{}-{}", self.name, family.name())
     }
 
-    fn extended_resource(&self) -> String {
+    /// What the class of GPUs calls them.
+    fn named_resource(&self) -> String {
         format!("{}.test/gpu", self.name)
     }
 
@@ -245,129 +286,6 @@ impl Writer {
             json!({ "spec": { "template": { "spec": { "requirements": requirements } } } }),
         )
     }
-
-    /// What the claims of a class ask for.
-    fn devices(&mut self) -> Value {
-        let family = self.random.choose(&self.families.clone());
-        let exact = |writer: &mut Self, family: Family, count: u64| {
-            let mut exact = json!({ "deviceClassName": writer.class(family), "count": count });
-            if writer.random.chance(3) {
-                exact["tolerations"] = json!([{ "operator": "Exists" }]);
-            }
-            exact
-        };
-        let selector = |text: String| json!([{ "cel": { "expression": text } }]);
-        let driver = self.driver(family);
-        let mut first = exact(self, family, 1);
-        let mut constraints = Vec::new();
-        match family {
-            Family::Gpu => {
-                first["count"] = json!(self.random.choose(&[1, 1, 2]));
-                match self.random.below(8) {
-                    0 | 1 => {
-                        let model = self.random.choose(&["x", "y"]);
-                        first["selectors"] = selector(format!("device.attributes['{driver}'].model == '{model}'"));
-                    }
-                    2 => {
-                        let larger = format!("device.capacity['{driver}'].memory.compareTo(quantity('60Gi')) >= 0");
-                        first["selectors"] = selector(larger);
-                    }
-                    3 => {
-                        first["allocationMode"] = json!("All");
-                        first["count"] = Value::Null;
-                    }
-                    4 => constraints.push(json!({ "matchAttribute": format!("{driver}/model") })),
-                    5 => {
-                        let large = exact(self, family, 3);
-                        let mut alternatives = [large, first];
-                        for (alternative, name) in alternatives.iter_mut().zip(["many", "few"]) {
-                            alternative["name"] = json!(name);
-                        }
-                        return json!({ "requests": [{ "name": "r", "firstAvailable": alternatives }] });
-                    }
-                    _ => {}
-                }
-            }
-            Family::Partition => {
-                let profile = self.random.choose(&["whole", "half", "quarter", ""]);
-                first["selectors"] = selector(format!("device.attributes['{driver}'].profile.startsWith('{profile}')"));
-            }
-            Family::Shared => {
-                let bandwidth = self.random.choose(&["1G", "3G", "2500M", "6G"]);
-                first["capacity"] = json!({ "requests": { "bandwidth": bandwidth } });
-                if self.random.chance(4) {
-                    first["count"] = json!(2);
-                    constraints.push(json!({ "distinctAttribute": format!("{driver}/card") }));
-                }
-            }
-            Family::Nic | Family::Link => {}
-            Family::Advanced => {
-                if self.random.chance(2) {
-                    first["selectors"] = selector(format!("device.attributes['{driver}'].numa.includes(1)"));
-                }
-            }
-        }
-        let mut requests = vec![json!({ "name": "r", "exactly": first })];
-        if family == Family::Gpu && self.has(Family::Nic) && self.random.chance(2) {
-            requests.push(json!({ "name": "nic", "exactly": exact(self, Family::Nic, 1) }));
-            if requests[0]["exactly"]["count"] == 1 {
-                constraints.push(json!({ "matchAttribute": ROOT }));
-            }
-        }
-        if self.random.chance(12) {
-            requests.truncate(1);
-            constraints.clear();
-            requests[0]["exactly"]["adminAccess"] = json!(true);
-        }
-        json!({ "requests": requests, "constraints": constraints })
-    }
-
-    /// Pods that are alike, with claims.
-    fn class_of_pods(&mut self, class: u64) -> Vec<Value> {
-        let claim = format!("claim-{class}");
-        let mut spec = Map::new();
-        let mut container = json!({ "name": "main", "image": "example.org/main", "resources": { "requests": {
-            "cpu": format!("{}m", self.random.choose(&[100, 400, 900, 1500])),
-            "memory": format!("{}Mi", self.random.choose(&[64, 512, 1500])),
-        } } });
-        if self.random.chance(3) {
-            spec.insert("nodeSelector".to_owned(), json!({ ZONE: self.random.choose(&ZONES) }));
-        }
-        let mut count = 1 + self.random.below(6);
-        if self.has(Family::Gpu) && self.random.chance(6) {
-            let resource = self.extended_resource();
-            container["resources"]["limits"] = json!({ resource: self.random.choose(&["1", "2"]) });
-        } else {
-            let devices = self.devices();
-            let (kind, field, claim_spec) = if self.random.chance(6) {
-                count = count.min(3);
-                ("ResourceClaim", "resourceClaimName", json!({ "devices": devices }))
-            } else {
-                ("ResourceClaimTemplate", "resourceClaimTemplateName", json!({ "spec": { "devices": devices } }))
-            };
-            self.objects.push(json!({ "apiVersion": "resource.k8s.io/v1", "kind": kind,
-                "metadata": { "name": claim, "namespace": self.name }, "spec": without_nulls(claim_spec) }));
-            spec.insert("resourceClaims".to_owned(), json!([{ "name": "devices", field: claim }]));
-            container["resources"]["claims"] = json!([{ "name": "devices" }]);
-        }
-        spec.insert("containers".to_owned(), json!([container]));
-        let changes = json!({ "metadata": { "labels": { CLASS: class.to_string(), "app": format!("class-{class}") } }, "spec": spec });
-        let pod = |index| {
-            objects::with(objects::pod(&self.name, &format!("class-{class}-{index}"), &json!({})), changes.clone())
-        };
-        (0..count).map(pod).collect()
-    }
-}
-
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        other => other,
-    }
 }
 
 #[cfg(test)]
@@ -379,8 +297,21 @@ mod tests {
         let text = |seed| format!("{:?}", DeviceScenario::random(seed, Gates::All));
         assert_eq!(text(7), text(7));
         let all: String = (0..40).map(text).collect();
-        for family in ["gpu-{index}", "nic-{index}", "whole-{index}", "shared-{index}", "link-{index}", "adv-{index}"] {
+        for family in [
+            "gpu-{index}",
+            "nic-{index}",
+            "whole-{index}",
+            "shared-{index}",
+            "link-{index}",
+            "adv-{index}",
+            "att-{index}",
+        ] {
             assert!(all.contains(family), "{family}");
+        }
+        for feature in
+            ["PodGroup", "firstAvailable", "resourceClaimName", "deviceclass.resource.kubernetes.io", "Domain"]
+        {
+            assert!(all.contains(feature), "{feature}");
         }
     }
 }

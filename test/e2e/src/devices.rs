@@ -1,0 +1,195 @@
+//! What drivers published and what claims were given, read from a cluster, beside the planner's allocator on the same
+//! objects: what it would give there, in the same words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use dra_sched::types::{
+    Allocation, AttributeValue, Device, DeviceClass, DeviceId, DeviceTaintRule, NodeSelector, PodGroup, ResourceClaim,
+    ResourceSlice,
+};
+use dra_sched::{
+    ClaimClassId, ClusterLedger, Compat, Gates as DraGates, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts,
+    Verdict,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client, ResourceExt};
+use model::Budget;
+use serde_json::Value;
+
+use crate::Gates;
+
+/// Steps of the allocator for one pod.
+const STEPS: u64 = 1_000_000;
+
+/// What a claim was given, but for which of equal devices: the shapes, and who can use them.
+pub type Given = (Vec<String>, Option<NodeSelector>);
+
+/// Whether devices that differ in nothing but numbers are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// They differ.
+    Count,
+    /// They are the same: an index says only which one it is.
+    AreIgnored,
+}
+
+/// A claim, and the class of claims that it is to the allocator.
+#[derive(Debug)]
+pub struct Claim {
+    /// As the API server has it.
+    pub object: ResourceClaim,
+    /// To allocate another of its class.
+    pub class: ClaimClassId,
+    /// When it was written last, to compare.
+    pub version: u64,
+}
+
+/// One reading.
+pub struct Devices {
+    /// Everything that was published, and all classes.
+    pub inventory: Inventory,
+    /// The slices in it.
+    pub slices: Vec<Arc<ResourceSlice>>,
+    /// The claims of the namespaces, as the API server lists them.
+    pub claims: Vec<Claim>,
+    nodes: BTreeMap<String, NodeFacts>,
+}
+
+impl Devices {
+    /// Reads a cluster with these gates, and the claims of these namespaces.
+    ///
+    /// # Errors
+    /// Those of the API server, and an object that cannot be read.
+    pub async fn read(client: &Client, gates: Gates, namespaces: &[&str]) -> Result<Self> {
+        let mut builder = InventoryBuilder::new(compat(client, gates).await?);
+        for class in list(client, "v1", "DeviceClass", "deviceclasses").await? {
+            builder.class(Arc::new(DeviceClass::from_json(&class)?));
+        }
+        for rule in list(client, "v1beta2", "DeviceTaintRule", "devicetaintrules").await? {
+            builder.taint_rule(Arc::new(DeviceTaintRule::from_json(&rule)?));
+        }
+        let mut slices = Vec::new();
+        for slice in list(client, "v1", "ResourceSlice", "resourceslices").await? {
+            slices.push(Arc::new(ResourceSlice::from_json(&slice)?));
+        }
+        slices.iter().for_each(|slice| builder.slice(Arc::clone(slice)));
+        let mut claims = Vec::new();
+        for json in list(client, "v1", "ResourceClaim", "resourceclaims").await? {
+            let object = ResourceClaim::from_json(&json)?;
+            if namespaces.contains(&&*object.meta.name.namespace) {
+                let class = builder.claim_class(&object.meta.name.name, &Arc::new(object.spec.clone()), None);
+                let version = json["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+                claims.push(Claim { object, class, version: version.unwrap_or(0) });
+            }
+        }
+        let nodes: Vec<Node> = Api::all(client.clone()).list(&Default::default()).await?.items;
+        let nodes = nodes.iter().map(|node| (node.name_any(), facts(node))).collect();
+        Ok(Self { inventory: builder.build(), slices, claims, nodes })
+    }
+
+    /// What a claim was given.
+    #[must_use]
+    pub fn given(&self, allocation: &Allocation, numbers: Numbers) -> Given {
+        let shape = |id: &DeviceId| {
+            let of_pool = |it: &&Arc<ResourceSlice>| it.driver == id.driver && it.pool.name == id.pool;
+            let mut devices = self.slices.iter().filter(of_pool).flat_map(|slice| &slice.devices);
+            let device = devices.find(|device| device.name == id.device);
+            device.map_or_else(|| format!("{id} (gone)"), |device| format!("{}/{}", id.driver, shape(device, numbers)))
+        };
+        let mut shapes: Vec<String> = allocation.results.iter().map(|result| shape(&result.device)).collect();
+        shapes.sort();
+        (shapes, allocation.node_selector.clone())
+    }
+
+    /// What the planner's allocator gives claims of a pod on a node, beside what the ledger holds.
+    ///
+    /// # Errors
+    /// Why it gives nothing.
+    pub fn allocate(
+        &self,
+        node: &str,
+        classes: &[ClaimClassId],
+        ledger: &ClusterLedger,
+    ) -> Result<Vec<Allocation>, String> {
+        let facts = self.nodes.get(node).ok_or_else(|| format!("node {node} is gone"))?;
+        match self.inventory.allocate(facts, classes, ledger, &mut Budget::new(STEPS)) {
+            Verdict::Allocated { allocations, .. } => Ok(allocations),
+            Verdict::Refused(refusal) => Err(format!("on {node}: {refusal}")),
+            Verdict::OutOfBudget(_) => Err(format!("on {node}: out of budget")),
+        }
+    }
+}
+
+/// How a cluster with these gates allocates.
+async fn compat(client: &Client, gates: Gates) -> Result<Compat> {
+    let version = client.apiserver_version().await?;
+    let minor = version.minor.trim_end_matches('+').parse().ok().and_then(KubernetesMinor::from_minor);
+    let minor = minor.context("this release of Kubernetes is not known")?;
+    Ok(Compat::with_gates(
+        minor,
+        match gates {
+            Gates::Default => DraGates::defaults(minor),
+            Gates::All => DraGates::all(minor),
+        },
+    ))
+}
+
+fn facts(node: &Node) -> NodeFacts {
+    let labels = node.labels().iter();
+    NodeFacts {
+        name: Some(node.name_any().as_str().into()),
+        labels: labels.map(|(key, value)| (Arc::from(key.as_str()), Arc::from(value.as_str()))).collect(),
+        ..NodeFacts::default()
+    }
+}
+
+/// What a device is: its name without numbers, and all but what only its machine has.
+fn shape(device: &Device, numbers: Numbers) -> String {
+    let attributes = device.attributes.iter().filter_map(|(name, value)| match value {
+        AttributeValue::String(_) if name.domain() == Some("resource.kubernetes.io") => None,
+        AttributeValue::Int(_) if numbers == Numbers::AreIgnored => None,
+        value => Some(format!("{name}={value}")),
+    });
+    let capacity = device.capacity.iter().map(|(name, it)| format!("{name}={}", it.value));
+    let described: Vec<String> = attributes.chain(capacity).collect();
+    format!("{} {}", device.name.as_str().replace(|it: char| it.is_ascii_digit(), "#"), described.join(" "))
+}
+
+/// The PodGroups of a namespace; none if the API server does not serve them.
+///
+/// # Errors
+/// Those of the API server, and an object that cannot be read.
+pub async fn pod_groups(client: &Client, namespace: &str) -> Result<Vec<PodGroup>> {
+    let groups = list_of(client, "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups").await?;
+    let groups = groups.iter().map(PodGroup::from_json).collect::<Result<Vec<_>, _>>()?;
+    Ok(groups.into_iter().filter(|group| *group.meta.name.namespace == *namespace).collect())
+}
+
+/// All objects of a kind of `resource.k8s.io`; none if the API server does not serve it.
+async fn list(client: &Client, version: &str, kind: &str, plural: &str) -> Result<Vec<Value>> {
+    list_of(client, "resource.k8s.io", version, kind, plural).await
+}
+
+async fn list_of(client: &Client, group: &str, version: &str, kind: &str, plural: &str) -> Result<Vec<Value>> {
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: format!("{group}/{version}"),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    };
+    let all = match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&Default::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+        all => all.with_context(|| format!("list {plural}"))?,
+    };
+    let complete = |object: DynamicObject| {
+        let mut object = serde_json::to_value(object)?;
+        object["apiVersion"] = resource.api_version.as_str().into();
+        object["kind"] = kind.into();
+        Ok(object)
+    };
+    all.items.into_iter().map(complete).collect()
+}
