@@ -178,11 +178,7 @@ fn learn_lists_what_is_published_and_not_described_and_what_was_generated() {
     let (code, stdout, stderr) = run("learn", &objects, &[]);
     assert_eq!((code, stderr.as_str()), (1, ""));
     let columns: Vec<&str> = stdout.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-    assert_eq!(
-        columns,
-        ["gpu.example.com", "m-8x-amd64-linux", "KWOKNodeClass/default", "worker-1", "2"],
-        "{stdout}"
-    );
+    assert_eq!(columns, ["gpu.example.com", "m-8x-amd64-linux", "KWOKNodeClass/default", "worker-1", "2"], "{stdout}");
 
     let mut generated = overlay("generated-x", "m", 1, "x1");
     generated["metadata"]["labels"] = json!({"dovetail.sh/generated": "true"});
