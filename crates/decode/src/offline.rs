@@ -6,6 +6,7 @@
 
 mod defaults;
 mod reader;
+mod release;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ use crate::manifests::{DocumentError, Manifest, Origin};
 use crate::snapshot::{Cluster, DEFAULT_SCHEDULER};
 use crate::snapshot_file::Header;
 
+pub use release::{GateSetting, Release};
+
 /// How to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
@@ -37,6 +40,8 @@ pub struct Settings<'a> {
     pub labels: &'a ProviderLabels,
     /// The node classes of that provider: (group, kind).
     pub node_classes: &'a [(&'a str, &'a str)],
+    /// Which release of Kubernetes decides about devices, in place of what the input says.
+    pub release: Release<'a>,
 }
 
 /// What was read.

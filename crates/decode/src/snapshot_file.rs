@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloudprovider::InstanceType;
-use dra_sched::KubernetesMinor;
+use dra_sched::{Compat, Gate, Gates, KubernetesMinor};
 use model::{InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
 use scheduling::snapshot::{MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy};
 use serde::{Deserialize, Serialize};
@@ -60,9 +60,12 @@ pub struct Header {
     /// Options that change a plan.
     #[serde(default)]
     pub options: HeaderOptions,
-    /// Feature gates, by name.
+    /// The controller's feature gates, by name.
     #[serde(default)]
     pub feature_gates: BTreeMap<String, bool>,
+    /// The server's feature gates that decide about devices, by name; those that are not told have the release's default.
+    #[serde(default)]
+    pub kubernetes_feature_gates: BTreeMap<String, bool>,
     /// Whether names were replaced.
     #[serde(default)]
     pub names_hidden: bool,
@@ -159,6 +162,22 @@ impl Header {
         KubernetesMinor::from_minor(minor.parse().ok()?)
     }
 
+    /// How a cluster like the server's allocates devices; `None` as for [`Self::kubernetes`]. Gates that this program does
+    /// not know are passed over: a newer one may have written them.
+    pub fn compat(&self) -> Option<Compat> {
+        let kubernetes = self.kubernetes()?;
+        let told =
+            self.kubernetes_feature_gates.iter().filter_map(|(name, on)| Some((name.parse::<Gate>().ok()?, *on)));
+        let gates = told.fold(Gates::defaults(kubernetes), |gates, (gate, on)| gates.with(gate, on));
+        Some(Compat::with_gates(kubernetes, gates))
+    }
+
+    /// What [`Self::kubernetes_feature_gates`] says of these.
+    pub fn gates_by_name(compat: &Compat) -> BTreeMap<String, bool> {
+        let known = Gate::ALL.iter().filter(|gate| gate.known_since() <= compat.kubernetes.minor());
+        known.map(|gate| (gate.name().to_owned(), compat.is_on(*gate))).collect()
+    }
+
     /// The planner's options.
     pub fn options(&self) -> Options {
         Options {
@@ -190,7 +209,10 @@ impl Header {
 }
 
 /// Reads a header.
-pub(crate) fn header(object: &Value) -> Result<Header, ObjectError> {
+///
+/// # Errors
+/// If it is of another format.
+pub fn header(object: &Value) -> Result<Header, ObjectError> {
     let version = object.get("schemaVersion").and_then(Value::as_u64).unwrap_or_default();
     if version != u64::from(SCHEMA_VERSION) {
         let why = format!("version {version} of the format is not known, only {SCHEMA_VERSION}");

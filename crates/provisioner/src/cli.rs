@@ -13,6 +13,7 @@ mod output;
 mod overlay;
 mod plan;
 mod progress;
+mod release;
 mod report;
 mod run;
 mod snapshot;

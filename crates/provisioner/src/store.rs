@@ -22,7 +22,7 @@ use model::Interner;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub mod change;
-mod gates;
+pub(crate) mod gates;
 pub mod index;
 pub mod object;
 pub mod raw;

@@ -258,6 +258,7 @@ fn snapshot(random: &mut Random) -> (Snapshot, String) {
         instance_types: &instance_types,
         labels: &labels,
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
+        release: offline::Release::default(),
     };
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{types}\n{text}", input.problems[0]);

@@ -182,6 +182,7 @@ fn snapshot(text: &str) -> Snapshot {
         instance_types: &instance_types,
         labels: &labels,
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
+        release: offline::Release::default(),
     };
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{text}", input.problems[0]);

@@ -6,7 +6,6 @@ use std::sync::{Arc, LazyLock};
 use api::admission::{Admission, Operation};
 use api::{NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
-use dra_sched::Compat;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
 use model::{Interner, NamespacedName, NodeName, NodePoolName, Pod, Uid};
@@ -149,10 +148,12 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(settings: &'a Settings<'a>) -> Self {
+        let mut cluster = Cluster { pending: PendingRule::Unbound, ..Cluster::default() };
+        cluster.devices.compat = settings.release.compat(cluster.devices.compat);
         Self {
             settings,
             interner: Interner::new(),
-            cluster: Cluster { pending: PendingRule::Unbound, ..Cluster::default() },
+            cluster,
             node_pools: Vec::new(),
             instance_types: BTreeMap::new(),
             overlays: Vec::new(),
@@ -289,8 +290,8 @@ impl<'a> Reader<'a> {
         self.cluster.now = header.time;
         self.cluster.options = header.options();
         self.cluster.pending = PendingRule::Unschedulable;
-        if let Some(kubernetes) = header.kubernetes() {
-            self.cluster.devices.compat = Compat::new(kubernetes);
+        if let Some(compat) = header.compat() {
+            self.cluster.devices.compat = self.settings.release.compat(compat);
         }
         self.header = Some(header);
     }

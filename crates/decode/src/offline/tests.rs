@@ -17,6 +17,7 @@ fn settings() -> Settings<'static> {
         instance_types: &[],
         labels: LABELS.get_or_init(ProviderLabels::default),
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
+        release: Release::default(),
     }
 }
 

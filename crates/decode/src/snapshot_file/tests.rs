@@ -69,6 +69,11 @@ fn lines() -> Vec<Value> {
         seed: 0,
         options: HeaderOptions { search_steps: 7777, ..HeaderOptions::default() },
         feature_gates: BTreeMap::new(),
+        kubernetes_feature_gates: BTreeMap::from([
+            ("DRADeviceTaints".to_owned(), false),
+            ("DRAListTypeAttributes".to_owned(), true),
+            ("OfALaterProgram".to_owned(), true),
+        ]),
         names_hidden: false,
     };
     let mut lines = vec![header.to_line()];
@@ -102,6 +107,7 @@ fn read_manifests(manifests: Vec<Manifest>) -> Offline {
         instance_types: &[],
         labels: &labels,
         node_classes: &[],
+        release: offline::Release::default(),
     };
     let offline = offline::read(manifests, Vec::new(), &settings);
     assert!(offline.problems.is_empty(), "{:?}", offline.problems);
@@ -202,6 +208,23 @@ fn hidden_names_change_nothing_but_the_names() {
 }
 
 #[test]
+fn devices_are_planned_with_the_gates_that_the_file_tells() {
+    let compat = read(&lines()).cluster.devices.compat;
+    let defaults = Gates::defaults(KubernetesMinor::V1_36);
+    let told = defaults.with(Gate::DeviceTaints, false).with(Gate::ListTypeAttributes, true);
+    assert_eq!(compat, Compat::with_gates(KubernetesMinor::V1_36, told));
+
+    let mut old = lines();
+    old[0].as_object_mut().unwrap().remove("kubernetesFeatureGates");
+    assert_eq!(read(&old).cluster.devices.compat, Compat::new(KubernetesMinor::V1_36));
+
+    let by_name = Header::gates_by_name(&compat);
+    assert_eq!(by_name.get("DRADeviceTaints"), Some(&false));
+    assert_eq!(by_name.get("DRAListTypeAttributes"), Some(&true));
+    assert_eq!(by_name.get("DRADerivedAttributes"), None, "1.36 does not know it");
+}
+
+#[test]
 fn a_format_that_is_not_known_is_refused_by_its_version() {
     let mut lines = lines();
     lines[0]["schemaVersion"] = 99.into();
@@ -214,6 +237,7 @@ fn a_format_that_is_not_known_is_refused_by_its_version() {
         instance_types: &[],
         labels: &labels,
         node_classes: &[],
+        release: offline::Release::default(),
     };
     let offline = offline::read(parsed.manifests, parsed.errors, &settings);
     let problems: Vec<_> = offline.problems.iter().map(ToString::to_string).collect();

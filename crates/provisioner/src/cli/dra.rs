@@ -11,9 +11,9 @@ mod tests;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use dra_sched::{Compat, Gate, Gates, KubernetesMinor};
 
 use super::input::Documents;
+use super::release::ReleaseArgs;
 use super::{Outcome, output};
 use answer::Report;
 use objects::Objects;
@@ -72,12 +72,8 @@ struct AllocateArgs {
     /// How to print the answer
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// The release of the cluster's scheduler: 1.34 to 1.37
-    #[arg(long, value_name = "VERSION", default_value = "1.37", value_parser = kubernetes)]
-    kubernetes: KubernetesMinor,
-    /// Feature gates that differ from the release's defaults, as NAME=true or NAME=false; `all` turns every one on
-    #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = gate)]
-    gates: Vec<Setting>,
+    #[command(flatten)]
+    release: ReleaseArgs,
     /// Steps that the search may take for each pod and node
     #[arg(long, value_name = "STEPS", default_value_t = STEPS)]
     budget: u64,
@@ -92,42 +88,6 @@ enum Format {
     Json,
 }
 
-/// A change to the gates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Setting {
-    All,
-    One(Gate, bool),
-}
-
-fn kubernetes(text: &str) -> Result<KubernetesMinor, String> {
-    let known = KubernetesMinor::ALL.into_iter().find(|release| release.to_string() == text.trim_start_matches('v'));
-    known.ok_or_else(|| {
-        let names = KubernetesMinor::ALL.map(|release| release.to_string());
-        format!("known releases are {}", names.join(", "))
-    })
-}
-
-fn gate(text: &str) -> Result<Setting, String> {
-    if text == "all" {
-        return Ok(Setting::All);
-    }
-    let (name, value) = text.split_once('=').unwrap_or((text, "true"));
-    let gate = name.parse::<Gate>().map_err(|error| error.to_string())?;
-    match value {
-        "true" => Ok(Setting::One(gate, true)),
-        "false" => Ok(Setting::One(gate, false)),
-        other => Err(format!("{other:?} is neither true nor false")),
-    }
-}
-
-fn compat(kubernetes: KubernetesMinor, settings: &[Setting]) -> Compat {
-    let gates = settings.iter().fold(Gates::defaults(kubernetes), |gates, setting| match setting {
-        Setting::All => Gates::all(kubernetes),
-        Setting::One(gate, on) => gates.with(*gate, *on),
-    });
-    Compat::with_gates(kubernetes, gates)
-}
-
 /// Runs the command.
 pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.command {
@@ -136,15 +96,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn allocate(args: &AllocateArgs) -> anyhow::Result<Outcome> {
-    let compat = compat(args.kubernetes, &args.gates);
-    for setting in &args.gates {
-        if let Setting::One(gate, true) = setting
-            && !compat.is_on(*gate)
-        {
-            output::note(format_args!("Kubernetes {} does not know {}; it stays off", args.kubernetes, gate.name()));
-        }
-    }
     let documents = Documents::read(&args.filenames)?;
+    let compat = args.release.compat(documents.compat());
     let mut objects = Objects::read(documents, args.expand_workloads, &compat);
     objects.keep_node(args.node.as_deref())?;
     for problem in &objects.problems {

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
 use decode::offline::{self, InputProblem, Offline, Settings};
+use decode::snapshot_file;
+use dra_sched::Compat;
 use scheduling::Snapshot;
 
+use super::release::ReleaseArgs;
 use super::{machine_types, output};
 use crate::planned_pods;
 
@@ -32,6 +35,8 @@ pub(super) struct InputArgs {
     /// Do not plan with a built-in NodePool where the input has none
     #[arg(long)]
     pub(super) no_default_nodepool: bool,
+    #[command(flatten)]
+    pub(super) release: ReleaseArgs,
 }
 
 /// The objects of some inputs.
@@ -62,6 +67,13 @@ impl Documents {
         Ok(documents)
     }
 
+    /// How the cluster of a snapshot among them allocates devices.
+    pub(super) fn compat(&self) -> Option<Compat> {
+        let is_header = |it: &&Manifest| it.group == snapshot_file::GROUP && it.kind == snapshot_file::HEADER;
+        let header = self.manifests.iter().rfind(is_header)?;
+        snapshot_file::header(&header.object).ok()?.compat()
+    }
+
     fn parse(&mut self, source: &str, text: &str) {
         let parsed = manifests::parse(source, text);
         self.manifests.extend(parsed.manifests);
@@ -88,8 +100,10 @@ impl Input {
             instance_types: &instance_types,
             labels: &labels,
             node_classes: &[(api::groups::KARPENTER_KWOK, "KWOKNodeClass")],
+            release: args.release.release(),
         };
         let mut offline = offline::read(documents.manifests, documents.errors, &settings);
+        args.release.note_unknown(&offline.cluster.devices.compat);
         for claim in &offline.cluster.node_claims {
             let name = claim.metadata.name.as_deref().unwrap_or_default();
             for pod in planned_pods::decode(claim.metadata.annotations.as_ref()) {

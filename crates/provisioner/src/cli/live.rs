@@ -1,5 +1,6 @@
 //! What the planner would see in a live cluster, as the lines of a snapshot file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -16,6 +17,7 @@ use crate::client;
 use crate::clock::{Clock, WallClock};
 use crate::options::FeatureGates;
 use crate::planner_state::{self, PlannerState};
+use crate::store;
 
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
@@ -46,7 +48,7 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
     let state = controllers_state(&client).await;
     let of_controller = state.as_ref().map(|state| state.options.clone()).unwrap_or_default();
     let gates = options.feature_gates.as_ref().map(FeatureGates::by_name);
-    let header = Header {
+    let mut header = Header {
         schema_version: SCHEMA_VERSION,
         time: WallClock.now(),
         dovetail_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -60,8 +62,17 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
         feature_gates: gates
             .or_else(|| state.as_ref().map(|state| state.feature_gates.clone()))
             .unwrap_or_else(|| FeatureGates::default().by_name()),
+        kubernetes_feature_gates: BTreeMap::new(),
         names_hidden: false,
     };
+    if let Some(kubernetes) = header.kubernetes() {
+        match store::gates::read(&client, kubernetes).await {
+            Ok(compat) => header.kubernetes_feature_gates = Header::gates_by_name(&compat),
+            Err(error) => output::note(format_args!(
+                "the API server does not tell its feature gates ({error}); the defaults of Kubernetes {kubernetes} are assumed"
+            )),
+        }
+    }
     let mut lines = vec![header.to_line()];
     let mut node_pools = Vec::new();
     for kind in &KINDS {

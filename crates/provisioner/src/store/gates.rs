@@ -12,21 +12,24 @@ use kube::api::ListParams;
 use kube::core::Request;
 use tracing::{info, warn};
 
-/// The behaviour of a cluster of this release.
+/// The behaviour of a cluster of this release, or of the release with its defaults.
 pub(super) async fn compat(client: &Client, kubernetes: KubernetesMinor) -> Compat {
-    let metrics = match Request::new("/metrics").list(&ListParams::default()) {
-        Ok(request) => client.request_text(request).await.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    let compat = match metrics {
-        Ok(metrics) => Compat::with_gates(kubernetes, gates(&metrics, Gates::defaults(kubernetes))),
-        Err(error) => {
-            warn!(error, "the API server does not tell its feature gates; those of its release count");
-            Compat::new(kubernetes)
-        }
-    };
+    let compat = read(client, kubernetes).await.unwrap_or_else(|error| {
+        warn!(%error, "the API server does not tell its feature gates; those of its release count");
+        Compat::new(kubernetes)
+    });
     info!(%kubernetes, gates = ?compat.gates, "devices are planned as this release's scheduler allocates them");
     compat
+}
+
+/// The behaviour of a cluster of this release.
+///
+/// # Errors
+/// If the API server does not tell its metrics.
+pub(crate) async fn read(client: &Client, kubernetes: KubernetesMinor) -> Result<Compat, kube::Error> {
+    let request = Request::new("/metrics").list(&ListParams::default()).map_err(kube::Error::BuildRequest)?;
+    let metrics = client.request_text(request).await?;
+    Ok(Compat::with_gates(kubernetes, gates(&metrics, Gates::defaults(kubernetes))))
 }
 
 /// `defaults` with what the metrics say.

@@ -115,6 +115,70 @@ fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request(
     "#]].assert_eq(&ran.transcript());
 }
 
+/// A pod that asks for a device as an extended resource, and a NodePool whose machines have one.
+const EXTENDED: &str = r#"
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: p}
+spec: {template: {spec: {nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: []}}}
+status: {conditions: [{type: Ready, status: "True", reason: Ready, lastTransitionTime: "2026-11-21T09:30:00Z", message: ""}]}
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: gpus}
+spec:
+  requirements: [{key: karpenter.sh/nodepool, operator: In, values: [p]}]
+  dynamicResources:
+    resourceSliceTemplates: [{metadata: {name: gpu}, spec: {driver: gpu.example.com, devices: [{name: gpu-0}]}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {extendedResourceName: example.com/gpu, selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: asks, namespace: ml}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: "1"}, limits: {example.com/gpu: "1"}}}]}
+status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}
+"#;
+
+#[test]
+fn gates_of_a_snapshot_decide_and_flags_decide_before_them() {
+    let header = |gates: Value| {
+        json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotHeader", "schemaVersion": 1,
+            "time": "2026-11-21T09:30:00Z", "dovetailVersion": "0", "serverVersion": "v1.36.3",
+            "kubernetesFeatureGates": gates})
+    };
+    let machine = json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotInstanceType", "nodePools": ["p"],
+        "instanceType": {"name": "one-gpu", "capacity": {"cpu": "4", "memory": "8Gi", "pods": "10"},
+            "requirements": {"node.kubernetes.io/instance-type": ["one-gpu"]},
+            "offerings": [{"zone": "z", "capacityType": "on-demand", "price": 1_000_000_000, "available": true}]}});
+    let (told_off, untold) = (header(json!({"DRAExtendedResource": false})), header(json!({})));
+    for (header, flags, has_place) in [
+        (&untold, &[][..], true),
+        (&told_off, &[], false),
+        (&told_off, &["--gates", "DRAExtendedResource=true"], true),
+        (&told_off, &["--kubernetes", "1.37"], true),
+        (&untold, &["--gates", "DRAExtendedResource=false"], false),
+        (&untold, &["--kubernetes", "1.35"], false),
+        (&untold, &["--kubernetes", "1.35", "--gates", "all"], true),
+    ] {
+        let scratch = Scratch::new();
+        scratch.write("snapshot.jsonl", &format!("{header}\n{machine}\n"));
+        scratch.write("pods.yaml", EXTENDED);
+        let files = ["-f", "snapshot.jsonl", "-f", "pods.yaml"];
+        let ran = scratch.run(&[&["plan"], &files[..], flags].concat());
+        assert_eq!(ran.code, if has_place { 0 } else { 3 }, "{header} {flags:?}: {}", ran.transcript());
+        let explained = scratch.run(&[&["explain", "pod", "ml/asks"], &files[..], flags].concat());
+        assert_eq!(explained.stdout.contains("goes on a new machine"), has_place, "{}", explained.transcript());
+    }
+    let scratch = Scratch::new();
+    scratch.write("pods.yaml", EXTENDED);
+    let ran = scratch.run(&["plan", "-f", "pods.yaml", "--kubernetes", "1.36", "--gates", "DRADerivedAttributes"]);
+    assert!(ran.stderr.contains("Kubernetes 1.36 does not know DRADerivedAttributes; it stays off"), "{}", ran.stderr);
+}
+
 #[test]
 fn programs_read_how_many_devices_of_which_driver_a_machine_gives() {
     let ran = scratch(&[("train", "pair")]).run(&[&ARGS[..], &["-o", "json"]].concat());

@@ -89,6 +89,7 @@ fn snapshot(text: &str) -> Result<Snapshot> {
         instance_types: &instance_types,
         labels: &labels,
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
+        release: offline::Release::default(),
     };
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     ensure!(input.problems.is_empty(), "{}", input.problems[0]);

@@ -1,12 +1,12 @@
 //! What people see: who gets which devices, and why others get none.
 
 use decode::manifests;
-use dra_sched::{Compat, KubernetesMinor};
+use dra_sched::{Compat, Gate, Gates, KubernetesMinor};
 use expect_test::{Expect, expect};
 
 use super::answer::{Outcome, Report};
 use super::objects::Objects;
-use super::{Setting, compat, gate, kubernetes, table};
+use super::table;
 use crate::cli::input::Documents;
 
 const CLUSTER: &str = r#"
@@ -283,7 +283,8 @@ fn pods_of_a_group_share_its_claim() {
                  {resourceClaims: [{name: dev, resourceClaimTemplateName: one}]}\n";
     let in_group = "schedulingGroup: {podGroupName: g}";
     let pods = [group.to_owned(), pod("a", "one", in_group), pod("b", "one", in_group)].concat();
-    let all = Options { compat: compat(KubernetesMinor::V1_37, &[Setting::All]), ..options() };
+    let all =
+        Options { compat: Compat::with_gates(KubernetesMinor::V1_37, Gates::all(KubernetesMinor::V1_37)), ..options() };
     check(
         &pods,
         &all,
@@ -308,7 +309,8 @@ fn what_devices_cost_of_the_node_is_told_and_refused_where_it_is_too_much() {
                  'device.driver == \"cpu.example.com\"'}}]}\n";
     let cores = template("cores", "{requests: [{name: cpu, exactly: {deviceClassName: cpu}}]}");
     let pods = [slice.to_owned(), cores, pod("a", "cores", ""), pod("b", "cores", "")].concat();
-    let on = compat(KubernetesMinor::V1_37, &[gate("DRANodeAllocatableResources=true").unwrap()]);
+    let gates = Gates::defaults(KubernetesMinor::V1_37).with(Gate::NodeAllocatableResources, true);
+    let on = Compat::with_gates(KubernetesMinor::V1_37, gates);
     check(
         &pods,
         &Options { node: Some("n1"), compat: on, ..options() },
@@ -368,13 +370,4 @@ fn the_json_form_is_an_interface() {
     let value = serde_json::to_value(report(&format!("{many}{}", pod("b", "many", "")), &options())).unwrap();
     let node = &value["pods"][0]["nodes"][0];
     assert_eq!((node["code"].as_str(), node["requests"][0]["usable"].as_u64()), (Some("TooFewDevices"), Some(2)));
-}
-
-#[test]
-fn releases_and_gates_are_read_as_kubernetes_writes_them() {
-    assert_eq!(kubernetes("v1.36"), Ok(KubernetesMinor::V1_36));
-    assert!(kubernetes("1.33").unwrap_err().contains("1.34, 1.35, 1.36, 1.37"));
-    assert!(gate("DRANope=true").is_err() && gate("DRAAdminAccess=maybe").is_err());
-    let off = compat(KubernetesMinor::V1_36, &[gate("DRAAdminAccess=false").unwrap()]);
-    assert!(!off.is_on(dra_sched::Gate::AdminAccess));
 }
