@@ -146,6 +146,23 @@ pub mod capacity_buffer {
     pub const PROVISIONING: &str = "Provisioning";
     /// A quota keeps the buffer smaller than asked for. Declared by the API; Karpenter never sets it.
     pub const LIMITED_BY_QUOTAS: &str = "LimitedByQuotas";
+
+    /// Reason of [`READY_FOR_PROVISIONING`] that is true.
+    pub const RESOLVED: &str = "Resolved";
+    /// Reason of [`READY_FOR_PROVISIONING`] that is false.
+    pub const SCALABLE_REF_NOT_FOUND: &str = "ScalableRefNotFound";
+    /// Reason of [`READY_FOR_PROVISIONING`] that is false.
+    pub const POD_TEMPLATE_NOT_FOUND: &str = "PodTemplateNotFound";
+    /// Reason of [`READY_FOR_PROVISIONING`] that is false.
+    pub const RESOLUTION_FAILED: &str = "ResolutionFailed";
+    /// Reason of [`PROVISIONING`] that is true.
+    pub const FITS_EXISTING_CAPACITY: &str = "FitsExistingCapacity";
+    /// Reason of [`PROVISIONING`] that is false.
+    pub const REQUIRES_NEW_CAPACITY: &str = "RequiresNewCapacity";
+    /// Reason of [`PROVISIONING`] that is false: no room is asked for.
+    pub const BUFFER_EMPTY: &str = "BufferEmpty";
+    /// Reason of [`PROVISIONING`] that is false: the buffer is not understood.
+    pub const NOT_READY_FOR_PROVISIONING: &str = "NotReadyForProvisioning";
 }
 
 /// Conditions that Kubernetes sets on Nodes.

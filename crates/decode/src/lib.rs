@@ -7,6 +7,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod aliases;
+pub mod capacity_buffer;
 mod catalogue;
 mod context;
 pub mod devices;
@@ -34,7 +35,7 @@ pub use context::Context;
 pub use error::{ObjectError, ObjectRef, Problem, Reason};
 pub use limits::{MAX_DEPTH, MAX_ENTRIES, MAX_OBJECT_BYTES};
 pub use node::{csi_node, node};
-pub use node_pool::{node_claim_object, node_overlay_object, node_pool_object};
+pub use node_pool::{capacity_buffer_object, node_claim_object, node_overlay_object, node_pool_object};
 pub use pod::pod;
 pub use snapshot::snapshot;
 pub use volume::{persistent_volume, persistent_volume_claim, storage_class};

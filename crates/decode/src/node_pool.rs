@@ -44,6 +44,11 @@ pub fn node_overlay_object(object: &Value) -> Result<api::NodeOverlay, ObjectErr
     typed(object, "NodeOverlay")
 }
 
+/// Reads a CapacityBuffer's JSON into its API type.
+pub fn capacity_buffer_object(object: &Value) -> Result<api::CapacityBuffer, ObjectError> {
+    typed(object, "CapacityBuffer")
+}
+
 fn typed<T: serde::de::DeserializeOwned>(object: &Value, kind: &str) -> Result<T, ObjectError> {
     limits::check(object)
         .and_then(|()| {

@@ -148,6 +148,13 @@ pub enum OfflineNote {
     UnknownRuntimeClass(String),
     /// Pods are bound to nodes that are not in the input.
     BoundElsewhere(usize),
+    /// A CapacityBuffer names something that is not in the input.
+    NoRoomKept {
+        /// Namespace and name.
+        buffer: String,
+        /// What is missing.
+        why: String,
+    },
 }
 
 impl fmt::Display for OfflineNote {
@@ -171,6 +178,7 @@ impl fmt::Display for OfflineNote {
             Self::UnknownRuntimeClass(class) => {
                 write!(f, "RuntimeClass {class} is not in the input; its overhead and node selector are left out")
             }
+            Self::NoRoomKept { buffer, why } => write!(f, "CapacityBuffer {buffer} keeps no room free: {why}"),
             Self::BoundElsewhere(count) => {
                 write!(f, "{count} pods are bound to nodes that are not in the input and were left out")
             }

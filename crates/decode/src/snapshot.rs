@@ -18,7 +18,7 @@ use model::{Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestam
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
 use scheduling::devices::DaemonPod;
-use scheduling::snapshot::{Options, Snapshot, Volumes, attach_resource};
+use scheduling::snapshot::{Buffer, Options, Snapshot, Volumes, attach_resource};
 
 use crate::context::Context;
 use crate::error::ObjectError;
@@ -58,6 +58,8 @@ pub struct Cluster {
     pub namespaces: BTreeMap<Arc<str>, Labels>,
     /// What decides about devices.
     pub devices: ClusterDevices,
+    /// Room that is to be kept free, by name.
+    pub buffers: Vec<Buffer>,
 }
 
 /// A NodePool and what it can launch.
@@ -138,6 +140,7 @@ pub fn snapshot(
         volumes: cluster.volumes,
         namespaces: cluster.namespaces,
         devices: devices.map(Arc::new),
+        buffers: cluster.buffers,
     };
     (snapshot, errors)
 }

@@ -48,7 +48,11 @@ pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet
 }
 
 /// Reads the `template` of a workload in `namespace`.
-fn pod_template(template: &Field<'_, '_>, namespace: &str, context: &mut Context<'_>) -> Result<PodTemplate, Problem> {
+pub(crate) fn pod_template(
+    template: &Field<'_, '_>,
+    namespace: &str,
+    context: &mut Context<'_>,
+) -> Result<PodTemplate, Problem> {
     let metadata = template.field("metadata")?;
     let spec = template.field("spec")?;
     let nothing = Value::Null;

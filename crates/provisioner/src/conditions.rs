@@ -46,6 +46,18 @@ impl<'a> ConditionSet<'a> {
         set
     }
 
+    /// The conditions of an object that has no `Ready`.
+    pub fn without_ready(conditions: &'a mut Vec<Condition>, metadata: &ObjectMeta, now: Timestamp) -> Self {
+        Self {
+            conditions,
+            depends_on: &[],
+            generation: metadata.generation.unwrap_or_default(),
+            created_at: metadata.creation_timestamp.clone().unwrap_or_else(|| to_time(now)),
+            deleting: metadata.deletion_timestamp.is_some(),
+            now,
+        }
+    }
+
     /// The condition of that type.
     pub fn get(&self, condition_type: &str) -> Option<&Condition> {
         find(self.conditions, condition_type)
@@ -111,7 +123,7 @@ impl<'a> ConditionSet<'a> {
             let is_root = |condition: &Condition| condition.type_ == READY;
             is_root(a).cmp(&is_root(b)).then_with(|| a.last_transition_time.cmp(&b.last_transition_time))
         });
-        if condition_type != READY {
+        if condition_type != READY && self.get(READY).is_some() {
             self.recompute_ready();
         }
         true

@@ -143,6 +143,7 @@ fn watch(context: &Context) -> impl Future<Output = ()> + use<> {
         feed: Arc::new(Feed::new(Arc::clone(&context.store))),
         recorder: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
+        buffers: context.options.feature_gates.capacity_buffer,
         labels: Arc::new(context.cloud.config().labels.clone()),
         stop: context.stop.clone(),
     };

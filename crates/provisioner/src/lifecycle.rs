@@ -110,6 +110,8 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)
+        | Change::CapacityBuffer(_)
+        | Change::BufferTemplate(_)
         | Change::Other(_) => {}
     });
 }

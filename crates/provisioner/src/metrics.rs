@@ -57,6 +57,8 @@ macro_rules! label_sets {
 }
 
 label_sets! {
+    /// A CapacityBuffer, and where its room is.
+    BufferLabels { namespace, name, state }
     /// By controller.
     ByController { controller }
     /// By NodePool.
@@ -142,6 +144,8 @@ pub struct Metrics {
     /// What the machines of the last plan cost that launched any, and what no plan for the same pods can cost less than.
     pub plan_price_dollars_per_hour: FloatGauge,
     pub plan_lower_bound_dollars_per_hour: FloatGauge,
+    /// Pods that room is kept for, by where it is.
+    pub capacity_buffer_pods: Family<BufferLabels, Gauge>,
     /// Tolerations given to pods, so that they may enter their planned machines, by outcome.
     pub hand_over_tolerations: Family<ByOutcome, Counter>,
     /// Nominations of pods to planned machines, by outcome.
@@ -202,6 +206,7 @@ impl Metrics {
             stale_plans: Counter::default(),
             plan_price_dollars_per_hour: FloatGauge::default(),
             plan_lower_bound_dollars_per_hour: FloatGauge::default(),
+            capacity_buffer_pods: Family::default(),
             hand_over_tolerations: Family::default(),
             hand_over_nominations: Family::default(),
             hand_over_machines: Family::default(),
@@ -285,6 +290,7 @@ impl Metrics {
             stale_plans: "Parts of plans that were dropped because the cluster had changed",
             plan_price_dollars_per_hour: "Price of the machines of the last plan that launched any",
             plan_lower_bound_dollars_per_hour: "No plan for the same pods costs less",
+            capacity_buffer_pods: "Pods that capacity buffers keep room for, in the last plan",
             hand_over_tolerations: "Tolerations given to pods for their planned machines",
             hand_over_nominations: "Nominations of pods to planned machines",
             hand_over_machines: "Machines opened to the scheduler",

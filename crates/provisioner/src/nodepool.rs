@@ -79,6 +79,8 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodePoolName>>) {
         | Change::NodeOverlay(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)
+        | Change::CapacityBuffer(_)
+        | Change::BufferTemplate(_)
         | Change::Other(_) => {}
     });
 }

@@ -279,7 +279,12 @@ pub async fn run(context: Context) {
             Change::NodePool(delta) => delta.changed(|pool| pool.metadata.generation),
             Change::NodeClass(delta) => delta.changed(|class| class.generation),
             Change::NodeClaim(delta) => delta.changed(|node_claim| claim::is(node_claim, INITIALIZED)),
-            Change::Pod(_) | Change::Node(_) | Change::DaemonSet(_) | Change::PodDisruptionBudget(_) => false,
+            Change::Pod(_)
+            | Change::Node(_)
+            | Change::DaemonSet(_)
+            | Change::PodDisruptionBudget(_)
+            | Change::CapacityBuffer(_)
+            | Change::BufferTemplate(_) => false,
             Change::Other(kind) => learns && *kind == Kind::ResourceSlice,
         };
         if matters {

@@ -6,7 +6,8 @@
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was refused
 //! may fit by then, and room that was planned for one pod may have been taken by another. A change that finds every pod
-//! with its place on a machine under way (`places`) leads to no plan before that.
+//! with its place on a machine under way (`places`) leads to no plan before that, unless room is kept free for CapacityBuffers
+//! (`buffers`), which any pod may take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use tracing::{debug, error};
 
 pub mod batcher;
+mod buffers;
 pub mod catalogues;
 mod commit;
 mod node_claim;
@@ -87,7 +89,8 @@ impl Provisioner {
                 () = stop.cancelled() => return,
             };
             // What was planned within the last moments and goes its way is not planned again.
-            if by_change && retry_at.is_some() {
+            let keeps_room = !self.context.store.read().capacity_buffers.is_empty();
+            if by_change && retry_at.is_some() && !keeps_room {
                 match places::look(
                     &self.context.store.read(),
                     &self.context.assignments,
@@ -133,6 +136,7 @@ impl Provisioner {
             return Outcome::Stale;
         }
         let options = plan_options(&self.context.options);
+        let buffers = buffers::asked(&state);
         let ignored: Vec<_> = state
             .unbound_pods()
             .filter(|pod| snapshot::is_ours(pod) && decode::snapshot::is_ignored(pod, &options))
@@ -162,12 +166,14 @@ impl Provisioner {
         let by_controller = ByController { controller: NAME.to_owned() };
         self.context.metrics.scheduler_scheduling_duration_seconds.get_or_create(&by_controller).observe(seconds(took));
         self.report.planned(&self.context, &snapshot, &plan, took);
+        buffers::observe(&self.context.metrics, &snapshot, &plan);
         if self.context.options.dry_run {
             self.report.dry_run(&snapshot, &plan);
             return Outcome::Waiting;
         }
         let committed = commit::commit(&self.context, &snapshot, &plan, &objects, &overlays).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
+        buffers::write(&self.context, &buffers, &snapshot, &plan).await;
         if committed.failed > 0 {
             Outcome::Failed
         } else if committed.stale > 0 {

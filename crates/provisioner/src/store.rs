@@ -65,11 +65,13 @@ pub enum Kind {
     ResourceClaimTemplate,
     DeviceTaintRule,
     PodGroup,
+    CapacityBuffer,
+    BufferTemplate,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -90,6 +92,8 @@ impl Kind {
         Self::ResourceClaimTemplate,
         Self::DeviceTaintRule,
         Self::PodGroup,
+        Self::CapacityBuffer,
+        Self::BufferTemplate,
     ];
 
     /// The kind as manifests spell it.
@@ -115,6 +119,8 @@ impl Kind {
             Self::ResourceClaimTemplate => "ResourceClaimTemplate",
             Self::DeviceTaintRule => "DeviceTaintRule",
             Self::PodGroup => "PodGroup",
+            Self::CapacityBuffer => "CapacityBuffer",
+            Self::BufferTemplate => "PodTemplate",
         }
     }
 }

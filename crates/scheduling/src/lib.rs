@@ -19,6 +19,7 @@
 
 pub mod catalogue;
 pub mod devices;
+pub mod placement;
 pub mod plan;
 pub mod provisioning;
 pub mod reason;

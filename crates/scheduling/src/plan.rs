@@ -45,6 +45,33 @@ pub struct Plan {
     pub search_steps: u64,
     /// Steps that the allocation of devices took in all, for every order that was tried.
     pub device_steps: u64,
+    /// Where the room of each buffer is, in the order of [`crate::Snapshot::buffers`]. Their pods are not among the others.
+    pub buffers: Vec<BufferRoom>,
+}
+
+/// Where the room is that a buffer keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BufferRoom {
+    /// On nodes and NodeClaims that exist, with the number of pods.
+    pub on_nodes: Vec<(NodeId, u32)>,
+    /// On machines of the plan, with the number of pods.
+    pub on_machines: Vec<(MachineId, u32)>,
+    /// So many pods have no place.
+    pub missing: u32,
+    /// Why, if any has none.
+    pub reasons: Arc<[Reason]>,
+}
+
+impl BufferRoom {
+    /// How many pods would find room on nodes that exist.
+    pub fn on_existing(&self) -> u32 {
+        self.on_nodes.iter().map(|(_, pods)| pods).sum()
+    }
+
+    /// How many pods need new machines.
+    pub fn on_new(&self) -> u32 {
+        self.on_machines.iter().map(|(_, pods)| pods).sum()
+    }
 }
 
 /// One NodeClaim to create.
@@ -66,7 +93,7 @@ pub struct Machine {
     pub labels: Vec<(KeyId, Arc<str>)>,
     /// Requests of the pods plus the least daemon overhead among the remaining types.
     pub requests: ResourceVec,
-    /// Pods planned onto it, by name.
+    /// Pods planned onto it, by name; none for a machine that only holds room of buffers.
     pub pods: Vec<PodId>,
     /// How many devices of which driver these get if the launch offering is taken, by driver name.
     pub devices: Vec<(Arc<str>, u32)>,

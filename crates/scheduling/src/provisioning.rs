@@ -8,14 +8,18 @@
 //! 3. `relaxation`: what these pods must cost at least, and what a copy of each class is worth. If the plan costs more, it
 //!    is made once more with machines filled by worth (`patterns`), and the better one is kept.
 //! 4. `preferences`: the same once more with preferences as requirements, which are kept where they cost nothing.
-//! 5. `gangs`: the same once more without the PodGroups that did not get the places they need.
+//! 5. `gangs`: the same once more without the PodGroups that did not get the places they need. Around it all `buffers` makes pods of
+//!    the room that is to be kept free, and takes them out of the plan again.
 //! 6. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
+//!
+//! `placed` says afterwards, of a finished plan and for one pod, which rule decided where it goes.
 //!
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
 mod affinity;
 mod alike;
 mod attachments;
+mod buffers;
 mod catalogue_index;
 mod choose;
 mod classes;
@@ -30,6 +34,7 @@ mod karpenter;
 mod launch;
 mod limits;
 mod patterns;
+mod placed;
 mod pools;
 mod preferences;
 mod problem;
@@ -49,6 +54,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
+pub use self::{buffers::with_virtual_pods, placed::why_placed};
 use self::{
     classes::{ClassId, PodClass},
     devices::ProblemDevices,
@@ -73,14 +79,20 @@ pub(crate) const COMPARED_STEPS: u64 = 2_000;
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    with_attachments(snapshot, |snapshot| {
+    with_everything(snapshot, |snapshot| {
         gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_within))
     })
 }
 
 /// The same in Karpenter's order of packing and by what pods require alone, to compare with.
 pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
-    with_attachments(snapshot, |snapshot| gangs::whole(snapshot, pack_in_karpenters_order))
+    with_everything(snapshot, |snapshot| gangs::whole(snapshot, pack_in_karpenters_order))
+}
+
+/// Plans with the pods of buffers among the others, and with volumes as a resource.
+fn with_everything(snapshot: &Snapshot, plan: impl Fn(&Snapshot) -> Plan) -> Plan {
+    let Some(with) = buffers::as_pods(snapshot) else { return with_attachments(snapshot, plan) };
+    buffers::set_aside(with_attachments(&with, plan), snapshot)
 }
 
 /// Plans with volumes as a resource, where some are limited.
@@ -242,6 +254,7 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
         lower_bound,
         search_steps,
         device_steps: problem.devices.as_ref().map_or(0, ProblemDevices::steps_taken),
+        buffers: Vec::new(),
     }
 }
 

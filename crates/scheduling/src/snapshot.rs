@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use model::{
     IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PriceNanoUsdPerHour,
-    Requirements, ResourceId, ResourceVec, Taint, Timestamp, define_id,
+    Requirements, ResourceId, ResourceVec, Taint, Timestamp, Uid, define_id,
     volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
-    workload::{DaemonSet, PodGroup},
+    workload::{DaemonSet, PodGroup, PodTemplate},
 };
 
 use crate::{catalogue::Catalogue, devices::Devices};
@@ -51,6 +51,21 @@ pub struct Snapshot {
     pub namespaces: BTreeMap<Arc<str>, Labels>,
     /// Devices and claims; `None` if no pod that waits wants a device.
     pub devices: Option<Arc<Devices>>,
+    /// Room that is kept free for pods to come, by name.
+    pub buffers: Vec<Buffer>,
+}
+
+/// A CapacityBuffer: room for so many pods that nobody has made yet. They get theirs after all pods that wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buffer {
+    /// The object.
+    pub name: NamespacedName,
+    /// Its uid.
+    pub uid: Uid,
+    /// What the pods look like; their priority is of no account.
+    pub template: Arc<PodTemplate>,
+    /// How many of them.
+    pub replicas: u32,
 }
 
 /// The resource that stands for what a CSI driver can attach. Whoever makes a snapshot interns it for each driver that

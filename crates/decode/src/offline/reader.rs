@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use api::admission::{Admission, Operation};
-use api::{NodePool, conditions, groups, validation};
+use api::{CapacityBuffer, NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::defaults::{Defaults, apply_to_metadata};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
+use crate::capacity_buffer::{self, BufferTemplate, NotResolved, TemplateKey, TemplateKind};
 use crate::context::Context;
 use crate::devices::{self, Admitted, DeviceKind, daemon_set_devices, pod_devices};
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
@@ -36,6 +37,8 @@ static ADMISSION: LazyLock<Result<Admission, String>> =
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
 /// The gate that lets NodeOverlays correct instance types.
 const NODE_OVERLAY: &str = "NodeOverlay";
+/// The gate that lets room be kept free.
+const CAPACITY_BUFFER: &str = "CapacityBuffer";
 
 /// What an object is to the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,8 @@ enum Role {
     NodePool,
     NodeClaim,
     Workload(WorkloadKind),
+    CapacityBuffer,
+    PodTemplate,
     Header,
     InstanceType,
     NodeOverlay,
@@ -80,6 +85,8 @@ impl Role {
             (groups::KARPENTER, "NodeOverlay") => Self::NodeOverlay,
             (snapshot_file::GROUP, snapshot_file::HEADER) => Self::Header,
             (snapshot_file::GROUP, snapshot_file::INSTANCE_TYPE) => Self::InstanceType,
+            (groups::AUTOSCALING_X_K8S, "CapacityBuffer") => Self::CapacityBuffer,
+            ("", "PodTemplate") => Self::PodTemplate,
             (groups::KARPENTER | groups::KARPENTER_KWOK | groups::AUTOSCALING_X_K8S, _) => Self::Checked,
             (group, kind) => match DeviceKind::of(group, kind) {
                 Some(kind) => Self::Device(kind),
@@ -94,6 +101,8 @@ impl Role {
             | Self::DaemonSet
             | Self::PersistentVolumeClaim
             | Self::PodDisruptionBudget
+            | Self::CapacityBuffer
+            | Self::PodTemplate
             | Self::Workload(_) => true,
             Self::Device(kind) => kind.is_namespaced(),
             Self::Node
@@ -136,6 +145,8 @@ pub(super) struct Reader<'a> {
     overlays: Vec<(Origin, Overlay)>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
     devices: DeviceObjects,
+    buffers: Vec<(Origin, CapacityBuffer)>,
+    templates: Vec<BufferTemplate>,
     defaults: Defaults,
     header: Option<Header>,
     pod_names: BTreeSet<NamespacedName>,
@@ -159,6 +170,8 @@ impl<'a> Reader<'a> {
             overlays: Vec::new(),
             csi_nodes: BTreeMap::new(),
             devices: DeviceObjects::default(),
+            buffers: Vec::new(),
+            templates: Vec::new(),
             defaults: Defaults::default(),
             header: None,
             pod_names: BTreeSet::new(),
@@ -268,7 +281,12 @@ impl<'a> Reader<'a> {
                 self.cluster.node_claims.push(Arc::new(node_claim_object(&admitted)?));
             }
             Role::NodeOverlay => self.node_overlay(&manifest)?,
-            Role::Workload(kind) => self.workload(kind, &manifest),
+            Role::Workload(kind) => {
+                self.template(&manifest);
+                self.workload(kind, &manifest);
+            }
+            Role::PodTemplate => self.template(&manifest),
+            Role::CapacityBuffer => self.capacity_buffer(&manifest)?,
             Role::Header => self.header(snapshot_file::header(object)?),
             Role::InstanceType => {
                 let line = snapshot_file::instance_type(object)?;
@@ -372,6 +390,58 @@ impl<'a> Reader<'a> {
         })
     }
 
+    fn capacity_buffer(&mut self, manifest: &Manifest) -> Result<(), ObjectError> {
+        let buffer = crate::capacity_buffer_object(&self.admit(manifest)?)?;
+        if self.gate(CAPACITY_BUFFER) && capacity_buffer::is_served(&buffer) {
+            self.buffers.push((manifest.origin.clone(), buffer));
+        } else {
+            *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps what a buffer may name. One that cannot be read is missed by its buffer.
+    fn template(&mut self, manifest: &Manifest) {
+        let Some(kind) = TemplateKind::of(&manifest.group, &manifest.kind) else { return };
+        let mut object = manifest.object.clone();
+        if let Some(spec) = object.pointer_mut(kind.spec_pointer()) {
+            self.defaults.apply_to_spec(spec);
+        }
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        self.templates.extend(capacity_buffer::buffer_template(&object, kind, context));
+    }
+
+    /// Room that buffers ask for, by name.
+    fn add_buffers(&mut self) {
+        let mut used = BTreeSet::new();
+        for (origin, buffer) in std::mem::take(&mut self.buffers) {
+            let find = |key: &TemplateKey| self.templates.iter().find(|template| template.key == *key);
+            match capacity_buffer::resolve(&buffer, find, &self.interner) {
+                Ok(resolved) => {
+                    used.insert(resolved.template);
+                    self.cluster.buffers.push(resolved.buffer);
+                }
+                Err(why @ (NotResolved::ScalableRefNotFound(_) | NotResolved::PodTemplateNotFound(_))) => {
+                    let buffer = capacity_buffer::buffer_name(&buffer).to_string();
+                    self.notes.push(OfflineNote::NoRoomKept { buffer, why: why.to_string() });
+                }
+                Err(why @ NotResolved::Failed(_)) => {
+                    let object =
+                        ObjectRef { kind: "CapacityBuffer".into(), name: capacity_buffer::buffer_name(&buffer) };
+                    let problem = Problem { field: "spec".to_owned(), reason: Reason::Invalid(why.to_string()) };
+                    self.problem(origin, ObjectError { object, problem });
+                }
+            }
+        }
+        let is_used = |template: &BufferTemplate| used.contains(&template.key);
+        let of_kind = |template: &&BufferTemplate| template.key.kind == TemplateKind::PodTemplate;
+        let unused = self.templates.iter().filter(of_kind).filter(|template| !is_used(template)).count();
+        if unused > 0 {
+            self.not_used.insert(TemplateKind::PodTemplate.as_str().to_owned(), unused);
+        }
+        self.cluster.buffers.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
     fn pod(&mut self, manifest: Manifest) {
         let Manifest { origin, mut object, .. } = manifest;
         if let Some(spec) = object.get_mut("spec") {
@@ -397,8 +467,9 @@ impl<'a> Reader<'a> {
     }
 
     fn workload(&mut self, kind: WorkloadKind, manifest: &Manifest) {
-        if !self.settings.expand_workloads {
-            self.not_expanded += 1;
+        // Pods of a cluster's workloads are there.
+        if !self.settings.expand_workloads || self.header.is_some() {
+            self.not_expanded += usize::from(self.header.is_none());
             *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
             return;
         }
@@ -473,6 +544,7 @@ impl<'a> Reader<'a> {
             }
         }
         self.cluster.devices.objects = Arc::new(std::mem::take(&mut self.devices));
+        self.add_buffers();
         self.drop_pods_elsewhere();
         self.add_node_pools();
         self.set_aside_pods_not_ours();

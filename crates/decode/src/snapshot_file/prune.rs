@@ -45,7 +45,7 @@ const ANNOTATIONS: [&str; 6] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 18] = [
+pub const KINDS: [SnapshotKind; 23] = [
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",
@@ -136,6 +136,11 @@ pub const KINDS: [SnapshotKind; 18] = [
             "status.disruptionsAllowed",
         ],
     ),
+    namespaced("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", "capacitybuffers", &["spec"]),
+    namespaced("v1", "PodTemplate", "podtemplates", &["template.metadata.labels"]),
+    namespaced("apps/v1", "Deployment", "deployments", &["spec.replicas", "spec.template.metadata.labels"]),
+    namespaced("apps/v1", "ReplicaSet", "replicasets", &["spec.replicas", "spec.template.metadata.labels"]),
+    namespaced("apps/v1", "StatefulSet", "statefulsets", &["spec.replicas", "spec.template.metadata.labels"]),
     namespaced(
         "v1",
         "Pod",
@@ -220,7 +225,10 @@ pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
     }
     match kind.kind {
         "Pod" => set_spec(&mut pruned, "/spec", object.get("spec")),
-        "DaemonSet" => set_spec(&mut pruned, "/spec/template/spec", object.pointer("/spec/template/spec")),
+        "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet" => {
+            set_spec(&mut pruned, "/spec/template/spec", object.pointer("/spec/template/spec"));
+        }
+        "PodTemplate" => set_spec(&mut pruned, "/template/spec", object.pointer("/template/spec")),
         "DeviceClass" => drop_config(&mut pruned, "/spec"),
         "ResourceClaim" => drop_config(&mut pruned, "/spec/devices"),
         "ResourceClaimTemplate" => drop_config(&mut pruned, "/spec/spec/devices"),

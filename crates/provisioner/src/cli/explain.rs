@@ -140,11 +140,12 @@ fn of_other(pod: &Pod) -> String {
 
 fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan) -> (String, Outcome) {
     if let Some(machine) = plan.machines.iter().find(|machine| machine.pods.contains(&id)) {
-        return (on_machine(name, machine, snapshot), Outcome::Done);
+        return (on_machine(name, machine, snapshot) + &why_there(id, snapshot, plan), Outcome::Done);
     }
     if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&id)) {
         let node = snapshot.nodes.try_get(placement.node).map(|node| node.display_name()).unwrap_or_default();
-        return (format!("Pod {name} fits on {node}, which exists; nothing is launched for it\n"), Outcome::Done);
+        let text = format!("Pod {name} fits on {node}, which exists; nothing is launched for it\n");
+        return (text + &why_there(id, snapshot, plan), Outcome::Done);
     }
     let mut text = format!("Pod {name} has no place:\n");
     let reasons = plan.refusals.iter().find(|refusal| refusal.pod == id).map(|refusal| &*refusal.reasons);
@@ -153,6 +154,17 @@ fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan
         let _ = writeln!(text, "  {object}{}", reason.message(&snapshot.interner));
     }
     (text, Outcome::NoPlace)
+}
+
+/// Which rule decided, and how other places fell.
+fn why_there(id: PodId, snapshot: &Snapshot, plan: &Plan) -> String {
+    let Some(why) = scheduling::provisioning::why_placed(snapshot, plan, id) else { return String::new() };
+    let messages = why.messages(&snapshot.interner);
+    let lines = messages.iter().enumerate().map(|(at, message)| match at {
+        0 => format!("  decided by: {message}\n"),
+        _ => format!("    {message}\n"),
+    });
+    lines.collect()
 }
 
 fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> String {

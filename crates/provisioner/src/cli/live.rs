@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use cloudprovider::{CloudProvider, InstanceType};
 use cloudprovider_kwok::KwokCloudProvider;
+use decode::capacity_buffer::TemplateKind;
 use decode::snapshot_file::{self, Header, HeaderOptions, KINDS, MinValuesPolicyName, SCHEMA_VERSION, SnapshotKind};
 use kube::Client;
 use kube::api::ListParams;
@@ -74,12 +75,20 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
         }
     }
     let mut lines = vec![header.to_line()];
-    let mut node_pools = Vec::new();
+    let (mut node_pools, mut buffers) = (Vec::new(), Vec::new());
     for kind in &KINDS {
+        if is_named_by_buffers(kind) && buffers.is_empty() {
+            continue;
+        }
         let Some(mut objects) = list(&client, kind).await? else {
             output::note(format_args!("the cluster does not serve {} {}", kind.api_version, kind.kind));
             continue;
         };
+        if kind.kind == "CapacityBuffer" {
+            buffers.clone_from(&objects);
+        }
+        // Templates and workloads are read for the sake of buffers that name them.
+        objects.retain(|object| is_wanted(kind, object, &buffers));
         if kind.kind == "NodePool" {
             node_pools.clone_from(&objects);
         }
@@ -91,6 +100,28 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
     }
     lines.extend(snapshot_file::instance_type_lines(types.iter().map(|(pool, types)| (pool.as_str(), &**types))));
     Ok(lines)
+}
+
+/// Whether the kind matters only where a buffer names one.
+fn is_named_by_buffers(kind: &SnapshotKind) -> bool {
+    let group = kind.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    TemplateKind::of(group, kind.kind).is_some()
+}
+
+/// Whether the object has a part in the snapshot: one that only buffers can name if one does.
+fn is_wanted(kind: &SnapshotKind, object: &Value, buffers: &[Value]) -> bool {
+    let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let is_named = |buffer: &Value| {
+        let reference = match kind.kind {
+            "PodTemplate" => text(buffer, "/spec/podTemplateRef/name"),
+            of => text(buffer, "/spec/scalableRef/name")
+                .filter(|_| text(buffer, "/spec/scalableRef/kind").as_deref() == Some(of)),
+        };
+        reference.is_some()
+            && reference == text(object, "/metadata/name")
+            && text(buffer, "/metadata/namespace") == text(object, "/metadata/namespace")
+    };
+    !is_named_by_buffers(kind) || buffers.iter().any(is_named)
 }
 
 /// What the running controller has written down about how it plans.

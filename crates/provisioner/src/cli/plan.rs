@@ -46,6 +46,9 @@ pub(super) struct Args {
     /// How to print the plan
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+    /// Say for each pod with a place which rule decided, and how other places fell
+    #[arg(long, conflicts_with = "compare")]
+    reasons: bool,
     /// Play the plan pod by pod by kube-scheduler's rules, written down a second time; exit 1 if a pod would not get in
     #[arg(long)]
     check: bool,
@@ -141,7 +144,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     }
 
     let is_bad = input.tell();
-    let report = Report::new(&input, &plan);
+    let mut report = Report::new(&input, &plan);
+    if args.reasons {
+        report.add_placements(&input.snapshot, &plan);
+    }
     for note in report.notes() {
         output::note(note);
     }

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use decode::offline::Offline;
-use model::{Interner, PriceNanoUsdPerHour, Requirements, ResourceVec};
+use model::{Interner, NamespacedName, PriceNanoUsdPerHour, Requirements, ResourceVec};
 use scheduling::catalogue::{Catalogue, InstanceType};
-use scheduling::plan::{Machine, Plan};
-use scheduling::snapshot::{NodePool, PodId, Snapshot};
+use scheduling::plan::{Machine, MachineId, Plan};
+use scheduling::snapshot::{NodeId, NodePool, PendingPod, PodId, Snapshot};
 use serde::Serialize;
 
 use super::input::Input;
@@ -24,8 +24,14 @@ pub(super) struct Report {
     pub(super) node_claims: Vec<NodeClaim>,
     /// Nodes and NodeClaims that get pods, by name.
     pub(super) existing_nodes: Vec<ExistingNode>,
+    /// Room that CapacityBuffers keep free, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) capacity_buffers: Vec<CapacityBuffer>,
     /// Pods without a place, by name.
     pub(super) unschedulable: Vec<Unschedulable>,
+    /// Why pods with a place are where they are, by name; only if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) placements: Vec<Placement>,
     /// Objects of the input that have no part in the plan, by kind.
     pub(super) not_used: BTreeMap<String, usize>,
     pub(super) cost: Cost,
@@ -96,6 +102,40 @@ pub(super) struct Reason {
     pub(super) object: Option<String>,
 }
 
+/// Where the room of a CapacityBuffer is, in virtual pods.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CapacityBuffer {
+    pub(super) name: String,
+    pub(super) replicas: u32,
+    /// By node or NodeClaim.
+    pub(super) on_existing_nodes: BTreeMap<String, u32>,
+    /// By planned machine.
+    pub(super) on_node_claims: BTreeMap<String, u32>,
+    pub(super) missing: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) reasons: Vec<Reason>,
+}
+
+/// Why a pod is where it is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Placement {
+    pub(super) pod: String,
+    /// A node, NodeClaim or planned machine.
+    pub(super) place: String,
+    pub(super) decided_by: DecidedBy,
+    /// How the other places fell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) passed_over: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct DecidedBy {
+    pub(super) code: String,
+    pub(super) message: String,
+}
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cost {
@@ -120,7 +160,9 @@ impl Report {
             schema_version: SCHEMA_VERSION,
             node_claims: plan.machines.iter().filter_map(|machine| node_claim(snapshot, machine)).collect(),
             existing_nodes: existing.collect(),
+            capacity_buffers: capacity_buffers(snapshot, plan),
             unschedulable: unschedulable(snapshot, plan, &input.offline),
+            placements: Vec::new(),
             not_used: input.offline.not_used.clone(),
             cost: Cost {
                 price_nano_usd_per_hour: plan.price,
@@ -130,6 +172,39 @@ impl Report {
             },
             notes: plan.notes.iter().map(note).collect(),
         }
+    }
+
+    /// Works out why each pod with a place is there. Pods of equal shape and labels in one place share their answer.
+    pub(super) fn add_placements(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let on_machines = plan.machines.iter().filter_map(|machine| {
+            let pool = snapshot.node_pools.try_get(machine.node_pool)?;
+            Some((claim_name(pool, machine), &machine.pods))
+        });
+        let on_nodes = plan.existing.iter().filter_map(|placement| {
+            Some((snapshot.nodes.try_get(placement.node)?.display_name().to_owned(), &placement.pods))
+        });
+        let mut placements: Vec<(&NamespacedName, Placement)> = Vec::new();
+        for (place, pods) in on_machines.chain(on_nodes) {
+            let mut known: Vec<(&PendingPod, DecidedBy, Vec<String>)> = Vec::new();
+            for (id, pending) in pods.iter().filter_map(|&id| Some((id, snapshot.pods.try_get(id)?))) {
+                let is_alike = |(other, ..): &&(&PendingPod, DecidedBy, Vec<String>)| are_alike(other, pending);
+                let answer =
+                    known.iter().find(is_alike).map(|(_, by, passed)| (by.clone(), passed.clone())).or_else(|| {
+                        let why = scheduling::provisioning::why_placed(snapshot, plan, id)?;
+                        let mut messages = why.messages(&snapshot.interner).into_iter();
+                        let message = messages.next().unwrap_or_default();
+                        let by = DecidedBy { code: why.decided_by.code().to_owned(), message };
+                        let passed: Vec<String> = messages.collect();
+                        known.push((pending, by.clone(), passed.clone()));
+                        Some((by, passed))
+                    });
+                let Some((decided_by, passed_over)) = answer else { continue };
+                let pod = pending.pod.name.to_string();
+                placements.push((&pending.pod.name, Placement { pod, place: place.clone(), decided_by, passed_over }));
+            }
+        }
+        placements.sort_by_key(|(name, _)| *name);
+        self.placements = placements.into_iter().map(|(_, placement)| placement).collect();
     }
 
     pub(super) fn to_json(&self) -> anyhow::Result<String> {
@@ -148,6 +223,15 @@ impl Report {
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }
+}
+
+/// Whether two pods of one place are there for the same reasons.
+fn are_alike(one: &PendingPod, other: &PendingPod) -> bool {
+    let of = |pending: &PendingPod| {
+        let pod = &pending.pod;
+        (pod.name.namespace.clone(), pod.labels.clone(), pod.shape.clone(), pending.planned_on.clone())
+    };
+    of(one) == of(other)
 }
 
 fn note(note: &scheduling::reason::Note) -> String {
@@ -247,6 +331,25 @@ fn unschedulable(snapshot: &Snapshot, plan: &Plan, offline: &Offline) -> Vec<Uns
     let mut all: Vec<(_, Vec<Reason>)> = refused.chain(not_planned).collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.into_iter().map(|(pod, reasons)| Unschedulable { pod: pod.to_string(), reasons }).collect()
+}
+
+fn capacity_buffers(snapshot: &Snapshot, plan: &Plan) -> Vec<CapacityBuffer> {
+    let machine = |id: MachineId| {
+        let machine = plan.machines.try_get(id)?;
+        Some(claim_name(snapshot.node_pools.try_get(machine.node_pool)?, machine))
+    };
+    let node = |id: NodeId| Some(snapshot.nodes.try_get(id)?.display_name().to_owned());
+    let rooms = snapshot.buffers.iter().zip(&plan.buffers);
+    rooms
+        .map(|(buffer, room)| CapacityBuffer {
+            name: buffer.name.to_string(),
+            replicas: buffer.replicas,
+            on_existing_nodes: room.on_nodes.iter().filter_map(|&(id, pods)| Some((node(id)?, pods))).collect(),
+            on_node_claims: room.on_machines.iter().filter_map(|&(id, pods)| Some((machine(id)?, pods))).collect(),
+            missing: room.missing,
+            reasons: room.reasons.iter().map(|reason| planned_reason(reason, &snapshot.interner)).collect(),
+        })
+        .collect()
 }
 
 fn planned_reason(reason: &scheduling::Reason, names: &Interner) -> Reason {

@@ -146,6 +146,8 @@ fn subscribe(context: &Context, inbox: &Arc<Inbox>) {
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)
+        | Change::CapacityBuffer(_)
+        | Change::BufferTemplate(_)
         | Change::Other(_) => {}
     });
 }

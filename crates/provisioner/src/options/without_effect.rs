@@ -13,7 +13,6 @@ pub fn without_effect(options: &Options) -> Vec<String> {
         ("NodeRepair", gates.node_repair, "broken nodes are not replaced"),
         ("SpotToSpotConsolidation", gates.spot_to_spot_consolidation, "there is no consolidation"),
         ("StaticCapacity", gates.static_capacity, "NodePools with replicas launch nothing"),
-        ("CapacityBuffer", gates.capacity_buffer, "CapacityBuffers are not read"),
     ] {
         if is_on {
             said.push(format!("feature gate {name}=true has no effect yet: {what}"));
@@ -37,7 +36,7 @@ mod tests {
             "--feature-gates=NodeRepair=true,StaticCapacity=true,CapacityBuffer=true,SpotToSpotConsolidation=true,ReservedCapacity=false,NodeOverlay=false",
         ]);
         let said = without_effect(&set.unwrap());
-        let names = ["NodeRepair", "SpotToSpotConsolidation", "StaticCapacity", "CapacityBuffer"];
+        let names = ["NodeRepair", "SpotToSpotConsolidation", "StaticCapacity"];
         assert_eq!(said.len(), names.len(), "{said:?}");
         assert!(said.iter().zip(names).all(|(sentence, name)| sentence.contains(name)), "{said:?}");
     }

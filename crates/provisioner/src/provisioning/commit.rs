@@ -20,6 +20,7 @@ use scheduling::snapshot::{Limit, PoolId, Snapshot};
 use tokio::sync::Semaphore;
 use tracing::{error, info, warn};
 
+use super::buffers;
 use super::catalogues::readiness;
 use super::node_claim::{self, node_claim, pod_uids, random_name};
 use super::planned_pods_update;
@@ -78,7 +79,13 @@ pub(super) async fn commit(
     let mut claims = Vec::new();
     for (id, machine) in plan.machines.iter_enumerated() {
         let checked = match usable.get(&machine.node_pool) {
-            Some(Ok(pool)) => check_machine(&context.store.read(), snapshot, machine).map(|()| pool),
+            Some(Ok(pool)) => {
+                let state = context.store.read();
+                let checked = check_machine(&state, snapshot, machine);
+                checked
+                    .or_else(|why| if buffers::is_wanted(&state, snapshot, plan, id) { Ok(()) } else { Err(why) })
+                    .map(|()| pool)
+            }
             Some(Err(stale)) => Err(stale.clone()),
             None => Err(Stale::NodePoolGone),
         };

@@ -221,7 +221,8 @@ impl Report {
             let (price, lower_bound) = (plan.price, plan.lower_bound);
             self.metrics.plan_price_dollars_per_hour.set(price.dollars());
             self.metrics.plan_lower_bound_dollars_per_hour.set(lower_bound.dollars());
-            info!(nodeclaims = committed.created.len(), pods, %price, %lower_bound, "computed new nodeclaim(s) to fit pod(s)");
+            let virtual_pods: u32 = plan.buffers.iter().map(|room| room.on_new()).sum();
+            info!(nodeclaims = committed.created.len(), pods, virtual_pods, %price, %lower_bound, "computed new nodeclaim(s) to fit pod(s)");
         }
         for (&id, claim) in &committed.created {
             let machine = &plan.machines[id];

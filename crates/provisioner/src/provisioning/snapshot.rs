@@ -11,6 +11,7 @@ use model::{Node, Pod, Timestamp};
 use scheduling::devices::DeviceObjects;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
+use super::buffers;
 use crate::assignments::Assignments;
 use crate::store::{NodeRecord, State};
 
@@ -66,6 +67,7 @@ pub fn build(
         },
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
         devices: devices(state),
+        buffers: buffers::room(&buffers::asked(state)),
     };
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
 }
@@ -106,7 +108,8 @@ fn with_csi_drivers(state: &State, node: &Arc<Node>) -> Arc<Node> {
     }
 }
 
-/// Whether there is anything to plan: a pod of ours without a place, or a machine that goes and may leave some.
+/// Whether there is anything to plan: a pod of ours without a place, a machine that goes and may leave some, or room to be kept
+/// free.
 pub fn has_work(state: &State) -> bool {
     let going: BTreeSet<&str> = state
         .nodes
@@ -114,5 +117,7 @@ pub fn has_work(state: &State) -> bool {
         .filter(|node| node.model.deletion_timestamp.is_some())
         .map(|node| node.model.name.as_str())
         .collect();
-    state.unbound_pods().any(|pod| is_ours(pod)) || going.iter().any(|node| state.pods_on_node(node).next().is_some())
+    !state.capacity_buffers.is_empty()
+        || state.unbound_pods().any(|pod| is_ours(pod))
+        || going.iter().any(|node| state.pods_on_node(node).next().is_some())
 }

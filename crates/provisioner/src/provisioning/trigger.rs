@@ -43,6 +43,11 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
         Change::NodeOverlay(delta) => cluster(delta.changed(|overlay| overlay.metadata.generation)),
         Change::NodeClass(delta) => cluster(delta.changed(|class| class.generation)),
         Change::DaemonSet(_) | Change::PodDisruptionBudget(_) => None,
+        Change::CapacityBuffer(delta) => cluster(delta.changed(|buffer| buffer.metadata.generation)),
+        Change::BufferTemplate(delta) => cluster(
+            !state.capacity_buffers.is_empty()
+                && delta.changed(|template| (template.replicas, Arc::clone(&template.template))),
+        ),
         Change::Other(kind) => match kind {
             Kind::PersistentVolumeClaim
             | Kind::PersistentVolume
@@ -63,7 +68,9 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::DaemonSet
             | Kind::CsiNode
             | Kind::VolumeAttachment
-            | Kind::PodDisruptionBudget => None,
+            | Kind::PodDisruptionBudget
+            | Kind::CapacityBuffer
+            | Kind::BufferTemplate => None,
         },
     }
 }
@@ -76,6 +83,10 @@ fn pod(delta: &Delta<'_, NamespacedName, Pod>, state: &State, assignments: &Assi
     }
     // A pod that the scheduler put elsewhere may have taken another's room.
     let was_bound = delta.before.is_none_or(|before| before.node_name.is_some());
+    // And any pod may have taken that of a buffer.
+    if !was_bound && after.node_name.is_some() && !state.capacity_buffers.is_empty() {
+        return Some(Trigger::Cluster);
+    }
     let planned = assignments.claim_of(&after.uid).filter(|_| !was_bound)?;
     (after.node_name.is_some() && claim_of_node(after, state).as_ref() != Some(&planned)).then_some(Trigger::Cluster)
 }
@@ -109,6 +120,8 @@ pub(super) fn keep_assignments(context: &Context) {
         | Change::NodeClass(_)
         | Change::DaemonSet(_)
         | Change::PodDisruptionBudget(_)
+        | Change::CapacityBuffer(_)
+        | Change::BufferTemplate(_)
         | Change::Other(_) => {}
     });
     let state = context.store.read();

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use api::{NodeClaim, NodeOverlay, NodePool};
+use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use decode::capacity_buffer::{BufferTemplate, TemplateKey};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod};
 
@@ -48,6 +49,8 @@ pub enum Change<'a> {
     NodeClass(Delta<'a, NodeClassKey, NodeClass>),
     DaemonSet(Delta<'a, NamespacedName, DaemonSet>),
     PodDisruptionBudget(Delta<'a, NamespacedName, PodDisruptionBudget>),
+    CapacityBuffer(Delta<'a, NamespacedName, CapacityBuffer>),
+    BufferTemplate(Delta<'a, TemplateKey, BufferTemplate>),
     /// Any other kind.
     Other(Kind),
 }
@@ -64,6 +67,8 @@ impl Change<'_> {
             Self::NodeClass(_) => Kind::NodeClass,
             Self::DaemonSet(_) => Kind::DaemonSet,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
+            Self::CapacityBuffer(_) => Kind::CapacityBuffer,
+            Self::BufferTemplate(_) => Kind::BufferTemplate,
             Self::Other(kind) => *kind,
         }
     }

@@ -3,7 +3,8 @@
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
-use api::{NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
+use api::{CapacityBuffer, NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
+use decode::capacity_buffer::{BufferTemplate, TemplateKey, buffer_name};
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -209,6 +210,34 @@ impl Stored for PodGroupRecord {
 
     fn change<'a>(_: Delta<'a, Self::Key, Self>) -> Change<'a> {
         Change::Other(Self::KIND)
+    }
+}
+
+impl Stored for CapacityBuffer {
+    type Key = NamespacedName;
+    const KIND: Kind = Kind::CapacityBuffer;
+    stored_in!(capacity_buffers);
+
+    fn key(&self) -> NamespacedName {
+        buffer_name(self)
+    }
+
+    fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
+        Change::CapacityBuffer(delta)
+    }
+}
+
+impl Stored for BufferTemplate {
+    type Key = TemplateKey;
+    const KIND: Kind = Kind::BufferTemplate;
+    stored_in!(buffer_templates);
+
+    fn key(&self) -> TemplateKey {
+        self.key.clone()
+    }
+
+    fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
+        Change::BufferTemplate(delta)
     }
 }
 

@@ -11,8 +11,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{NodeClaim, NodeOverlay, NodePool};
+use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::NodeClassKind;
+use decode::capacity_buffer::BufferTemplate;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
@@ -153,6 +154,8 @@ impl ClusterStore {
         self.tell_difference::<ClaimTemplate>(&before, state);
         self.tell_difference::<DeviceTaintRule>(&before, state);
         self.tell_difference::<PodGroupRecord>(&before, state);
+        self.tell_difference::<CapacityBuffer>(&before, state);
+        self.tell_difference::<BufferTemplate>(&before, state);
     }
 
     fn tell_difference<T: Stored>(&self, before: &State, after: &State) {

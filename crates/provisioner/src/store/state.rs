@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use api::{NodeClaim, NodeOverlay, NodePool};
+use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use decode::capacity_buffer::{BufferTemplate, TemplateKey};
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -43,6 +44,10 @@ pub struct State {
     pub resource_claim_templates: Table<NamespacedName, ClaimTemplate>,
     pub device_taint_rules: Table<Arc<str>, DeviceTaintRule>,
     pub pod_groups: Table<NamespacedName, PodGroupRecord>,
+    /// Empty while nobody wants room to be kept free.
+    pub capacity_buffers: Table<NamespacedName, CapacityBuffer>,
+    /// PodTemplates and workloads, for the buffers that name them; empty as long.
+    pub buffer_templates: Table<TemplateKey, BufferTemplate>,
     /// What devices read of the pods that may want any, and of the DaemonSets whose pods may.
     pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
     /// The API server's release and gates, once it has told.

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::labels::ProviderLabels;
-use api::{NodeClaim, NodeOverlay, NodePool, events, groups};
+use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool, events, groups};
 use cloudprovider::NodeClassKind;
+use decode::capacity_buffer::{BufferTemplate, TemplateKey, TemplateKind, buffer_template};
 use decode::devices::Admitted;
 use dra_sched::KubernetesMinor;
 use futures::StreamExt;
@@ -62,6 +63,8 @@ pub struct Watches {
     pub recorder: Recorder,
     /// Counts objects that cannot be read.
     pub metrics: Arc<Metrics>,
+    /// Whether CapacityBuffers, and what they may name, are watched.
+    pub buffers: bool,
     /// The provider's aliases of label keys.
     pub labels: Arc<ProviderLabels>,
     /// Ends all watches.
@@ -140,6 +143,7 @@ impl Watches {
         self.start_node_classes(node_classes, &mut tasks);
         self.start_workloads(&mut tasks);
         self.start_storage(&mut tasks);
+        self.start_buffers(&mut tasks);
         tasks.spawn(self.clone().watch_devices());
         tasks
     }
@@ -231,6 +235,36 @@ impl Watches {
             |raw, _| volume_attachment(raw),
             |raw| raw.name().name,
         )));
+    }
+
+    /// Watches buffers and what they may name; if nobody wants them, there are none.
+    fn start_buffers(&self, tasks: &mut JoinSet<()>) {
+        if !self.buffers {
+            for kind in [Kind::CapacityBuffer, Kind::BufferTemplate] {
+                self.feed.with(|store| store.mark_synced(kind));
+            }
+            return;
+        }
+        let buffers = Source::<CapacityBuffer>::new(
+            resource(groups::AUTOSCALING_X_K8S, "v1beta1", "CapacityBuffer", "capacitybuffers"),
+            |raw, _| decode::capacity_buffer_object(&raw.json).map_err(|error| error.to_string()),
+            RawObject::name,
+        );
+        tasks.spawn(self.clone().watch(Source { optional: true, ..buffers }));
+        let pending = Arc::new(AtomicUsize::new(TemplateKind::ALL.len()));
+        for kind in TemplateKind::ALL {
+            let source = Source::<BufferTemplate>::new(
+                resource(kind.group(), "v1", kind.as_str(), kind.plural()),
+                move |raw, context| buffer_template(&raw.json, kind, context).map_err(|error| error.to_string()),
+                move |raw| TemplateKey { kind, name: raw.name() },
+            );
+            tasks.spawn(self.clone().watch(Source {
+                owns: Box::new(move |key: &TemplateKey| key.kind == kind),
+                pending: Arc::clone(&pending),
+                is_alone: false,
+                ..source
+            }));
+        }
     }
 
     /// Watches what decides about devices, as far as the API server serves it. First it has to say which release it is.

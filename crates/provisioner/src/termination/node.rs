@@ -90,6 +90,8 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeName>>) {
             | Change::NodeClass(_)
             | Change::DaemonSet(_)
             | Change::PodDisruptionBudget(_)
+            | Change::CapacityBuffer(_)
+            | Change::BufferTemplate(_)
             | Change::Other(_) => {}
         }
     });

@@ -393,6 +393,7 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
     expect![[r#"
         exit 0
         Pod shop/web-0 fits on old, which exists; nothing is launched for it
+          decided by: the only free room that holds it
 
         exit 0
         Pod shop/web-4 goes on a new machine, default-0:
@@ -400,6 +401,9 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
           the cheapest of 480 offerings that hold its 3 pods; the next best type is c-4x-arm64-linux for $0.076012954/h
           requests with daemons: cpu: 2900m, memory: 3Gi, pods: 4
           shared with 2 other pods
+          decided by: the cheapest machine that holds it together with the 2 other pods on it
+            of 1 other node 1 without room (cpu 900m wanted, the most is 200m)
+            of 192 offerings 96 excluded by what NodePools require, 48 without room (cpu 900m wanted, the most is 700m), 48 would hold it by itself (of those that are cheaper or of a NodePool that comes first)
 
         exit 3
         Pod shop/giant has no place:
@@ -527,4 +531,120 @@ fn karpenters_order_is_never_cheaper() {
         ["plan", "-f", "shop.yaml", "--compare", "pool.yaml", "pool.yaml", "--karpenter-order", "--expand-workloads"];
     let json = scratch.run(&[&arguments[..], &["-o", "json"]].concat()).json();
     assert!(json["difference"]["priceNanoUsdPerHour"].as_i64().unwrap() <= 0, "{json:#}");
+}
+
+#[test]
+fn the_rule_that_decided_is_told_for_every_pod_with_a_place() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    let plan = |format: &str| {
+        scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "--reasons", "-o", format]).transcript()
+    };
+    expect![[r#"
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 3
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
+              1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      3
+
+        Nodes that exist
+          NAME   PODS
+          old    2
+
+        No place
+          shop/giant
+            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+            a machine would do with 744300m less cpu (nodepool/default)
+
+        Why there
+          shop/web-2, shop/web-3, shop/web-4 on default-0: the cheapest machine that holds it together with the 2 other pods on it
+            of 1 other node 1 without room (cpu 900m wanted, the most is 200m)
+            of 192 offerings 96 excluded by what NodePools require, 48 without room (cpu 900m wanted, the most is 700m), 48 would hold it by itself (of those that are cheaper or of a NodePool that comes first)
+          shop/web-0, shop/web-1 on old: the only free room that holds it
+
+        6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
+        No part in the plan: 2 ConfigMap
+    "#]].assert_eq(&plan("table"));
+    let answer = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "--reasons", "-o", "json"]);
+    let answer: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+    let placements = answer["placements"].as_array().unwrap();
+    assert_eq!(placements.len(), 5, "a pod without a place has none");
+    assert_eq!(placements[0]["pod"], "shop/web-0");
+    assert_eq!(placements[0]["place"], "old");
+    assert_eq!(placements[0]["decidedBy"]["code"], "OnlyRoom");
+    let without = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "-o", "json"]);
+    assert!(!without.stdout.contains("placements"));
+}
+
+/// Room for two more web servers, and for a buffer that nothing holds.
+const BUFFERS: &str = r"
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare, namespace: shop}
+spec: {scalableRef: {apiGroup: apps, kind: Deployment, name: web}, percentage: 40}
+---
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: giant, namespace: shop}
+template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1000}}}]}}
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: too-large, namespace: shop}
+spec: {podTemplateRef: {name: giant}, replicas: 1}
+";
+
+#[test]
+fn room_that_is_kept_free_is_planned_after_all_pods_and_shown_apart() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    scratch.write("buffers.yaml", BUFFERS);
+    let arguments = ["plan", "-f", "shop.yaml", "-f", "buffers.yaml", "--expand-workloads", "--check"];
+    expect![[r#"
+        note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
+        exit 3
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
+              1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      3
+              1   default    c-2x-amd64-linux   test-zone-a   spot       $0.0380/h   $0.0380/h      0
+
+        Nodes that exist
+          NAME   PODS
+          old    2
+
+        Room kept free
+          CAPACITYBUFFER   PODS   ON NODES   ON NEW MACHINES   MISSING
+          shop/spare          2          0                 2         0
+          shop/too-large      1          0                 0         1
+            shop/too-large: of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
+            shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+            shop/too-large: a machine would do with 744300m less cpu (nodepool/default)
+
+        No place
+          shop/giant
+            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
+            a machine would do with 744300m less cpu (nodepool/default)
+
+        6 pods: 3 and room for 2 more on 2 new machines for $0.1140/h (no plan below $0.0856/h), 2 on 1 node that exists, 1 without a place
+        No part in the plan: 2 ConfigMap
+    "#]].assert_eq(&scratch.run(&arguments).transcript());
+    let json = scratch.run(&[&arguments[..], &["-o", "json"]].concat()).json();
+    let [spare, too_large] = json["capacityBuffers"].as_array().unwrap().as_slice() else { panic!("{json:#}") };
+    let sum = |of: &serde_json::Value| of.as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum::<u64>();
+    assert_eq!(spare["replicas"], 2);
+    assert_eq!(sum(&spare["onExistingNodes"]) + sum(&spare["onNodeClaims"]), 2);
+    assert_eq!((&too_large["missing"], too_large["reasons"][0]["code"].is_string()), (&json!(1), true));
+}
+
+#[test]
+fn a_buffer_that_names_nothing_that_is_there_is_noted_and_stops_no_plan() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", SHOP);
+    scratch.write("buffer.yaml", &BUFFERS.replace("name: web}", "name: gone}"));
+    let ran = scratch.run(&["plan", "-f", "shop.yaml", "-f", "buffer.yaml", "--expand-workloads", "-o", "json"]);
+    let why = "note: CapacityBuffer shop/spare keeps no room free: scalableRef: Deployment shop/gone was not found";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert_eq!(ran.json()["capacityBuffers"].as_array().map(Vec::len), Some(1));
 }

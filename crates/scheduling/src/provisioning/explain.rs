@@ -15,7 +15,7 @@ use super::{
     affinity::{self, Term, accepts_unknown},
     classes::{ClassId, PodClass},
     devices::{Spot, Trouble},
-    pools::{PoolRank, PoolTable},
+    pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
     remedies,
     state::{BinId, State},
@@ -171,7 +171,7 @@ impl Troubles {
 }
 
 /// Adds the rules by which a class may not be at a place.
-fn closing(
+pub(super) fn closing(
     problem: &Problem<'_>,
     state: &State,
     pods: &PodClass,
@@ -198,23 +198,33 @@ fn closing(
     }
 }
 
+/// Rules that close new machines in some ways to be on them.
+pub(super) fn closing_ways<'w>(
+    problem: &Problem<'_>,
+    state: &State,
+    pods: &PodClass,
+    ways: impl IntoIterator<Item = &'w Alternative>,
+) -> Vec<Arc<str>> {
+    let mut rules = Vec::new();
+    for way in ways {
+        let place = |mine: &Involvement, position: usize| match way.places.get(position) {
+            Some(Place::OwnHost) => Place::Domain(problem.topology.groups[mine.group].host_of(BinId(state.bins.len()))),
+            Some(place) => *place,
+            None => Place::Outside,
+        };
+        closing(problem, state, pods, place, &mut rules);
+    }
+    rules
+}
+
 /// Rules that close the machines of a pool that would hold a copy of the class.
 fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, class: ClassId) -> Vec<Arc<str>> {
     let pods = &problem.classes[class];
-    let mut rules = Vec::new();
-    for alternative in &table.by_class[class] {
-        let requests = pods.requests(alternative.variant);
-        if alternative.offerings.iter().any(|offering| requests.fits_in(table.net(offering))) {
-            let place = |mine: &Involvement, position: usize| match alternative.places.get(position) {
-                Some(Place::OwnHost) => {
-                    Place::Domain(problem.topology.groups[mine.group].host_of(BinId(state.bins.len())))
-                }
-                Some(place) => *place,
-                None => Place::Outside,
-            };
-            closing(problem, state, pods, place, &mut rules);
-        }
-    }
+    let holds = |way: &&Alternative| {
+        let requests = pods.requests(way.variant);
+        way.offerings.iter().any(|offering| requests.fits_in(table.net(offering)))
+    };
+    let mut rules = closing_ways(problem, state, pods, table.by_class[class].iter().filter(holds));
     if table.by_class[class].is_empty() {
         let needs_label = |mine: &&Involvement| {
             let group = &problem.topology.groups[mine.group];

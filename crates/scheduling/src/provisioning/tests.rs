@@ -2,12 +2,14 @@
 
 mod allocations;
 mod bound;
+mod buffers;
 mod coupled;
 mod devices;
 mod explanations;
 mod fixture;
 mod gangs;
 mod oracle;
+mod placed;
 mod preferences;
 mod volumes;
 

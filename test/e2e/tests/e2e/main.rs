@@ -4,6 +4,7 @@
 //! something, or look at the whole cluster, boot their own.
 
 mod bad_input;
+mod capacity_buffers;
 mod crashes;
 mod crds;
 mod devices;

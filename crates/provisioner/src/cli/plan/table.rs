@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use model::PriceNanoUsdPerHour;
 
-use crate::cli::report::{NodeClaim, Reason, Report, plural};
+use crate::cli::report::{DecidedBy, NodeClaim, Placement, Reason, Report, plural};
 
 /// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,14 @@ pub(super) fn render(report: &Report, detail: Detail) -> String {
     if !report.existing_nodes.is_empty() {
         sections.push(format!("Nodes that exist\n{}", existing(report, detail)));
     }
+    if !report.capacity_buffers.is_empty() {
+        sections.push(format!("Room kept free\n{}", kept_free(report)));
+    }
     if !report.unschedulable.is_empty() {
         sections.push(format!("No place\n{}", no_place(report, detail)));
+    }
+    if !report.placements.is_empty() {
+        sections.push(format!("Why there\n{}", why_there(report, detail)));
     }
     sections.push(summary(report));
     sections.join("\n")
@@ -161,6 +167,28 @@ fn existing(report: &Report, detail: Detail) -> String {
     finished(&table)
 }
 
+/// Buffers with where the room for their virtual pods is, and why some has none.
+fn kept_free(report: &Report) -> String {
+    let mut table = table(&["CAPACITYBUFFER", "PODS", "ON NODES", "ON NEW MACHINES", "MISSING"]);
+    for buffer in &report.capacity_buffers {
+        table.add_row([
+            Cell::new(&buffer.name),
+            right(buffer.replicas),
+            right(buffer.on_existing_nodes.values().sum::<u32>()),
+            right(buffer.on_node_claims.values().sum::<u32>()),
+            right(buffer.missing),
+        ]);
+    }
+    let mut text = finished(&table);
+    for buffer in &report.capacity_buffers {
+        for Reason { message, object, .. } in &buffer.reasons {
+            let object = object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
+            let _ = writeln!(text, "    {}: {object}{message}", buffer.name);
+        }
+    }
+    text
+}
+
 /// Pods that are refused alike together, and then why.
 fn no_place(report: &Report, detail: Detail) -> String {
     let mut groups: Vec<(&[Reason], Vec<&str>)> = Vec::new();
@@ -191,12 +219,38 @@ fn no_place(report: &Report, detail: Detail) -> String {
     text
 }
 
+/// Pods in one place for the same reasons together, and then why.
+fn why_there(report: &Report, detail: Detail) -> String {
+    type Why<'r> = (&'r str, &'r DecidedBy, &'r [String]);
+    let mut groups: BTreeMap<Why<'_>, Vec<&str>> = BTreeMap::new();
+    for Placement { pod, place, decided_by, passed_over } in &report.placements {
+        groups.entry((place, decided_by, passed_over)).or_default().push(pod);
+    }
+    let mut text = String::new();
+    for ((place, decided_by, passed_over), pods) in groups {
+        let named = if detail == Detail::Everything { pods.len() } else { NAMED_PODS.min(pods.len()) };
+        let (names, others) = pods.split_at(named);
+        let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        let _ = writeln!(text, "  {}{others} on {place}: {}", names.join(", "), decided_by.message);
+        for passed in passed_over {
+            let _ = writeln!(text, "    {passed}");
+        }
+    }
+    text
+}
+
 fn summary(report: &Report) -> String {
     let on_new: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
     let on_existing: usize = report.existing_nodes.iter().map(|node| node.pods.len()).sum();
     let without = report.unschedulable.len();
     let mut parts = Vec::new();
-    if on_new > 0 {
+    let room: u32 = report.capacity_buffers.iter().flat_map(|buffer| buffer.on_node_claims.values()).sum();
+    let what = match (on_new, room) {
+        (pods, 0) => pods.to_string(),
+        (0, room) => format!("room for {room} more"),
+        (pods, room) => format!("{pods} and room for {room} more"),
+    };
+    if !report.node_claims.is_empty() {
         let machines = plural(report.node_claims.len(), "new machine", "new machines");
         let cost = &report.cost;
         let (price, bound) = (short(cost.price_nano_usd_per_hour), short(cost.lower_bound_nano_usd_per_hour));
@@ -207,7 +261,7 @@ fn summary(report: &Report) -> String {
         let apart = cost.kept_apart_nano_usd_per_hour.filter(|price| price.0 > 0).map_or_else(String::new, |price| {
             format!("; {} of it keep claims apart that could take each other's devices", short(price))
         });
-        parts.push(format!("{on_new} on {machines} for {price}{nodes} (no plan below {bound}{apart})"));
+        parts.push(format!("{what} on {machines} for {price}{nodes} (no plan below {bound}{apart})"));
     }
     if on_existing > 0 {
         let nodes = plural(report.existing_nodes.len(), "node that exists", "nodes that exist");

@@ -22,7 +22,7 @@ use crate::{
     catalogue::{Catalogue, InstanceType, Offering},
     plan::Plan,
     snapshot::{
-        Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes,
+        Buffer, Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes,
         attach_resource,
     },
 };
@@ -46,6 +46,7 @@ pub(super) struct Fixture {
     namespaces: std::collections::BTreeMap<Arc<str>, Labels>,
     options: Options,
     devices: devices::DeviceFixture,
+    buffers: Vec<Buffer>,
 }
 
 impl Fixture {
@@ -62,6 +63,7 @@ impl Fixture {
             namespaces: Default::default(),
             options: Options::default(),
             devices: devices::DeviceFixture::default(),
+            buffers: Vec::new(),
         }
     }
 
@@ -319,6 +321,7 @@ impl Fixture {
             volumes: self.volumes.clone(),
             namespaces: self.namespaces.clone(),
             devices,
+            buffers: self.buffers.clone(),
         }
     }
 }
@@ -488,6 +491,13 @@ impl PodFixture<'_> {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
         let node = self.fixture.nodes.last_mut().unwrap();
         node.pods.push(Arc::new(Pod { shape: Arc::new(shape), node_name: node.name.clone(), ..pod }));
+    }
+
+    /// Room is kept for so many of the pod instead of the pod itself, under its name.
+    pub(super) fn buffered(self, replicas: u32) {
+        let (pod, shape, _) = self.fixture.pods.pop().unwrap();
+        let template = PodTemplate { labels: pod.labels, priority: pod.priority, shape: Arc::new(shape) };
+        self.fixture.buffers.push(Buffer { name: pod.name, uid: pod.uid, template: Arc::new(template), replicas });
     }
 
     pub(super) fn claim(mut self, name: &str) -> Self {
