@@ -141,6 +141,7 @@ pub fn snapshot(
         namespaces: cluster.namespaces,
         devices: devices.map(Arc::new),
         buffers: cluster.buffers,
+        shared_volumes: BTreeMap::new(),
     };
     (snapshot, errors)
 }

@@ -53,6 +53,9 @@ pub struct Snapshot {
     pub devices: Option<Arc<Devices>>,
     /// Room that is kept free for pods to come, by name.
     pub buffers: Vec<Buffer>,
+    /// Claims whose volumes several pods use, with the resource that stands for what their driver attaches: a node counts each
+    /// once. The planner fills it where limits matter; whoever makes a snapshot leaves it empty.
+    pub shared_volumes: BTreeMap<NamespacedName, ResourceId>,
 }
 
 /// A CapacityBuffer: room for so many pods that nobody has made yet. They get theirs after all pods that wait.

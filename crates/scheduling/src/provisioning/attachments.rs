@@ -4,20 +4,27 @@
 //! of the pods that run there, and a machine to come what the provider tells of its instance type. The rest of the planner
 //! knows nothing of volumes. Where nobody tells a limit there is [`UNLIMITED`], as for kube-scheduler.
 //!
-//! Volumes that pods share count once on existing nodes, where the pods that use them run, and per pod among those that
-//! wait, so the count errs towards another machine. Pods that are on their way out still count.
+//! A claim that several pods use is attached once on each node. Its volume is no part of what a pod requests: the first of
+//! its pods that comes to a node or machine takes one more of the resource there ([`SharedVolumes`]), and none where a pod
+//! that runs has it attached already. Pods that are on their way out still count.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use model::{NamespacedName, Pod, PodShape, ResourceId, collections::FastMap, pod::VolumeRef, volume::StorageClass};
+use model::{
+    IdVec, NamespacedName, Pod, PodShape, ResourceId, ResourceVec, collections::FastMap, pod::VolumeRef,
+    volume::StorageClass,
+};
+use smallvec::SmallVec;
 
+use super::classes::{ClassId, PodClass};
 use crate::{
     catalogue::{Catalogue, InstanceType},
     plan::Plan,
-    snapshot::{Node, NodeLabels, NodeState, Snapshot, Volumes, attach_resource},
+    snapshot::{Node, NodeId, NodeLabels, NodeState, Snapshot, Volumes, attach_resource},
 };
 
 /// More than any node attaches.
@@ -52,10 +59,11 @@ pub(super) fn as_resources(snapshot: &Snapshot) -> Option<Snapshot> {
         return None;
     }
     let mut with = snapshot.clone();
+    with.shared_volumes = shared(snapshot, &limited);
     for pending in with.pods.iter_mut().filter(|pending| !pending.pod.shape.volumes.is_empty()) {
         let shape = shapes
             .entry(Arc::clone(&pending.pod.shape))
-            .or_insert_with(|| with_requests(&pending.pod.shape, &limited, &snapshot.volumes));
+            .or_insert_with(|| with_requests(&pending.pod.shape, &limited, &with.shared_volumes, &snapshot.volumes));
         pending.pod = Arc::new(Pod { shape: Arc::clone(shape), ..(*pending.pod).clone() });
     }
     for node in with.nodes.iter_mut() {
@@ -92,14 +100,141 @@ pub(super) fn forget(plan: &mut Plan, snapshot: &Snapshot) {
     }
 }
 
-fn with_requests(shape: &PodShape, limited: &Limited, volumes: &Volumes) -> Arc<PodShape> {
+/// The claims of limited drivers that more than one pod uses.
+fn shared(snapshot: &Snapshot, limited: &Limited) -> BTreeMap<NamespacedName, ResourceId> {
+    let mut users: BTreeMap<&NamespacedName, usize> = BTreeMap::new();
+    for pending in &snapshot.pods {
+        for claim in claims(&pending.pod.shape) {
+            *users.entry(claim).or_default() += 1;
+        }
+    }
+    for claim in snapshot.nodes.iter().flat_map(|node| &node.pods).flat_map(|pod| claims(&pod.shape)) {
+        users.entry(claim).and_modify(|users| *users += 1);
+    }
+    let used_by_several = users.into_iter().filter(|(_, users)| *users > 1).map(|(claim, _)| claim);
+    used_by_several
+        .filter_map(|claim| {
+            let (driver, _) = attached(&VolumeRef::Claim(claim.clone()), &snapshot.volumes)?;
+            Some((claim.clone(), *limited.get(&driver)?))
+        })
+        .collect()
+}
+
+/// The claims of a pod, each once.
+fn claims(shape: &PodShape) -> BTreeSet<&NamespacedName> {
+    let used = shape.volumes.iter().filter_map(|volume| match volume {
+        VolumeRef::Claim(claim) => Some(claim),
+        VolumeRef::Ephemeral { .. } => None,
+    });
+    used.collect()
+}
+
+fn with_requests(
+    shape: &PodShape,
+    limited: &Limited,
+    shared: &BTreeMap<NamespacedName, ResourceId>,
+    volumes: &Volumes,
+) -> Arc<PodShape> {
     let mut with = shape.clone();
-    for (driver, _) in shape.volumes.iter().filter_map(|volume| attached(volume, volumes)) {
-        if let Some(&resource) = limited.get(&driver) {
+    let of_others = |volume: &&VolumeRef| matches!(volume, VolumeRef::Claim(claim) if shared.contains_key(claim));
+    let own: BTreeSet<(&str, bool)> = shape
+        .volumes
+        .iter()
+        .filter(|volume| !of_others(volume))
+        .map(|volume| (volume_name(volume), matches!(volume, VolumeRef::Claim(_))))
+        .collect();
+    for (name, is_claim) in own {
+        let is_meant =
+            |volume: &&VolumeRef| volume_name(volume) == name && matches!(volume, VolumeRef::Claim(_)) == is_claim;
+        let driver = shape.volumes.iter().find(is_meant).and_then(|volume| attached(volume, volumes));
+        if let Some(&resource) = driver.and_then(|(driver, _)| limited.get(&driver)) {
             with.requests.set(resource, with.requests.get(resource) + 1);
         }
     }
     Arc::new(with)
+}
+
+/// A claim that several pods use, by its place among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SharedVolume(usize);
+
+/// Shared volumes that are attached somewhere, or will be, sorted.
+pub(crate) type Attached = SmallVec<[SharedVolume; 2]>;
+
+/// What volumes that pods share add to what the first of them takes.
+#[derive(Debug, Default)]
+pub(crate) struct SharedVolumes {
+    /// By volume.
+    resources: Vec<ResourceId>,
+    by_class: IdVec<ClassId, Attached>,
+    /// What pods that run have attached; empty if nothing is shared.
+    pub(crate) on_nodes: IdVec<NodeId, Attached>,
+}
+
+impl SharedVolumes {
+    pub(crate) fn new(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> Self {
+        if snapshot.shared_volumes.is_empty() {
+            return Self::default();
+        }
+        let of = |shape: &PodShape| -> Attached {
+            let used = claims(shape);
+            let shared = snapshot.shared_volumes.keys().enumerate();
+            shared.filter(|(_, claim)| used.contains(claim)).map(|(index, _)| SharedVolume(index)).collect()
+        };
+        Self {
+            resources: snapshot.shared_volumes.values().copied().collect(),
+            by_class: classes.map(|class| of(&class.shape)),
+            on_nodes: snapshot.nodes.map(|node| {
+                let mut attached: Attached = node.pods.iter().flat_map(|pod| of(&pod.shape)).collect();
+                attached.sort_unstable();
+                attached.dedup();
+                attached
+            }),
+        }
+    }
+
+    /// Those of a class.
+    pub(crate) fn of(&self, class: ClassId) -> &[SharedVolume] {
+        self.by_class.try_get(class).map_or(&[], |volumes| volumes)
+    }
+
+    /// What the first copies of a class take besides their requests where some volumes are attached.
+    pub(crate) fn extra(&self, class: ClassId, attached: &[SharedVolume]) -> SmallVec<[(ResourceId, i64); 2]> {
+        let mut extra: SmallVec<[(ResourceId, i64); 2]> = SmallVec::new();
+        for volume in self.of(class).iter().filter(|volume| !attached.contains(volume)) {
+            let Some(&resource) = self.resources.get(volume.0) else { continue };
+            match extra.iter_mut().find(|(known, _)| *known == resource) {
+                Some((_, amount)) => *amount += 1,
+                None => extra.push((resource, 1)),
+            }
+        }
+        extra
+    }
+
+    /// Notes that the volumes of a class are attached.
+    pub(crate) fn attach(&self, class: ClassId, attached: &mut Attached) {
+        attached.extend_from_slice(self.of(class));
+        attached.sort_unstable();
+        attached.dedup();
+    }
+
+    /// Requests of a copy of the class where these volumes are attached.
+    pub(crate) fn with_extra<'r>(
+        &self,
+        requests: &'r ResourceVec,
+        class: ClassId,
+        attached: &[SharedVolume],
+    ) -> Cow<'r, ResourceVec> {
+        let extra = self.extra(class, attached);
+        if extra.is_empty() {
+            return Cow::Borrowed(requests);
+        }
+        let mut with = requests.clone();
+        for (resource, amount) in extra {
+            with.set(resource, with.get(resource).saturating_add(amount));
+        }
+        Cow::Owned(with)
+    }
 }
 
 fn with_limits(catalogue: &Catalogue, limited: &Limited) -> Catalogue {

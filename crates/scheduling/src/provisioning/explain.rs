@@ -120,12 +120,12 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
         } else if let Some(trouble) = without_devices(problem, state, class, id) {
             tally.by_devices += 1;
             troubles.add(&trouble, 1);
-        } else if !pods.involved.is_empty() && requests_on(problem, class, id).fits_in(&state.room[id]) {
+        } else if !pods.involved.is_empty() && state.requests_on(problem, id, class).fits_in(&state.room[id]) {
             tally.by_rules += 1;
             closing(problem, state, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
         } else {
             tally.by_resources += 1;
-            shortages.add(requests_on(problem, class, id), &state.room[id]);
+            shortages.add(&state.requests_on(problem, id, class), &state.room[id]);
         }
     }
     tally.devices = troubles.nearest_first().into_iter().next().map(|(why, _)| why);
@@ -133,14 +133,10 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
     tally
 }
 
-fn requests_on<'p>(problem: &'p Problem<'_>, class: ClassId, node: NodeId) -> &'p ResourceVec {
-    problem.classes[class].requests(problem.variant_on(class, node))
-}
-
 /// Why a node with room gives the class no devices, if that is so.
 fn without_devices(problem: &Problem<'_>, state: &State, class: ClassId, node: NodeId) -> Option<Trouble> {
     let devices = state.devices.as_ref().filter(|_| problem.classes[class].devices.is_some())?;
-    if !requests_on(problem, class, node).fits_in(&state.room[node]) {
+    if !state.requests_on(problem, node, class).fits_in(&state.room[node]) {
         return None;
     }
     let variant = problem.variant_on(class, node);
@@ -221,7 +217,7 @@ pub(super) fn closing_ways<'w>(
 fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, class: ClassId) -> Vec<Arc<str>> {
     let pods = &problem.classes[class];
     let holds = |way: &&Alternative| {
-        let requests = pods.requests(way.variant);
+        let requests = problem.requests_alone(class, way.variant);
         way.offerings.iter().any(|offering| requests.fits_in(table.net(offering)))
     };
     let mut rules = closing_ways(problem, state, pods, table.by_class[class].iter().filter(holds));
@@ -365,7 +361,7 @@ fn machine(
     let mut shortages = Shortages::default();
     for instance_type in catalogue.types.ids() {
         let offerings: Vec<OfferingId> = catalogue.offerings_of(instance_type).collect();
-        let asked = Asked { problem, class, table, pods, term, given: given.as_ref() };
+        let asked = Asked { problem, class, table, term, given: given.as_ref() };
         rules.count(instance_type, asked.furthest(&offerings, &mut shortages, names));
     }
     let devices = troubles_of(problem, state, rank, table, class, &rules.without_devices);
@@ -477,7 +473,6 @@ struct Asked<'a, 's> {
     problem: &'a Problem<'s>,
     class: ClassId,
     table: &'a PoolTable<'s>,
-    pods: &'a PodClass,
     term: &'a Term,
     given: Option<&'a IdSet<OfferingId>>,
 }
@@ -495,12 +490,12 @@ impl Asked<'_, '_> {
             let mut wanted = self.term.requirements.iter_by_name(names);
             let conflict = wanted.position(|wanted| !table.can_have(Some(id), wanted.key, &wanted.values, names));
             let variant = self.problem.variant_at(self.class, &table.catalogue.offerings[id].allocatable);
-            let requests = self.pods.requests(variant);
+            let requests = self.problem.requests_alone(self.class, variant);
             let (fall, reached) = if let Some(position) = conflict {
                 let key = self.term.requirements.iter_by_name(names).nth(position).map(|wanted| wanted.key);
                 (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
             } else if !requests.fits_in(table.net(id)) {
-                shortages.add(requests, table.net(id));
+                shortages.add(&requests, table.net(id));
                 (Fall::Resources, usize::MAX - 2)
             } else if self.given.is_some_and(|given| table.members.contains(id) && !given.contains(id)) {
                 (Fall::Devices, usize::MAX - 1)
@@ -522,10 +517,9 @@ fn limits_or_min_values(
     table: &PoolTable<'_>,
     class: ClassId,
 ) -> Option<Reason> {
-    let pods = &problem.classes[class];
     let mut holding: IdSet<OfferingId> = IdSet::with_len(table.catalogue.offerings.len());
     for alternative in &table.by_class[class] {
-        let requests = pods.requests(alternative.variant);
+        let requests = problem.requests_alone(class, alternative.variant);
         let fits = |offering: &OfferingId| requests.fits_in(table.net(*offering));
         holding.extend(alternative.offerings.iter().filter(fits));
     }

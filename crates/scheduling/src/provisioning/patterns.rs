@@ -47,7 +47,8 @@ pub(crate) fn place(
 /// Whether copies of the class go wherever there is room.
 pub(crate) fn is_free(problem: &Problem<'_>, class: ClassId) -> bool {
     let pods = &problem.classes[class];
-    pods.involved.is_empty() && pods.devices.is_none() && !pods.is_refused()
+    let is_alone = pods.involved.is_empty() && problem.shared_volumes.of(class).is_empty();
+    is_alone && pods.devices.is_none() && !pods.is_refused()
 }
 
 fn opens(problem: &Problem<'_>, state: &mut State, pool: PoolRank, class: ClassId) -> bool {

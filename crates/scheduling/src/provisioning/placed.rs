@@ -219,9 +219,9 @@ impl Asking<'_, '_> {
             let [term] = pods.terms.as_slice() else { return Some(Fall::NodeAffinity) };
             return Some(label_of_node(term, node, self.names()));
         }
-        let requests = pods.requests(0);
+        let requests = state.requests_on(problem, id, self.class);
         if !requests.fits_in(&state.room[id]) {
-            return Some(lacking(requests, &state.room[id], self.names()));
+            return Some(lacking(&requests, &state.room[id], self.names()));
         }
         if state.copies_on_node(problem, id, self.class, 1) == 0 {
             let mut rules = Vec::new();
@@ -281,9 +281,9 @@ impl Asking<'_, '_> {
             Some(Some(_)) if conflicts.all(|conflict| conflict.is_some()) => return Some(Fall::NodeAffinity),
             Some(_) => {}
         }
-        let requests = pods.requests(0);
+        let requests = problem.requests_alone(self.class, 0);
         if !requests.fits_in(table.net(id)) {
-            return Some(lacking(requests, table.net(id), names));
+            return Some(lacking(&requests, table.net(id), names));
         }
         let ways: Vec<Alternative> =
             table.by_class[self.class].iter().filter(|it| it.offerings.contains(id)).cloned().collect();

@@ -1,10 +1,14 @@
 //! The snapshot, compiled: classes, pool tables, what each existing node has free and which classes it accepts.
 
+use std::borrow::Cow;
+
 use api::labels;
 use model::{IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId, collections::FastMap};
 
 use super::{
-    affinity, classes,
+    affinity,
+    attachments::SharedVolumes,
+    classes,
     classes::{ClassId, PodClass},
     daemons,
     devices::ProblemDevices,
@@ -38,6 +42,8 @@ pub(crate) struct Problem<'s> {
     pub(crate) reservations: Vec<(ValueId, i64)>,
     /// What ends the plan early, if it is only made to be compared.
     pub(crate) limit: Option<LimitByClass>,
+    /// Volumes that several pods use and nodes count once.
+    pub(crate) shared_volumes: SharedVolumes,
     /// What claims are asked from; `None` if no pod wants a device.
     pub(crate) devices: Option<ProblemDevices<'s>>,
     accepted: IdVec<ClassId, IdSet<NodeId>>,
@@ -76,6 +82,7 @@ impl<'s> Problem<'s> {
         let devices = ProblemDevices::new(snapshot);
         let mut problem = Self {
             snapshot,
+            shared_volumes: SharedVolumes::new(snapshot, &classes),
             classes,
             pools,
             topology,
@@ -122,6 +129,11 @@ impl<'s> Problem<'s> {
     /// Whether taints and labels of an existing node let the class in.
     pub(crate) fn node_accepts(&self, class: ClassId, node: NodeId) -> bool {
         self.accepted[class].contains(node)
+    }
+
+    /// What a copy takes on a machine of its own.
+    pub(crate) fn requests_alone(&self, class: ClassId, variant: usize) -> Cow<'_, ResourceVec> {
+        self.shared_volumes.with_extra(self.classes[class].requests(variant), class, &[])
     }
 
     /// By which of its variants a class is on a node.

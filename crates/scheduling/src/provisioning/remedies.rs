@@ -17,7 +17,7 @@ use model::{Budget, IdSet, Interner, KeyId, ResourceVec};
 
 use super::{
     affinity::{self, Term, accepts_unknown},
-    classes::{ClassId, PodClass},
+    classes::ClassId,
     pools::{PoolRank, PoolTable},
     problem::Problem,
 };
@@ -148,7 +148,7 @@ impl Asked<'_, '_> {
             for &offering in &offerings {
                 let mut needs = of_pool.clone();
                 self.labels(table, term, offering, &mut needs, names);
-                self.amounts(table, pods, offering, &mut needs, names);
+                self.amounts(table, offering, &mut needs, names);
                 if given.is_some_and(|given| !given.contains(offering)) {
                     needs.insert(Rule::Devices, Need::Devices);
                 }
@@ -196,20 +196,13 @@ impl Asked<'_, '_> {
         }
     }
 
-    fn amounts(
-        &self,
-        table: &PoolTable<'_>,
-        pods: &PodClass,
-        offering: OfferingId,
-        needs: &mut Needs,
-        names: &Interner,
-    ) {
+    fn amounts(&self, table: &PoolTable<'_>, offering: OfferingId, needs: &mut Needs, names: &Interner) {
         let allocatable = &table.catalogue.offerings[offering].allocatable;
         let there: &ResourceVec = match table.members.contains(offering) {
             true => table.net(offering),
             false => allocatable,
         };
-        let requests = pods.requests(self.problem.variant_at(self.class, allocatable));
+        let requests = self.problem.requests_alone(self.class, self.problem.variant_at(self.class, allocatable));
         for resource in requests.exceeding(there) {
             let most = there.get(resource).max(0);
             let need = Need::Less { resource, by: requests.get(resource).saturating_sub(most), most };

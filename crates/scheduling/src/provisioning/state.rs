@@ -4,13 +4,16 @@
 //! A trial ("how many more copies of this class does that machine hold") changes nothing and allocates nothing unless
 //! the class asks for an open label.
 
-use std::{rc::Rc, sync::Arc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
-use model::{IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, collections::fast_hash};
+use model::{
+    IdSet, IdVec, Interner, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId, collections::fast_hash,
+};
 use smallvec::SmallVec;
 
 use super::{
     alike::Alike,
+    attachments::Attached,
     classes::{ClassId, PodClass},
     devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Pick, Spot, Ways, narrow, pinned},
     limits::{self, Amounts},
@@ -43,6 +46,8 @@ pub(crate) struct Bin {
     pub(crate) slack: ResourceVec,
     /// Devices of the pods placed so far, if they have claims.
     pub(crate) devices: Option<Arc<BinDevices>>,
+    /// Volumes of theirs that others use too.
+    attached: Attached,
     /// What it takes of the pool's limits at least.
     charge: Amounts,
     /// Equal for machines that hold the same.
@@ -72,6 +77,7 @@ impl Bin {
             price: PriceNanoUsdPerHour(i64::MIN),
             slack: ResourceVec::default(),
             devices: None,
+            attached: Attached::new(),
             charge: Amounts::new(),
             kind: 0,
         }
@@ -140,6 +146,9 @@ pub(crate) struct State {
     /// Domains to which a class is confined for the moment: (position among its involvements, domain).
     pub(crate) confined: SmallVec<[(usize, DomainId); 2]>,
     start_counts: AllCounts,
+    /// Volumes on existing nodes that several pods use; empty if there are none.
+    attached: IdVec<NodeId, Attached>,
+    start_attached: IdVec<NodeId, Attached>,
     /// What is taken of devices; `None` if no pod wants any.
     pub(crate) devices: Option<DeviceState>,
     start_devices: Option<DeviceState>,
@@ -158,6 +167,7 @@ pub(crate) struct State {
 enum Undo {
     Room(NodeId, ResourceVec),
     Devices(NodeBefore),
+    Attached(NodeId, Attached),
     Counted(GroupId, DomainId, Before),
     Opened,
     Changed(BinId, Box<Bin>),
@@ -187,6 +197,8 @@ impl State {
             checking: Checking::Stepwise,
             confined: SmallVec::new(),
             start_counts: problem.topology.start(),
+            attached: problem.shared_volumes.on_nodes.clone(),
+            start_attached: problem.shared_volumes.on_nodes.clone(),
             devices: DeviceState::new(problem),
             start_devices: None,
             start: problem.room.clone(),
@@ -232,6 +244,7 @@ impl State {
                         devices.restore(before);
                     }
                 }
+                Some(Undo::Attached(node, before)) => self.attached[node] = before,
                 Some(Undo::Counted(group, domain, before)) => self.counts[group].set(domain, before),
                 Some(Undo::Opened) => {
                     if let Some(bin) = self.bins.pop() {
@@ -273,7 +286,8 @@ impl State {
         if pods.devices.is_some() && !problem.can_be_bound(class, variant) {
             return 0;
         }
-        let mut copies = times_in(pods.requests(variant), &self.room[node], wanted);
+        let room = self.room_beside_volumes(problem, node, class);
+        let mut copies = times_in(pods.requests(variant), &room, wanted);
         if copies > 0 && !pods.involved.is_empty() {
             let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);
             copies = self.coupled_room(problem, pods, place, copies);
@@ -282,12 +296,41 @@ impl State {
             return copies;
         }
         let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies) else { return copies };
-        let room = |way: &super::devices::Way| {
+        let copies_by = |way: &super::devices::Way| {
             let mut each = pods.requests(variant).clone();
             each.saturating_add_assign(&way.extra_on_node());
-            each.times_in(&self.room[node], way.copies.min(copies))
+            each.times_in(&room, way.copies.min(copies))
         };
-        ways.ways.iter().map(room).max().unwrap_or(0)
+        ways.ways.iter().map(copies_by).max().unwrap_or(0)
+    }
+
+    /// What a node has free once the volumes are attached that the class shares with others; nothing if they cannot be.
+    fn room_beside_volumes(&self, problem: &Problem<'_>, node: NodeId, class: ClassId) -> Cow<'_, ResourceVec> {
+        let room = Cow::Borrowed(&self.room[node]);
+        if problem.shared_volumes.of(class).is_empty() {
+            return room;
+        }
+        let extra = problem.shared_volumes.extra(class, &self.attached[node]);
+        if extra.iter().any(|(resource, amount)| room.get(*resource) < *amount) {
+            return Cow::Owned(ResourceVec::default());
+        }
+        let mut room = room.into_owned();
+        for (resource, amount) in extra {
+            room.set(resource, room.get(resource) - amount);
+        }
+        Cow::Owned(room)
+    }
+
+    /// Requests of a copy on a node, with the volumes that would have to be attached for it.
+    pub(crate) fn requests_on<'p>(
+        &self,
+        problem: &'p Problem<'_>,
+        node: NodeId,
+        class: ClassId,
+    ) -> Cow<'p, ResourceVec> {
+        let requests = problem.classes[class].requests(problem.variant_on(class, node));
+        let attached = self.attached.try_get(node).map_or(&[][..], |attached| attached);
+        problem.shared_volumes.with_extra(requests, class, attached)
     }
 
     /// How copies of a class can have their devices at a place; `None` if it wants none there.
@@ -408,7 +451,7 @@ impl State {
     pub(crate) fn counted_since(&self, mark: &Mark) -> impl Iterator<Item = (GroupId, DomainId)> + '_ {
         self.journal.iter().skip(mark.journal).filter_map(|undo| match undo {
             Undo::Counted(group, domain, _) => Some((*group, *domain)),
-            Undo::Room(..) | Undo::Devices(_) | Undo::Opened | Undo::Changed(..) => None,
+            Undo::Room(..) | Undo::Devices(_) | Undo::Attached(..) | Undo::Opened | Undo::Changed(..) => None,
         })
     }
 
@@ -420,6 +463,15 @@ impl State {
         for (resource, amount) in requests.iter() {
             let left = self.room[node].get(resource).saturating_sub(amount.saturating_mul(i64::from(copies)));
             self.room[node].set(resource, left);
+        }
+        if !problem.shared_volumes.of(class).is_empty() {
+            for (resource, amount) in problem.shared_volumes.extra(class, &self.attached[node]) {
+                let left = self.room[node].get(resource).saturating_sub(amount);
+                self.room[node].set(resource, left);
+            }
+            let before = self.attached[node].clone();
+            problem.shared_volumes.attach(class, &mut self.attached[node]);
+            self.record(|| Undo::Attached(node, before));
         }
         if let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies)
             && let Some(devices) = &mut self.devices
@@ -526,6 +578,13 @@ impl State {
             let Some(total) = amount.checked_mul(i64::from(copies)).and_then(|more| held.checked_add(more)) else {
                 return false;
             };
+            let Some(at_least) = table.at_least(resource, total) else { return false };
+            buffer.intersect_with(at_least);
+        }
+        for (resource, amount) in trial.extra() {
+            let held = bin.map_or(0, |bin| bin.requests.get(resource));
+            let own = trial.requests().get(resource).saturating_mul(i64::from(copies));
+            let total = held.saturating_add(own).saturating_add(amount);
             let Some(at_least) = table.at_least(resource, total) else { return false };
             buffer.intersect_with(at_least);
         }
@@ -727,6 +786,17 @@ impl State {
                 None => bin.offerings.clear(),
             }
         }
+        if !problem.shared_volumes.of(class).is_empty() {
+            for (resource, amount) in problem.shared_volumes.extra(class, &bin.attached) {
+                let total = bin.requests.get(resource).saturating_add(amount);
+                bin.requests.set(resource, total);
+                match table.at_least(resource, total) {
+                    Some(at_least) => bin.offerings.intersect_with(at_least),
+                    None => bin.offerings.clear(),
+                }
+            }
+            problem.shared_volumes.attach(class, &mut bin.attached);
+        }
         if self.devices.is_some() && !self.fill_devices(problem, bin, spot, class, alternative.variant, copies, pick) {
             return false;
         }
@@ -887,6 +957,7 @@ impl State {
         self.start.clone_from(&self.room);
         self.start_counts.clone_from(&self.counts);
         self.start_devices.clone_from(&self.devices);
+        self.start_attached.clone_from(&self.attached);
         self.assignments.clear();
         self.near = 0;
     }
@@ -900,6 +971,8 @@ impl State {
         state.start.clone_from(&self.start);
         state.counts.clone_from(&self.start_counts);
         state.start_counts.clone_from(&self.start_counts);
+        state.attached.clone_from(&self.start_attached);
+        state.start_attached.clone_from(&self.start_attached);
         state.devices.clone_from(&self.start_devices);
         state.start_devices.clone_from(&self.start_devices);
         state
@@ -945,7 +1018,16 @@ impl<'a> Trial<'a, '_> {
             let more = amount.saturating_mul(i64::from(copies));
             total.set(resource, total.get(resource).saturating_add(more));
         }
+        for (resource, amount) in self.extra() {
+            total.set(resource, total.get(resource).saturating_add(amount));
+        }
         total
+    }
+
+    /// What volumes take that are shared with others and not attached yet.
+    fn extra(&self) -> SmallVec<[(ResourceId, i64); 2]> {
+        let attached = self.bin.map_or(&[][..], |(_, bin)| &bin.attached);
+        self.problem.shared_volumes.extra(self.class, attached)
     }
 
     fn spot(&self) -> Spot {

@@ -155,9 +155,8 @@ fn after_devices(
     offerings: &[OfferingId],
 ) -> End {
     let names = problem.names();
-    let pods = &problem.classes[class];
     let table = stage.table;
-    let asked = Asked { problem, class, table, pods, term: stage.term, given: stage.given.as_ref() };
+    let asked = Asked { problem, class, table, term: stage.term, given: stage.given.as_ref() };
     match asked.furthest(offerings, &mut Shortages::default(), names) {
         Fall::NodePool => End::NodePool,
         Fall::Label(key) => End::Label(names.key_name(key).into()),

@@ -322,6 +322,7 @@ impl Fixture {
             namespaces: self.namespaces.clone(),
             devices,
             buffers: self.buffers.clone(),
+            shared_volumes: Default::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::fixture::{Fixture, gib, render};
 use crate::{plan::Plan, provisioning::plan};
 
 const DRIVER: &str = "ebs.csi.example.com";
+const ZONE: &str = api::labels::ZONE;
 
 /// Pods with a volume each.
 fn pods(f: &mut Fixture, count: usize) {
@@ -98,4 +99,112 @@ fn what_is_asked_of_the_provider_does_not_mention_volumes() {
         .map(|(resource, _)| snapshot.interner.resource_name(resource))
         .collect();
     assert_eq!(asked, ["cpu", "memory", "pods"]);
+}
+
+/// Pods that all use one claim.
+fn sharing(f: &mut Fixture, count: usize) {
+    f.waiting_claim("shared", DRIVER);
+    for index in 0..count {
+        f.pod(&format!("s{index}")).requests(100, gib(1)).claim("shared");
+    }
+}
+
+#[test]
+fn a_volume_that_pods_share_is_attached_once_on_each_machine() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 1);
+    f.pool("p");
+    sharing(&mut f, 7);
+    let snapshot = f.snapshot();
+    let found = plan(&snapshot);
+    assert_eq!((pods_on_machines(&found), found.refusals.len()), (vec![7], 0), "{}", render(&found, &snapshot));
+}
+
+#[test]
+fn own_volumes_and_a_shared_one_count_together() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 3);
+    f.pool("p");
+    f.waiting_claim("shared", DRIVER);
+    for index in 0..5 {
+        let own = format!("own{index}");
+        f.waiting_claim(&own, DRIVER);
+        f.pod(&format!("p{index}")).requests(100, gib(1)).claim(&own).claim("shared");
+    }
+    let snapshot = f.snapshot();
+    let found = plan(&snapshot);
+    assert_eq!((pods_on_machines(&found), found.refusals.len()), (vec![1, 2, 2], 0), "{}", render(&found, &snapshot));
+}
+
+#[test]
+fn a_volume_that_a_node_has_attached_takes_no_more_there() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 1);
+    f.pool("p");
+    f.node("full").allocatable(8000, gib(32)).label(ZONE, "a").attach_limit(DRIVER, 1);
+    f.waiting_claim("other", DRIVER);
+    f.pod("other").claim("other").runs();
+    f.node("has-it").allocatable(8000, gib(32)).label(ZONE, "a").attach_limit(DRIVER, 1);
+    f.waiting_claim("shared", DRIVER);
+    f.pod("first").claim("shared").runs();
+    for index in 0..3 {
+        f.pod(&format!("s{index}")).requests(100, gib(1)).claim("shared");
+    }
+    let snapshot = f.snapshot();
+    assert_eq!(render(&plan(&snapshot), &snapshot), "node has-it: [s0, s1, s2]\n");
+}
+
+#[test]
+fn a_claim_that_a_pod_mounts_twice_is_attached_once() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 1);
+    f.pool("p");
+    f.waiting_claim("twice", DRIVER);
+    f.pod("p").requests(100, gib(1)).claim("twice").claim("twice");
+    assert_eq!(pods_on_machines(&plan(&f.snapshot())), [1]);
+}
+
+#[test]
+fn shared_volumes_beyond_every_limit_are_the_reason() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 1);
+    f.pool("p");
+    for name in ["one", "two"] {
+        f.waiting_claim(name, DRIVER);
+    }
+    for name in ["p", "q"] {
+        f.pod(name).requests(100, gib(1)).claim("one").claim("two");
+    }
+    let snapshot = f.snapshot();
+    let found = plan(&snapshot);
+    let said: Vec<String> = found.refusals[0].reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
+    assert_eq!(
+        said,
+        [
+            "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted with \
+             daemons, the largest has 1)",
+            "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p)"
+        ]
+    );
+}
+
+#[test]
+fn room_is_made_for_pods_that_share_volumes_where_it_is_contended() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10).attaches(DRIVER, 1);
+    f.pool("p").limit("nodes", 0, 0);
+    // Each node attaches one volume: the pods of one claim have to be together.
+    for node in ["a", "b"] {
+        f.node(node).allocatable(300, gib(32)).label(ZONE, "a").attach_limit(DRIVER, 1);
+    }
+    for claim in ["one", "two"] {
+        f.waiting_claim(claim, DRIVER);
+        for index in 0..3 {
+            f.pod(&format!("{claim}-{index}")).requests(100, gib(1)).claim(claim);
+        }
+    }
+    let snapshot = f.snapshot();
+    let found = plan(&snapshot);
+    assert_eq!(found.refusals.len(), 0, "{}", render(&found, &snapshot));
+    assert_eq!(render(&found, &snapshot), "node a: [one-0, one-1, one-2]\nnode b: [two-0, two-1, two-2]\n");
 }
