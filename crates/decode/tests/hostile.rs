@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use decode::capacity_buffer::{self, TemplateKind};
 use decode::snapshot_file::{KINDS, prune};
 use decode::{Context, ObjectError, devices};
 use model::Interner;
@@ -33,6 +34,7 @@ fn read(object: &Value) -> Result<String, ObjectError> {
         "PodGroup" => format!("{:?}", decode::pod_group(object)?),
         "NodePool" => format!("{:?}", decode::node_pool_object(object)?),
         "NodeClaim" => format!("{:?}", decode::node_claim_object(object)?),
+        "CapacityBuffer" => format!("{:?}", decode::capacity_buffer_object(object)?),
         "NodeOverlay" => format!("{:?}", decode::node_overlay_object(object)?),
         "DeviceClass" => format!("{:?}", devices::device_class(object, devices::Admitted::ByServer)?),
         "ResourceSlice" => format!("{:?}", devices::resource_slice(object, devices::Admitted::ByServer)?),
@@ -41,7 +43,10 @@ fn read(object: &Value) -> Result<String, ObjectError> {
             format!("{:?}", devices::resource_claim_template(object, devices::Admitted::ByServer)?)
         }
         "DeviceTaintRule" => format!("{:?}", devices::device_taint_rule(object)?),
-        other => panic!("no decoder for {other:?}"),
+        other => match TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other) {
+            Some(kind) => format!("{:?}", capacity_buffer::buffer_template(object, kind, context)?),
+            None => panic!("no decoder for {other:?}"),
+        },
     })
 }
 
