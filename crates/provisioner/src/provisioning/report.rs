@@ -312,7 +312,11 @@ impl Refused {
             reason.object().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
         };
         let essence = |reason: &Reason| format!("{} {}", reason.code(), reason.object().unwrap_or_default());
-        let join = |part: &dyn Fn(&Reason) -> String| refusal.reasons.iter().map(part).collect::<Vec<_>>().join("; ");
+        // An event is cut at its end, and NodePools that are not for the pod say least about it.
+        let (other_pools, telling): (Vec<_>, Vec<_>) =
+            refusal.reasons.iter().partition(|reason| matches!(reason, Reason::NodePoolTaint { .. }));
+        let in_order = || telling.iter().chain(&other_pools).copied();
+        let join = |part: &dyn Fn(&Reason) -> String| in_order().map(part).collect::<Vec<_>>().join("; ");
         Self {
             sentence: format!("it {verdict}: {}", join(&sentence)),
             essence: format!("{verdict}: {}", join(&essence)).into(),

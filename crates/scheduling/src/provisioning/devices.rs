@@ -27,7 +27,10 @@ use std::{
 };
 
 use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, ShapeId, ledger, verdict::RequestStep};
-use model::{Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet, collections::FastMap};
+use model::{
+    Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet,
+    collections::{FastMap, NameMap},
+};
 
 use self::{
     orders::{Held, Place, Pristine},
@@ -74,6 +77,8 @@ pub(crate) struct ProblemDevices<'s> {
     replays: Cell<usize>,
     search_replays: Cell<usize>,
     pub(crate) is_searching: Cell<bool>,
+    /// Whether orders of claims hold, which stays true for the whole problem.
+    known_replays: RefCell<NameMap<orders::Replay, bool>>,
     /// Whether claims were kept apart because there is an order in which they would not all get their devices.
     pub(crate) kept_apart: Cell<bool>,
 }
@@ -95,6 +100,7 @@ impl<'s> ProblemDevices<'s> {
             replays: Cell::new(orders::REPLAYS),
             search_replays: Cell::new(orders::SEARCH_REPLAYS),
             is_searching: Cell::new(false),
+            known_replays: RefCell::default(),
             kept_apart: Cell::new(false),
         })
     }

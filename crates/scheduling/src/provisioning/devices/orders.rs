@@ -10,7 +10,8 @@
 //! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
 //! [`MAX_IN_TURNS`] copies. With shared devices, the cluster's placements count up to [`MAX_PLACEMENTS`], beyond that the
 //! place's own. A plan has so many allocations to replay ([`REPLAYS`], [`SEARCH_REPLAYS`]). An order that runs out of steps,
-//! or for which none are left, does not hold, and the answer is no more than undecided.
+//! or for which none are left, does not hold, and the answer is no more than undecided. Since every order begins with
+//! nothing planned, an answer holds for as long as the problem does, and [`MAX_KNOWN`] of them are kept.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
@@ -44,6 +45,9 @@ pub(super) const SEARCH_REPLAYS: usize = 1_000;
 /// Steps for all orders of one question.
 const STEPS: u64 = 100_000;
 
+/// Most orders whose answers are kept.
+const MAX_KNOWN: usize = 10_000;
+
 /// Where devices are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
@@ -73,8 +77,27 @@ pub(super) struct Pristine {
 #[derive(Debug, Clone, Copy)]
 struct Part<'c> {
     place: Place,
+    class: ClassId,
+    variant: usize,
     claims: &'c [ClaimUse],
     copies: u32,
+}
+
+/// All that the outcome of an order depends on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Replay {
+    places: Vec<PlaceBefore>,
+    /// In order: which of the places, what, and how many.
+    parts: Vec<(usize, ClassId, usize, u32)>,
+}
+
+/// A place with nothing planned on it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum PlaceBefore {
+    Node(NodeId),
+    Machine(IdSet<ShapeId>, Domain),
+    /// Nothing that devices are known of.
+    Unknown,
 }
 
 /// What is asked about.
@@ -86,6 +109,8 @@ struct Question<'q> {
     domain: Domain,
     /// What is there already.
     there: Vec<Part<'q>>,
+    class: ClassId,
+    variant: usize,
     claims: &'q [ClaimUse],
 }
 
@@ -127,6 +152,8 @@ impl DeviceState {
         let counts = |held: &&Held| is_everywhere || held.place == place;
         let part = |held: &Held| Part {
             place: held.place,
+            class: held.class,
+            variant: held.variant,
             claims: of_problem.claims(&problem.classes[held.class], held.variant),
             copies: held.copies,
         };
@@ -136,7 +163,8 @@ impl DeviceState {
             return ways;
         }
         let domain = own.and_then(BinLedger::domain).cloned().unwrap_or_default();
-        let question = Question { problem: of_problem, state: self, bins, place, domain, there, claims };
+        let question =
+            Question { problem: of_problem, state: self, bins, place, domain, there, class, variant, claims };
         let table = match spot {
             Spot::New(pool) => Some(&problem.pools[pool]),
             Spot::Bin(_) => bins.iter().find(|bin| is_of(bin, place)).map(|bin| &problem.pools[bin.pool]),
@@ -198,7 +226,8 @@ impl Question<'_> {
     /// Whether so many copies hold beside what is there, on a machine of any of the shapes.
     fn holds(&self, way: &Way, shapes: &IdSet<ShapeId>, copies: u32, budget: &mut Budget) -> bool {
         let mut parts = self.there.clone();
-        parts.push(Part { place: self.place, claims: self.claims, copies });
+        let (class, variant) = (self.class, self.variant);
+        parts.push(Part { place: self.place, class, variant, claims: self.claims, copies });
         let mut kinds: Vec<&[ClaimUse]> = vec![self.claims];
         for part in &parts {
             if !kinds.contains(&part.claims) {
@@ -213,45 +242,71 @@ impl Question<'_> {
                 .filter_map(|&kind| kinds.get(kind))
                 .map(|kind| parts.iter().filter(|part| part.claims == *kind).copied().collect())
                 .collect();
-            self.replays(by_kind.concat(), shapes, &domain, budget)
-                && in_turns(&by_kind).is_none_or(|turns| self.replays(turns, shapes, &domain, budget))
+            self.replays(&by_kind.concat(), shapes, &domain, budget)
+                && in_turns(&by_kind).is_none_or(|turns| self.replays(&turns, shapes, &domain, budget))
         })
     }
 
     /// Whether all get their devices if they come like this.
-    fn replays(&self, parts: Vec<Part<'_>>, shapes: &IdSet<ShapeId>, domain: &Domain, budget: &mut Budget) -> bool {
+    fn replays(&self, parts: &[Part<'_>], shapes: &IdSet<ShapeId>, domain: &Domain, budget: &mut Budget) -> bool {
+        let mut order: Vec<Place> = Vec::new();
+        let parts_by_place = parts.iter().map(|part| {
+            let known = order.iter().position(|place| *place == part.place);
+            let place = known.unwrap_or(order.len());
+            if known.is_none() {
+                order.push(part.place);
+            }
+            (place, part.class, part.variant, part.copies)
+        });
+        let parts_by_place = parts_by_place.collect();
+        let before = |place: &Place| self.before(*place, shapes, domain);
+        let replay = Replay { places: order.iter().map(before).collect(), parts: parts_by_place };
+        if let Some(&known) = self.problem.known_replays.borrow().get(&replay) {
+            return known;
+        }
         if !self.problem.may_replay(parts.len()) {
             return false;
         }
+        let holds = self.replay(&replay, parts, budget);
+        let mut known = self.problem.known_replays.borrow_mut();
+        if budget.remaining() > 0 && known.len() < MAX_KNOWN {
+            known.insert(replay, holds);
+        }
+        holds
+    }
+
+    fn before(&self, place: Place, shapes: &IdSet<ShapeId>, domain: &Domain) -> PlaceBefore {
+        if let Place::Node(node) = place {
+            return PlaceBefore::Node(node);
+        }
+        if place == self.place {
+            return PlaceBefore::Machine(shapes.clone(), domain.clone());
+        }
+        let own = self.bins.iter().find(|bin| is_of(bin, place)).and_then(|bin| bin.devices.as_ref());
+        let machine = own.and_then(|own| Some((own.ledger.shapes()?.collect(), own.ledger.domain()?.clone())));
+        machine.map_or(PlaceBefore::Unknown, |(shapes, domain)| PlaceBefore::Machine(shapes, domain))
+    }
+
+    fn replay(&self, replay: &Replay, parts: &[Part<'_>], budget: &mut Budget) -> bool {
         let inventory = &self.problem.devices.inventory;
         let pristine = &self.state.pristine;
         let cluster = &mut *pristine.cluster.borrow_mut();
         let mark = cluster.mark();
-        let mut ledgers: BTreeMap<Place, BinLedger> = BTreeMap::new();
-        for part in &parts {
-            if ledgers.contains_key(&part.place) {
-                continue;
+        let ledger = |place: &PlaceBefore| match place {
+            PlaceBefore::Node(node) => {
+                let published = || self.problem.published.try_get(*node).cloned().flatten();
+                pristine.expected.get(node).cloned().or_else(published)
             }
-            let machine = |shapes: &IdSet<ShapeId>, domain: &Domain, cluster: &mut ClusterLedger| {
+            PlaceBefore::Machine(shapes, domain) => {
                 let mut ledger = BinLedger::machine_with(shapes, self.problem.devices.overhead(), cluster);
                 ledger.pin(inventory, cluster, domain);
-                ledger
-            };
-            let ledger = match part.place {
-                Place::Node(node) => {
-                    let published = || self.problem.published.try_get(node).cloned().flatten();
-                    pristine.expected.get(&node).cloned().or_else(published)
-                }
-                place if place == self.place => Some(machine(shapes, domain, cluster)),
-                place => self.bins.iter().find(|bin| is_of(bin, place)).and_then(|bin| {
-                    let own = bin.devices.as_ref()?;
-                    Some(machine(&own.ledger.shapes()?.collect(), own.ledger.domain()?, cluster))
-                }),
-            };
-            ledgers.extend(ledger.map(|ledger| (part.place, ledger)));
-        }
-        let holds = parts.iter().all(|part| {
-            let Some(ledger) = ledgers.get_mut(&part.place) else { return true };
+                Some(ledger)
+            }
+            PlaceBefore::Unknown => None,
+        };
+        let mut ledgers: Vec<Option<BinLedger>> = replay.places.iter().map(ledger).collect();
+        let holds = replay.parts.iter().zip(parts).all(|(&(place, ..), part)| {
+            let Some(Some(ledger)) = ledgers.get_mut(place) else { return true };
             let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
             let offer = inventory.try_add(ledger, part.claims, part.copies, &shapes, cluster, budget);
             let mut given = offer.alternatives.into_iter();
@@ -325,7 +380,8 @@ mod tests {
 
     #[test]
     fn turns_take_one_of_each_as_long_as_there_are() {
-        let part = |copies| Part { place: Place::New, claims: &[], copies };
+        let class = model::Id::from_index(0);
+        let part = |copies| Part { place: Place::New, class, variant: 0, claims: &[], copies };
         let kinds = vec![vec![part(1)], vec![part(2), part(1)]];
         assert_eq!(in_turns(&kinds).map(|turns| turns.len()), Some(4));
         assert!(in_turns(&[vec![part(1)], vec![part(1)]]).is_none());
