@@ -69,14 +69,14 @@ pub(crate) fn place_with_hosts(problem: &Problem<'_>, state: &mut State, class: 
     place_as_is(problem, state, class, left)
 }
 
-/// Tries classes again that found no devices: by now machines may bring them.
+/// Tries classes again that found no devices, or for which the search ended early: by now machines may bring them.
 pub(crate) fn retry_with_hosts(problem: &Problem<'_>, state: &mut State, refused: &mut Vec<(ClassId, u32, Verdict)>) {
     if !problem.devices.as_ref().is_some_and(|of| of.devices.brings_pools()) {
         return;
     }
     for (class, left, verdict) in refused.iter_mut() {
         let pods = &problem.classes[*class];
-        if *verdict == Verdict::DoesNotFit && pods.devices.is_some() && !pods.is_refused() {
+        if *verdict != Verdict::Unsupported && pods.devices.is_some() && !pods.is_refused() {
             *left = fill::place(problem, state, *class, *left);
         }
     }
