@@ -3,19 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::fixture::{ask_with, builder, claim, exactly, local, slice};
-use crate::inventory::InventoryBuilder;
+use crate::inventory::{Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
 use crate::types::DeviceId;
-use crate::verdict::{Explanation, Verdict};
+use crate::verdict::{Explanation, Refusal, Verdict};
 
 fn id(device: &str) -> DeviceId {
     DeviceId { driver: "gpu".into(), pool: "n1".into(), device: device.into() }
 }
 
-/// The explanation for one request, where the named devices are taken.
-fn explained(builder: InventoryBuilder, request: Value, taken: &[&str]) -> Explanation {
-    let mut builder = builder;
-    let class = claim(&mut builder, "c", &json!({"requests": [request]}));
+/// How a claim of that spec is refused, where the named devices are taken.
+fn refused(mut builder: InventoryBuilder, spec: &Value, taken: &[&str]) -> (Inventory, Refusal) {
+    let class = claim(&mut builder, "c", spec);
     let inventory = builder.build();
     let mut ledger = ClusterLedger::new(&inventory);
     for device in taken {
@@ -23,6 +22,12 @@ fn explained(builder: InventoryBuilder, request: Value, taken: &[&str]) -> Expla
     }
     let (verdict, _) = ask_with(&inventory, &[class], &ledger);
     let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
+    (inventory, refusal)
+}
+
+/// The explanation for one request, where the named devices are taken.
+fn explained(builder: InventoryBuilder, request: Value, taken: &[&str]) -> Explanation {
+    let (inventory, refusal) = refused(builder, &json!({"requests": [request]}), taken);
     let holder = |device: &DeviceId| taken.contains(&device.device.as_str()).then(|| format!("owner of {device}"));
     inventory.explain(&refusal, &holder)
 }
@@ -172,15 +177,7 @@ fn values_in_play_are_counted_for_each_request() {
 
 /// Where each request ends: code, devices of the class, usable ones, nearest miss.
 fn ends(builder: InventoryBuilder, spec: &Value, taken: &[&str]) -> Vec<(&'static str, u64, u64, String)> {
-    let mut builder = builder;
-    let class = claim(&mut builder, "c", spec);
-    let inventory = builder.build();
-    let mut ledger = ClusterLedger::new(&inventory);
-    for device in taken {
-        ledger.hold_device(&inventory, &id(device));
-    }
-    let (verdict, _) = ask_with(&inventory, &[class], &ledger);
-    let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
+    let (inventory, refusal) = refused(builder, spec, taken);
     let steps = inventory.steps(&refusal).unwrap_or_default();
     let of = |step: crate::verdict::RequestStep| {
         let code = step.step.map_or("", |step| step.code());
