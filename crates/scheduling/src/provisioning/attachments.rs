@@ -176,10 +176,10 @@ impl SharedVolumes {
         if snapshot.shared_volumes.is_empty() {
             return Self::default();
         }
+        let places = snapshot.shared_volumes.keys().enumerate().map(|(index, claim)| (claim, SharedVolume(index)));
+        let shared: BTreeMap<&NamespacedName, SharedVolume> = places.collect();
         let of = |shape: &PodShape| -> Attached {
-            let used = claims(shape);
-            let shared = snapshot.shared_volumes.keys().enumerate();
-            shared.filter(|(_, claim)| used.contains(claim)).map(|(index, _)| SharedVolume(index)).collect()
+            claims(shape).into_iter().filter_map(|claim| shared.get(claim).copied()).collect()
         };
         Self {
             resources: snapshot.shared_volumes.values().copied().collect(),
