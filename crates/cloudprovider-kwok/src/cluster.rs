@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::{KWOKNodeClass, NodeClaim};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::{DeleteParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -83,6 +84,7 @@ pub(crate) struct Cluster {
     node_classes: Api<KWOKNodeClass>,
     node_claims: Api<NodeClaim>,
     slices: Api<DynamicObject>,
+    csi_nodes: Api<CSINode>,
 }
 
 impl Cluster {
@@ -93,7 +95,8 @@ impl Cluster {
             nodes: Api::all(client.clone()),
             node_classes: Api::all(client.clone()),
             node_claims: Api::all(client.clone()),
-            slices: Api::all_with(client, &resource_slices()),
+            slices: Api::all_with(client.clone(), &resource_slices()),
+            csi_nodes: Api::all(client),
         }
     }
 
@@ -189,6 +192,15 @@ impl Cluster {
         let object: DynamicObject =
             serde_json::from_value(slice.clone()).map_err(|error| Failure::other(what.clone(), error))?;
         call(what, self.slices.create(&PostParams::default(), &object)).await.map(drop)
+    }
+
+    pub(crate) async fn create_csi_node(&self, csi_node: &CSINode) -> Result<()> {
+        let what = format!("create CSINode {}", csi_node.metadata.name.as_deref().unwrap_or_default());
+        match call(what, self.csi_nodes.create(&PostParams::default(), csi_node)).await {
+            // From before a crash.
+            Ok(_) | Err(Failure { cause: Cause::AlreadyExists, .. }) => Ok(()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// The names of the slices that belong to domains.

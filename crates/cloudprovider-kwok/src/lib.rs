@@ -13,6 +13,8 @@ pub mod choice;
 #[cfg(feature = "provider")]
 mod cluster;
 #[cfg(feature = "provider")]
+mod csi_node;
+#[cfg(feature = "provider")]
 mod drivers;
 #[cfg(all(test, feature = "provider"))]
 mod fake_api;

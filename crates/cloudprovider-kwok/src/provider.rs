@@ -79,7 +79,7 @@ pub(crate) struct Inner {
     config: ProviderConfig,
     repair_policies: Vec<RepairPolicy>,
     /// The catalogue, nothing known to have run out.
-    types: Arc<[Arc<InstanceType>]>,
+    pub(crate) types: Arc<[Arc<InstanceType>]>,
     read_faults: bool,
     faults: Mutex<Faults>,
     catalogue: Mutex<Catalogue>,

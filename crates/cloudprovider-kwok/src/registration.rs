@@ -25,6 +25,7 @@ use serde_json::json;
 
 use crate::KwokCloudProvider;
 use crate::cluster::{Cause, Failure, readable};
+use crate::csi_node::csi_node;
 use crate::drivers::Drivers;
 use crate::faults::{Faults, Target};
 use crate::node::{Kubelet, to_node};
@@ -371,6 +372,11 @@ impl KwokCloudProvider {
             }
             Err(failure) => return Err(failure),
         };
+        let instance_type = self.inner.types.iter().find(|it| it.name == record.instance_type);
+        let limits = instance_type.map(|it| &it.volume_attachment_limits);
+        if let Some(csi_node) = limits.and_then(|limits| csi_node(&created, limits)) {
+            cluster.create_csi_node(&csi_node).await?;
+        }
         let running = Record { state: State::Running, ..record.clone() };
         match cluster.replace_record(&running).await {
             Ok(()) => return Ok(Registered::Running),

@@ -4,26 +4,29 @@
 //! those pods, or pods of their classes; there must be no second plan, and no machine without pods.
 //!
 //! A scenario may have machines with pods before: they are launched in a first step that is not judged, the NodePool is
-//! closed by its limits, the pods in question come and take what room the scheduler finds; what is left waits, and is
+//! closed by its limits, some of its pods are being resized, the pods in question come and take what room the scheduler finds; what is left waits, and is
 //! planned at once when the limits are lifted.
 
 mod devices;
 mod outcome;
+mod resizes;
 mod scenario;
+mod volumes;
 
 use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 pub use devices::{DeviceOutcome, DeviceScenario};
 pub use outcome::Outcome;
 pub use scenario::{Scenario, surroundings};
+pub use volumes::{Provisioner, catalogue, storage};
 
-use crate::cluster::{Corner, DEADLINE, node_of};
-use crate::{Controller, eventually, objects};
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::{Controller, apply, controller, eventually, objects};
 
 /// The label that tells classes of pods apart.
 const CLASS: &str = "class";
@@ -34,6 +37,20 @@ const BEFORE: &str = "old-";
 /// What the controller logs when it has created NodeClaims.
 const LAUNCHED: &str = "computed new nodeclaim(s)";
 
+/// Makes a cluster ready for scenarios, and says how to run the controller there.
+///
+/// # Errors
+/// If the server refuses an object, or the catalogue cannot be written.
+pub async fn prepare(cluster: &Cluster, client: &Client) -> Result<controller::Options> {
+    apply::apply(client, surroundings()).await?;
+    apply::apply(client, storage()).await?;
+    let types = cluster.control_plane.folder().join("instance-types.json");
+    std::fs::write(&types, catalogue()?)?;
+    // Pods that come while machines do are another plan's; here there is to be one.
+    let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
+    Ok(options.env("INSTANCE_TYPES_FILE_PATH", &types.to_string_lossy()))
+}
+
 impl Scenario {
     /// Plays it in a corner of its own, and says how it came out.
     ///
@@ -42,6 +59,11 @@ impl Scenario {
     pub async fn play(&self, corner: &Corner, controller: &Controller) -> Result<Outcome> {
         corner.apply(self.agent.clone()).await?;
         self.run_before(corner).await?;
+        for resized in &self.resizes {
+            resized.play(corner).await?;
+        }
+        corner.apply(self.volumes.clone()).await?;
+        volumes::are_bound(corner).await?;
         let before: Vec<String> = corner.all_node_claims().await?.iter().map(ResourceExt::name_any).collect();
         self.create(corner, &self.pods).await?;
         eventually("the scheduler has bound or given up on every pod", DEADLINE, async || {
@@ -66,6 +88,7 @@ impl Scenario {
         })
         .await?;
         let mut outcome = self.outcome(corner, &before, &waiting).await?;
+        volumes::abandon(corner).await?;
         let plans = launches(controller)? - plans;
         if plans > 1 {
             outcome.stray.push(format!("{}: NodeClaims were created in {plans} rounds", self.name));

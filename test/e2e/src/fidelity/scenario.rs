@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use class::{class_of_pods, requests};
 
-use super::BEFORE;
+use super::resizes::{self, Resized};
+use super::{BEFORE, volumes};
 use crate::objects;
 
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
-const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"];
+pub(super) const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"];
 /// By name. Pods without any have the lowest, for only those may preempt, and it would move pods that are bound.
 const PRIORITIES: [(&str, i32); 2] = [("fidelity-low", 10), ("fidelity-high", 1000)];
 
@@ -43,6 +44,10 @@ pub struct Scenario {
     pub(super) agent: Option<Value>,
     /// Pods whose machines are there before.
     pub(super) before: Vec<Value>,
+    /// Those of them that are being resized.
+    pub(super) resizes: Vec<Resized>,
+    /// Claims of the pods, and volumes that are there before.
+    pub(super) volumes: Vec<Value>,
     pub(super) pods: Vec<Value>,
 }
 
@@ -91,8 +96,10 @@ impl Scenario {
         let label =
             |pool: &Value| pool.pointer("/spec/template/metadata/labels").is_some_and(|it| it.get(TEAM).is_some());
         let team = node_pools.iter().any(label);
-        let pods = (0..classes).flat_map(|class| class_of_pods(&name, class, rules, team, &mut random)).collect();
-        Self { seed, name, node_pools, agent, before, pods }
+        let mut pods: Vec<Value> =
+            (0..classes).flat_map(|class| class_of_pods(&name, class, rules, team, &mut random)).collect();
+        let volumes = if rules == Rules::All { volumes::add(seed, &name, &mut pods) } else { Vec::new() };
+        Self { seed, name, node_pools, agent, resizes: resizes::of(seed, &before), before, volumes, pods }
     }
 
     /// How many pods are judged.

@@ -17,11 +17,9 @@ const COUPLED: std::ops::Range<u64> = 100..104;
 #[tokio::test]
 async fn random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
     let cluster = Cluster::new("fidelity").await?;
-    // Pods that come while machines do are another plan's; here there is to be one.
-    let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
-    let controller = Controller::start_ready(&options).await?;
     let client = cluster.client().await?;
-    apply::apply(&client, fidelity::surroundings()).await?;
+    let controller = Controller::start_ready(&fidelity::prepare(&cluster, &client).await?).await?;
+    let _provisioner = fidelity::Provisioner::start(client.clone());
     let mut total = Outcome::default();
     for seed in SEEDS {
         let scenario = Scenario::plain(seed);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use e2e::cluster::{Cluster, Corner};
 use e2e::fidelity::{self, Outcome, Scenario};
-use e2e::{Controller, Gates, apply};
+use e2e::{Controller, Gates};
 use indicatif::{ProgressBar, ProgressStyle};
 
 #[derive(Parser)]
@@ -66,9 +66,8 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let started = Instant::now();
     let cluster = Cluster::new("fidelity").await?;
     let client = cluster.client().await?;
-    apply::apply(&client, fidelity::surroundings()).await?;
-    // Pods that come while machines do are another plan's; here there is to be one.
-    let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
+    let options = fidelity::prepare(&cluster, &client).await?;
+    let _provisioner = fidelity::Provisioner::start(client.clone());
     let controller = Controller::start_ready(&options).await?;
     let bar = ProgressBar::new(arguments.scenarios);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} scenarios, {eta} left, {msg}")?);

@@ -94,7 +94,17 @@ impl DeviceScenario {
         let classes = 1 + scenario.random.below(4);
         let pods = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
         let Writer { name, objects, .. } = scenario;
-        let base = Scenario { seed, name, node_pools: vec![node_pool], agent: None, before: Vec::new(), pods };
+        let (resizes, volumes) = (Vec::new(), Vec::new());
+        let base = Scenario {
+            seed,
+            name,
+            node_pools: vec![node_pool],
+            agent: None,
+            before: Vec::new(),
+            resizes,
+            volumes,
+            pods,
+        };
         Self { base, objects }
     }
 
