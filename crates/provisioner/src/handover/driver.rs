@@ -33,7 +33,9 @@ use crate::store::{Change, RawObject, State};
 /// Calls under way at the same time.
 const PARALLEL_CALLS: usize = 64;
 /// Changes are collected for this long: one look serves all that come together.
-const COLLECT: Duration = Duration::from_millis(2);
+const COLLECT: Duration = Duration::from_millis(25);
+/// The same while nominations are under way, which soon are lost.
+const COLLECT_IN_HURRY: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
 const GATHER: Duration = Duration::from_secs(5);
 /// How long a nomination to a node that we do not know is left alone.
@@ -190,11 +192,15 @@ impl Driver {
         loop {
             let next = self.step();
             tokio::select! {
-                () = self.inbox.changed.notified() => tokio::time::sleep(COLLECT).await,
+                () = self.inbox.changed.notified() => {
+                    let collect = if self.engine.is_nominating() { COLLECT_IN_HURRY } else { COLLECT };
+                    tokio::time::sleep(collect).await;
+                }
                 () = sleep_until(next), if next.is_some() => {}
-                Some(_) = self.calls.join_next(), if !self.calls.is_empty() => {}
                 () = stop.cancelled() => break,
             }
+            // What came of them is in the inbox.
+            while self.calls.try_join_next().is_some() {}
         }
         while self.calls.join_next().await.is_some() {}
     }
@@ -210,7 +216,7 @@ impl Driver {
         let commands = {
             let state = store.read();
             let view = view::build(&state, &self.context.assignments, &nodes, self.context.options.hand_over.mode);
-            let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods().count() };
+            let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count() };
             let withdrawals = self.withdrawals(&state);
             let commands = self.engine.step(now, &view, surroundings, &events);
             let calls = commands.into_iter().filter_map(|command| self.prepare(&state, command));
@@ -233,7 +239,7 @@ impl Driver {
         let now = Instant::now();
         let known = std::mem::take(&mut self.stale);
         let mut calls = Vec::new();
-        for pod in state.unbound_pods().filter(|pod| pod.deletion_timestamp.is_none()) {
+        for pod in state.nominated_pods().filter(|pod| pod.deletion_timestamp.is_none()) {
             let Some(nominated) = &pod.nominated_node_name else { continue };
             let grace = match state.nodes.get(nominated) {
                 Some(node) if node.model.deletion_timestamp.is_some() && registration::is_registered(&node.object) => {

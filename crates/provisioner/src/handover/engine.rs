@@ -383,6 +383,11 @@ impl Engine {
         self.machines.iter().filter(|(_, machine)| !matches!(machine.stage, Stage::Done { .. })).map(|(node, _)| node)
     }
 
+    /// Whether nominations are under way.
+    pub fn is_nominating(&self) -> bool {
+        !matches!(self.phase, Phase::Idle)
+    }
+
     /// The phase, for logs.
     pub fn phase(&self) -> &'static str {
         match &self.phase {

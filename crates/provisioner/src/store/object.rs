@@ -165,6 +165,8 @@ impl Stored for Pod {
         state.pods_by_daemon_set.update(before.and_then(by_daemon_set), after.and_then(by_daemon_set));
         let waiting = |pod: &Self| pod.node_name.is_none().then(|| ((), pod.name.clone()));
         state.pods_without_node.update(before.and_then(waiting), after.and_then(waiting));
+        let nominated = |pod: &Self| waiting(pod).filter(|_| pod.nominated_node_name.is_some());
+        state.nominated_pods.update(before.and_then(nominated), after.and_then(nominated));
         forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
     }
 

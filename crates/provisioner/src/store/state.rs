@@ -60,6 +60,8 @@ pub struct State {
     pub pods_by_daemon_set: Index<NamespacedName, NamespacedName>,
     /// Pods that no scheduler has bound.
     pub pods_without_node: Index<(), NamespacedName>,
+    /// Of these the ones that are nominated to a node.
+    pub nominated_pods: Index<(), NamespacedName>,
     /// More than one node where two registered for one machine.
     pub nodes_by_provider_id: Index<ProviderId, NodeName>,
     pub node_claims_by_provider_id: Index<ProviderId, NodeClaimName>,
@@ -88,6 +90,16 @@ impl State {
     /// The pods that no scheduler has bound, by name.
     pub fn unbound_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods_without_node.get(&()).filter_map(|name| self.pods.get(name))
+    }
+
+    /// How many these are.
+    pub fn unbound_pods_count(&self) -> usize {
+        self.pods_without_node.count(&())
+    }
+
+    /// The pods that no scheduler has bound and that are nominated to a node, by name.
+    pub fn nominated_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.nominated_pods.get(&()).filter_map(|name| self.pods.get(name))
     }
 
     /// The pod with that uid.
