@@ -104,5 +104,5 @@ pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
 pub use node::NodeFacts;
-pub use packing::{Alternative, ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict};
+pub use packing::{Alternative, ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict, Reach};
 pub use verdict::{Refusal, Verdict};

@@ -9,6 +9,7 @@
 
 mod demand;
 mod overhead;
+mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::view::View;
 
 pub use demand::NodeDemand;
 pub use overhead::{MachineOverhead, OverheadVerdict};
+pub use reach::Reach;
 
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ use std::{
     sync::Arc,
 };
 
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, ShapeId, ledger, verdict::RequestStep};
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, Reach, ShapeId, ledger, verdict::RequestStep};
 use model::{
     Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet,
     collections::{FastMap, NameMap},
@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     catalogue::OfferingId,
-    devices::{Demand, Devices, NodeDevices},
+    devices::{Demand, DemandId, Devices, NodeDevices},
     snapshot::{NodeId, Snapshot},
 };
 
@@ -79,6 +79,8 @@ pub(crate) struct ProblemDevices<'s> {
     pub(crate) is_searching: Cell<bool>,
     /// Whether orders of claims hold, which stays true for the whole problem.
     known_replays: RefCell<NameMap<orders::Replay, bool>>,
+    /// What claims could take, of those that were asked about.
+    reaches: RefCell<FastMap<(DemandId, usize), Rc<Reach>>>,
     /// Whether claims were kept apart because there is an order in which they would not all get their devices.
     pub(crate) kept_apart: Cell<bool>,
 }
@@ -101,6 +103,7 @@ impl<'s> ProblemDevices<'s> {
             search_replays: Cell::new(orders::SEARCH_REPLAYS),
             is_searching: Cell::new(false),
             known_replays: RefCell::default(),
+            reaches: RefCell::default(),
             kept_apart: Cell::new(false),
         })
     }
@@ -135,6 +138,14 @@ impl<'s> ProblemDevices<'s> {
     fn claims(&self, class: &PodClass, variant: usize) -> &'s [ClaimUse] {
         let variant = self.demand(class).and_then(|demand| demand.variants.get(variant));
         variant.map_or(&[], |variant| variant.claims.as_slice())
+    }
+
+    /// What the claims of a class could take.
+    pub(crate) fn reach(&self, class: &PodClass, variant: usize) -> Rc<Reach> {
+        let Some(demand) = class.devices.as_ref().map(|devices| devices.demand) else { return Rc::default() };
+        let mut reaches = self.reaches.borrow_mut();
+        let made = || Rc::new(self.devices.inventory.reach(self.claims(class, variant)));
+        Rc::clone(reaches.entry((demand, variant)).or_insert_with(made))
     }
 }
 
@@ -332,9 +343,13 @@ impl DeviceState {
         self.next_version
     }
 
-    fn touch_others(&mut self, problem: &ProblemDevices<'_>, class: &PodClass) {
-        let shares_claims = class.devices.as_ref().is_some_and(|devices| devices.shares_claims);
-        if shares_claims || problem.devices.has_shared_devices() {
+    /// Lets go of what is known of other places, where what was just placed can matter to them: by itself, by what it competes
+    /// with at its own place, or by the pools that its machine brings.
+    fn touch_others(&mut self, problem: &Problem<'_>) {
+        let (Some(of_problem), Some(last)) = (&problem.devices, self.held.last()) else { return };
+        let reaches = |held: &Held| of_problem.reach(&problem.classes[held.class], held.variant).is_beyond_machine();
+        let at_place = self.held.iter().filter(|held| held.place == last.place);
+        if of_problem.devices.brings_pools() || at_place.into_iter().any(reaches) {
             self.version = self.new_version();
         }
     }
@@ -524,7 +539,7 @@ impl DeviceState {
         self.held.push(Held { place: Place::Node(node), class, variant, copies });
         let version = self.new_version();
         self.of_nodes.insert(node, version);
-        self.touch_others(of_problem, &problem.classes[class]);
+        self.touch_others(problem);
         (times(&way.extra_on_node(), copies), before)
     }
 
@@ -589,7 +604,7 @@ impl DeviceState {
         }
         bin.open.intersect(&way.pins, problem.names());
         bin.devices = Some(Arc::new(own));
-        self.touch_others(of_problem, &problem.classes[class]);
+        self.touch_others(problem);
     }
 
     /// Gives back what only shapes needed that the machine can't have any more.

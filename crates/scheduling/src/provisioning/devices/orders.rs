@@ -7,15 +7,24 @@
 //! kinds, one kind after the other and in turns, on ledgers that hold nothing of this plan. What does not go in each of
 //! them is not offered there, and the packer finds another place.
 //!
+//! What cannot compete is left out: claims that reach no device in common with the new ones, directly or through others.
+//!
 //! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
-//! [`MAX_IN_TURNS`] copies. With shared devices, the cluster's placements count up to [`MAX_PLACEMENTS`], beyond that the
-//! place's own. A plan has so many allocations to replay ([`REPLAYS`], [`SEARCH_REPLAYS`]). An order that runs out of steps,
+//! [`MAX_IN_TURNS`] copies. Of placements that compete, up to [`MAX_PLACEMENTS`] count, and if there are more, the place's
+//! own. A plan has so many allocations to replay ([`REPLAYS`], [`SEARCH_REPLAYS`]). An order that runs out of steps,
 //! or for which none are left, does not hold, and the answer is no more than undecided. Since every order begins with
 //! nothing planned, an answer holds for as long as the problem does, and [`MAX_KNOWN`] of them are kept.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, ShapeId, ledger::BinId as LedgerId};
+use dra_sched::{
+    BinLedger, ClaimId, ClaimUse, ClusterLedger, Domain, Reach, ShapeId, ledger::BinId as LedgerId, types::DriverName,
+};
 use model::{Budget, IdSet};
 
 use super::{DeviceState, ProblemDevices, Spot, Way, Ways};
@@ -30,7 +39,7 @@ const MAX_PERMUTED: usize = 4;
 /// Most copies that are also allocated in turns.
 const MAX_IN_TURNS: u32 = 24;
 
-/// Most placements that are replayed where machines share devices.
+/// Most placements that are replayed if some of them are at other places.
 const MAX_PLACEMENTS: usize = 32;
 
 /// Most shapes that are tried by themselves where not all of a way's hold.
@@ -109,6 +118,8 @@ struct Question<'q> {
     domain: Domain,
     /// What is there already.
     there: Vec<Part<'q>>,
+    /// Machines that bring devices for others, which are there whatever competes with what they hold.
+    hosts: Vec<Place>,
     class: ClassId,
     variant: usize,
     claims: &'q [ClaimUse],
@@ -148,8 +159,6 @@ impl DeviceState {
             (Spot::Bin(_), Some(id)) => Place::Machine(id),
             (Spot::Bin(_) | Spot::New(_), _) => Place::New,
         };
-        let is_everywhere = of_problem.devices.has_shared_devices() && self.held.len() < MAX_PLACEMENTS;
-        let counts = |held: &&Held| is_everywhere || held.place == place;
         let part = |held: &Held| Part {
             place: held.place,
             class: held.class,
@@ -157,14 +166,16 @@ impl DeviceState {
             claims: of_problem.claims(&problem.classes[held.class], held.variant),
             copies: held.copies,
         };
-        let there: Vec<Part<'_>> = self.held.iter().filter(counts).map(part).collect();
+        let there: Vec<Part<'_>> =
+            self.competing(problem, of_problem, place, (class, variant)).into_iter().map(part).collect();
         let claims = of_problem.claims(&problem.classes[class], variant);
         if there.iter().all(|part| part.claims == claims) {
             return ways;
         }
         let domain = own.and_then(BinLedger::domain).cloned().unwrap_or_default();
+        let hosts = hosts(of_problem, bins);
         let question =
-            Question { problem: of_problem, state: self, bins, place, domain, there, class, variant, claims };
+            Question { problem: of_problem, state: self, bins, place, domain, there, hosts, class, variant, claims };
         let table = match spot {
             Spot::New(pool) => Some(&problem.pools[pool]),
             Spot::Bin(_) => bins.iter().find(|bin| is_of(bin, place)).map(|bin| &problem.pools[bin.pool]),
@@ -182,6 +193,78 @@ impl DeviceState {
         ways.is_cut_short |= budget.remaining() == 0;
         ways
     }
+
+    /// What is placed whose claims compete with those of the class at that place, directly or through others, in the order
+    /// of placing.
+    fn competing(
+        &self,
+        problem: &Problem<'_>,
+        of_problem: &ProblemDevices<'_>,
+        place: Place,
+        (class, variant): (ClassId, usize),
+    ) -> Vec<&Held> {
+        let reach = of_problem.reach(&problem.classes[class], variant);
+        let mut contested = Contested::default();
+        contested.extend(place, &reach);
+        let mut apart: Vec<(&Held, Rc<Reach>)> = Vec::new();
+        for held in &self.held {
+            apart.push((held, of_problem.reach(&problem.classes[held.class], held.variant)));
+        }
+        loop {
+            let before = apart.len();
+            apart.retain(|(held, reach)| {
+                let competes = contested.is_wanted_by(held.place, reach);
+                if competes {
+                    contested.extend(held.place, reach);
+                }
+                !competes
+            });
+            if apart.len() == before {
+                break;
+            }
+        }
+        let compete = |held: &&Held| {
+            contested.is_wanted_by(held.place, &of_problem.reach(&problem.classes[held.class], held.variant))
+        };
+        let mut competing: Vec<&Held> = self.held.iter().filter(compete).collect();
+        if competing.len() >= MAX_PLACEMENTS {
+            competing.retain(|held| held.place == place);
+        }
+        competing
+    }
+}
+
+/// Devices that several claims could take.
+#[derive(Debug, Default)]
+struct Contested {
+    own: BTreeSet<(Place, DriverName)>,
+    shared: BTreeSet<DriverName>,
+    claims: BTreeSet<ClaimId>,
+}
+
+impl Contested {
+    fn extend(&mut self, place: Place, reach: &Reach) {
+        self.own.extend(reach.own.iter().map(|driver| (place, driver.clone())));
+        self.shared.extend(reach.shared.iter().cloned());
+        self.claims.extend(&reach.claims);
+    }
+
+    fn is_wanted_by(&self, place: Place, reach: &Reach) -> bool {
+        !self.shared.is_disjoint(&reach.shared)
+            || !self.claims.is_disjoint(&reach.claims)
+            || reach.own.iter().any(|driver| self.own.contains(&(place, driver.clone())))
+    }
+}
+
+/// Planned machines that bring devices for others.
+fn hosts(problem: &ProblemDevices<'_>, bins: &[Bin]) -> Vec<Place> {
+    if !problem.devices.brings_pools() {
+        return Vec::new();
+    }
+    let inventory = &problem.devices.inventory;
+    let ledgers = bins.iter().filter_map(|bin| bin.devices.as_ref()).map(|own| &own.ledger);
+    let brings = |ledger: &&BinLedger| ledger.shapes().into_iter().flatten().any(|shape| inventory.brings_pools(shape));
+    ledgers.filter(brings).filter_map(BinLedger::id).map(Place::Machine).take(MAX_PLACEMENTS).collect()
 }
 
 fn is_of(bin: &Bin, place: Place) -> bool {
@@ -259,6 +342,8 @@ impl Question<'_> {
             (place, part.class, part.variant, part.copies)
         });
         let parts_by_place = parts_by_place.collect();
+        let others = self.hosts.iter().filter(|host| parts.iter().all(|part| part.place != **host));
+        order.extend(others);
         let before = |place: &Place| self.before(*place, shapes, domain);
         let replay = Replay { places: order.iter().map(before).collect(), parts: parts_by_place };
         if let Some(&known) = self.problem.known_replays.borrow().get(&replay) {

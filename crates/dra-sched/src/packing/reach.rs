@@ -1,0 +1,76 @@
+//! Which claims can compete for the same devices.
+
+use std::collections::BTreeSet;
+
+use crate::claims;
+use crate::inventory::{ClaimClassId, ClaimId, DeviceEntry, Inventory};
+use crate::packing::ClaimUse;
+use crate::selectors::Judgement;
+use crate::types::{DriverName, NodeScope};
+
+/// The devices that claims could take, as far as it decides who competes with them: drivers, apart for devices of the
+/// machine itself and for those that several can use. Nothing is left out; a device that could be taken may still never be.
+///
+/// Counters are of one pool and so of one driver: what no two claims reach in common, neither takes from the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reach {
+    /// Drivers of which they could take devices that are the machine's own.
+    pub own: BTreeSet<DriverName>,
+    /// Drivers of which they could take devices that other machines can use as well.
+    pub shared: BTreeSet<DriverName>,
+    /// Claims that exist, which other pods may share.
+    pub claims: BTreeSet<ClaimId>,
+}
+
+impl Reach {
+    /// Whether what they take can matter to pods on other machines.
+    pub fn is_beyond_machine(&self) -> bool {
+        !self.shared.is_empty() || !self.claims.is_empty()
+    }
+}
+
+impl Inventory {
+    /// What claims could take, on whichever node or machine.
+    pub fn reach(&self, claims: &[ClaimUse]) -> Reach {
+        let mut reach = Reach::default();
+        for claim in claims {
+            match *claim {
+                ClaimUse::Fresh { class, .. } => self.extend(&mut reach, class),
+                ClaimUse::Named { claim, .. } => {
+                    reach.claims.insert(claim);
+                    if self.allocation(claim).is_none() {
+                        self.extend(&mut reach, self.claims[claim].class);
+                    }
+                }
+            }
+        }
+        reach
+    }
+
+    fn extend(&self, reach: &mut Reach, class: ClaimClassId) {
+        let requests = &self.claim_classes[class].requests;
+        // Administrators' access takes nothing from anybody.
+        let taking = requests.iter().flat_map(|request| &request.alternatives).filter(|it| !it.admin_access);
+        for alternative in taking {
+            for device in self.devices.iter() {
+                let driver = &self.shapes[device.shape].driver;
+                let drivers = if self.is_own(device) { &mut reach.own } else { &mut reach.shared };
+                if !drivers.contains(driver) && self.could_take(alternative, device) {
+                    drivers.insert(driver.clone());
+                }
+            }
+        }
+    }
+
+    fn is_own(&self, device: &DeviceEntry) -> bool {
+        let slice = &self.slices[device.slice];
+        slice.template || matches!(slice.slice.node_scope, Some(NodeScope::Node(_)))
+    }
+
+    /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is asked.
+    fn could_take(&self, alternative: &claims::Alternative, device: &DeviceEntry) -> bool {
+        let selectors = alternative.class_selectors.iter().chain(&alternative.selectors);
+        let judge = |selector| self.selectors.judge(selector, device.shape, &self.shapes[device.shape]);
+        selectors.copied().all(|selector| judge(selector) != Judgement::No)
+    }
+}
