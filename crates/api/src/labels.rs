@@ -31,6 +31,8 @@ pub const CAPACITY_TYPES: [&str; 3] = [CAPACITY_TYPE_RESERVED, CAPACITY_TYPE_SPO
 
 /// `kubernetes.io/hostname`.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// `pod-template-hash`: which revision of a Deployment a pod is of.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// `kubernetes.io/arch`.
 pub const ARCH: &str = "kubernetes.io/arch";
 /// `kubernetes.io/os`.

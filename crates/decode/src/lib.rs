@@ -10,6 +10,7 @@ pub mod aliases;
 pub mod capacity_buffer;
 mod catalogue;
 mod context;
+pub mod default_spread;
 pub mod devices;
 mod error;
 mod field;

@@ -132,8 +132,8 @@ pub fn parse(source: &str, text: &str) -> Parsed {
         }
         return reader.parsed;
     }
-    for (index, document) in documents(text).enumerate() {
-        reader.document(index + 1, document.len(), || value(document));
+    for (index, text) in documents(text).enumerate() {
+        reader.document(index + 1, text.len(), || document(text));
     }
     reader.parsed
 }
@@ -239,7 +239,7 @@ fn is_separator(line: &str) -> bool {
 }
 
 /// Reads one document.
-fn value(document: &str) -> Result<Value, String> {
+pub(crate) fn document(document: &str) -> Result<Value, String> {
     let body = document.strip_prefix("...").unwrap_or(document);
     if body.trim_start().starts_with(['{', '['])
         && let Ok(value) = serde_json::from_str(body)

@@ -47,6 +47,7 @@ pub(crate) fn owner(metadata: &Field<'_, '_>) -> Result<Option<Owner>, Problem> 
     let mut first = None;
     for reference in metadata.field("ownerReferences")?.items()? {
         let owner = Owner {
+            api_version: Arc::from(reference.field("apiVersion")?.str_or_empty()?),
             kind: Arc::from(reference.field("kind")?.str_or_empty()?),
             name: Arc::from(reference.field("name")?.str_or_empty()?),
             uid: Uid::from(reference.field("uid")?.str_or_empty()?),

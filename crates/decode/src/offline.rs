@@ -20,6 +20,7 @@ use api::labels::ProviderLabels;
 use cloudprovider::InstanceType;
 use model::{Interner, NamespacedName};
 
+use crate::default_spread::SchedulerConfig;
 use crate::error::ObjectError;
 use crate::manifests::{DocumentError, Manifest, Origin};
 use crate::snapshot::{Cluster, DEFAULT_SCHEDULER};
@@ -42,6 +43,8 @@ pub struct Settings<'a> {
     pub node_classes: &'a [(&'a str, &'a str)],
     /// Which release of Kubernetes decides about devices, in place of what the input says.
     pub release: Release<'a>,
+    /// How kube-scheduler is configured, in place of what the input says.
+    pub scheduler_config: Option<&'a SchedulerConfig>,
 }
 
 /// What was read.
@@ -148,6 +151,8 @@ pub enum OfflineNote {
     UnknownRuntimeClass(String),
     /// Pods are bound to nodes that are not in the input.
     BoundElsewhere(usize),
+    /// A snapshot without what selects pods is planned with defaults for their spread.
+    NothingSelects,
     /// A CapacityBuffer names something that is not in the input.
     NoRoomKept {
         /// Namespace and name.
@@ -179,6 +184,10 @@ impl fmt::Display for OfflineNote {
                 write!(f, "RuntimeClass {class} is not in the input; its overhead and node selector are left out")
             }
             Self::NoRoomKept { buffer, why } => write!(f, "CapacityBuffer {buffer} keeps no room free: {why}"),
+            Self::NothingSelects => f.write_str(
+                "the snapshot was taken without default spread constraints, so it has no Services and controllers to deduce \
+                 their selectors from: no pod gets any; take it with --scheduler-config",
+            ),
             Self::BoundElsewhere(count) => {
                 write!(f, "{count} pods are bound to nodes that are not in the input and were left out")
             }

@@ -6,7 +6,7 @@
 mod affinity;
 mod ports;
 mod requests;
-mod spread;
+pub(crate) mod spread;
 mod tolerations;
 mod volumes;
 

@@ -21,6 +21,7 @@ use scheduling::devices::DaemonPod;
 use scheduling::snapshot::{Buffer, Options, Snapshot, Volumes, attach_resource};
 
 use crate::context::Context;
+use crate::default_spread::{self, DefaultSpread};
 use crate::error::ObjectError;
 use crate::node_pool::{node_pool, refused};
 
@@ -60,6 +61,8 @@ pub struct Cluster {
     pub devices: ClusterDevices,
     /// Room that is to be kept free, by name.
     pub buffers: Vec<Buffer>,
+    /// How pods are spread that do not say so themselves.
+    pub default_spread: DefaultSpread,
 }
 
 /// A NodePool and what it can launch.
@@ -94,7 +97,9 @@ pub fn snapshot(
     let mut errors = Vec::new();
     let context = &mut Context::with_labels(Arc::make_mut(&mut interner), labels);
     let (nodes, usage) = nodes::nodes(&cluster, context, &mut errors);
-    let pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let mut pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let mut buffers = cluster.buffers;
+    default_spread::apply(cluster.default_spread, &mut pods, &mut buffers, context.interner);
     let types = cluster.node_pools.iter().flat_map(|pool| &pool.catalogue.types);
     let limits = types.flat_map(|instance_type| &instance_type.volume_attachment_limits);
     for (driver, _) in limits.chain(nodes.iter().flat_map(|node| &node.attach_limits)) {
@@ -140,7 +145,7 @@ pub fn snapshot(
         volumes: cluster.volumes,
         namespaces: cluster.namespaces,
         devices: devices.map(Arc::new),
-        buffers: cluster.buffers,
+        buffers,
         shared_volumes: BTreeMap::new(),
     };
     (snapshot, errors)

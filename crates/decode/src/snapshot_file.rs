@@ -24,6 +24,7 @@ use scheduling::snapshot::{MinValuesPolicy, Options, PreferencePolicy, Prioritiz
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::default_spread::SchedulerConfig;
 use crate::error::{ObjectError, Problem, Reason};
 use crate::manifests::object_ref;
 
@@ -66,6 +67,9 @@ pub struct Header {
     /// The server's feature gates that decide about devices, by name; those that are not told have the release's default.
     #[serde(default)]
     pub kubernetes_feature_gates: BTreeMap<String, bool>,
+    /// What the controller is told of the scheduler's configuration.
+    #[serde(default, skip_serializing_if = "SchedulerConfig::is_empty")]
+    pub scheduler_config: SchedulerConfig,
     /// Whether names were replaced.
     #[serde(default)]
     pub names_hidden: bool,

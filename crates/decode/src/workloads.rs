@@ -39,6 +39,13 @@ impl WorkloadKind {
         }
     }
 
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::Deployment | Self::ReplicaSet | Self::StatefulSet => "apps/v1",
+            Self::Job => "batch/v1",
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Deployment => "Deployment",
@@ -131,6 +138,7 @@ fn pod(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, kind: WorkloadKind) -> Re
     owned.insert(
         "ownerReferences".to_owned(),
         json!([{
+            "apiVersion": kind.api_version(),
             "kind": kind.as_str(),
             "name": metadata.field("name")?.required_str()?,
             "uid": metadata.field("uid")?.str_or_empty()?,

@@ -24,6 +24,7 @@ fn kinds_of_ours_are_accepted_and_refused_as_by_the_api_server() {
         labels: &labels,
         node_classes: &[],
         release: offline::Release::default(),
+        scheduler_config: None,
     };
     let (mut checked, mut refused_later, mut wrong) = (0, 0, Vec::new());
     for line in index.lines() {

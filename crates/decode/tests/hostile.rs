@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use decode::capacity_buffer::{self, TemplateKind};
+use decode::default_spread::{self, SchedulerConfig, SelectorKind};
 use decode::snapshot_file::{KINDS, prune};
 use decode::{Context, ObjectError, devices};
 use model::Interner;
@@ -43,10 +44,14 @@ fn read(object: &Value) -> Result<String, ObjectError> {
             format!("{:?}", devices::resource_claim_template(object, devices::Admitted::ByServer)?)
         }
         "DeviceTaintRule" => format!("{:?}", devices::device_taint_rule(object)?),
-        other => match TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other) {
-            Some(kind) => format!("{:?}", capacity_buffer::buffer_template(object, kind, context)?),
-            None => panic!("no decoder for {other:?}"),
-        },
+        other => {
+            let template = TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other);
+            let template = template.map(|kind| capacity_buffer::buffer_template(object, kind, context)).transpose()?;
+            let selector = SelectorKind::OF_SCHEDULER.into_iter().find(|kind| kind.as_str() == other);
+            let selector = selector.map(|kind| default_spread::pod_selector(object, kind, context)).transpose()?;
+            assert!(template.is_some() || selector.is_some(), "no decoder for {other:?}");
+            format!("{template:?} {selector:?}")
+        }
     })
 }
 
@@ -126,12 +131,27 @@ proptest! {
     }
 
     #[test]
+    fn a_scheduler_config_with_a_part_replaced_is_read_or_named(place in any::<prop::sample::Index>(), value in hostile_value()) {
+        let mut config = json!({"podTopologySpread": {"defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2, "nodeAffinityPolicy": "Honor", "matchLabelKeys": []}]}});
+        let mut all = Vec::new();
+        paths(&config, "", &mut all);
+        *config.pointer_mut(place.get(&all[..]).as_str()).unwrap() = value;
+        if let Ok(config) = SchedulerConfig::parse(&config.to_string()) {
+            let written = serde_json::to_string(&config).unwrap();
+            prop_assert_eq!(SchedulerConfig::parse(&written), Ok(config));
+        }
+    }
+
+    #[test]
     fn text_of_any_kind_is_read_or_refused(text in "(?s).{0,300}") {
         decode::manifests::parse("any", &text);
+        let _ = SchedulerConfig::parse(&text);
     }
 
     #[test]
     fn text_that_looks_like_yaml_is_read_or_refused(text in "([ -]{0,3}[a-z&*!|>{}\\[\\]\"':,#%@~?<-]{1,6}[: \n]{1,2}){0,40}") {
         decode::manifests::parse("any", &text);
+        let _ = SchedulerConfig::parse(&text);
     }
 }

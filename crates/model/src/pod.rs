@@ -17,8 +17,8 @@ use crate::time::{DurationMs, Timestamp};
 pub use affinity::{NodeSelectorTerm, PodAffinity, PodAffinityTerm, UnusableTerm, Weighted};
 pub use host_port::{HostPort, Protocol};
 pub use shape::{
-    NodeInclusionPolicy, PodResourceClaim, PodResourceClaimSource, PodShape, SchedulingGroup, TopologySpreadConstraint,
-    VolumeRef, WhenUnsatisfiable,
+    NodeInclusionPolicy, PodResourceClaim, PodResourceClaimSource, PodShape, SchedulingGroup, SpreadSource,
+    TopologySpreadConstraint, VolumeRef, WhenUnsatisfiable,
 };
 
 /// One pod.
@@ -75,6 +75,8 @@ pub struct Pod {
 /// Who made an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
+    /// The API group and version, such as `apps/v1`.
+    pub api_version: Arc<str>,
     /// The kind, such as `ReplicaSet`.
     pub kind: Arc<str>,
     /// The name, in the object's own namespace if the kind has namespaces.

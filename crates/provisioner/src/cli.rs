@@ -9,6 +9,7 @@ mod explain;
 mod input;
 mod live;
 mod machine_types;
+mod on_demand;
 mod output;
 mod overlay;
 mod plan;

@@ -144,6 +144,7 @@ fn watch(context: &Context) -> impl Future<Output = ()> + use<> {
         recorder: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
         buffers: context.options.feature_gates.capacity_buffer,
+        pod_selectors: !context.options.scheduler_config.is_empty(),
         labels: Arc::new(context.cloud.config().labels.clone()),
         stop: context.stop.clone(),
     };
@@ -283,6 +284,7 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
         dry_run = options.dry_run,
         hand_over = ?options.hand_over.mode,
         feature_gates = ?options.feature_gates,
+        default_spread_constraints = options.scheduler_config.default_constraints.len(),
         "starting dovetail"
     );
     if versions_of(api::groups::KARPENTER).is_empty() {

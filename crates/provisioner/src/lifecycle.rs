@@ -112,6 +112,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
         | Change::PodDisruptionBudget(_)
         | Change::CapacityBuffer(_)
         | Change::BufferTemplate(_)
+        | Change::PodSelector(_)
         | Change::Other(_) => {}
     });
 }

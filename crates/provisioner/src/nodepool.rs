@@ -81,6 +81,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodePoolName>>) {
         | Change::PodDisruptionBudget(_)
         | Change::CapacityBuffer(_)
         | Change::BufferTemplate(_)
+        | Change::PodSelector(_)
         | Change::Other(_) => {}
     });
 }

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use decode::default_spread::SchedulerConfig;
 use model::{DurationMs, PriceNanoUsdPerHour};
 pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedListPolicy};
 
@@ -117,6 +118,17 @@ pub struct RawOptions {
     /// Feature gates, such as NodeRepair=true,NodeOverlay=false
     #[arg(long, env = "FEATURE_GATES", default_value = "", help_heading = "Planning")]
     pub feature_gates: String,
+    /// What kube-scheduler is told of pods without spread constraints, as YAML or JSON:
+    /// {podTopologySpread: {defaultConstraints: [...]}}
+    #[arg(
+        long,
+        env = "SCHEDULER_CONFIG",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "DOCUMENT",
+        help_heading = "Planning"
+    )]
+    pub scheduler_config: String,
     /// Plan and log, and write nothing anywhere
     #[arg(long, env = "DRY_RUN", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
@@ -187,8 +199,6 @@ struct IgnoredOptions {
     log_output_paths: Option<String>,
     #[arg(long, env = "LOG_ERROR_OUTPUT_PATHS", hide = true)]
     log_error_output_paths: Option<String>,
-    #[arg(long, env = "SCHEDULER_CONFIG", hide = true)]
-    scheduler_config: Option<String>,
 }
 
 /// How log lines look.
@@ -271,6 +281,7 @@ pub struct Options {
     /// Worker threads for planning: the processors that were asked for, rounded up.
     pub planner_threads: usize,
     pub feature_gates: FeatureGates,
+    pub scheduler_config: SchedulerConfig,
     pub dry_run: bool,
     pub hand_over: HandOverOptions,
     pub log_level: String,
@@ -344,6 +355,7 @@ impl RawOptions {
             },
             planner_threads: usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1),
             feature_gates: FeatureGates::parse(&self.feature_gates)?,
+            scheduler_config: scheduler_config(&self.scheduler_config)?,
             dry_run: self.dry_run,
             hand_over: HandOverOptions {
                 mode: self.hand_over,
@@ -376,7 +388,6 @@ impl IgnoredOptions {
             ("memory-limit", &self.memory_limit),
             ("log-output-paths", &self.log_output_paths),
             ("log-error-output-paths", &self.log_error_output_paths),
-            ("scheduler-config", &self.scheduler_config),
         ]
         .into_iter()
         .filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()))
@@ -387,6 +398,14 @@ impl IgnoredOptions {
 
 fn invalid(flag: &'static str, value: &str, reason: &str) -> Error {
     Error { flag, value: value.to_owned(), reason: reason.to_owned() }
+}
+
+/// Names the field, and not the whole document, as what cannot be used.
+fn scheduler_config(text: &str) -> Result<SchedulerConfig, Error> {
+    SchedulerConfig::parse(text).map_err(|problem| {
+        let field = if problem.field.is_empty() { "the document" } else { &problem.field };
+        invalid("scheduler-config", field, &problem.reason.to_string())
+    })
 }
 
 fn positive(flag: &'static str, value: u32) -> Result<(), Error> {

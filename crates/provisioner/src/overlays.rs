@@ -284,7 +284,8 @@ pub async fn run(context: Context) {
             | Change::DaemonSet(_)
             | Change::PodDisruptionBudget(_)
             | Change::CapacityBuffer(_)
-            | Change::BufferTemplate(_) => false,
+            | Change::BufferTemplate(_)
+            | Change::PodSelector(_) => false,
             Change::Other(kind) => learns && *kind == Kind::ResourceSlice,
         };
         if matters {

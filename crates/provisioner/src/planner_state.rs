@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cloudprovider::{InstanceType, InstanceTypes, OfferingKey};
+use decode::default_spread::SchedulerConfig;
 use decode::snapshot_file::HeaderOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -45,6 +46,9 @@ pub struct PlannerState {
     pub options: HeaderOptions,
     /// Feature gates, by name.
     pub feature_gates: BTreeMap<String, bool>,
+    /// What it is told of kube-scheduler's configuration.
+    #[serde(default, skip_serializing_if = "SchedulerConfig::is_empty")]
+    pub scheduler_config: SchedulerConfig,
     /// Offerings that are not tried just now.
     pub unavailable: Vec<Unavailable>,
 }
@@ -64,6 +68,7 @@ impl PlannerState {
             updated_at: now,
             options: HeaderOptions::from(&plan_options(options)),
             feature_gates: options.feature_gates.by_name(),
+            scheduler_config: options.scheduler_config.clone(),
             unavailable: Vec::new(),
         }
     }
@@ -209,6 +214,7 @@ mod tests {
             updated_at: Timestamp::from_seconds(1),
             options: HeaderOptions::default(),
             feature_gates: BTreeMap::from([("NodeRepair".to_owned(), false)]),
+            scheduler_config: SchedulerConfig::default(),
             unavailable: Vec::new(),
         }
     }

@@ -146,8 +146,9 @@ impl Provisioner {
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
             let labels = &context.cloud.config().labels;
+            let (assignments, scheduler) = (&context.assignments, &context.options.scheduler_config);
             let (snapshot, errors) =
-                snapshot::build(&state, node_pools, &context.assignments, options, context.clock.now(), labels);
+                snapshot::build(&state, node_pools, assignments, options, scheduler, context.clock.now(), labels);
             drop(state);
             debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
             let plan = scheduling::provisioning::plan(&snapshot);

@@ -67,11 +67,12 @@ pub enum Kind {
     PodGroup,
     CapacityBuffer,
     BufferTemplate,
+    PodSelector,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -94,6 +95,7 @@ impl Kind {
         Self::PodGroup,
         Self::CapacityBuffer,
         Self::BufferTemplate,
+        Self::PodSelector,
     ];
 
     /// The kind as manifests spell it.
@@ -121,6 +123,7 @@ impl Kind {
             Self::PodGroup => "PodGroup",
             Self::CapacityBuffer => "CapacityBuffer",
             Self::BufferTemplate => "PodTemplate",
+            Self::PodSelector => "Service",
         }
     }
 }

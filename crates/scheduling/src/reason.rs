@@ -315,6 +315,8 @@ pub enum NoteKind {
     PreferredPodAffinity,
     /// `ScheduleAnyway` topology spread is not kept by the plan.
     ScheduleAnywaySpread,
+    /// The same of a spread that the pods do not ask for themselves.
+    DefaultScheduleAnywaySpread,
 }
 
 impl NoteKind {
@@ -324,6 +326,9 @@ impl NoteKind {
             NoteKind::PreferredNodeAffinity => "preferred node affinity",
             NoteKind::PreferredPodAffinity => "preferred pod affinity or anti-affinity",
             NoteKind::ScheduleAnywaySpread => "topology spread with whenUnsatisfiable ScheduleAnyway",
+            NoteKind::DefaultScheduleAnywaySpread => {
+                "the cluster's default topology spread with whenUnsatisfiable ScheduleAnyway"
+            }
         }
     }
 }

@@ -259,6 +259,7 @@ fn snapshot(random: &mut Random) -> (Snapshot, String) {
         labels: &labels,
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
         release: offline::Release::default(),
+        scheduler_config: None,
     };
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{types}\n{text}", input.problems[0]);

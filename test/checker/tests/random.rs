@@ -183,6 +183,7 @@ fn snapshot(text: &str) -> Snapshot {
         labels: &labels,
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
         release: offline::Release::default(),
+        scheduler_config: None,
     };
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{text}", input.problems[0]);

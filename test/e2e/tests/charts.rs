@@ -165,6 +165,29 @@ fn settings_reach_the_controller_as_environment_variables() -> Result<()> {
 }
 
 #[test]
+fn the_schedulers_configuration_is_a_map_or_a_text_and_absent_by_default() -> Result<()> {
+    assert_eq!(variable(&render(CHART, &[])?, "SCHEDULER_CONFIG")?, None);
+    let constraint = "settings.schedulerConfig.podTopologySpread.defaultConstraints[0]";
+    let objects = render(
+        CHART,
+        &[
+            &format!("{constraint}.maxSkew=1"),
+            &format!("{constraint}.topologyKey=zone"),
+            &format!("{constraint}.whenUnsatisfiable=DoNotSchedule"),
+        ],
+    )?;
+    let text = variable(&objects, "SCHEDULER_CONFIG")?.context("no variable")?;
+    let constraint = json!({ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" });
+    assert_eq!(
+        serde_json::from_str::<Value>(&text)?,
+        json!({ "podTopologySpread": { "defaultConstraints": [constraint] } })
+    );
+    let objects = render(CHART, &["settings.schedulerConfig=podTopologySpread: null"])?;
+    assert_eq!(variable(&objects, "SCHEDULER_CONFIG")?.as_deref(), Some("podTopologySpread: null"));
+    Ok(())
+}
+
+#[test]
 fn dry_run_and_logs_are_values() -> Result<()> {
     let objects = render(CHART, &[])?;
     assert_eq!(variable(&objects, "DRY_RUN")?.as_deref(), Some("false"));

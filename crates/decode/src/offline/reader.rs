@@ -19,6 +19,7 @@ use super::defaults::{Defaults, apply_to_metadata};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::capacity_buffer::{self, BufferTemplate, NotResolved, TemplateKey, TemplateKind};
 use crate::context::Context;
+use crate::default_spread::{SelectorKind, pod_selector};
 use crate::devices::{self, Admitted, DeviceKind, daemon_set_devices, pod_devices};
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 use crate::manifests::{DocumentError, Manifest, Origin};
@@ -59,6 +60,8 @@ enum Role {
     Workload(WorkloadKind),
     CapacityBuffer,
     PodTemplate,
+    /// A kind that is there for the pods that it selects, and for nothing else.
+    Selector(SelectorKind),
     Header,
     InstanceType,
     NodeOverlay,
@@ -87,6 +90,8 @@ impl Role {
             (snapshot_file::GROUP, snapshot_file::INSTANCE_TYPE) => Self::InstanceType,
             (groups::AUTOSCALING_X_K8S, "CapacityBuffer") => Self::CapacityBuffer,
             ("", "PodTemplate") => Self::PodTemplate,
+            ("", "Service") => Self::Selector(SelectorKind::Service),
+            ("", "ReplicationController") => Self::Selector(SelectorKind::ReplicationController),
             (groups::KARPENTER | groups::KARPENTER_KWOK | groups::AUTOSCALING_X_K8S, _) => Self::Checked,
             (group, kind) => match DeviceKind::of(group, kind) {
                 Some(kind) => Self::Device(kind),
@@ -103,6 +108,7 @@ impl Role {
             | Self::PodDisruptionBudget
             | Self::CapacityBuffer
             | Self::PodTemplate
+            | Self::Selector(_)
             | Self::Workload(_) => true,
             Self::Device(kind) => kind.is_namespaced(),
             Self::Node
@@ -161,6 +167,7 @@ impl<'a> Reader<'a> {
     pub(super) fn new(settings: &'a Settings<'a>) -> Self {
         let mut cluster = Cluster { pending: PendingRule::Unbound, ..Cluster::default() };
         cluster.devices.compat = settings.release.compat(cluster.devices.compat);
+        cluster.default_spread.config = settings.scheduler_config.cloned().unwrap_or_default();
         Self {
             settings,
             interner: Interner::new(),
@@ -283,7 +290,16 @@ impl<'a> Reader<'a> {
             Role::NodeOverlay => self.node_overlay(&manifest)?,
             Role::Workload(kind) => {
                 self.template(&manifest);
-                self.workload(kind, &manifest);
+                let selector = SelectorKind::of(&manifest.group, &manifest.kind);
+                let selects = selector.map(|kind| self.selector(kind, &manifest)).transpose()? == Some(true);
+                if !(selects && self.header.is_some()) {
+                    self.workload(kind, &manifest);
+                }
+            }
+            Role::Selector(kind) => {
+                if !self.selector(kind, &manifest)? {
+                    *self.not_used.entry(manifest.kind).or_default() += 1;
+                }
             }
             Role::PodTemplate => self.template(&manifest),
             Role::CapacityBuffer => self.capacity_buffer(&manifest)?,
@@ -305,6 +321,13 @@ impl<'a> Reader<'a> {
     }
 
     fn header(&mut self, header: Header) {
+        match self.settings.scheduler_config {
+            None => self.cluster.default_spread.config = header.scheduler_config.clone(),
+            Some(config) if header.scheduler_config.is_empty() && !config.is_empty() => {
+                self.notes.push(OfflineNote::NothingSelects);
+            }
+            Some(_) => {}
+        }
         self.cluster.now = header.time;
         self.cluster.options = header.options();
         self.cluster.pending = PendingRule::Unschedulable;
@@ -409,6 +432,17 @@ impl<'a> Reader<'a> {
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
         self.templates.extend(capacity_buffer::buffer_template(&object, kind, context));
+    }
+
+    /// Keeps which pods an object selects, if that decides anything. Whether it does.
+    fn selector(&mut self, kind: SelectorKind, manifest: &Manifest) -> Result<bool, ObjectError> {
+        let defaults = &mut self.cluster.default_spread;
+        if defaults.config.is_empty() {
+            return Ok(false);
+        }
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        defaults.selectors.push(Arc::new(pod_selector(&manifest.object, kind, context)?));
+        Ok(true)
     }
 
     /// Room that buffers ask for, by name.

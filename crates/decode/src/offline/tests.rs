@@ -18,6 +18,7 @@ fn settings() -> Settings<'static> {
         labels: LABELS.get_or_init(ProviderLabels::default),
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
         release: Release::default(),
+        scheduler_config: None,
     }
 }
 

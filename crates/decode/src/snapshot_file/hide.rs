@@ -80,6 +80,11 @@ fn visit_request(text: &mut String, found: &mut dyn FnMut(&mut String)) {
     *text = names.join("/");
 }
 
+/// Services and ReplicationControllers select by a map of labels; the `selector` of other kinds has fields.
+fn is_plain_selector(field: &str, value: &serde_json::Map<String, Value>) -> bool {
+    field == "selector" && value.values().all(Value::is_string)
+}
+
 struct Rule<'a> {
     provider_labels: &'a BTreeSet<String>,
 }
@@ -115,7 +120,7 @@ impl Rule<'_> {
                 uids.iter_mut().for_each(&mut *found);
                 *text = uids.join(",");
             }
-            Value::Object(labels) if LABEL_FIELDS.contains(&field) => {
+            Value::Object(labels) if LABEL_FIELDS.contains(&field) || is_plain_selector(field, labels) => {
                 for (key, value) in labels {
                     match value {
                         Value::String(value) => self.visit_label(key, value, found),

@@ -45,7 +45,7 @@ const ANNOTATIONS: [&str; 6] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 23] = [
+pub const KINDS: [SnapshotKind; 25] = [
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",
@@ -139,8 +139,20 @@ pub const KINDS: [SnapshotKind; 23] = [
     namespaced("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", "capacitybuffers", &["spec"]),
     namespaced("v1", "PodTemplate", "podtemplates", &["template.metadata.labels"]),
     namespaced("apps/v1", "Deployment", "deployments", &["spec.replicas", "spec.template.metadata.labels"]),
-    namespaced("apps/v1", "ReplicaSet", "replicasets", &["spec.replicas", "spec.template.metadata.labels"]),
-    namespaced("apps/v1", "StatefulSet", "statefulsets", &["spec.replicas", "spec.template.metadata.labels"]),
+    namespaced(
+        "apps/v1",
+        "ReplicaSet",
+        "replicasets",
+        &["spec.replicas", "spec.selector", "spec.template.metadata.labels"],
+    ),
+    namespaced(
+        "apps/v1",
+        "StatefulSet",
+        "statefulsets",
+        &["spec.replicas", "spec.selector", "spec.template.metadata.labels"],
+    ),
+    namespaced("v1", "Service", "services", &["spec.selector"]),
+    namespaced("v1", "ReplicationController", "replicationcontrollers", &["spec.selector"]),
     namespaced(
         "v1",
         "Pod",

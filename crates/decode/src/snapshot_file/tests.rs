@@ -74,6 +74,7 @@ fn lines() -> Vec<Value> {
             ("DRAListTypeAttributes".to_owned(), true),
             ("OfALaterProgram".to_owned(), true),
         ]),
+        scheduler_config: SchedulerConfig::default(),
         names_hidden: false,
     };
     let mut lines = vec![header.to_line()];
@@ -108,6 +109,7 @@ fn read_manifests(manifests: Vec<Manifest>) -> Offline {
         labels: &labels,
         node_classes: &[],
         release: offline::Release::default(),
+        scheduler_config: None,
     };
     let offline = offline::read(manifests, Vec::new(), &settings);
     assert!(offline.problems.is_empty(), "{:?}", offline.problems);
@@ -238,6 +240,7 @@ fn a_format_that_is_not_known_is_refused_by_its_version() {
         labels: &labels,
         node_classes: &[],
         release: offline::Release::default(),
+        scheduler_config: None,
     };
     let offline = offline::read(parsed.manifests, parsed.errors, &settings);
     let problems: Vec<_> = offline.problems.iter().map(ToString::to_string).collect();
@@ -310,4 +313,54 @@ fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
     let hidden = plan(&read(&all));
     let without_names = |plan: &str| -> Vec<usize> { plan.lines().map(|line| line.split(' ').count()).collect() };
     assert_eq!(without_names(&hidden), without_names(&open), "{hidden}");
+}
+
+/// A Service and a ReplicaSet that select the pods that wait.
+const SELECTORS: &str = r"
+{apiVersion: v1, kind: Service, metadata: {name: checkout, namespace: shop}, spec: {selector: {app: basket}, clusterIP: 10.0.0.7, ports: [{port: 80}]}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: basket-7, namespace: shop}
+spec: {selector: {matchLabels: {app: basket, pod-template-hash: ab7}}, template: {metadata: {labels: {app: basket}}, spec: {containers: [{name: c, image: secret-image}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: basket-7-x
+  namespace: shop
+  uid: uid-basket
+  labels: {app: basket, pod-template-hash: ab7}
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: basket-7, uid: uid-set, controller: true}]
+spec: {nodeSelector: {team: red}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+";
+
+#[test]
+fn what_selects_pods_still_does_under_hidden_names() {
+    let mut all = lines();
+    all[0]["schedulerConfig"] = serde_json::json!({"podTopologySpread": {"defaultConstraints": [
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]}});
+    for manifest in crate::manifests::parse("selectors", SELECTORS).manifests {
+        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
+        all.push(prune(&manifest.object, kind));
+    }
+    let text: String = all.iter().map(ToString::to_string).collect();
+    assert!(!text.contains("10.0.0.7") && !text.contains("secret-"), "{text}");
+    hide_names(&mut all, &std::collections::BTreeSet::new());
+    let text: String = all.iter().map(ToString::to_string).collect();
+    for name in ["shop", "checkout", "basket", "ab7"] {
+        assert!(!text.contains(name), "{name} is in {text}");
+    }
+    let offline = read(&all);
+    let (snapshot, _) = crate::snapshot(offline.cluster, offline.interner, &Default::default());
+    let spread = snapshot.pods.iter().flat_map(|pending| {
+        let selected = |spread: &model::pod::TopologySpreadConstraint| {
+            assert!(spread.selector.matches(&pending.pod.labels, &snapshot.interner), "it selects its own pod");
+            let model::LabelSelector::Matching(requirements) = &spread.selector else { panic!("no selector") };
+            requirements.len()
+        };
+        pending.pod.shape.topology_spread.iter().map(selected).collect::<Vec<_>>()
+    });
+    assert_eq!(spread.collect::<Vec<_>>(), [2], "one pod is selected, by two labels");
 }

@@ -78,6 +78,17 @@ pub struct TopologySpreadConstraint {
     pub node_taints_policy: NodeInclusionPolicy,
     /// Keys whose values at the pod narrow the selector.
     pub match_label_keys: Vec<KeyId>,
+    /// Who asks for it.
+    pub source: SpreadSource,
+}
+
+/// Who asks for a spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SpreadSource {
+    /// The pod itself.
+    Pod,
+    /// kube-scheduler's configuration, of pods that ask for none themselves.
+    ClusterDefault,
 }
 
 /// What happens to a pod whose spread constraint cannot be kept.

@@ -11,7 +11,7 @@ use model::{NamespacedName, Pod};
 use scheduling::plan::{Machine, Plan};
 use scheduling::snapshot::{Excluded, Node, NodeState, PodId, Snapshot};
 
-use super::input::{Documents, Input, InputArgs};
+use super::input::{Documents, Input, InputArgs, scheduler_config};
 use super::live::{self, LiveOptions};
 use super::progress::Progress;
 use super::report::{claim_name, next_best, plural};
@@ -64,7 +64,11 @@ impl Source {
     fn plan(&self) -> anyhow::Result<(Input, Plan)> {
         let progress = Progress::new("reading");
         let documents = if self.filenames.is_empty() {
-            of_cluster(&LiveOptions { instance_types: self.input.instance_types.clone(), ..LiveOptions::default() })?
+            of_cluster(&LiveOptions {
+                instance_types: self.input.instance_types.clone(),
+                scheduler_config: self.input.scheduler_config.as_deref().map(scheduler_config).transpose()?,
+                ..LiveOptions::default()
+            })?
         } else {
             Documents::read(&self.filenames)?
         };

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use decode::default_spread::SchedulerConfig;
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
 use decode::offline::{self, InputProblem, Offline, Settings};
 use decode::snapshot_file;
@@ -35,6 +36,10 @@ pub(super) struct InputArgs {
     /// Do not plan with a built-in NodePool where the input has none
     #[arg(long)]
     pub(super) no_default_nodepool: bool,
+    /// Constraints of pods without spread constraints, as the controller's --scheduler-config, in a file [default: the
+    /// snapshot's, else none]
+    #[arg(long, value_name = "FILE")]
+    pub(super) scheduler_config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) release: ReleaseArgs,
 }
@@ -94,6 +99,7 @@ impl Input {
         let instance_types = machine_types::instance_types(args.instance_types.as_deref())?;
         let default_node_pool = if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool()?) };
         let labels = cloudprovider_kwok::provider_labels(&instance_types);
+        let scheduler_config = args.scheduler_config.as_deref().map(scheduler_config).transpose()?;
         let settings = Settings {
             expand_workloads: args.expand_workloads,
             default_node_pool: default_node_pool.as_ref(),
@@ -101,6 +107,7 @@ impl Input {
             labels: &labels,
             node_classes: &[(api::groups::KARPENTER_KWOK, "KWOKNodeClass")],
             release: args.release.release(),
+            scheduler_config: scheduler_config.as_ref(),
         };
         let mut offline = offline::read(documents.manifests, documents.errors, &settings);
         args.release.note_unknown(&offline.cluster.devices.compat);
@@ -146,6 +153,13 @@ impl Input {
             |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if std::sync::Arc::ptr_eq(unreadable, error)),
         )
     }
+}
+
+/// Reads how kube-scheduler is configured.
+pub(super) fn scheduler_config(path: &Path) -> anyhow::Result<SchedulerConfig> {
+    let what = || format!("--scheduler-config {}", path.display());
+    let text = std::fs::File::open(path).map_err(Into::into).and_then(read_limited).with_context(what)?;
+    SchedulerConfig::parse(&text).map_err(|problem| anyhow::anyhow!("{problem}")).with_context(what)
 }
 
 fn read_limited(input: impl Read) -> anyhow::Result<String> {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use cloudprovider::{CloudProvider, InstanceType};
 use cloudprovider_kwok::KwokCloudProvider;
-use decode::capacity_buffer::TemplateKind;
+use decode::default_spread::SchedulerConfig;
 use decode::snapshot_file::{self, Header, HeaderOptions, KINDS, MinValuesPolicyName, SCHEMA_VERSION, SnapshotKind};
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::Request;
 use serde_json::Value;
 
+use super::on_demand::OnDemand;
 use super::{machine_types, output};
 use crate::client;
 use crate::clock::{Clock, WallClock};
@@ -34,6 +35,8 @@ pub(super) struct LiveOptions {
     pub(super) ignore_dra_requests: Option<bool>,
     /// The controller's feature gates, if not what it says itself.
     pub(super) feature_gates: Option<FeatureGates>,
+    /// What the controller is told of kube-scheduler, if not what it says itself.
+    pub(super) scheduler_config: Option<SchedulerConfig>,
 }
 
 /// Reads a cluster on a runtime of its own.
@@ -64,6 +67,11 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
             .or_else(|| state.as_ref().map(|state| state.feature_gates.clone()))
             .unwrap_or_else(|| FeatureGates::default().by_name()),
         kubernetes_feature_gates: BTreeMap::new(),
+        scheduler_config: options
+            .scheduler_config
+            .clone()
+            .or_else(|| state.as_ref().map(|state| state.scheduler_config.clone()))
+            .unwrap_or_default(),
         names_hidden: false,
     };
     if let Some(kubernetes) = header.kubernetes() {
@@ -75,53 +83,31 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
         }
     }
     let mut lines = vec![header.to_line()];
-    let (mut node_pools, mut buffers) = (Vec::new(), Vec::new());
+    let mut part = OnDemand::new(!header.scheduler_config.is_empty());
+    let mut node_pools = Vec::new();
     for kind in &KINDS {
-        if is_named_by_buffers(kind) && buffers.is_empty() {
+        if !part.asks_for(kind) {
             continue;
         }
-        let Some(mut objects) = list(&client, kind).await? else {
+        let Some(objects) = list(&client, kind).await? else {
             output::note(format_args!("the cluster does not serve {} {}", kind.api_version, kind.kind));
             continue;
         };
-        if kind.kind == "CapacityBuffer" {
-            buffers.clone_from(&objects);
+        match kind.kind {
+            "CapacityBuffer" => part.buffers.clone_from(&objects),
+            "NodePool" => node_pools.clone_from(&objects),
+            "Pod" => part.note_owners(&objects),
+            _ => {}
         }
-        // Templates and workloads are read for the sake of buffers that name them.
-        objects.retain(|object| is_wanted(kind, object, &buffers));
-        if kind.kind == "NodePool" {
-            node_pools.clone_from(&objects);
-        }
-        lines.append(&mut objects);
+        lines.extend(objects);
     }
+    lines.retain(|line| part.is_wanted(line));
     let mut types = instance_types(client, options, &node_pools).await?;
     if let Some(state) = &state {
         types.iter_mut().for_each(|(pool, types)| state.apply(pool, types));
     }
     lines.extend(snapshot_file::instance_type_lines(types.iter().map(|(pool, types)| (pool.as_str(), &**types))));
     Ok(lines)
-}
-
-/// Whether the kind matters only where a buffer names one.
-fn is_named_by_buffers(kind: &SnapshotKind) -> bool {
-    let group = kind.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    TemplateKind::of(group, kind.kind).is_some()
-}
-
-/// Whether the object has a part in the snapshot: one that only buffers can name if one does.
-fn is_wanted(kind: &SnapshotKind, object: &Value, buffers: &[Value]) -> bool {
-    let text = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let is_named = |buffer: &Value| {
-        let reference = match kind.kind {
-            "PodTemplate" => text(buffer, "/spec/podTemplateRef/name"),
-            of => text(buffer, "/spec/scalableRef/name")
-                .filter(|_| text(buffer, "/spec/scalableRef/kind").as_deref() == Some(of)),
-        };
-        reference.is_some()
-            && reference == text(object, "/metadata/name")
-            && text(buffer, "/metadata/namespace") == text(object, "/metadata/namespace")
-    };
-    !is_named_by_buffers(kind) || buffers.iter().any(is_named)
 }
 
 /// What the running controller has written down about how it plans.

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use decode::snapshot_file::{self, MinValuesPolicyName};
 use serde_json::Value;
 
+use super::input::scheduler_config;
 use super::live::{self, LiveOptions};
 use super::progress::Progress;
 use super::{Outcome, output};
@@ -49,6 +50,9 @@ pub(super) struct Args {
     /// The controller's feature gates, such as ReservedCapacity=false [default: what the running controller says]
     #[arg(long, env = "FEATURE_GATES")]
     feature_gates: Option<String>,
+    /// The controller's --scheduler-config, in a file [default: what the running controller says]
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -74,6 +78,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
             .filter(|text| !text.is_empty())
             .map(FeatureGates::parse)
             .transpose()?,
+        scheduler_config: args.scheduler_config.as_deref().map(scheduler_config).transpose()?,
     };
     let mut lines = live::read(&options)?;
     if args.hash_names {

@@ -150,6 +150,7 @@ fn subscribe(context: &Context, inbox: &Arc<Inbox>) {
         | Change::PodDisruptionBudget(_)
         | Change::CapacityBuffer(_)
         | Change::BufferTemplate(_)
+        | Change::PodSelector(_)
         | Change::Other(_) => {}
     });
 }

@@ -52,6 +52,7 @@ fn flags_take_gos_spelling() {
         "--disable-leader-election=TRUE",
         "--cpu-requests=1001",
         "--feature-gates= NodeRepair=true, NodeOverlay=0,Provider/Own=true",
+        "--scheduler-config={podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}",
         "--memory-limit=100",
     ])
     .unwrap();
@@ -61,6 +62,7 @@ fn flags_take_gos_spelling() {
     assert_eq!(options.planner_threads, 2);
     assert!(options.feature_gates.node_repair && !options.feature_gates.node_overlay);
     assert_eq!(options.feature_gates.unknown, ["Provider/Own"]);
+    assert_eq!(options.scheduler_config.default_constraints[0].topology_key, "zone");
     assert_eq!(options.ignored, ["memory-limit"]);
 }
 
@@ -73,6 +75,11 @@ fn an_error_names_flag_value_and_reason() {
         (&["--min-values-policy="], "--min-values-policy: \"\" must be Strict or BestEffort"),
         (&["--feature-gates=NodeRepair"], "--feature-gates: \"NodeRepair\" must have the form Name=true"),
         (&["--feature-gates=NodeRepair=yes"], "--feature-gates: \"NodeRepair=yes\" must be true or false"),
+        (
+            &["--scheduler-config=podTopologySpread: {defaultConstraints: [{maxSkew: 0}]}"],
+            "--scheduler-config: \"podTopologySpread.defaultConstraints[0].topologyKey\" is missing",
+        ),
+        (&["--scheduler-config={\"profiles\": []}"], "--scheduler-config: \"the document\" unknown field \"profiles\""),
         (&["--log-format=xml"], "--log-format: \"xml\" must be json or text"),
         (&["--batch-idle-duration=-1s"], "--batch-idle-duration: \"-1s\" must not be negative"),
         (

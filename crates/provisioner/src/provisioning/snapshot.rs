@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
+use decode::default_spread::{DefaultSpread, SchedulerConfig};
 use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable};
 use dra_sched::{Compat, KubernetesMinor};
 use model::workload::DaemonSet;
@@ -33,6 +34,7 @@ pub fn build(
     node_pools: Vec<LaunchableNodePool>,
     assignments: &Assignments,
     options: Options,
+    scheduler_config: &SchedulerConfig,
     now: Timestamp,
     labels: &ProviderLabels,
 ) -> (Snapshot, Vec<decode::ObjectError>) {
@@ -68,6 +70,10 @@ pub fn build(
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
         devices: devices(state),
         buffers: buffers::room(&buffers::asked(state)),
+        default_spread: DefaultSpread {
+            config: scheduler_config.clone(),
+            selectors: state.pod_selectors.values().cloned().collect(),
+        },
     };
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
 }

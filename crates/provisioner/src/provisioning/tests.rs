@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::labels::{self, ProviderLabels};
 use api::{NodeClaim, NodePool, annotations};
 use cloudprovider::{CapacityType, InstanceType, Offering, Overhead};
+use decode::default_spread::{SchedulerConfig, SelectorKey, SelectorKind, pod_selector};
 use decode::snapshot::LaunchableNodePool;
 use model::{PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
 use scheduling::catalogue::Catalogue;
@@ -109,10 +110,24 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
     assert_eq!(errors, []);
     let pools = vec![LaunchableNodePool { object: Arc::clone(pool), usable: Ok(()), catalogue: Arc::new(catalogue) }];
     let now = Timestamp::parse("2026-01-01T00:01:00Z").unwrap();
-    let (snapshot, errors) =
-        snapshot::build(&store.snapshot(), pools, assignments, PlanOptions::default(), now, &ProviderLabels::default());
+    let (snapshot, errors) = snapshot::build(
+        &store.snapshot(),
+        pools,
+        assignments,
+        PlanOptions::default(),
+        &zone_default(),
+        now,
+        &ProviderLabels::default(),
+    );
     assert_eq!(errors, []);
     snapshot
+}
+
+/// Pods that something selects are spread over zones.
+fn zone_default() -> SchedulerConfig {
+    let text = "podTopologySpread: {defaultConstraints: [
+        {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}]}";
+    SchedulerConfig::parse(text).unwrap()
 }
 
 fn pool_object(json: Value) -> Arc<NodePool> {
@@ -344,4 +359,48 @@ fn pods_with_claims_go_where_slices_of_the_store_give_them_devices() {
     let (_, plan, _) = planned(&store);
     assert_eq!((plan.machines.len(), plan.refusals.len()), (1, 0));
     assert_eq!(plan.machines.iter().next().unwrap().devices, [(Arc::from("d.example.com"), 1)]);
+}
+
+fn apply_service(store: &ClusterStore, app: &str) {
+    let service = RawObject::deserialize(json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"namespace": "default", "name": "web", "uid": "uid-service", "resourceVersion": "7"},
+        "spec": {"selector": {"app": app}},
+    }))
+    .unwrap();
+    let read = |names: &mut model::Interner| {
+        pod_selector(&service.json, SelectorKind::Service, &mut decode::Context::new(names))
+    };
+    store.apply_with(service.revision(), read).unwrap();
+}
+
+/// How many pods are planned in each zone, where that is decided.
+fn by_zone(store: &ClusterStore) -> Vec<(Vec<String>, usize)> {
+    let (snapshot, plan, pool) = planned(store);
+    let mut zones: Vec<_> = plan
+        .machines
+        .iter()
+        .map(|machine| {
+            let claim = node_claim(&snapshot, machine, &pool, None).unwrap();
+            let zone = claim.spec.requirements.into_iter().find(|it| it.key == labels::ZONE).unwrap();
+            (zone.values, machine.pods.len())
+        })
+        .collect();
+    zones.sort();
+    zones
+}
+
+#[test]
+fn pods_have_the_clusters_default_spread_while_a_service_selects_them() {
+    let web = |name: &str| pod(name, |pod| pod["metadata"]["labels"] = json!({"app": "web"}));
+    let store = store([web("a"), web("b")]);
+    let anywhere = vec![(vec!["a".to_owned(), "b".to_owned()], 2)];
+    assert_eq!(by_zone(&store), anywhere, "nothing selects them");
+    apply_service(&store, "web");
+    assert_eq!(by_zone(&store), [(vec!["a".to_owned()], 1), (vec!["b".to_owned()], 1)]);
+    let name = model::NamespacedName::new("default", "web");
+    store.forget::<decode::default_spread::PodSelector>(&SelectorKey { kind: SelectorKind::Service, name });
+    assert_eq!(by_zone(&store), anywhere, "the Service is gone");
+    apply_service(&store, "other");
+    assert_eq!(by_zone(&store), anywhere, "the Service selects others");
 }

@@ -48,6 +48,11 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             !state.capacity_buffers.is_empty()
                 && delta.changed(|template| (template.replicas, Arc::clone(&template.template))),
         ),
+        // Pods that wait may be spread otherwise now; a ReplicaSet that only counts its pods changes nothing.
+        Change::PodSelector(delta) => cluster(
+            delta.changed(|selector| selector.selects.clone())
+                && state.unbound_pods().any(|pod| pod.name.namespace == delta.key.name.namespace && is_ours(pod)),
+        ),
         Change::Other(kind) => match kind {
             Kind::PersistentVolumeClaim
             | Kind::PersistentVolume
@@ -70,7 +75,8 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::VolumeAttachment
             | Kind::PodDisruptionBudget
             | Kind::CapacityBuffer
-            | Kind::BufferTemplate => None,
+            | Kind::BufferTemplate
+            | Kind::PodSelector => None,
         },
     }
 }
@@ -122,6 +128,7 @@ pub(super) fn keep_assignments(context: &Context) {
         | Change::PodDisruptionBudget(_)
         | Change::CapacityBuffer(_)
         | Change::BufferTemplate(_)
+        | Change::PodSelector(_)
         | Change::Other(_) => {}
     });
     let state = context.store.read();
@@ -138,6 +145,7 @@ fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: 
 
 #[cfg(test)]
 mod tests {
+    use decode::default_spread::{SelectorKind, pod_selector};
     use serde_json::{Value, json};
 
     use super::*;
@@ -183,5 +191,38 @@ mod tests {
     fn a_pod_bound_elsewhere_than_planned_asks_for_a_plan() {
         let pod = Trigger::Pod("uid".into());
         assert_eq!(triggers(&[("Unschedulable", None), ("Unschedulable", Some("n"))]), [pod, Trigger::Cluster]);
+    }
+
+    #[test]
+    fn what_selects_pods_asks_for_a_plan_if_it_selects_otherwise_and_some_wait_there() {
+        let store = ClusterStore::new();
+        let (assignments, seen) = (Assignments::default(), Arc::new(Mutex::new(Vec::new())));
+        let pod = json!({
+            "metadata": {"namespace": "shop", "name": "a", "uid": "uid", "resourceVersion": "1"},
+            "spec": {"containers": [{"name": "a"}]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+        });
+        let raw = RawObject::deserialize(pod).unwrap();
+        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        {
+            let seen = Arc::clone(&seen);
+            store.on_change(move |change, state| seen.lock().extend(trigger(change, state, &assignments)));
+        }
+        let triggers = |namespace: &str, revision: u64, app: &str| {
+            let set = RawObject::deserialize(json!({
+                "metadata": {"namespace": namespace, "name": "web", "uid": "set", "resourceVersion": revision.to_string()},
+                "spec": {"selector": {"matchLabels": {"app": app}}},
+            }))
+            .unwrap();
+            let read = |names: &mut model::Interner| {
+                pod_selector(&set.json, SelectorKind::ReplicaSet, &mut decode::Context::new(names))
+            };
+            store.apply_with(set.revision(), read).unwrap();
+            std::mem::take(&mut *seen.lock())
+        };
+        assert_eq!(triggers("shop", 2, "web"), [Trigger::Cluster]);
+        assert_eq!(triggers("shop", 3, "web"), [], "it has only counted its pods");
+        assert_eq!(triggers("shop", 4, "other"), [Trigger::Cluster]);
+        assert_eq!(triggers("quiet", 5, "web"), [], "no pod waits there");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey};
+use decode::default_spread::{PodSelector, SelectorKey};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod};
 
@@ -51,6 +52,7 @@ pub enum Change<'a> {
     PodDisruptionBudget(Delta<'a, NamespacedName, PodDisruptionBudget>),
     CapacityBuffer(Delta<'a, NamespacedName, CapacityBuffer>),
     BufferTemplate(Delta<'a, TemplateKey, BufferTemplate>),
+    PodSelector(Delta<'a, SelectorKey, PodSelector>),
     /// Any other kind.
     Other(Kind),
 }
@@ -69,6 +71,7 @@ impl Change<'_> {
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::CapacityBuffer(_) => Kind::CapacityBuffer,
             Self::BufferTemplate(_) => Kind::BufferTemplate,
+            Self::PodSelector(_) => Kind::PodSelector,
             Self::Other(kind) => *kind,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::{CapacityBuffer, NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey, buffer_name};
+use decode::default_spread::{PodSelector, SelectorKey};
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -240,6 +241,20 @@ impl Stored for BufferTemplate {
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
         Change::BufferTemplate(delta)
+    }
+}
+
+impl Stored for PodSelector {
+    type Key = SelectorKey;
+    const KIND: Kind = Kind::PodSelector;
+    stored_in!(pod_selectors);
+
+    fn key(&self) -> SelectorKey {
+        self.key.clone()
+    }
+
+    fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
+        Change::PodSelector(delta)
     }
 }
 

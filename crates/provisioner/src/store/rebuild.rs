@@ -14,6 +14,7 @@ use std::time::Duration;
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::NodeClassKind;
 use decode::capacity_buffer::BufferTemplate;
+use decode::default_spread::PodSelector;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
@@ -156,6 +157,7 @@ impl ClusterStore {
         self.tell_difference::<PodGroupRecord>(&before, state);
         self.tell_difference::<CapacityBuffer>(&before, state);
         self.tell_difference::<BufferTemplate>(&before, state);
+        self.tell_difference::<PodSelector>(&before, state);
     }
 
     fn tell_difference<T: Stored>(&self, before: &State, after: &State) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey};
+use decode::default_spread::{PodSelector, SelectorKey};
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -48,6 +49,8 @@ pub struct State {
     pub capacity_buffers: Table<NamespacedName, CapacityBuffer>,
     /// PodTemplates and workloads, for the buffers that name them; empty as long.
     pub buffer_templates: Table<TemplateKey, BufferTemplate>,
+    /// Services and controllers of pods; empty while the cluster has no default spread constraints.
+    pub pod_selectors: Table<SelectorKey, PodSelector>,
     /// What devices read of the pods that may want any, and of the DaemonSets whose pods may.
     pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
     /// The API server's release and gates, once it has told.

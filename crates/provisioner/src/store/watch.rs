@@ -13,6 +13,7 @@ use api::labels::ProviderLabels;
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool, events, groups};
 use cloudprovider::NodeClassKind;
 use decode::capacity_buffer::{BufferTemplate, TemplateKey, TemplateKind, buffer_template};
+use decode::default_spread::{PodSelector, SelectorKey, SelectorKind, pod_selector};
 use decode::devices::Admitted;
 use dra_sched::KubernetesMinor;
 use futures::StreamExt;
@@ -65,6 +66,8 @@ pub struct Watches {
     pub metrics: Arc<Metrics>,
     /// Whether CapacityBuffers, and what they may name, are watched.
     pub buffers: bool,
+    /// Whether Services and controllers of pods are watched, for the selectors of default spread constraints.
+    pub pod_selectors: bool,
     /// The provider's aliases of label keys.
     pub labels: Arc<ProviderLabels>,
     /// Ends all watches.
@@ -144,6 +147,7 @@ impl Watches {
         self.start_workloads(&mut tasks);
         self.start_storage(&mut tasks);
         self.start_buffers(&mut tasks);
+        self.start_pod_selectors(&mut tasks);
         tasks.spawn(self.clone().watch_devices());
         tasks
     }
@@ -260,6 +264,28 @@ impl Watches {
             );
             tasks.spawn(self.clone().watch(Source {
                 owns: Box::new(move |key: &TemplateKey| key.kind == kind),
+                pending: Arc::clone(&pending),
+                is_alone: false,
+                ..source
+            }));
+        }
+    }
+
+    /// Watches what selects pods; if nobody wants to know, nothing does.
+    fn start_pod_selectors(&self, tasks: &mut JoinSet<()>) {
+        if !self.pod_selectors {
+            self.feed.with(|store| store.mark_synced(Kind::PodSelector));
+            return;
+        }
+        let pending = Arc::new(AtomicUsize::new(SelectorKind::OF_SCHEDULER.len()));
+        for kind in SelectorKind::OF_SCHEDULER {
+            let source = Source::<PodSelector>::new(
+                resource(kind.group(), "v1", kind.as_str(), kind.plural()),
+                move |raw, context| pod_selector(&raw.json, kind, context).map_err(|error| error.to_string()),
+                move |raw| SelectorKey { kind, name: raw.name() },
+            );
+            tasks.spawn(self.clone().watch(Source {
+                owns: Box::new(move |key: &SelectorKey| key.kind == kind),
                 pending: Arc::clone(&pending),
                 is_alone: false,
                 ..source

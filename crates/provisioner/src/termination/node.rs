@@ -92,6 +92,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeName>>) {
             | Change::PodDisruptionBudget(_)
             | Change::CapacityBuffer(_)
             | Change::BufferTemplate(_)
+            | Change::PodSelector(_)
             | Change::Other(_) => {}
         }
     });

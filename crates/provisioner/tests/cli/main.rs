@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod corpus;
+mod default_spread;
 mod dra;
 mod dra_bad_input;
 mod examples;

@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
     NamespacedName, Pod, PodShape,
-    pod::{NodeInclusionPolicy, NodeSelectorTerm, TopologySpreadConstraint, WhenUnsatisfiable},
+    pod::{NodeInclusionPolicy, NodeSelectorTerm, SpreadSource, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
 use super::{COMPARED_STEPS, Limit, classes::Shapes};
@@ -65,6 +65,21 @@ impl Preference<'_> {
         match self.kind {
             Kind::NodeAffinity(_) => !shapes.get(self.shape).is_some_and(narrows),
             Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) | Kind::Spread(_) => true,
+        }
+    }
+
+    /// What a note calls it.
+    fn note_kind(&self, shapes: &[Preferring<'_>]) -> NoteKind {
+        match self.kind {
+            Kind::NodeAffinity(_) => NoteKind::PreferredNodeAffinity,
+            Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) => NoteKind::PreferredPodAffinity,
+            Kind::Spread(at) => {
+                let spread = shapes.get(self.shape).and_then(|shape| shape.shape.topology_spread.get(at));
+                match spread.map(|spread| spread.source) {
+                    Some(SpreadSource::ClusterDefault) => NoteKind::DefaultScheduleAnywaySpread,
+                    Some(SpreadSource::Pod) | None => NoteKind::ScheduleAnywaySpread,
+                }
+            }
         }
     }
 }
@@ -112,7 +127,7 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
         let shape = shapes.iter().position(|shape| shape.pods.iter().any(|&id| snapshot.pods[id].pod.name == *pod));
         shape.is_some_and(|shape| {
             let of_kind =
-                |preference: &&Preference<'_>| preference.shape == shape && note_kind(preference.kind) == kind;
+                |preference: &&Preference<'_>| preference.shape == shape && preference.note_kind(&shapes) == kind;
             kept.iter().copied().filter(of_kind).count() == preferences.iter().filter(|it| of_kind(it)).count()
         })
     };
@@ -121,14 +136,6 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
     best.lower_bound = without.lower_bound;
     best.search_steps = best.search_steps.max(without.search_steps);
     best
-}
-
-fn note_kind(kind: Kind) -> NoteKind {
-    match kind {
-        Kind::NodeAffinity(_) => NoteKind::PreferredNodeAffinity,
-        Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) => NoteKind::PreferredPodAffinity,
-        Kind::Spread(_) => NoteKind::ScheduleAnywaySpread,
-    }
 }
 
 /// The shapes with preferences, in the order of their first pods by name.

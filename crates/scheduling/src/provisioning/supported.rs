@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{
     PodShape, Unsupported,
-    pod::{VolumeRef, WhenUnsatisfiable},
+    pod::{SpreadSource, VolumeRef, WhenUnsatisfiable},
     volume::{ClaimPhase, VolumeBindingMode},
 };
 
@@ -40,13 +40,17 @@ pub(crate) fn unsupported(shape: &PodShape, snapshot: &Snapshot, claims_are_read
 
 /// What of a shape is preferred and left out of planning, in a fixed order.
 pub(crate) fn left_out(shape: &PodShape) -> impl Iterator<Item = NoteKind> {
-    let spread =
-        shape.topology_spread.iter().any(|spread| spread.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway);
+    let spread = |source| {
+        let mut soft =
+            shape.topology_spread.iter().filter(|it| it.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway);
+        soft.any(|it| it.source == source)
+    };
     let pod_affinity = !shape.pod_affinity.preferred.is_empty() || !shape.pod_anti_affinity.preferred.is_empty();
     [
         (!shape.preferred_node_affinity.is_empty(), NoteKind::PreferredNodeAffinity),
         (pod_affinity, NoteKind::PreferredPodAffinity),
-        (spread, NoteKind::ScheduleAnywaySpread),
+        (spread(SpreadSource::Pod), NoteKind::ScheduleAnywaySpread),
+        (spread(SpreadSource::ClusterDefault), NoteKind::DefaultScheduleAnywaySpread),
     ]
     .into_iter()
     .filter_map(|(used, kind)| used.then_some(kind))

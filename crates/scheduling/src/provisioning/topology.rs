@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use model::{
     IdSet, IdVec, Interner, KeyId, LabelSelector, Labels, NamespacedName, PodShape, Toleration, ValueId, define_id,
-    pod::{HostPort, PodAffinityTerm, VolumeRef},
+    pod::{HostPort, PodAffinityTerm, SpreadSource, VolumeRef},
 };
 
 use super::{
@@ -57,7 +57,8 @@ define_id! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// No domain has more than `max_skew` above the least; the least is 0 with fewer than `min_domains`.
-    Spread { max_skew: u32, min_domains: u32 },
+    /// `source` is for reasons.
+    Spread { max_skew: u32, min_domains: u32, source: SpreadSource },
     /// There is a matched pod in the domain.
     Affinity,
     /// There is no matched pod in the domain, nor does one come.
@@ -311,7 +312,12 @@ impl Group {
                 format!("PersistentVolumeClaim {claim}, whose pods must be in one {over},")
             }
             (Rule::Claim(claim), _) => format!("PersistentVolumeClaim {claim} with access mode ReadWriteOncePod"),
-            (_, Kind::Spread { max_skew, .. }) => format!("required topology spread over {over} (maxSkew {max_skew})"),
+            (_, Kind::Spread { max_skew, source: SpreadSource::Pod, .. }) => {
+                format!("required topology spread over {over} (maxSkew {max_skew})")
+            }
+            (_, Kind::Spread { max_skew, source: SpreadSource::ClusterDefault, .. }) => {
+                format!("required topology spread over {over} (maxSkew {max_skew}, the cluster's default)")
+            }
             (_, Kind::Affinity) => format!("required pod affinity over {over}"),
             (_, Kind::AntiAffinity) => format!("required pod anti-affinity over {over}"),
         }

@@ -90,6 +90,7 @@ fn snapshot(text: &str) -> Result<Snapshot> {
         labels: &labels,
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
         release: offline::Release::default(),
+        scheduler_config: None,
     };
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     ensure!(input.problems.is_empty(), "{}", input.problems[0]);

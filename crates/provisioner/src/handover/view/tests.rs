@@ -137,6 +137,7 @@ fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
         driver.is_daemon = true;
         driver.node_name = Some("n".into());
         driver.owner = Some(model::pod::Owner {
+            api_version: "apps/v1".into(),
             kind: "DaemonSet".into(),
             name: "driver".into(),
             uid: "driver".into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use expect_test::expect;
 use model::{
     Interner, NamespacedName, Operator, Requirement, Requirements,
-    pod::{NodeInclusionPolicy, NodeSelectorTerm, Protocol},
+    pod::{NodeInclusionPolicy, NodeSelectorTerm, Protocol, SpreadSource},
     volume::{AccessMode, ClaimPhase, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
 };
 
@@ -75,6 +75,28 @@ fn pods_are_spread_over_zones_by_counts_and_the_odd_one_goes_where_it_is_cheapes
         machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0, web-1, web-2]
         machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-3, web-4]
         machine default-2: small/c/on-demand $0.000000012/h types [small] pods [web-5, web-6]
+    "#]],
+    );
+}
+
+#[test]
+fn a_spread_that_is_the_clusters_default_is_kept_like_any_and_refusals_say_whose_it_is() {
+    let mut f = three_zones();
+    f.require(ZONE, "In", &["a", "b"]);
+    f.node("full").allocatable(0, gib(8)).label(ZONE, "c");
+    for i in 0..3 {
+        f.pod(&format!("web-{i}"))
+            .requests(1000, gib(1))
+            .label("app", "web")
+            .spread(ZONE, 1, "web")
+            .but(|spread, _| spread.source = SpreadSource::ClusterDefault);
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
+        refused web-2 (DoesNotFit): of 1 existing node 1 have no room (cpu 1 wanted, the most free is 0); nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
     "#]],
     );
 }

@@ -11,7 +11,7 @@ use model::{
     PriceNanoUsdPerHour, Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration,
     TolerationOperator, Unsupported,
     pod::{
-        HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, SchedulingGroup,
+        HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, SchedulingGroup, SpreadSource,
         TopologySpreadConstraint, VolumeRef, Weighted, WhenUnsatisfiable,
     },
     volume::{ClaimPhase, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
@@ -448,6 +448,7 @@ impl PodFixture<'_> {
             node_affinity_policy: NodeInclusionPolicy::Honor,
             node_taints_policy: NodeInclusionPolicy::Ignore,
             match_label_keys: Vec::new(),
+            source: SpreadSource::Pod,
         });
         self
     }

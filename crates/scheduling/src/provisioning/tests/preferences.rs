@@ -1,6 +1,9 @@
 //! Which preferences a plan keeps, and what nodes cost.
 
-use model::{PriceNanoUsdPerHour, pod::WhenUnsatisfiable};
+use model::{
+    PriceNanoUsdPerHour,
+    pod::{SpreadSource, WhenUnsatisfiable},
+};
 
 use super::fixture::{Fixture, gib, render};
 use crate::{plan::Plan, provisioning::plan, snapshot::PreferencePolicy};
@@ -90,6 +93,29 @@ fn pods_are_spread_if_that_takes_no_more_machines() {
     let mut spread = zone(&four, &plan(&four.snapshot()));
     spread.sort();
     assert_eq!(spread, ["za", "zb"]);
+}
+
+#[test]
+fn a_note_on_a_spread_that_is_not_kept_says_whether_it_is_the_clusters_default() {
+    let mut f = zones(10, 10);
+    for (index, source) in [SpreadSource::Pod, SpreadSource::ClusterDefault].into_iter().enumerate() {
+        for copy in 0..2 {
+            f.pod(&format!("p{index}-{copy}")).requests(1000, gib(1)).label("app", "web").spread(ZONE, 1, "web").but(
+                |spread, _| {
+                    spread.when_unsatisfiable = WhenUnsatisfiable::ScheduleAnyway;
+                    spread.source = source;
+                },
+            );
+        }
+    }
+    let notes: Vec<_> = plan(&f.snapshot()).notes.iter().map(|note| (note.pods, note.kind.construct())).collect();
+    assert_eq!(
+        notes,
+        [
+            (2, "topology spread with whenUnsatisfiable ScheduleAnyway"),
+            (2, "the cluster's default topology spread with whenUnsatisfiable ScheduleAnyway")
+        ]
+    );
 }
 
 #[test]

@@ -196,7 +196,11 @@ impl<'s> Builder<'s> {
                 terms: honors(spread.node_affinity_policy).then(|| affinity::terms(shape, names)),
                 tolerations: honors(spread.node_taints_policy).then(|| shape.tolerations.clone()),
             };
-            let kind = Kind::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains.unwrap_or(1) };
+            let kind = Kind::Spread {
+                max_skew: spread.max_skew,
+                min_domains: spread.min_domains.unwrap_or(1),
+                source: spread.source,
+            };
             let rule = Rule::Selected { namespace: Arc::clone(&pod.name.namespace), selector };
             let scope = self.scope(spread.topology_key);
             owned.groups.push(self.group(kind, scope, rule, Some(filter)));
