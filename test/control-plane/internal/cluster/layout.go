@@ -71,7 +71,7 @@ func (l layout) write(options Options, users []User, server string) error {
 			return err
 		}
 	}
-	if err := writeYAML(l.schedulerConfig(), schedulerConfig(l.kubeconfig(adminFile))); err != nil {
+	if err := writeYAML(l.schedulerConfig(), schedulerConfig(options, l.kubeconfig(adminFile))); err != nil {
 		return err
 	}
 	stages, err := kwokStages(options)
@@ -143,8 +143,8 @@ func kubeconfig(server string, user User) object {
 
 // schedulerConfig keeps kube-scheduler's rules and order; only the limits on requests and the wait before a refused pod is
 // tried again (10 s at most by default) are changed, to make tests short.
-func schedulerConfig(kubeconfig string) object {
-	return object{
+func schedulerConfig(options Options, kubeconfig string) object {
+	config := object{
 		"apiVersion":               "kubescheduler.config.k8s.io/v1",
 		"kind":                     "KubeSchedulerConfiguration",
 		"clientConnection":         object{"kubeconfig": kubeconfig, "qps": 5000, "burst": 10000},
@@ -153,6 +153,14 @@ func schedulerConfig(kubeconfig string) object {
 		"podInitialBackoffSeconds": 1,
 		"podMaxBackoffSeconds":     2,
 	}
+	if len(options.DefaultSpread) > 0 {
+		args := object{"defaultingType": "List", "defaultConstraints": options.DefaultSpread}
+		config["profiles"] = []object{{
+			"schedulerName": "default-scheduler",
+			"pluginConfig":  []object{{"name": "PodTopologySpread", "args": args}},
+		}}
+	}
+	return config
 }
 
 // kwokConfig turns node leases off: a restarted kwok would wait up to 40 s for its predecessor's leases and forget the

@@ -68,6 +68,30 @@ func TestStagesFollowTheOptions(t *testing.T) {
 	}
 }
 
+func TestDefaultSpreadReachesTheScheduler(t *testing.T) {
+	if profiles, found := schedulerConfig(Options{}, "k")["profiles"]; found {
+		t.Errorf("profiles %v without being asked for", profiles)
+	}
+	zone := object{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+	text, err := yaml.Marshal(schedulerConfig(Options{DefaultSpread: []any{zone}}, "k")["profiles"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `- pluginConfig:
+  - args:
+      defaultConstraints:
+      - maxSkew: 1
+        topologyKey: zone
+        whenUnsatisfiable: DoNotSchedule
+      defaultingType: List
+    name: PodTopologySpread
+  schedulerName: default-scheduler
+`
+	if string(text) != want {
+		t.Errorf("got\n%swant\n%s", text, want)
+	}
+}
+
 func TestRenderedFilesParseAndKeepTheKey(t *testing.T) {
 	l := layout{t.TempDir()}
 	users := []User{

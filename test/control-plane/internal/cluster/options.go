@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Options say what control plane to run. ParseOptions checks them.
@@ -26,10 +28,12 @@ type Options struct {
 	Users           []User
 	KeepJobsRunning bool
 	PodDeleteDelay  time.Duration
-	ExtraArgs       map[string][]string // by component
-	BootTimeout     time.Duration
-	ShutdownGrace   time.Duration
-	ExitWithParent  bool
+	// DefaultSpread are kube-scheduler's topology spread constraints of pods that have none; none for its own defaults.
+	DefaultSpread  []any
+	ExtraArgs      map[string][]string // by component
+	BootTimeout    time.Duration
+	ShutdownGrace  time.Duration
+	ExitWithParent bool
 	// BinaryDir holds binaries to prefer to the subcommands; empty for none.
 	BinaryDir string
 	// Self is the path of this program.
@@ -76,6 +80,14 @@ func ParseOptions(args []string, usage io.Writer) (Options, error) {
 	})
 	flags.BoolVar(&options.KeepJobsRunning, "keep-jobs-running", false, "do not complete the pods of Jobs")
 	flags.UintVar(&podDeleteDelayMS, "pod-delete-delay-ms", 0, "how long a deleted pod stays Terminating")
+	flags.Func("default-spread", "a default topology spread constraint of kube-scheduler, `YAML`; repeatable", func(value string) error {
+		var constraint object
+		if err := yaml.UnmarshalStrict([]byte(value), &constraint); err != nil || len(constraint) == 0 {
+			return errors.New("must be a map in YAML or JSON")
+		}
+		options.DefaultSpread = append(options.DefaultSpread, constraint)
+		return nil
+	})
 	flags.Func("arg", "one more argument for a component, `COMPONENT=ARG`; repeatable", func(value string) error {
 		component, arg, found := strings.Cut(value, "=")
 		if !found || !slices.Contains(ComponentNames, component) {

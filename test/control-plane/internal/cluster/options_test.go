@@ -13,6 +13,7 @@ import (
 func TestOptionsHoldWhatTheCommandLineSays(t *testing.T) {
 	got, err := ParseOptions(strings.Fields(
 		"--dir D --gates all --gate DRAListTypeAttributes=false --user alice:t0k:devs,system:ops --service-account karpenter/dovetail:t1k"+
+			` --default-spread {"topologyKey":"zone"}`+
 			" --keep-jobs-running --pod-delete-delay-ms 250 --arg scheduler=-v=4 --arg scheduler=--x=y --shutdown-grace-ms 0 --exit-with-parent"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +29,7 @@ func TestOptionsHoldWhatTheCommandLineSays(t *testing.T) {
 		},
 		KeepJobsRunning: true,
 		PodDeleteDelay:  250 * time.Millisecond,
+		DefaultSpread:   []any{object{"topologyKey": "zone"}},
 		ExtraArgs:       map[string][]string{Scheduler: {"-v=4", "--x=y"}},
 		BootTimeout:     2 * time.Minute,
 		ExitWithParent:  true,
@@ -65,6 +67,7 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		"--dir D --user a:t --user a:u":          `user "a": another user has the same name`,
 		"--dir D --service-account dovetail":     "NAMESPACE/NAME",
 		"--dir D --arg kubelet=-v=4":             "COMPONENT=ARG",
+		"--dir D --default-spread zone":          "-default-spread: must be a map",
 		"--dir D --pod-delete-delay-ms -1":       "pod-delete-delay-ms",
 		"--dir D --pod-delete-delay-ms 1 --nope": "-nope",
 	} {

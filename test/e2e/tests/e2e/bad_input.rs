@@ -169,6 +169,10 @@ async fn a_bad_option_is_a_usage_error_that_names_it() -> Result<()> {
         (["run", "--batch-idle-duration", "soon"], "batch-idle-duration"),
         (["run", "--feature-gates", "NodeOverlay"], "feature-gates"),
         (["run", "--preference-policy", "Sometimes"], "preference-policy"),
+        (
+            ["run", "--scheduler-config", "podTopologySpread: {defaultConstraints: [{}]}"],
+            "defaultConstraints[0].topologyKey",
+        ),
     ] {
         let (code, text) = dovetail(&arguments, "")?;
         ensure!(code == 2 && text.contains(named), "{arguments:?}: exit {code}: {text}");

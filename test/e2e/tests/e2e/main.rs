@@ -7,6 +7,7 @@ mod bad_input;
 mod capacity_buffers;
 mod crashes;
 mod crds;
+mod default_spread;
 mod devices;
 mod dra;
 mod fidelity;
