@@ -62,7 +62,7 @@ use self::{
     problem::{LimitByClass, Problem},
     relaxation::Relaxed,
     state::Target,
-    topology::rules_hold,
+    topology::{rules_hold, skews_hold},
 };
 use crate::{
     plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
@@ -177,11 +177,25 @@ fn improved(mut problem: Problem<'_>, first: (Filled, u64), placed: &IdVec<Class
     if best.0.price() > bound + bound / CLOSE && work <= karpenter::MAX_WORK && is_comparable {
         try_order(Order::Karpenter, &mut best);
     }
+    if !skews_hold(&problem, &best.0.state) {
+        best = surer(&mut problem, best);
+    }
     let kept_apart = price_of_keeping_apart(&mut problem, &best.0);
     let (filled, steps) = best;
     let now_placed = filled.placed(&problem);
     let bound = if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
     Plan { kept_apart, ..assemble(&problem, filled, bound, steps) }
+}
+
+/// The plan, or one that places as much and does not depend on which pods are bound first: machines come in any order.
+fn surer(problem: &mut Problem<'_>, plan: (Filled, u64)) -> (Filled, u64) {
+    let other = fill_all(problem, Order::CountedFirst);
+    let is_surer =
+        |other: &Filled| other.compare_refused(&plan.0, problem).is_le() && skews_hold(problem, &other.state);
+    match other {
+        Some(other) if is_surer(&other.0) => other,
+        Some(_) | None => plan,
+    }
 }
 
 /// What it costs that claims were kept apart so that they get their devices in every order; `None` if none were.
@@ -209,7 +223,7 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)
     // What the plain order has to search for, others need not find as well.
     let steps = match order {
         Order::Plain => options.search_steps,
-        Order::ByWorth(_) | Order::Karpenter => options.search_steps.min(COMPARED_STEPS),
+        Order::CountedFirst | Order::ByWorth(_) | Order::Karpenter => options.search_steps.min(COMPARED_STEPS),
     };
     loop {
         let mut budget = Budget::new(steps);

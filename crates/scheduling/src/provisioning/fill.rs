@@ -7,7 +7,7 @@
 //! that no class of lower priority can stand in their way.
 
 use std::{
-    cmp::Reverse,
+    cmp::{Ordering, Reverse},
     collections::{BTreeMap, BTreeSet},
 };
 
@@ -55,6 +55,11 @@ impl Filled {
 
     /// Whether more important pods have places, or as many for less money.
     pub(crate) fn is_better_than(&self, other: &Self, problem: &Problem<'_>) -> bool {
+        self.compare_refused(other, problem).then(self.price().cmp(&other.price())).is_lt()
+    }
+
+    /// Fewer pods without a place are less, the more important ones first.
+    pub(crate) fn compare_refused(&self, other: &Self, problem: &Problem<'_>) -> Ordering {
         let refused = |filled: &Self| {
             let mut by_priority: BTreeMap<Reverse<i32>, u64> = BTreeMap::new();
             for &(class, count, _) in &filled.refused {
@@ -67,7 +72,7 @@ impl Filled {
         let counts = |of: &BTreeMap<Reverse<i32>, u64>| -> Vec<u64> {
             priorities.iter().map(|priority| of.get(priority).copied().unwrap_or(0)).collect()
         };
-        (counts(&mine), self.price()) < (counts(&others), other.price())
+        counts(&mine).cmp(&counts(&others))
     }
 }
 
@@ -76,6 +81,9 @@ impl Filled {
 pub(crate) enum Order<'w> {
     /// Class by class.
     Plain,
+    /// The same, but those first which spreads of others count and which have none themselves: whenever they are bound,
+    /// these spreads are planned with them.
+    CountedFirst,
     /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
     ByWorth(&'w IdVec<ClassId, i64>),
     /// Pod by pod, as Karpenter does it.
@@ -99,15 +107,15 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
     });
     let mut waiting: IdVec<ClassId, u32> = members.collect();
     match order {
-        Order::Plain => {}
+        Order::Plain | Order::CountedFirst => {}
         Order::ByWorth(worth) => by_worth(problem, &mut state, &mut waiting, worth),
         Order::Karpenter => karpenter::place(problem, &mut state, &mut waiting),
     }
     let mut untouched = State::new(problem, Charging::Least);
     untouched.checking = Checking::AtTheEnd;
     let mut refused = Vec::new();
-    for (class, pods) in problem.classes.iter_enumerated() {
-        let wanted = waiting[class];
+    for class in sequence(problem, order) {
+        let (pods, wanted) = (&problem.classes[class], waiting[class]);
         if problem.is_too_dear(state.price()) || (pods.is_refused() && problem.is_too_many(class, wanted)) {
             return None;
         }
@@ -146,6 +154,21 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
     retry_with_hosts(problem, &mut state, &mut refused);
     let kept = kept.into_iter().map(|(_, pod, node)| (pod, node)).collect();
     (!problem.is_too_dear(state.price())).then_some(Filled { state, kept, refused })
+}
+
+/// The classes in the order of placing.
+fn sequence(problem: &Problem<'_>, order: Order<'_>) -> Vec<ClassId> {
+    let mut classes: Vec<ClassId> = problem.classes.ids().collect();
+    match order {
+        Order::Plain | Order::ByWorth(_) | Order::Karpenter => {}
+        Order::CountedFirst => classes.sort_by_key(|&class| {
+            let pods = &problem.classes[class];
+            let spreads = || pods.involved.iter().filter(|mine| problem.topology.groups[mine.group].is_spread());
+            let is_only_counted = spreads().any(|mine| mine.matched) && !spreads().any(|mine| mine.owner);
+            !(is_only_counted && pods.affinity_sets.is_empty())
+        }),
+    }
+    classes
 }
 
 /// Whether the allocation of devices left anything open since this was asked last.

@@ -41,7 +41,7 @@ use crate::snapshot::NodeId;
 pub(crate) use self::{
     build::{Builder, Coupling, Owned, Signature},
     cells::{Cell, cells},
-    counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold, rules_hold_since},
+    counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold, rules_hold_since, skews_hold},
 };
 
 define_id! {

@@ -532,3 +532,23 @@ fn pods_stay_where_they_were_planned_in_whatever_order_they_come() {
     let expected = ["p0 on za", "p1 on za", "p2 on za", "p3 on zb", "p4 on zb", "p5 on zb"];
     assert_eq!(placed, expected);
 }
+
+/// Those that have no spread of their own may be bound first, and the zone would be closed to those that have one.
+#[test]
+fn a_spread_is_planned_with_the_pods_that_it_counts_whichever_are_bound_first() {
+    let mut f = three_zones();
+    for index in 0..4 {
+        f.pod(&format!("spread-{index}")).requests(2000, gib(1)).label("app", "web").spread(ZONE, 1, "web");
+    }
+    for index in 0..6 {
+        f.pod(&format!("counted-{index}")).requests(500, gib(1)).label("app", "web").select(ZONE, "a");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [counted-0, counted-1, counted-2, counted-3, counted-4, counted-5]
+        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [spread-0, spread-1]
+        machine default-2: small/c/on-demand $0.000000012/h types [small] pods [spread-2, spread-3]
+    "#]],
+    );
+}

@@ -139,6 +139,11 @@ impl Group {
         }
     }
 
+    /// Whether it is a topology spread.
+    pub(crate) fn is_spread(&self) -> bool {
+        matches!(self.kind, Kind::Spread { .. })
+    }
+
     fn skew_holds(&self, counts: &Counts) -> bool {
         (0..counts.owners.len()).all(|index| self.skew_holds_in(counts, DomainId::from_index(index)))
     }
@@ -194,9 +199,13 @@ pub(crate) fn room(
 
 /// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].
 pub(crate) fn rules_hold(problem: &Problem<'_>, state: &State) -> bool {
-    let mut groups = problem.topology.groups.iter().zip(state.counts.iter());
-    let skews_hold = groups.all(|(group, counts)| group.skew_holds(counts));
-    can_bind(problem, state, skews_hold)
+    can_bind(problem, state, skews_hold(problem, state))
+}
+
+/// Whether all spreads hold once everything is bound. If not, there are pods that would not come where they are planned if
+/// others were there first.
+pub(crate) fn skews_hold(problem: &Problem<'_>, state: &State) -> bool {
+    problem.topology.groups.iter().zip(state.counts.iter()).all(|(group, counts)| group.skew_holds(counts))
 }
 
 /// The same for what was placed since the mark, if what was placed before keeps them: only domains that got pods can have
