@@ -74,6 +74,20 @@ pub fn surroundings() -> Vec<Value> {
 }
 
 impl Scenario {
+    /// All its objects as one list, but for the machines that are there before its pods come.
+    #[must_use]
+    pub fn objects(&self) -> Value {
+        let items: Vec<&Value> = self
+            .node_pools
+            .iter()
+            .chain(&self.agent)
+            .chain(&self.volumes)
+            .chain(&self.before)
+            .chain(&self.pods)
+            .collect();
+        json!({ "apiVersion": "v1", "kind": "List", "items": items })
+    }
+
     /// The scenario of a seed, of all rules.
     #[must_use]
     pub fn random(seed: u64) -> Self {

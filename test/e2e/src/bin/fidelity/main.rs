@@ -28,8 +28,8 @@ struct Arguments {
     /// Scenarios of devices: only one half, with this set of feature gates.
     #[arg(long, value_enum, requires = "dra")]
     gates: Option<GateSet>,
-    /// Scenarios of devices: print the objects of the first, as `dovetail plan` reads them, and play none.
-    #[arg(long, requires = "gates")]
+    /// Print the objects of the first, as `dovetail plan` reads them, and play none; of scenarios of devices with --gates.
+    #[arg(long)]
     print: bool,
 }
 
@@ -62,6 +62,10 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             return Ok(true);
         }
         return devices::run(arguments.seed, arguments.scenarios, gates).await;
+    }
+    if arguments.print {
+        println!("{:#}", Scenario::random(arguments.seed).objects());
+        return Ok(true);
     }
     let started = Instant::now();
     let cluster = Cluster::new("fidelity").await?;
