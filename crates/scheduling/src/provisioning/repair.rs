@@ -38,7 +38,7 @@ pub(crate) struct Repaired {
 const MAX_COPIES: u64 = 400;
 
 /// Steps that a place costs for pods whose devices matter to others.
-const SHARED_DEVICES: u64 = 10;
+const SHARED_DEVICES: u64 = 100;
 
 /// Steps that the exact check of several limits may take at one leaf.
 const LIMIT_STEPS: u64 = 2_000;
