@@ -18,6 +18,7 @@ use scheduling::snapshot::{Options as PlanOptions, Snapshot};
 use tokio::time::Instant;
 use tracing::{debug, error};
 
+mod allocations;
 pub mod batcher;
 mod buffers;
 pub mod catalogues;
@@ -32,6 +33,7 @@ mod trigger;
 use crate::context::Context;
 use crate::metrics::{ByController, seconds};
 use crate::options;
+use allocations::Allocations;
 use batcher::{Batcher, Trigger};
 use catalogues::Catalogues;
 use places::Places;
@@ -49,6 +51,7 @@ pub struct Provisioner {
     context: Context,
     batcher: Arc<Batcher>,
     catalogues: Catalogues,
+    allocations: Allocations,
     report: report::Report,
 }
 
@@ -72,7 +75,13 @@ impl Provisioner {
         trigger::subscribe(&context, &batcher);
         // Before any other controller looks at a machine: registration and hand-over go by them.
         trigger::keep_assignments(&context);
-        Self { report: report::Report::new(&context), context, batcher, catalogues: Catalogues::default() }
+        Self {
+            report: report::Report::new(&context),
+            context,
+            batcher,
+            catalogues: Catalogues::default(),
+            allocations: Allocations::default(),
+        }
     }
 
     /// Runs until the context is stopped.
@@ -130,7 +139,7 @@ impl Provisioner {
         let (node_pools, overlays) = self.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
         // The cluster as it is now, after the provider was waited for.
-        let state = self.context.store.snapshot();
+        let state = self.allocations.settled(&self.context.store).await;
         if state.epoch != epoch {
             // The catalogues speak of other names.
             return Outcome::Stale;
