@@ -19,7 +19,7 @@ pub struct Assignments {
 #[derive(Debug, Default)]
 struct Inner {
     by_claim: BTreeMap<NodeClaimName, Arc<[Uid]>>,
-    by_pod: BTreeMap<Uid, NodeClaimName>,
+    by_pod: Arc<BTreeMap<Uid, NodeClaimName>>,
 }
 
 impl Assignments {
@@ -73,6 +73,14 @@ impl Assignments {
     pub fn claim_of(&self, pod: &Uid) -> Option<NodeClaimName> {
         self.inner.read().by_pod.get(pod).cloned()
     }
+
+    /// The NodeClaim that each pod waits for, as it is now.
+    ///
+    /// A plan takes this before it takes the store's state: a pod is forgotten as soon as the store shows it bound, and one
+    /// that waits in an older state would look as if nobody had planned for it.
+    pub fn claims_by_pod(&self) -> Arc<BTreeMap<Uid, NodeClaimName>> {
+        Arc::clone(&self.inner.read().by_pod)
+    }
 }
 
 impl Inner {
@@ -81,7 +89,7 @@ impl Inner {
         let mut assigned = Vec::new();
         for pod in pods {
             self.remove_pod(&pod);
-            self.by_pod.insert(pod.clone(), claim.clone());
+            Arc::make_mut(&mut self.by_pod).insert(pod.clone(), claim.clone());
             assigned.push(pod);
         }
         self.by_claim.insert(claim.clone(), assigned.into());
@@ -89,12 +97,15 @@ impl Inner {
 
     fn remove_claim(&mut self, claim: &NodeClaimName) {
         for pod in self.by_claim.remove(claim).iter().flat_map(|pods| pods.iter()) {
-            self.by_pod.remove(pod);
+            Arc::make_mut(&mut self.by_pod).remove(pod);
         }
     }
 
     fn remove_pod(&mut self, pod: &Uid) {
-        let Some(claim) = self.by_pod.remove(pod) else { return };
+        if !self.by_pod.contains_key(pod) {
+            return;
+        }
+        let Some(claim) = Arc::make_mut(&mut self.by_pod).remove(pod) else { return };
         if let Some(pods) = self.by_claim.get_mut(&claim) {
             *pods = pods.iter().filter(|other| *other != pod).cloned().collect();
         }
@@ -156,5 +167,15 @@ mod tests {
         assert_eq!(assignments.claim_of(&"1".into()), None);
         assert!(assignments.pods_of("a").is_empty());
         assert_eq!(*assignments.pods_of("b"), *uids(&["4"]));
+    }
+
+    #[test]
+    fn what_a_plan_took_before_stays_although_the_pod_is_bound_meanwhile() {
+        let assignments = Assignments::default();
+        assignments.assign(&"a".into(), uids(&["1", "2"]));
+        let taken = assignments.claims_by_pod();
+        assignments.forget_pod(&"1".into());
+        assert_eq!(taken.get(&Uid::from("1")), Some(&"a".into()));
+        assert_eq!(assignments.claims_by_pod().keys().collect::<Vec<_>>(), [&Uid::from("2")]);
     }
 }

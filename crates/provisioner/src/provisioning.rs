@@ -139,6 +139,7 @@ impl Provisioner {
         let (node_pools, overlays) = self.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
         // The cluster as it is now, after the provider was waited for.
+        let planned_before = self.context.assignments.claims_by_pod();
         let state = self.allocations.settled(&self.context.store).await;
         if state.epoch != epoch {
             // The catalogues speak of other names.
@@ -155,10 +156,10 @@ impl Provisioner {
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
             let labels = &context.cloud.config().labels;
-            let (assignments, scheduler) = (&context.assignments, &context.options.scheduler_config);
+            let (scheduler, now) = (&context.options.scheduler_config, context.clock.now());
             let (snapshot, errors) =
-                snapshot::build(&state, node_pools, assignments, options, scheduler, context.clock.now(), labels);
-            drop(state);
+                snapshot::build(&state, node_pools, &planned_before, options, scheduler, now, labels);
+            drop((state, planned_before));
             debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
             let plan = scheduling::provisioning::plan(&snapshot);
             (snapshot, plan, errors)

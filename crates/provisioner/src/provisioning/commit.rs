@@ -121,7 +121,10 @@ pub(super) async fn commit(
 fn assign_existing(context: &Context, snapshot: &Snapshot, plan: &Plan) {
     for placement in &plan.existing {
         let Some(claim) = &snapshot.nodes[placement.node].node_claim else { continue };
-        let pods = placement.pods.iter().map(|&pod| snapshot.pods[pod].pod.uid.clone());
+        let state = context.store.read();
+        let waits = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
+        // Who was bound meanwhile is forgotten, and stays so.
+        let pods = placement.pods.iter().map(|&pod| snapshot.pods[pod].pod.uid.clone()).filter(waits);
         context.assignments.extend(claim, pods);
     }
     planned_pods_update::write(context, snapshot, plan);

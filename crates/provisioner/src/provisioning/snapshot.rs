@@ -8,12 +8,11 @@ use decode::default_spread::{DefaultSpread, SchedulerConfig};
 use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable};
 use dra_sched::{Compat, KubernetesMinor};
 use model::workload::DaemonSet;
-use model::{Node, Pod, Timestamp};
+use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::devices::DeviceObjects;
 use scheduling::snapshot::{Options, Snapshot, Volumes};
 
 use super::buffers;
-use crate::assignments::Assignments;
 use crate::store::{NodeRecord, State};
 
 /// The scheduler whose pods we serve. We plan by its rules.
@@ -24,7 +23,7 @@ pub fn is_ours(pod: &Pod) -> bool {
     is_provisionable(pod) && &*pod.scheduler_name == DEFAULT_SCHEDULER
 }
 
-/// Everything the planner may know, from one state of the store.
+/// Everything the planner may know, from one state of the store and what was planned before it was taken.
 ///
 /// A pod that was nominated to a node and is not bound yet counts as bound there: kube-scheduler reserves its room too.
 /// Pods of other schedulers are left out until they are bound. NodePools that are not in `node_pools` any more, or are
@@ -32,7 +31,7 @@ pub fn is_ours(pod: &Pod) -> bool {
 pub fn build(
     state: &State,
     node_pools: Vec<LaunchableNodePool>,
-    assignments: &Assignments,
+    planned: &BTreeMap<Uid, NodeClaimName>,
     options: Options,
     scheduler_config: &SchedulerConfig,
     now: Timestamp,
@@ -46,7 +45,7 @@ pub fn build(
         } else if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
             pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
         } else if is_ours(pod) {
-            planned_on.extend(assignments.claim_of(&pod.uid).map(|claim| (pod.uid.clone(), claim)));
+            planned_on.extend(planned.get(&pod.uid).map(|claim| (pod.uid.clone(), claim.clone())));
             pods.push(Arc::clone(pod));
         }
     }

@@ -113,7 +113,7 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
     let (snapshot, errors) = snapshot::build(
         &store.snapshot(),
         pools,
-        assignments,
+        &assignments.claims_by_pod(),
         PlanOptions::default(),
         &zone_default(),
         now,
