@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::claims;
-use crate::inventory::{ClaimClassId, ClaimId, DeviceEntry, Inventory};
+use crate::inventory::{ClaimClassId, ClaimId, DeviceEntry, Inventory, SliceIndex};
 use crate::packing::ClaimUse;
 use crate::selectors::Judgement;
 use crate::types::{DriverName, NodeScope};
@@ -48,23 +48,25 @@ impl Inventory {
     }
 
     fn extend(&self, reach: &mut Reach, class: ClaimClassId) {
+        let brought: BTreeSet<SliceIndex> =
+            self.shared_pools.iter().flat_map(|pool| pool.slices.iter().copied()).collect();
+        let is_own = |slice: SliceIndex| {
+            let of_one_node = || matches!(self.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
+            // Of what machines bring for others, the template does not say for whom.
+            !brought.contains(&slice) && (self.slices[slice].template || of_one_node())
+        };
         let requests = &self.claim_classes[class].requests;
         // Administrators' access takes nothing from anybody.
         let taking = requests.iter().flat_map(|request| &request.alternatives).filter(|it| !it.admin_access);
         for alternative in taking {
             for device in self.devices.iter() {
                 let driver = &self.shapes[device.shape].driver;
-                let drivers = if self.is_own(device) { &mut reach.own } else { &mut reach.shared };
+                let drivers = if is_own(device.slice) { &mut reach.own } else { &mut reach.shared };
                 if !drivers.contains(driver) && self.could_take(alternative, device) {
                     drivers.insert(driver.clone());
                 }
             }
         }
-    }
-
-    fn is_own(&self, device: &DeviceEntry) -> bool {
-        let slice = &self.slices[device.slice];
-        slice.template || matches!(slice.slice.node_scope, Some(NodeScope::Node(_)))
     }
 
     /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is asked.
