@@ -22,7 +22,7 @@ use super::{
     problem::Problem,
     repair,
     state::{Charging, State},
-    topology::{Checking, rules_hold},
+    topology::{Checking, GroupId, Kind, rules_hold},
 };
 use crate::{
     plan::Verdict,
@@ -81,8 +81,8 @@ impl Filled {
 pub(crate) enum Order<'w> {
     /// Class by class.
     Plain,
-    /// The same, but those first which spreads of others count and which have none themselves: whenever they are bound,
-    /// these spreads are planned with them.
+    /// The same, but first those that spreads of others count and that do not keep these themselves: whenever they are
+    /// bound, the spreads are planned with them.
     CountedFirst,
     /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
     ByWorth(&'w IdVec<ClassId, i64>),
@@ -158,17 +158,45 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
 
 /// The classes in the order of placing.
 fn sequence(problem: &Problem<'_>, order: Order<'_>) -> Vec<ClassId> {
-    let mut classes: Vec<ClassId> = problem.classes.ids().collect();
+    let classes = problem.classes.ids();
     match order {
-        Order::Plain | Order::ByWorth(_) | Order::Karpenter => {}
-        Order::CountedFirst => classes.sort_by_key(|&class| {
-            let pods = &problem.classes[class];
-            let spreads = || pods.involved.iter().filter(|mine| problem.topology.groups[mine.group].is_spread());
-            let is_only_counted = spreads().any(|mine| mine.matched) && !spreads().any(|mine| mine.owner);
-            !(is_only_counted && pods.affinity_sets.is_empty())
-        }),
+        Order::Plain | Order::ByWorth(_) | Order::Karpenter => classes.collect(),
+        Order::CountedFirst => counted_first(problem, classes.collect()),
     }
-    classes
+}
+
+/// Each class after those that its spreads count and that do not keep them themselves, and after those that it wants to be
+/// near to; where classes wait for each other, and otherwise, the order stays.
+fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> {
+    // By group: classes to come that it counts, and those of them that have not to keep it.
+    let mut counted: IdVec<GroupId, (usize, usize)> = problem.topology.groups.map(|_| (0, 0));
+    for mine in problem.classes.iter().flat_map(|class| &class.involved).filter(|mine| mine.matched) {
+        let (all, only_counted) = &mut counted[mine.group];
+        *all += 1;
+        *only_counted += usize::from(!mine.owner);
+    }
+    let is_ready = |class: ClassId, counted: &IdVec<GroupId, (usize, usize)>| {
+        problem.classes[class].involved.iter().filter(|mine| mine.owner).all(|mine| {
+            let (all, only_counted) = counted[mine.group];
+            match problem.topology.groups[mine.group].kind {
+                Kind::Spread { .. } => only_counted == 0,
+                Kind::Affinity => all == usize::from(mine.matched),
+                Kind::AntiAffinity => true,
+            }
+        })
+    };
+    let mut sequence = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let next = left.iter().position(|&class| is_ready(class, &counted)).unwrap_or(0);
+        let class = left.remove(next);
+        for mine in problem.classes[class].involved.iter().filter(|mine| mine.matched) {
+            let (all, only_counted) = &mut counted[mine.group];
+            *all -= 1;
+            *only_counted -= usize::from(!mine.owner);
+        }
+        sequence.push(class);
+    }
+    sequence
 }
 
 /// Whether the allocation of devices left anything open since this was asked last.

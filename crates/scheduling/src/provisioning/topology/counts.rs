@@ -139,11 +139,6 @@ impl Group {
         }
     }
 
-    /// Whether it is a topology spread.
-    pub(crate) fn is_spread(&self) -> bool {
-        matches!(self.kind, Kind::Spread { .. })
-    }
-
     fn skew_holds(&self, counts: &Counts) -> bool {
         (0..counts.owners.len()).all(|index| self.skew_holds_in(counts, DomainId::from_index(index)))
     }
