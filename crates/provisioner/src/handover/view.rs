@@ -13,7 +13,7 @@ use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffe
 
 use super::engine::{Machine, PlannedPod, PodState, View};
 use crate::assignments::Assignments;
-use crate::lifecycle::registration::taints_of;
+use crate::lifecycle::registration::{is_registered, taints_of};
 use crate::lifecycle::{claim, devices};
 use crate::options::HandOverMode;
 use crate::store::{NodeRecord, State};
@@ -56,7 +56,7 @@ struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
-    /// The pods that wait for a machine. Few machines ask for them.
+    /// The pods that wait for a machine that is still to be opened. Few machines ask for them.
     fn waiting(&self) -> &NameSet<WaitingClass> {
         self.waiting.get_or_init(|| {
             let waiting = self.state.unbound_pods().filter(|pod| pod.deletion_timestamp.is_none());
@@ -65,11 +65,18 @@ impl Cluster<'_> {
                     PreemptionPolicy::PreemptLowerPriority => pod.priority,
                     PreemptionPolicy::Never => i32::MIN,
                 };
-                let machine = self.assignments.claim_of(&pod.uid)?;
+                let machine = self.assignments.claim_of(&pod.uid).filter(|machine| !self.is_open(machine))?;
                 Some(WaitingClass { shape: Arc::clone(&pod.shape), preempts_below: priority, machine })
             });
             planned.collect()
         })
+    }
+
+    /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
+    fn is_open(&self, machine: &NodeClaimName) -> bool {
+        let node = self.state.node_claims.get(machine).and_then(|it| Some(&*it.status.as_ref()?.node_name));
+        let node = node.and_then(|name| self.state.nodes.get(name));
+        node.is_some_and(|node| is_registered(&node.object) && !is_held(&node.object))
     }
 }
 

@@ -8,9 +8,15 @@ use crate::test_pods::pod;
 /// A store with one node that carries those taints, and the claim `c` that it belongs to.
 fn store(taints: Value, ready: bool) -> ClusterStore {
     let store = ClusterStore::new();
-    let node: k8s::Node = serde_json::from_value(json!({
-        "metadata": {"name": "n", "uid": "n"},
-        "spec": {"providerID": "p://n", "taints": taints},
+    add_machine(&store, "c", "n", &taints, ready);
+    store
+}
+
+fn add_machine(store: &ClusterStore, claim: &str, node: &str, taints: &Value, ready: bool) {
+    let provider_id = format!("p://{node}");
+    let record: k8s::Node = serde_json::from_value(json!({
+        "metadata": {"name": node, "uid": node, "labels": {"karpenter.sh/registered": "true"}},
+        "spec": {"providerID": provider_id, "taints": taints},
         "status": {
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
@@ -18,19 +24,18 @@ fn store(taints: Value, ready: bool) -> ClusterStore {
     }))
     .unwrap();
     store
-        .apply_with(revision("n"), |interner| {
-            let model = decode::node(&serde_json::to_value(&node).unwrap(), &mut decode::Context::new(interner))?;
-            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(node) })
+        .apply_with(revision(node), |interner| {
+            let model = decode::node(&serde_json::to_value(&record).unwrap(), &mut decode::Context::new(interner))?;
+            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(record) })
         })
         .unwrap();
-    let claim: api::NodeClaim = serde_json::from_value(json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c", "uid": "c"},
+    let object: api::NodeClaim = serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": claim, "uid": claim},
         "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
-        "status": {"providerID": "p://n"},
+        "status": {"providerID": provider_id, "nodeName": node},
     }))
     .unwrap();
-    store.apply(claim, revision("c"));
-    store
+    store.apply(object, revision(claim));
 }
 
 fn revision(uid: &str) -> Revision {
@@ -200,6 +205,22 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
         let revision = revision(&still_waiting.uid);
         store.apply(still_waiting, revision);
         assert!(!attracts(), "its own pods come first");
+    }
+}
+
+/// Whoever could not enter its own machine although it is open has to go elsewhere.
+#[test]
+fn a_machine_is_not_kept_closed_to_pods_whose_own_machine_is_open() {
+    for (taints, expected) in [(held(), true), (json!([]), false)] {
+        let store = store(held(), true);
+        add_machine(&store, "other", "m", &taints, true);
+        let assignments = Assignments::default();
+        let pod = waiting("late");
+        assignments.assign(&"other".into(), [pod.uid.clone()]);
+        let revision = revision(&pod.uid);
+        store.apply(pod, revision);
+        let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
+        assert_eq!(view["n"].attracts_others, expected, "{taints}");
     }
 }
 
