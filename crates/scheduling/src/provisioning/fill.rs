@@ -22,7 +22,7 @@ use super::{
     problem::Problem,
     repair,
     state::{Charging, State},
-    topology::{Checking, GroupId, Kind, rules_hold},
+    topology::{Checking, GroupId, Kind, Scope, rules_hold},
 };
 use crate::{
     plan::Verdict,
@@ -165,7 +165,7 @@ fn sequence(problem: &Problem<'_>, order: Order<'_>) -> Vec<ClassId> {
     }
 }
 
-/// Each class after those that its spreads count and that do not keep them themselves, and after those that it wants to be
+/// Each class after those that its spreads count and that do not keep them themselves, and after others that it wants to be
 /// near to; where classes wait for each other, and otherwise, the order stays.
 fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> {
     // By group: classes to come that it counts, and those of them that have not to keep it.
@@ -178,9 +178,12 @@ fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> 
     let is_ready = |class: ClassId, counted: &IdVec<GroupId, (usize, usize)>| {
         problem.classes[class].involved.iter().filter(|mine| mine.owner).all(|mine| {
             let (all, only_counted) = counted[mine.group];
-            match problem.topology.groups[mine.group].kind {
-                Kind::Spread { .. } => only_counted == 0,
-                Kind::Affinity => all == usize::from(mine.matched),
+            let group = &problem.topology.groups[mine.group];
+            match group.kind {
+                // There are always more hosts.
+                Kind::Spread { .. } => only_counted == 0 || group.scope == Scope::Host,
+                // Who is near to its own kind can begin.
+                Kind::Affinity => mine.matched || all == 0,
                 Kind::AntiAffinity => true,
             }
         })

@@ -552,3 +552,26 @@ fn a_spread_is_planned_with_the_pods_that_it_counts_whichever_are_bound_first() 
     "#]],
     );
 }
+
+/// The same where those that are counted keep a spread of their own, and want to be near to each other and to the others.
+#[test]
+fn a_spread_is_planned_with_the_pods_that_it_counts_although_these_have_rules_of_their_own() {
+    let mut f = three_zones();
+    for index in 0..3 {
+        let pod = f.pod(&format!("high-{index}")).priority(10).requests(1000, gib(1)).label("app", "web");
+        pod.spread(ZONE, 1, "web");
+    }
+    for index in 0..6 {
+        let pod = f.pod(&format!("low-{index}")).requests(500, gib(1)).label("app", "web").select(ZONE, "a");
+        pod.spread(HOST, 3, "web").near(ZONE, "web");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [low-0, low-1, low-2]
+        machine default-1: small/a/on-demand $0.00000001/h types [small] pods [low-3, low-4, low-5]
+        machine default-2: small/b/on-demand $0.000000011/h types [small] pods [high-0]
+        machine default-3: small/c/on-demand $0.000000012/h types [small] pods [high-1, high-2]
+    "#]],
+    );
+}
