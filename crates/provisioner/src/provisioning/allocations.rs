@@ -6,10 +6,11 @@
 //! get its devices.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use dra_sched::types::{ClaimSource, Pod};
-use model::{NamespacedName, Uid};
+use dra_sched::types::Pod as DevicePod;
+use model::{NamespacedName, Pod, Uid};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -49,25 +50,23 @@ impl Allocations {
 
 /// Bound pods of which a claim has no allocation.
 fn missing(state: &State) -> BTreeSet<Uid> {
-    let is_bound = |uid: &Uid| {
-        let pod = state.pod_by_uid(uid);
-        pod.is_some_and(|pod| pod.node_name.is_some() && !pod.phase.is_terminal() && pod.deletion_timestamp.is_none())
+    let is_bound = |pod: &Pod| pod.node_name.is_some() && !pod.phase.is_terminal() && pod.deletion_timestamp.is_none();
+    let has_none = |claim: NamespacedName| {
+        let claim = state.resource_claims.get(&claim);
+        claim.is_none_or(|claim| claim.allocation.is_none())
     };
-    let lacks_one = |pod: &Pod| {
-        claims(pod).any(|claim| state.resource_claims.get(&claim).is_none_or(|claim| claim.allocation.is_none()))
+    let lacks_one = |(uid, devices): &(&Uid, &Arc<DevicePod>)| {
+        let pod = state.pod_by_uid(uid).filter(|pod| is_bound(pod));
+        pod.is_some_and(|pod| claims(pod, devices).any(has_none))
     };
-    let of_devices = state.device_pods.iter().filter(|(uid, pod)| is_bound(uid) && lacks_one(pod));
-    of_devices.map(|(uid, _)| uid.clone()).collect()
+    state.device_pods.iter().filter(lacks_one).map(|(uid, _)| uid.clone()).collect()
 }
 
 /// The claims that a pod has, by name.
-fn claims(pod: &Pod) -> impl Iterator<Item = NamespacedName> {
-    let of_entries = pod.claims.iter().filter_map(|entry| match &entry.source {
-        ClaimSource::Claim(name) => Some(name),
-        ClaimSource::Template(_) => pod.claim_names.get(&entry.name)?.as_ref(),
-    });
-    let names = of_entries.chain(&pod.extended_resource_claim);
-    names.map(|name| NamespacedName::new(pod.meta.name.namespace.clone(), name.clone()))
+fn claims<'a>(pod: &'a Pod, devices: &'a DevicePod) -> impl Iterator<Item = NamespacedName> + 'a {
+    let names = pod.resource_claim_names.iter().map(|(_, claim)| claim.as_str());
+    let names = names.chain(devices.extended_resource_claim.as_deref());
+    names.map(|name| NamespacedName::new(Arc::clone(&pod.name.namespace), name))
 }
 
 #[cfg(test)]
@@ -80,7 +79,7 @@ mod tests {
         let pod = json!({
             "metadata": { "name": "p", "namespace": "n", "uid": "u" },
             "spec": {
-                "containers": [],
+                "containers": [{ "name": "c" }],
                 "resourceClaims": [
                     { "name": "named", "resourceClaimName": "shared" },
                     { "name": "made", "resourceClaimTemplateName": "t" },
@@ -96,8 +95,9 @@ mod tests {
                 "extendedResourceClaimStatus": { "resourceClaimName": "p-extended", "requestMappings": [] },
             },
         });
-        let pod = Pod::from_json(&pod).unwrap();
-        let names: Vec<String> = claims(&pod).map(|claim| claim.to_string()).collect();
+        let devices = DevicePod::from_json(&pod).unwrap();
+        let pod = decode::pod(&pod, &mut decode::Context::new(&mut model::Interner::new())).unwrap();
+        let names: Vec<String> = claims(&pod, &devices).map(|claim| claim.to_string()).collect();
         assert_eq!(names, ["n/shared", "n/p-made", "n/p-extended"]);
     }
 }
