@@ -348,8 +348,8 @@ impl DeviceState {
     fn touch_others(&mut self, problem: &Problem<'_>) {
         let (Some(of_problem), Some(last)) = (&problem.devices, self.held.last()) else { return };
         let reaches = |held: &Held| of_problem.reach(&problem.classes[held.class], held.variant).is_beyond_machine();
-        let at_place = self.held.iter().filter(|held| held.place == last.place);
-        if of_problem.devices.brings_pools() || at_place.into_iter().any(reaches) {
+        let mut at_place = self.held.iter().filter(|held| held.place == last.place);
+        if of_problem.devices.brings_pools() || at_place.any(reaches) {
             self.version = self.new_version();
         }
     }

@@ -206,10 +206,9 @@ impl DeviceState {
         let reach = of_problem.reach(&problem.classes[class], variant);
         let mut contested = Contested::default();
         contested.extend(place, &reach);
-        let mut apart: Vec<(&Held, Rc<Reach>)> = Vec::new();
-        for held in &self.held {
-            apart.push((held, of_problem.reach(&problem.classes[held.class], held.variant)));
-        }
+        let reach_of = |held: &Held| of_problem.reach(&problem.classes[held.class], held.variant);
+        let all: Vec<(&Held, Rc<Reach>)> = self.held.iter().map(|held| (held, reach_of(held))).collect();
+        let mut apart: Vec<&(&Held, Rc<Reach>)> = all.iter().collect();
         loop {
             let before = apart.len();
             apart.retain(|(held, reach)| {
@@ -223,10 +222,8 @@ impl DeviceState {
                 break;
             }
         }
-        let compete = |held: &&Held| {
-            contested.is_wanted_by(held.place, &of_problem.reach(&problem.classes[held.class], held.variant))
-        };
-        let mut competing: Vec<&Held> = self.held.iter().filter(compete).collect();
+        let compete = all.iter().filter(|(held, reach)| contested.is_wanted_by(held.place, reach));
+        let mut competing: Vec<&Held> = compete.map(|(held, _)| *held).collect();
         if competing.len() >= MAX_PLACEMENTS {
             competing.retain(|held| held.place == place);
         }
