@@ -31,8 +31,8 @@ const ANYWHERE: &str = "fidelity-anywhere";
 const TWO_ZONES: &str = "fidelity-two-zones";
 /// What kube-scheduler writes on a claim: the node that it has chosen.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// How often the provisioner tries.
-const ATTEMPTS: u32 = 20;
+/// How long the provisioner tries to make a volume.
+const PROVISIONING: Duration = Duration::from_secs(2);
 
 /// The StorageClasses of scenarios, and their driver.
 #[must_use]
@@ -139,16 +139,9 @@ async fn provision(client: &Client, claim: &PersistentVolumeClaim) {
     if is_bound || claim.metadata.deletion_timestamp.is_some() {
         return;
     }
-    let mut made = make(client, claim, node).await;
-    for _ in 1..ATTEMPTS {
-        if made.is_ok() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        made = make(client, claim, node).await;
-    }
-    if let Err(error) = made {
-        eprintln!("provisioner: {}/{}: {error:#}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let what = format!("a volume for {}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    if let Err(error) = eventually(&what, PROVISIONING, || make(client, claim, node)).await {
+        eprintln!("provisioner: {error:#}");
     }
 }
 
