@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 
+use api::labels::ProviderLabels;
 use expect_test::{Expect, expect};
 use model::LabelSelector;
 use serde_json::{Value, json};
@@ -185,6 +186,18 @@ fn the_selector_is_what_services_and_the_controller_select_by() {
     }
 }
 
+fn settings<'a>(labels: &'a ProviderLabels, config: &'a SchedulerConfig) -> Settings<'a> {
+    Settings {
+        expand_workloads: false,
+        default_node_pool: None,
+        instance_types: &[],
+        labels,
+        node_classes: &[],
+        release: Release::default(),
+        scheduler_config: Some(config),
+    }
+}
+
 /// The spread of each pod that waits, and of each buffer.
 #[track_caller]
 fn check(text: &str, config: &str, expected: Expect) {
@@ -192,15 +205,7 @@ fn check(text: &str, config: &str, expected: Expect) {
     assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
     let labels = Default::default();
     let config = SchedulerConfig::parse(config).unwrap();
-    let settings = Settings {
-        expand_workloads: true,
-        default_node_pool: None,
-        instance_types: &[],
-        labels: &labels,
-        node_classes: &[],
-        release: Release::default(),
-        scheduler_config: Some(&config),
-    };
+    let settings = Settings { expand_workloads: true, ..settings(&labels, &config) };
     let offline = offline::read(parsed.manifests, Vec::new(), &settings);
     assert!(offline.problems.is_empty(), "{:?}", offline.problems);
     let (snapshot, _) = crate::snapshot(offline.cluster, offline.interner, &labels);
@@ -297,15 +302,7 @@ fn pods_of_one_shape_and_selector_share_their_shape_with_defaults() {
     let text = format!("{INPUT}{}{}", pod("plain-2", "web"), pod("alone-2", "alone"));
     let labels = Default::default();
     let config = SchedulerConfig::parse(ZONE).unwrap();
-    let settings = Settings {
-        expand_workloads: false,
-        default_node_pool: None,
-        instance_types: &[],
-        labels: &labels,
-        node_classes: &[],
-        release: Release::default(),
-        scheduler_config: Some(&config),
-    };
+    let settings = settings(&labels, &config);
     let offline = offline::read(manifests::parse("input", &text).manifests, Vec::new(), &settings);
     let (snapshot, _) = crate::snapshot(offline.cluster, offline.interner, &labels);
     let shape = |name: &str| {

@@ -26,14 +26,16 @@ fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+fn group(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
 fn selector_kind(api_version: &str, kind: &str) -> Option<SelectorKind> {
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    SelectorKind::of(group, kind).filter(|kind| SelectorKind::OF_SCHEDULER.contains(kind))
+    SelectorKind::of(group(api_version), kind).filter(|kind| SelectorKind::OF_SCHEDULER.contains(kind))
 }
 
 fn template_kind(api_version: &str, kind: &str) -> Option<TemplateKind> {
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    TemplateKind::of(group, kind)
+    TemplateKind::of(group(api_version), kind)
 }
 
 impl OnDemand {
