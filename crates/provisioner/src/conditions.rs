@@ -169,6 +169,15 @@ pub fn is_false(conditions: &[Condition], condition_type: &str) -> bool {
     find(conditions, condition_type).is_some_and(|condition| condition.status == FALSE)
 }
 
+/// Whether both have the same conditions in the same states, and say differently why some of them are unknown.
+pub fn differ_in_reasons_only(before: &[Condition], after: &[Condition]) -> bool {
+    let was = |condition: &Condition| find(before, &condition.type_);
+    let is_explained = |condition: &Condition| {
+        was(condition).is_some_and(|was| was == condition || (was.status == UNKNOWN && condition.status == UNKNOWN))
+    };
+    before.len() == after.len() && before != after && after.iter().all(is_explained)
+}
+
 /// A point in time as the API has it. The API keeps whole seconds.
 pub fn to_time(timestamp: Timestamp) -> Time {
     Time(jiff::Timestamp::from_second(timestamp.0.div_euclid(1000)).unwrap_or_default())
@@ -242,6 +251,22 @@ mod tests {
         let before = conditions.clone();
         at(300, &mut conditions, |set| assert!(!set.set_unknown(REGISTERED, "NodeNotFound", "m")));
         assert_eq!(conditions, before);
+    }
+
+    #[test]
+    fn only_another_reason_of_an_unknown_condition_is_an_explanation() {
+        let mut before = Vec::new();
+        at(200, &mut before, |set| assert!(set.set_true(LAUNCHED)));
+        let explains = |change: &dyn Fn(&mut ConditionSet<'_>)| {
+            let mut after = before.clone();
+            at(300, &mut after, change);
+            differ_in_reasons_only(&before, &after)
+        };
+        assert!(explains(&|set| assert!(set.set_unknown(REGISTERED, "NodeNotFound", "m"))));
+        assert!(!explains(&|_| {}), "nothing is new");
+        assert!(!explains(&|set| assert!(set.set_true(REGISTERED))));
+        assert!(!explains(&|set| assert!(set.set_true_because(LAUNCHED, "Otherwise", "m"))));
+        assert!(!explains(&|set| assert!(set.set_unknown("Another", "R", "m"))));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! Nothing leaks: the finalizer is written before the first launch, and the launch's token is the NodeClaim's uid. So
 //! whatever step a crash hits, the next look at the NodeClaim gets the same machine again, or removes it.
 //!
-//! Failpoints, in order: `launch.before-finalizer`, `launch.before-create`, `launch.after-create`, `launch.before-status`,
+//! Failpoints, in order: `launch.before-create`, `launch.after-create`, `launch.before-status`,
 //! `launch.after-status`, `registration.before-node`, `registration.after-node`, `initialization.after-node`.
 
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use api::conditions::node_claim::{
     DEVICES_AS_DESCRIBED, DEVICES_NOT_PUBLISHED, DEVICES_PUBLISHED, INITIALIZED, LAUNCHED, MISMATCH, READY_DEPENDS_ON,
     REGISTERED, REGISTRATION_HOOK_PENDING, TIMEOUT,
 };
-use api::{NodeClaim, annotations, conditions, events, finalizers, labels, taints};
+use api::{NodeClaim, NodeClaimStatus, annotations, conditions, events, finalizers, labels, taints};
 use cloudprovider::{CreateRequest, Instance};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Preconditions};
-use model::{NodeClaimName, Timestamp, Uid};
+use model::{DurationMs, NodeClaimName, Timestamp, Uid};
 use overlay::Expansion;
 use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
-use crate::conditions::ConditionSet;
+use crate::conditions::{ConditionSet, differ_in_reasons_only};
 use crate::context::Context;
 use crate::failpoints;
 use crate::metrics::{ByDriver, ByReason, ByZone, DisruptedLabels};
@@ -62,6 +62,9 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// A NodeClaim that is not registered yet is looked at this often though nothing has changed that we know of.
 const RESYNC: Duration = Duration::from_secs(30);
+/// A status that differs only in why a launched machine is not ready yet is written after this time: mostly there is more
+/// to say by then, and every write costs the API server.
+const EXPLAIN_AFTER: DurationMs = DurationMs::from_seconds(5);
 
 /// The controller of NodeClaims.
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub struct Lifecycle {
     health: Arc<RegistrationHealth>,
     /// Launched machines by their NodeClaim's uid, until the status says so too: saves calls while its write fails.
     launched: Mutex<BTreeMap<Uid, Instance>>,
+    /// Since when a status is there that only explains more, by the NodeClaim's uid.
+    unexplained: Mutex<BTreeMap<Uid, Timestamp>>,
 }
 
 /// Runs the controller until the context is stopped.
@@ -81,7 +86,7 @@ pub async fn run(context: Context, health: Arc<RegistrationHealth>) {
         queue.add(name.clone());
     }
     let stop = context.stop.clone();
-    let lifecycle = Arc::new(Lifecycle { context, health, launched: Mutex::default() });
+    let lifecycle = Arc::new(Lifecycle { context, health, launched: Mutex::default(), unexplained: Mutex::default() });
     let config = queue::Config { concurrency: CONCURRENCY, backoff_min: BACKOFF_MIN, backoff_max: BACKOFF_MAX };
     queue::run(NAME, queue, config, stop, move |name| {
         let lifecycle = Arc::clone(&lifecycle);
@@ -133,6 +138,13 @@ impl Draft {
         let status = self.wanted.status.get_or_insert_default();
         ConditionSet::of(&mut status.conditions, &self.wanted.metadata, &READY_DEPENDS_ON, self.now)
     }
+
+    /// Whether nothing is new but why conditions are unknown.
+    fn only_explains(&self) -> bool {
+        let rest = |claim: &NodeClaim| claim.status.clone().map(|it| NodeClaimStatus { conditions: Vec::new(), ..it });
+        differ_in_reasons_only(claim::conditions(&self.read), claim::conditions(&self.wanted))
+            && rest(&self.read) == rest(&self.wanted)
+    }
 }
 
 /// Whether the steps after this one may be looked at.
@@ -155,6 +167,7 @@ impl Lifecycle {
         }
         if claim::is_deleting(&node_claim) {
             self.launched.lock().remove(&claim::uid(&node_claim));
+            self.unexplained.lock().remove(&claim::uid(&node_claim));
             return termination::node_claim::reconcile(context, &node_claim).await;
         }
         let node_claim = self.ensure_finalizer(node_claim).await?;
@@ -166,7 +179,10 @@ impl Lifecycle {
         }
         self.register(&mut draft).await?;
         let devices_until = self.initialize(&mut draft).await?;
-        self.write_status(&mut draft).await?;
+        let explain_at = self.explain_at(&draft);
+        if explain_at.is_none() {
+            self.write_status(&mut draft).await?;
+        }
         if let Some(failure) = failure {
             // Counts as a failure of the queue: later and later, and the time-out has its say on the way.
             if self.live(&draft.wanted).await? == Action::Done {
@@ -175,10 +191,23 @@ impl Lifecycle {
             return Err(failure);
         }
         let action = self.live(&draft.wanted).await?;
-        match devices_until {
-            Some(until) if action == Action::Done => Ok(self.again_at(until)),
-            Some(_) | None => Ok(action),
+        let times = devices_until.into_iter().chain(explain_at);
+        Ok(times.map(|time| self.again_at(time)).fold(action, Action::sooner))
+    }
+
+    /// When to write a status that has nothing new but why a launched machine is not ready yet; `None` is at once.
+    fn explain_at(&self, draft: &Draft) -> Option<Timestamp> {
+        let uid = claim::uid(&draft.read);
+        let mut unexplained = self.unexplained.lock();
+        if !claim::is_launched(&draft.read) || !draft.only_explains() {
+            unexplained.remove(&uid);
+            return None;
         }
+        let at = unexplained.entry(uid.clone()).or_insert(draft.now).saturating_add(EXPLAIN_AFTER);
+        if at <= draft.now {
+            unexplained.remove(&uid);
+        }
+        Some(at).filter(|at| *at > draft.now)
     }
 
     /// Looks again at that time, or when things are looked at anyway.
@@ -192,7 +221,6 @@ impl Lifecycle {
         if claim::has_finalizer(&node_claim) && missing_label.is_empty() {
             return Ok(node_claim);
         }
-        failpoints::hit("launch.before-finalizer");
         let mut wanted = node_claim.clone();
         wanted.metadata.labels.get_or_insert_default().extend(missing_label);
         if !claim::has_finalizer(&node_claim) {
@@ -307,7 +335,7 @@ impl Lifecycle {
                 Hold::No
             };
         let seen: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
-        let decision = registration::decide(&draft.wanted, &seen, hold);
+        let decision = registration::decide(&seen);
         if let Some((reason, message)) = decision.waiting_for() {
             match &decision {
                 Registration::MultipleNodesFound => draft.conditions().set_false(REGISTERED, reason, message),
@@ -316,7 +344,7 @@ impl Lifecycle {
                 }
             };
         }
-        if let (Registration::Register { node, taint_missing }, [before]) = (decision, seen.as_slice()) {
+        if let (Registration::Register { taint_missing }, [before]) = (decision, seen.as_slice()) {
             if taint_missing {
                 self.tell_taint_missing(&draft.read, before);
             }
@@ -326,7 +354,9 @@ impl Lifecycle {
                 return Ok(());
             }
             failpoints::hit("registration.before-node");
-            patch::object(&Api::<Node>::all(context.client.clone()), before, &node, Lock::Revision).await?;
+            // Kubelet and node controller write to new nodes all the time.
+            let registered = |node: &Node| registration::registered(&draft.wanted, node, hold);
+            patch::retried(&Api::<Node>::all(context.client.clone()), before, registered).await?;
             failpoints::hit("registration.after-node");
             draft.conditions().set_true(REGISTERED);
             let name = before.metadata.name.clone().unwrap_or_default();

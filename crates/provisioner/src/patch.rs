@@ -11,6 +11,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::fmt::Debug;
 
+use crate::queue::is_conflict;
+
+/// How often a change is tried while others change the same object.
+const ATTEMPTS: u32 = 5;
+
 /// Which object a patch may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
@@ -51,6 +56,27 @@ where
 {
     let Some(patch) = between(before, after, lock)? else { return Ok(None) };
     Ok(Some(api.patch(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?))
+}
+
+/// Writes what `change` makes of the object that was read, or of a fresh one where somebody else was faster. Gives back
+/// the API server's answer, or `None` if there was nothing to change.
+///
+/// # Errors
+/// Those of the API server, the last conflict among them.
+pub async fn retried<T>(api: &Api<T>, read: &T, change: impl Fn(&T) -> T) -> anyhow::Result<Option<T>>
+where
+    T: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let mut answer = object(api, read, &change(read), Lock::Revision).await;
+    for _ in 1..ATTEMPTS {
+        match &answer {
+            Err(failure) if is_conflict(failure) => {}
+            Ok(_) | Err(_) => break,
+        }
+        let fresh = api.get(&read.name_any()).await?;
+        answer = object(api, &fresh, &change(&fresh), Lock::Revision).await;
+    }
+    answer
 }
 
 /// Writes what differs in the status. Gives back the API server's answer, or `None` if nothing differs.

@@ -49,6 +49,18 @@ pub enum Action {
     RequeueAfter(Duration),
 }
 
+impl Action {
+    /// Whichever of the two looks again first.
+    #[must_use]
+    pub fn sooner(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Done, other) => other,
+            (action, Self::Done) => action,
+            (Self::RequeueAfter(a), Self::RequeueAfter(b)) => Self::RequeueAfter(a.min(b)),
+        }
+    }
+}
+
 /// How a queue's loop behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
@@ -309,8 +321,17 @@ fn finish<K: Key>(name: &'static str, queue: &WorkQueue<K>, key: K, result: anyh
 
 /// Whether an error says that the object was changed by somebody else since it was read.
 pub fn is_conflict(failure: &anyhow::Error) -> bool {
+    is_answer(failure, 409)
+}
+
+/// Whether an error says that the object is gone.
+pub fn is_not_found(failure: &anyhow::Error) -> bool {
+    is_answer(failure, 404)
+}
+
+fn is_answer(failure: &anyhow::Error, code: u16) -> bool {
     failure.chain().any(|cause| match cause.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => status.code == 409,
+        Some(kube::Error::Api(status)) => status.code == code,
         Some(_) | None => false,
     })
 }

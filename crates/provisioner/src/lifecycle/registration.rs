@@ -15,7 +15,7 @@ use kube::Resource;
 const NOT_FOR_NODES: [&str; 1] = [annotations::PLANNED_PODS];
 
 /// What to do about a launched NodeClaim that is not registered.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Registration {
     /// No Node has the machine's provider id yet: condition Registered is unknown.
     NodeNotFound,
@@ -23,10 +23,8 @@ pub enum Registration {
     ///
     /// Differs: Karpenter never looks again, and gives up after its time-out.
     MultipleNodesFound,
-    /// Make the Node look like this, then condition Registered is true.
+    /// Make the Node look [`registered`], then condition Registered is true.
     Register {
-        /// The Node as it shall be.
-        node: Box<Node>,
         /// Whether it started without the taint that its kubelet must set: an event says so.
         taint_missing: bool,
     },
@@ -53,18 +51,18 @@ pub enum Hold {
 }
 
 /// What to do, given all Nodes with the machine's provider id.
-pub fn decide(claim: &NodeClaim, nodes: &[&Node], hold: Hold) -> Registration {
+pub fn decide(nodes: &[&Node]) -> Registration {
     match nodes {
         [] => Registration::NodeNotFound,
         [node] => {
-            let taint_missing = !is_registered(node) && !has_taint(node, &taints::unregistered());
-            Registration::Register { node: Box::new(registered(claim, node, hold)), taint_missing }
+            Registration::Register { taint_missing: !is_registered(node) && !has_taint(node, &taints::unregistered()) }
         }
         [_, _, ..] => Registration::MultipleNodesFound,
     }
 }
 
-fn registered(claim: &NodeClaim, node: &Node, hold: Hold) -> Node {
+/// The Node as the NodeClaim's.
+pub fn registered(claim: &NodeClaim, node: &Node, hold: Hold) -> Node {
     let first_time = !is_registered(node);
     let mut node = node.clone();
     let finalizers = node.metadata.finalizers.get_or_insert_default();

@@ -33,8 +33,8 @@ fn fresh() -> Node {
 }
 
 fn register(node: &Node, hold: Hold) -> (Node, bool) {
-    match decide(&claim(), &[node], hold) {
-        Registration::Register { node, taint_missing } => (*node, taint_missing),
+    match decide(&[node]) {
+        Registration::Register { taint_missing } => (registered(&claim(), node, hold), taint_missing),
         other => panic!("{other:?}"),
     }
 }
@@ -92,7 +92,7 @@ fn a_taint_that_the_node_has_keeps_its_value() {
 #[test]
 fn no_node_and_two_nodes_are_told_apart() {
     let (a, b) = (fresh(), fresh());
-    let reason = |nodes: &[&Node]| decide(&claim(), nodes, Hold::No).waiting_for().map(|(reason, _)| reason);
+    let reason = |nodes: &[&Node]| decide(nodes).waiting_for().map(|(reason, _)| reason);
     assert_eq!(reason(&[]), Some("NodeNotFound"));
     assert_eq!(reason(&[&a, &b]), Some("MultipleNodesFound"));
     assert_eq!(reason(&[&a]), None);
