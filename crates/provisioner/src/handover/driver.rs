@@ -25,15 +25,19 @@ use crate::lifecycle::claim;
 use crate::lifecycle::registration;
 use crate::metrics::ByOutcome;
 use crate::options::HandOverMode;
-use crate::patch::{self, Lock};
-use crate::queue::is_conflict;
+use crate::patch;
+use crate::queue::is_not_found;
 use crate::store::watch::node_record;
 use crate::store::{Change, RawObject, State};
 
-/// Calls under way at the same time.
-const PARALLEL_CALLS: usize = 64;
-/// Changes are collected for this long: one look serves all that come together.
+/// Calls under way at the same time. More would only keep the API server from registering the machines that come next.
+const PARALLEL_CALLS: usize = 16;
+/// Changes are collected for this long at least: one look serves all that come together.
 const COLLECT: Duration = Duration::from_millis(25);
+/// And for this many times as long as a look takes, which grows with the pods that are handed over.
+const COLLECT_PER_LOOK: u32 = 10;
+/// But not longer.
+const COLLECT_AT_MOST: Duration = Duration::from_millis(500);
 /// The same while nominations are under way, which soon are lost.
 const COLLECT_IN_HURRY: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
@@ -42,8 +46,6 @@ const GATHER: Duration = Duration::from_secs(5);
 const STALE_GRACE: Duration = Duration::from_secs(2);
 /// How soon it is withdrawn again if that did not work.
 const WITHDRAW_AGAIN: Duration = Duration::from_secs(5);
-/// How often a change of taints is tried at once because the Node has changed meanwhile.
-const TAINT_ATTEMPTS: usize = 5;
 
 /// What has happened since the engine last looked.
 #[derive(Debug, Default)]
@@ -191,10 +193,12 @@ impl Driver {
     async fn run(mut self) {
         let stop = self.context.stop.clone();
         loop {
+            let looked_at = Instant::now();
             let next = self.step();
+            let unhurried = (looked_at.elapsed() * COLLECT_PER_LOOK).clamp(COLLECT, COLLECT_AT_MOST);
             tokio::select! {
                 () = self.inbox.changed.notified() => {
-                    let collect = if self.engine.is_nominating() { COLLECT_IN_HURRY } else { COLLECT };
+                    let collect = if self.engine.is_nominating() { COLLECT_IN_HURRY } else { unhurried };
                     tokio::time::sleep(collect).await;
                 }
                 () = sleep_until(next), if next.is_some() => {}
@@ -395,8 +399,10 @@ async fn tolerate(
         false => json!({"op": "add", "path": "/spec/tolerations/-", "value": toleration}),
     };
     let patch = json!([{"op": "test", "path": "/metadata/uid", "value": uid}, addition]);
+    // There may be thousands. We need no answer but that it was done, and write fields that every release knows.
+    let params = PatchParams::default().validation_ignore();
     let patched = match serde_json::from_value(patch) {
-        Ok(patch) => pods.patch(&pod.name, &PatchParams::default(), &Patch::<()>::Json(patch)).await,
+        Ok(patch) => pods.patch_metadata(&pod.name, &params, &Patch::<()>::Json(patch)).await,
         Err(error) => Err(kube::Error::SerdeError(error)),
     };
     let (outcome, label) = match patched {
@@ -498,31 +504,22 @@ fn note(context: &Context, node: Option<&Node>) {
 async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: impl Fn(&mut Vec<Taint>)) -> bool {
     // Not rate limited: there are few, and machines must open together.
     let nodes: Api<Node> = Api::all(context.urgent_client.clone());
-    let mut node = node.clone();
-    for _ in 0..TAINT_ATTEMPTS {
+    let changed = |node: &Node| {
         let mut wanted = node.clone();
         change(wanted.spec.get_or_insert_default().taints.get_or_insert_default());
-        let fresh = match patch::object(&nodes, &node, &wanted, Lock::Revision).await {
-            Ok(written) => {
-                note(context, written.as_ref());
-                return true;
-            }
-            Err(failure) if is_conflict(&failure) => nodes.get(name).await,
-            Err(failure) => {
-                warn!(node = %name, error = format!("{failure:#}"), "could not change the taints of a node");
-                return false;
-            }
-        };
-        match fresh {
-            Ok(fresh) => node = fresh,
-            Err(kube::Error::Api(status)) if status.code == 404 => return true,
-            Err(error) => {
-                warn!(node = %name, %error, "could not read a node");
-                return false;
-            }
+        wanted
+    };
+    match patch::retried(&nodes, node, changed).await {
+        Ok(written) => {
+            note(context, written.as_ref());
+            true
+        }
+        Err(failure) if is_not_found(&failure) => true,
+        Err(failure) => {
+            warn!(node = %name, error = format!("{failure:#}"), "could not change the taints of a node");
+            false
         }
     }
-    false
 }
 
 fn milliseconds(duration: Duration) -> DurationMs {

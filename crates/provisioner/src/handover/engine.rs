@@ -5,8 +5,9 @@
 //! **By tolerations** ([`Config::tolerate`]): as soon as nothing but our taint keeps pods away from a machine, each of its
 //! planned pods gets a toleration of this very machine's taint. No other pod can come in, and these have nowhere else to
 //! go: what is planned is what happens, whatever else goes on in the cluster. When they are bound, and no pod that waits
-//! for another machine would fit into what is left, the taint goes. A machine whose pods may not be changed (somebody's
-//! admission policy, missing rights) falls back to the other way.
+//! for another machine would fit into what is left, the taint goes; not before a pause in the binding of planned pods, or
+//! [`Config::max_wait_for_others`], because every opening makes kube-scheduler try all pods that wait. A machine whose pods
+//! may not be changed (somebody's admission policy, missing rights) falls back to the other way.
 //!
 //! **By nominations**: kube-scheduler tries the nominated node first. Machines that nothing else keeps pods away from are
 //! taken in batches, one batch at a time, and a batch goes through these phases:
@@ -58,6 +59,10 @@ pub struct Config {
     pub tolerate: bool,
     /// How long pods that may enter a machine may take to be bound before the machine is opened without them.
     pub max_wait_for_tolerating: DurationMs,
+    /// How long a machine that has its pods waits for progress elsewhere before it is opened.
+    pub pause: DurationMs,
+    /// How long a machine that has its pods stays closed at most because others make progress.
+    pub max_wait_for_others: DurationMs,
     /// How long nothing may have disturbed the scheduler before pods are nominated, at least.
     pub quiet: DurationMs,
     /// How much longer for each pod that waits, before it is known how long the scheduler takes to find no place for one.
@@ -89,6 +94,8 @@ impl Default for Config {
         Self {
             tolerate: true,
             max_wait_for_tolerating: DurationMs::from_seconds(5),
+            pause: DurationMs::from_seconds(1),
+            max_wait_for_others: DurationMs::from_seconds(10),
             quiet: DurationMs(60),
             quiet_per_pod: DurationMs(3),
             max_wait_for_quiet: DurationMs(3_000),
@@ -305,6 +312,8 @@ struct Progress {
     tolerations: BTreeMap<Uid, Toleration>,
     /// Whether its pods could not be given tolerations.
     intolerable: bool,
+    /// Since when it has its pods and could be opened.
+    complete_since: Option<Timestamp>,
     /// Whether it was, when last seen.
     guarded: bool,
     /// Whether it was opened for a pod that must enter first, and is to be closed again after that.
@@ -489,6 +498,7 @@ impl Engine {
                 nominations: BTreeMap::new(),
                 tolerations: BTreeMap::new(),
                 intolerable: false,
+                complete_since: None,
                 guarded: false,
                 close_again: false,
                 stage: if seen.held { Stage::Waiting } else { Stage::OpenAlone },

@@ -508,6 +508,40 @@ fn a_machine_stays_closed_while_pods_of_another_would_come_in_but_not_for_ever()
 }
 
 #[test]
+fn machines_that_have_their_pods_open_together_in_a_pause_because_each_opening_wakes_all_that_wait() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.count_waiting = true;
+    for (ms, node, pod) in [(0, "a", "1"), (700, "b", "2"), (1_500, "c", "3")] {
+        cluster.machine(node, &[pod]);
+        cluster.usable_at(ms, node);
+    }
+    // Waits for a machine that does not come.
+    cluster.machine("d", &["4"]);
+    cluster.run(10_000);
+    let together = ["2523 open a HandedOver", "2523 open b HandedOver", "2523 open c HandedOver"];
+    assert_eq!(
+        cluster.lines(),
+        [["0 tolerate 1 on a", "700 tolerate 2 on b", "1500 tolerate 3 on c"].as_slice(), &together].concat()
+    );
+}
+
+#[test]
+fn a_machine_that_has_its_pods_does_not_wait_for_others_without_end() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.count_waiting = true;
+    for index in 0..40 {
+        let node = format!("n{index:02}");
+        cluster.machine(&node, &[&format!("p{index:02}")]);
+        cluster.usable_at(index * 500, &node);
+    }
+    cluster.run(60_000);
+    // The last one is complete when nobody waits any more.
+    let mut openings = cluster.times("open");
+    openings.dedup();
+    assert_eq!(openings, [10_023, 19_523]);
+}
+
+#[test]
 fn pods_that_may_not_be_changed_are_nominated() {
     use TolerationOutcome::{Failed, Refused};
     for (outcomes, tries) in [(vec![Refused], 1), (vec![Failed, Failed, Failed], 3)] {

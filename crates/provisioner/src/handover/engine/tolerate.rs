@@ -23,6 +23,13 @@ pub(super) enum Call {
     Done,
 }
 
+impl Progress {
+    fn open(&mut self, node: &NodeName, opening: Opening, retry_at: Timestamp, commands: &mut Vec<Command>) {
+        self.stage = Stage::OpeningAlone { opening, retry_at };
+        commands.push(Command::Open { node: node.clone(), opening });
+    }
+}
+
 impl Engine {
     /// Lets the planned pods of machines that only our taint keeps them from come in, and opens the machines that have
     /// theirs.
@@ -66,15 +73,42 @@ impl Engine {
                     Call::Done => {}
                 }
             }
+            // Its pods can be here before the news that the node is ready and has its labels, which tell who else fits.
+            let is_complete = seen.usable && (!waiting || given_up) && !seen.attracts_others && !machine.intolerable;
+            machine.complete_since = is_complete.then(|| machine.complete_since.unwrap_or(now));
             if machine.intolerable {
                 machine.stage = Stage::Waiting;
-            } else if seen.usable && (!waiting || given_up) && !seen.attracts_others {
-                // Its pods can be here before the news that the node is ready and has its labels, which tell who else fits.
-                let opening = if waiting { Opening::HeldTooLong } else { Opening::HandedOver };
-                machine.stage = Stage::OpeningAlone { opening, retry_at: now.saturating_add(config.call_timeout) };
-                commands.push(Command::Open { node: node.clone(), opening });
+            } else if is_complete && waiting {
+                machine.open(node, Opening::HeldTooLong, now.saturating_add(config.call_timeout), commands);
             }
         }
+        self.open_complete(now, commands);
+    }
+
+    /// Opens all machines that have their pods, if it is time.
+    fn open_complete(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+        if self.completes_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let retry_at = now.saturating_add(self.config.call_timeout);
+        for (node, machine) in &mut self.machines {
+            if machine.stage == Stage::Tolerating && machine.complete_since.is_some() {
+                machine.open(node, Opening::HandedOver, retry_at, commands);
+            }
+        }
+    }
+
+    /// When the machines that have their pods are opened: an opening makes the scheduler try every pod that waits, so they
+    /// open together in a pause, or when nobody waits.
+    fn completes_at(&self) -> Option<Timestamp> {
+        let complete = self.machines.values().filter(|machine| machine.stage == Stage::Tolerating);
+        let since = complete.filter_map(|machine| machine.complete_since).min()?;
+        if self.surroundings.waiting_pods == 0 {
+            return Some(since);
+        }
+        let config = &self.config;
+        let in_pause = self.last_progress.saturating_add(config.pause);
+        Some(in_pause.min(since.saturating_add(config.max_wait_for_others)))
     }
 
     pub(super) fn toleration_ended(&mut self, now: Timestamp, pod: &Uid, node: &NodeName, outcome: TolerationOutcome) {
@@ -105,6 +139,7 @@ impl Engine {
         });
         // What is over has been seen to.
         let given_up = Some(self.tolerating_ends()).filter(|end| *end > now);
-        lost.chain(given_up).min().unwrap_or_else(|| self.hold_ends(machine))
+        let complete = self.completes_at().filter(|_| machine.complete_since.is_some());
+        lost.chain(given_up).chain(complete).min().unwrap_or_else(|| self.hold_ends(machine))
     }
 }
