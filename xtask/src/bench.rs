@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: measurements, always in a release build and on one thread.
 
+use std::ffi::{OsStr, OsString};
+
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
@@ -34,6 +36,9 @@ pub(crate) enum Command {
     },
     /// Bring 1,000 waiting pods onto machines on a real control plane and print time, price and the controller's use.
     E2e {
+        /// Measure Karpenter's controller too, right before ours.
+        #[arg(long)]
+        beside_karpenter: bool,
         /// Passed on to the benchmark; `-- --help` shows what it takes.
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -79,12 +84,20 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "overlays", "--"]);
             run_command(benchmark.args(arguments))
         }
-        Command::E2e { arguments } => on_control_plane("bench-e2e", arguments),
+        Command::E2e { beside_karpenter, arguments } => {
+            let mut arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            if *beside_karpenter {
+                let progress = Progress::new();
+                let built = go_programs::KARPENTER_CONTROLLER.build(&|line| progress.say(line))?;
+                arguments.extend(["--karpenter".into(), built.into_os_string()]);
+            }
+            on_control_plane("bench-e2e", &arguments)
+        }
         Command::DraScale { arguments } => on_control_plane("bench-dra-scale", arguments),
     }
 }
 
-fn on_control_plane(program: &str, arguments: &[String]) -> Result<()> {
+fn on_control_plane(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {
     eprintln!("building dovetail in release mode");
     // Side by side in one folder: the benchmark runs the controller that lies beside it.
     let program_only = format!("--bin={program}");

@@ -5,7 +5,7 @@ mod requests;
 mod usage;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -67,6 +67,22 @@ pub fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
         name: "dovetail".to_owned(),
         binary: dovetail()?,
         kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
+        folder: cluster.folder().to_owned(),
+        arguments: Vec::new(),
+        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect(),
+    })
+}
+
+/// Starts Karpenter's controller, which `binary` is, as its administrator.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start_karpenter(cluster: &ControlPlane, binary: &Path) -> Result<Controller> {
+    let environment = [("DISABLE_LEADER_ELECTION", "true"), ("SYSTEM_NAMESPACE", install::NAMESPACE)];
+    Controller::start(&controller::Options {
+        name: "karpenter".to_owned(),
+        binary: binary.to_owned(),
+        kubeconfig: cluster.kubeconfig().to_owned(),
         folder: cluster.folder().to_owned(),
         arguments: Vec::new(),
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect(),

@@ -62,6 +62,9 @@ pub const PLUGIN_1_36: Program = newest("plugin-1.36", "test/oracle/plugin");
 /// Plans cases of the scheduling benchmark with Karpenter's own scheduler.
 pub const KARPENTER_SCHEDULER: Program = newest("karpenter-scheduler", "test/bench/karpenter");
 
+/// Karpenter's controller with its provider for kwok.
+pub const KARPENTER_CONTROLLER: Program = newest("karpenter-controller", "test/bench/karpenter-controller");
+
 const fn newest(name: &'static str, module: &'static str) -> Program {
     Program { name, module, other_release: None }
 }

@@ -38,8 +38,13 @@ const MOST_ABOVE_BOUND: f64 = 0.05;
 const MOST_MEGABYTES: u64 = 60;
 
 /// Prints each goal that what was measured says something about, with what was reached.
-pub fn print(pods: usize, cases: &[Measured]) {
-    let case = |wanted: Case| cases.iter().find(|measured| measured.case == wanted);
+pub fn print(pods: usize, ours: &[Measured], karpenter: &[Measured]) {
+    for ours in ours {
+        if let Some(karpenter) = karpenter.iter().find(|it| it.case == ours.case) {
+            compare(ours, karpenter);
+        }
+    }
+    let case = |wanted: Case| ours.iter().find(|measured| measured.case == wanted);
     let mut lines = Vec::new();
     if let Some(one) = case(Case::One) {
         lines.push((one.rounds == 1, "case one in one round".to_owned(), one.rounds.to_string()));
@@ -49,7 +54,7 @@ pub fn print(pods: usize, cases: &[Measured]) {
     };
     if let Some(reference) = REFERENCE.iter().find(|reference| reference.pods == pods) {
         println!(
-            "Karpenter 1.15, case two, on an idle computer: {:.1} s, {} machines, ${:.2}/h, {:.1} CPU s, {} MB\n",
+            "Karpenter 1.15, case two, on another idle computer: {:.1} s, {} machines, ${:.2}/h, {:.1} CPU s, {} MB\n",
             reference.took.as_secs_f64(),
             reference.machines,
             reference.dollars_per_hour,
@@ -69,7 +74,7 @@ pub fn print(pods: usize, cases: &[Measured]) {
         format!("case two at most {:.0} % above the bound", 100.0 * MOST_ABOVE_BOUND),
         format!("{:.1} %", 100.0 * above),
     ));
-    let megabytes = two.usage.peak_rss_bytes / 1_000_000;
+    let megabytes = two.megabytes();
     let memory = format!("case two in at most {MOST_MEGABYTES} MB");
     lines.push((megabytes <= MOST_MEGABYTES, memory, format!("{megabytes} MB")));
     if let Some(one) = case(Case::One) {
@@ -78,6 +83,23 @@ pub fn print(pods: usize, cases: &[Measured]) {
         lines.push((two.machines <= most, machines, two.machines.to_string()));
     }
     show(&lines);
+}
+
+/// What Karpenter took of everything, with ours as 1.
+#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+fn compare(ours: &Measured, karpenter: &Measured) {
+    let case = match ours.case {
+        Case::One => "one",
+        Case::Two => "two",
+    };
+    println!(
+        "Karpenter took, in case {case} of this run: {:.2} times the time, {:.2} the machines, {:.2} the price, {:.1} the CPU, {:.1} the memory",
+        karpenter.took.as_secs_f64() / ours.took.as_secs_f64(),
+        karpenter.machines as f64 / ours.machines as f64,
+        karpenter.price_nano_usd_per_hour as f64 / ours.price_nano_usd_per_hour as f64,
+        karpenter.usage.cpu.as_secs_f64() / ours.usage.cpu.as_secs_f64(),
+        karpenter.usage.peak_rss_bytes as f64 / ours.usage.peak_rss_bytes as f64,
+    );
 }
 
 fn show(lines: &[(bool, String, String)]) {

@@ -7,13 +7,16 @@
 mod goals;
 mod workload;
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
+use cloudprovider_kwok::catalogue::default_instance_types;
 use e2e::bench::{self, Pods, Usage};
-use e2e::fleet::{Fleet, dollars};
+use e2e::control_plane::ControlPlane;
+use e2e::fleet::{Fleet, Machine, dollars};
 use e2e::scratch::Scratch;
 use e2e::{apply, eventually};
 use k8s_openapi::api::core::v1::Pod;
@@ -37,6 +40,16 @@ struct Arguments {
     /// How the controller hands pods over
     #[arg(long, default_value = "tolerate")]
     hand_over: String,
+    /// Karpenter's controller, to be measured right before ours; `cargo xtask bench e2e --beside-karpenter` builds it
+    #[arg(long)]
+    karpenter: Option<PathBuf>,
+}
+
+/// Whose controller is measured.
+#[derive(Clone, Copy)]
+enum Side<'a> {
+    Ours,
+    Karpenter(&'a Path),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,6 +74,7 @@ async fn main() -> ExitCode {
 /// What one case took.
 struct Measured {
     case: Case,
+
     /// Until all pods were bound.
     took: Duration,
     rounds: usize,
@@ -76,17 +90,57 @@ impl Measured {
     fn above_bound(&self) -> f64 {
         self.price_nano_usd_per_hour as f64 / self.bound_nano_usd_per_hour.max(1) as f64 - 1.0
     }
+
+    fn print(&self, pods: usize, side: Side<'_>, fleet: &Fleet) {
+        let case = match self.case {
+            Case::One => "one: all pods wait when the controller starts",
+            Case::Two => "two: pods arrive while the controller runs",
+        };
+        println!("case       {case}");
+        match side {
+            Side::Ours => println!("controller Dovetail"),
+            Side::Karpenter(_) => println!("controller Karpenter"),
+        }
+        println!("bound      {} of {pods} pods after {:.1} s", fleet.bound(), self.took.as_secs_f64());
+        println!("rounds     {}", self.rounds);
+        println!(
+            "machines   {}, ${}/h, {:.1} % above the bound of ${}/h",
+            self.machines,
+            dollars(self.price_nano_usd_per_hour),
+            100.0 * self.above_bound(),
+            dollars(self.bound_nano_usd_per_hour)
+        );
+        match side {
+            Side::Ours => {
+                let planned = fleet.as_planned();
+                println!(
+                    "as planned {} pods exactly, {} exchanged within their workload, {} machines empty",
+                    planned.exact, planned.exchanged, planned.empty
+                );
+            }
+            // It does not note which pods a machine is for.
+            Side::Karpenter(_) => {}
+        }
+        println!("used       {:.2} CPU s, at most {} MB\n", self.usage.cpu.as_secs_f64(), self.megabytes());
+    }
+
+    fn megabytes(&self) -> u64 {
+        self.usage.peak_rss_bytes / 1_000_000
+    }
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.pods > 0 && arguments.pods.is_multiple_of(10), "--pods must be a multiple of ten");
     let bound = lower_bound(arguments.pods).context("the bound of the price")?;
     let cases = arguments.case.map_or_else(|| vec![Case::One, Case::Two], |case| vec![case]);
-    let mut measured = Vec::new();
+    let (mut ours, mut karpenter) = (Vec::new(), Vec::new());
     for case in cases {
-        measured.push(measure(arguments, case, bound).await?);
+        if let Some(binary) = &arguments.karpenter {
+            karpenter.push(measure(arguments, Side::Karpenter(binary), case, bound).await?);
+        }
+        ours.push(measure(arguments, Side::Ours, case, bound).await?);
     }
-    goals::print(arguments.pods, &measured);
+    goals::print(arguments.pods, &ours, &karpenter);
     Ok(())
 }
 
@@ -116,7 +170,11 @@ fn lower_bound(pods: usize) -> Result<i64> {
     Ok(plan.cost.lower_bound_nano_usd_per_hour)
 }
 
-async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64) -> Result<Measured> {
+async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_usd_per_hour: i64) -> Result<Measured> {
+    let start = |cluster: &ControlPlane| match side {
+        Side::Ours => bench::start(cluster, &arguments.hand_over),
+        Side::Karpenter(binary) => bench::start_karpenter(cluster, binary),
+    };
     eprintln!("booting a control plane");
     let (cluster, client) = bench::boot("bench", &[]).await?;
     apply::apply(&client, workload::surroundings()).await?;
@@ -134,12 +192,12 @@ async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64
             })
             .await?;
             let started = Instant::now();
-            let controller = bench::start(&cluster, &arguments.hand_over)?;
+            let controller = start(&cluster)?;
             let took = pods.until_bound(&client, started).await;
             (controller, started, took)
         }
         Case::Two => {
-            let controller = bench::start(&cluster, &arguments.hand_over)?;
+            let controller = start(&cluster)?;
             eventually("the controller is ready", Duration::from_secs(60), async || {
                 ensure!(controller.is_ready(), "not ready");
                 Ok(())
@@ -155,40 +213,38 @@ async fn measure(arguments: &Arguments, case: Case, bound_nano_usd_per_hour: i64
     let fleet = Fleet::read(&client, NAMESPACE, NODE_POOL).await?;
     let took = took.with_context(|| format!("{} of {} pods are bound", fleet.bound(), arguments.pods))?;
     let log = controller.log()?;
-    let planned = fleet.as_planned();
     let measured = Measured {
         case,
         took,
         rounds: log.lines().filter(|line| line.contains(ROUND)).count(),
         machines: fleet.claims(),
-        price_nano_usd_per_hour: fleet.price_nano_usd_per_hour(),
+        price_nano_usd_per_hour: price(&fleet),
         bound_nano_usd_per_hour,
         usage,
     };
-    let name = match case {
-        Case::One => "one: all pods wait when the controller starts",
-        Case::Two => "two: pods arrive while the controller runs",
-    };
-    println!("case       {name}");
-    println!("bound      {} of {} pods after {:.1} s", fleet.bound(), arguments.pods, took.as_secs_f64());
-    println!("rounds     {}", measured.rounds);
-    println!(
-        "machines   {}, ${}/h, {:.1} % above the bound of ${}/h",
-        measured.machines,
-        dollars(measured.price_nano_usd_per_hour),
-        100.0 * measured.above_bound(),
-        dollars(bound_nano_usd_per_hour)
-    );
-    println!(
-        "as planned {} pods exactly, {} exchanged within their workload, {} machines empty",
-        planned.exact, planned.exchanged, planned.empty
-    );
-    println!("controller {:.2} CPU s, at most {} MB", usage.cpu.as_secs_f64(), usage.peak_rss_bytes / 1_000_000);
-    println!("           {:.1} s in all\n", started.elapsed().as_secs_f64());
+    measured.print(arguments.pods, side, &fleet);
+    eprintln!("{:.1} s in all", started.elapsed().as_secs_f64());
     let stopped = controller.terminate().await?;
-    ensure!(stopped.success(), "dovetail ended with {stopped}");
+    match side {
+        Side::Ours => ensure!(stopped.success(), "dovetail ended with {stopped}"),
+        // Ends by the signal.
+        Side::Karpenter(_) => {}
+    }
     tokio::task::spawn_blocking(move || drop(cluster)).await?;
     Ok(measured)
+}
+
+/// What the machines cost, by the catalogue that both providers have: only ours notes prices.
+fn price(fleet: &Fleet) -> i64 {
+    let types = default_instance_types();
+    let price_of = |machine: &Machine| {
+        let instance_type = types.iter().find(|it| it.name.as_str() == machine.instance_type)?;
+        let mut offerings = instance_type.offerings.iter();
+        let offering =
+            offerings.find(|it| it.zone == machine.zone && it.capacity_type.as_str() == machine.capacity_type)?;
+        Some(offering.price.0)
+    };
+    fleet.machines().iter().filter_map(price_of).sum()
 }
 
 fn is_unschedulable(pod: &Pod) -> bool {
