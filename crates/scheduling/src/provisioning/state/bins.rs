@@ -1,0 +1,247 @@
+//! Copies of a class on machines that the plan would create.
+
+use model::{IdSet, PriceNanoUsdPerHour, Requirements, collections::fast_hash};
+
+use super::{Assignment, Bin, BinId, State, Target, Undo, place_in_bin};
+use crate::provisioning::{
+    classes::ClassId,
+    devices::{Pick, Spot, narrow, pinned},
+    pools::{Alternative, PoolRank},
+    problem::Problem,
+};
+
+impl State {
+    /// Puts copies into an open machine; the caller has asked [`Self::copies_in_bin`].
+    pub(crate) fn place_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        id: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+    ) {
+        let placed = self.try_place_in_bin(problem, id, class, alternative, copies, Pick::Cheapest);
+        debug_assert!(placed, "the caller has asked whether there is room");
+    }
+
+    /// Puts copies into an open machine, their devices picked in this way; false if that does not go.
+    pub(crate) fn try_place_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        id: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
+        let Some(slot) = self.bins.get_mut(id.0) else { return false };
+        // It is changed where it is, unless it may be wanted back. Devices read what the machine was before.
+        let (mut bin, before) = if self.marks > 0 || self.devices.is_some() {
+            (slot.clone(), Some(Box::new(slot.clone())))
+        } else {
+            let nothing = Bin::new(slot.pool, IdSet::default(), Requirements::default());
+            (std::mem::replace(slot, nothing), None)
+        };
+        let table = &problem.pools[bin.pool];
+        let taken = self.footprint(problem, &bin);
+        bin.offerings.intersect_with(&alternative.offerings);
+        if !alternative.open.is_empty() {
+            bin.open.intersect(&alternative.open, problem.names());
+            let open = bin.open.clone();
+            table.retain_open(&mut bin.offerings, &open, problem.names());
+        }
+        let is_filled = self.fill(problem, &mut bin, Spot::Bin(id), class, alternative, copies, pick);
+        debug_assert!(is_filled || before.is_some(), "only devices can refuse");
+        if !is_filled {
+            return false;
+        }
+        self.account(problem, id, Some(&taken), Some(&bin));
+        if let Some(slot) = self.bins.get_mut(id.0) {
+            *slot = bin;
+        }
+        if let Some(before) = before {
+            self.record(|| Undo::Changed(id, before));
+        }
+        self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
+        self.assign(problem, Assignment { class, target: Target::Bin(id), copies });
+        true
+    }
+
+    /// Opens a machine with copies in it; the caller has asked [`Self::copies_in_new_bin`].
+    pub(crate) fn open_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+    ) {
+        let opened = self.try_open_bin(problem, pool, class, alternative, copies, Pick::Cheapest);
+        debug_assert!(opened, "the caller has asked whether there is room");
+    }
+
+    /// Opens a machine with copies in it, their devices picked in this way; false if that does not go.
+    pub(crate) fn try_open_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
+        let mut offerings = alternative.offerings.clone();
+        self.drop_exhausted_reservations(problem, pool, &mut offerings);
+        let mut bin = Bin::new(pool, offerings, alternative.open.clone());
+        if !self.fill(problem, &mut bin, Spot::New(pool), class, alternative, copies, pick) {
+            return false;
+        }
+        let id = BinId(self.bins.len());
+        self.account(problem, id, None, Some(&bin));
+        self.bins.push(bin);
+        self.record(|| Undo::Opened);
+        self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
+        self.assign(problem, Assignment { class, target: Target::Bin(id), copies });
+        true
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one placement, from the two ways to make it")]
+    fn fill(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: &mut Bin,
+        spot: Spot,
+        class: ClassId,
+        alternative: &Alternative,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
+        let table = &problem.pools[bin.pool];
+        for (resource, amount) in problem.classes[class].requests(alternative.variant).iter() {
+            let total = bin.requests.get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
+            bin.requests.set(resource, total);
+            match table.at_least(resource, total) {
+                Some(at_least) => bin.offerings.intersect_with(at_least),
+                None => bin.offerings.clear(),
+            }
+        }
+        if !problem.shared_volumes.of(class).is_empty() {
+            for (resource, amount) in problem.shared_volumes.extra(class, &bin.attached) {
+                let total = bin.requests.get(resource).saturating_add(amount);
+                bin.requests.set(resource, total);
+                match table.at_least(resource, total) {
+                    Some(at_least) => bin.offerings.intersect_with(at_least),
+                    None => bin.offerings.clear(),
+                }
+            }
+            problem.shared_volumes.attach(class, &mut bin.attached);
+        }
+        if self.devices.is_some() && !self.fill_devices(problem, bin, spot, class, alternative.variant, copies, pick) {
+            return false;
+        }
+        let key = (class, alternative.index);
+        match bin.contents.iter_mut().find(|(held, held_index, _)| (*held, *held_index) == key) {
+            Some((_, _, held)) => *held += copies,
+            None => bin.contents.push((class, alternative.index, copies)),
+        }
+        bin.kind = fast_hash(&(bin.pool, &bin.contents));
+        bin.charge = self.charge(table, &bin.offerings);
+        bin.measure(table);
+        true
+    }
+
+    /// Gives the copies their devices and narrows the machine to where they are; false if there is no way.
+    #[expect(clippy::too_many_arguments, reason = "the second half of a placement")]
+    fn fill_devices(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: &mut Bin,
+        spot: Spot,
+        class: ClassId,
+        variant: usize,
+        copies: u32,
+        pick: Pick,
+    ) -> bool {
+        let table = &problem.pools[bin.pool];
+        let ways = self.ways(problem, spot, class, variant, copies);
+        let Some(ways) = ways else {
+            // Pods without claims on a machine whose devices cost something, or that has fewer shapes left.
+            let mut offerings = std::mem::take(&mut bin.offerings);
+            narrow(&mut offerings, table, &bin.requests, Some(bin), None);
+            bin.offerings = offerings;
+            if let Some(devices) = self.devices.as_mut().filter(|_| bin.devices.is_some()) {
+                devices.release(problem, bin);
+            }
+            return true;
+        };
+        let is_new = matches!(spot, Spot::New(_));
+        let mut best: Option<(PriceNanoUsdPerHour, std::cmp::Reverse<usize>, usize)> = None;
+        for (index, way) in ways.ways.iter().enumerate() {
+            let is_picked = match pick {
+                Pick::Cheapest => self.is_allowed(way, is_new),
+                Pick::Only(only, _) => index == only,
+            };
+            if way.copies < copies || !is_picked {
+                continue;
+            }
+            let mut open = bin.offerings.clone();
+            narrow(&mut open, table, &bin.requests, Some(bin), Some((way, copies)));
+            if let Pick::Only(_, Some(shape)) = pick {
+                table.shapes.keep(&mut open, shape);
+            }
+            let Some(&cheapest) = table.by_price.iter().find(|&&offering| open.contains(offering)) else { continue };
+            let before = spot_bin(&self.bins, spot);
+            if !table.has_min_values(&open) || !self.within_limits(table, bin.pool, before, &open) {
+                continue;
+            }
+            let this = (table.price(cheapest), std::cmp::Reverse(open.count()), index);
+            if best.is_none_or(|best| this < best) {
+                best = Some(this);
+            }
+        }
+        let way = best.and_then(|(_, _, index)| ways.ways.get(index));
+        let (Some(way), Some(devices)) = (way, &mut self.devices) else { return false };
+        let mut offerings = std::mem::take(&mut bin.offerings);
+        narrow(&mut offerings, table, &bin.requests, Some(bin), Some((way, copies)));
+        bin.offerings = offerings;
+        let shape = match pick {
+            Pick::Cheapest => None,
+            Pick::Only(_, shape) => shape,
+        };
+        devices.take_in_bin(problem, bin, (class, variant), way, copies, shape);
+        devices.release(problem, bin);
+        true
+    }
+
+    /// Decides labels of an open machine for the sake of what it brings for others; false if it can't have them.
+    pub(crate) fn pin_bin(&mut self, problem: &Problem<'_>, id: BinId, pins: &Requirements) -> bool {
+        let Some(before) = self.bins.get(id.0).cloned() else { return false };
+        let mut bin = before.clone();
+        let table = &problem.pools[bin.pool];
+        let taken = self.footprint(problem, &before);
+        bin.offerings = pinned(problem, &bin, pins);
+        let is_possible = !bin.offerings.is_empty() && table.has_min_values(&bin.offerings);
+        if !is_possible || !self.within_limits(table, bin.pool, Some(&before), &bin.offerings) {
+            return false;
+        }
+        bin.open.intersect(pins, problem.names());
+        if let Some(devices) = &mut self.devices {
+            devices.release(problem, &mut bin);
+        }
+        bin.charge = self.charge(table, &bin.offerings);
+        bin.measure(table);
+        self.account(problem, id, Some(&taken), Some(&bin));
+        if let Some(slot) = self.bins.get_mut(id.0) {
+            *slot = bin;
+        }
+        self.record(|| Undo::Changed(id, Box::new(before)));
+        true
+    }
+}
+
+fn spot_bin(bins: &[Bin], spot: Spot) -> Option<&Bin> {
+    match spot {
+        Spot::Bin(id) => bins.get(id.0),
+        Spot::Node(_) | Spot::New(_) => None,
+    }
+}

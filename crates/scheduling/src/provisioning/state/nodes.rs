@@ -1,0 +1,129 @@
+//! Copies of a class on nodes that are there.
+
+use std::borrow::Cow;
+
+use model::ResourceVec;
+
+use super::{Assignment, State, Target, Undo};
+use crate::{
+    provisioning::{
+        classes::ClassId,
+        devices::{Spot, Way},
+        problem::Problem,
+        topology::Involvement,
+    },
+    snapshot::NodeId,
+};
+
+impl State {
+    /// Copies of the class that the node has room for, at most `wanted`.
+    pub(crate) fn copies_on_node(&self, problem: &Problem<'_>, node: NodeId, class: ClassId, wanted: u32) -> u32 {
+        if !problem.node_accepts(class, node) {
+            return 0;
+        }
+        let pods = &problem.classes[class];
+        let variant = if pods.devices.is_some() { problem.variant_on(class, node) } else { 0 };
+        if pods.devices.is_some() && !problem.can_be_bound(class, variant) {
+            return 0;
+        }
+        let room = self.room_beside_volumes(problem, node, class);
+        let mut copies = times_in(pods.requests(variant), &room, wanted);
+        if copies > 0 && !pods.involved.is_empty() {
+            let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);
+            copies = self.coupled_room(problem, pods, place, copies);
+        }
+        if copies == 0 || pods.devices.is_none() {
+            return copies;
+        }
+        let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies) else { return copies };
+        let copies_by = |way: &Way| {
+            let mut each = pods.requests(variant).clone();
+            each.saturating_add_assign(&way.extra_on_node());
+            each.times_in(&room, way.copies.min(copies))
+        };
+        ways.ways.iter().map(copies_by).max().unwrap_or(0)
+    }
+
+    /// What a node has free once the volumes are attached that the class shares with others; nothing if they cannot be.
+    fn room_beside_volumes(&self, problem: &Problem<'_>, node: NodeId, class: ClassId) -> Cow<'_, ResourceVec> {
+        let room = Cow::Borrowed(&self.room[node]);
+        if problem.shared_volumes.of(class).is_empty() {
+            return room;
+        }
+        let extra = problem.shared_volumes.extra(class, &self.attached[node]);
+        if extra.iter().any(|(resource, amount)| room.get(*resource) < *amount) {
+            return Cow::Owned(ResourceVec::default());
+        }
+        let mut room = room.into_owned();
+        for (resource, amount) in extra {
+            room.set(resource, room.get(resource) - amount);
+        }
+        Cow::Owned(room)
+    }
+
+    /// Requests of a copy on a node, with the volumes that would have to be attached for it.
+    pub(crate) fn requests_on<'p>(
+        &self,
+        problem: &'p Problem<'_>,
+        node: NodeId,
+        class: ClassId,
+    ) -> Cow<'p, ResourceVec> {
+        let requests = problem.classes[class].requests(problem.variant_on(class, node));
+        let attached = self.attached.try_get(node).map_or(&[][..], |attached| attached);
+        problem.shared_volumes.with_extra(requests, class, attached)
+    }
+
+    /// The first node from a position on in the order of trying that has room for a copy, and its position. Where devices
+    /// are wanted, what a copy takes depends on the node, and all nodes are looked at.
+    pub(crate) fn next_node(&self, problem: &Problem<'_>, from: usize, class: ClassId) -> Option<(usize, NodeId)> {
+        let pods = &problem.classes[class];
+        let position = if pods.devices.is_some() { from } else { self.rooms.next(from, &pods.shape.requests)? };
+        Some((position, *problem.node_order.get(position)?))
+    }
+
+    pub(super) fn note_room(&mut self, problem: &Problem<'_>, node: NodeId) {
+        if let Some(position) = problem.position_of(node) {
+            self.rooms.set(position, &self.room[node]);
+        }
+    }
+
+    /// Puts copies onto a node; the caller has asked [`Self::copies_on_node`].
+    pub(crate) fn place_on_node(&mut self, problem: &Problem<'_>, node: NodeId, class: ClassId, copies: u32) {
+        let before = self.room[node].clone();
+        let variant = if problem.classes[class].devices.is_some() { problem.variant_on(class, node) } else { 0 };
+        let requests = problem.classes[class].requests(variant);
+        for (resource, amount) in requests.iter() {
+            let left = self.room[node].get(resource).saturating_sub(amount.saturating_mul(i64::from(copies)));
+            self.room[node].set(resource, left);
+        }
+        if !problem.shared_volumes.of(class).is_empty() {
+            for (resource, amount) in problem.shared_volumes.extra(class, &self.attached[node]) {
+                let left = self.room[node].get(resource).saturating_sub(amount);
+                self.room[node].set(resource, left);
+            }
+            let before = self.attached[node].clone();
+            problem.shared_volumes.attach(class, &mut self.attached[node]);
+            self.record(|| Undo::Attached(node, before));
+        }
+        if let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies)
+            && let Some(devices) = &mut self.devices
+        {
+            let (extra, before) = devices.take_on_node(problem, node, (class, variant), &ways, copies);
+            self.room[node].saturating_sub_assign(&extra);
+            self.record(|| Undo::Devices(before));
+        }
+        self.record(|| Undo::Room(node, before));
+        self.note_room(problem, node);
+        self.count(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies);
+        self.assign(problem, Assignment { class, target: Target::Node(node), copies });
+    }
+}
+
+/// How often `requests` fits, at most `wanted`; most of the time not at all.
+fn times_in(requests: &ResourceVec, room: &ResourceVec, wanted: u32) -> u32 {
+    match wanted {
+        _ if !requests.fits_in(room) => 0,
+        0 | 1 => wanted,
+        _ => requests.times_in(room, wanted),
+    }
+}
