@@ -56,10 +56,9 @@ impl Inventory {
             !brought.contains(&slice) && (self.slices[slice].template || of_one_node())
         };
         let requests = &self.claim_classes[class].requests;
-        // Administrators' access takes nothing from anybody.
-        let taking = requests.iter().flat_map(|request| &request.alternatives).filter(|it| !it.admin_access);
-        for alternative in taking {
-            for device in self.devices.iter() {
+        for alternative in requests.iter().flat_map(|request| &request.alternatives) {
+            let matters = |device: &&DeviceEntry| !alternative.admin_access || self.keeps_administrators_out(device);
+            for device in self.devices.iter().filter(matters) {
                 let driver = &self.shapes[device.shape].driver;
                 let drivers = if is_own(device.slice) { &mut reach.own } else { &mut reach.shared };
                 if !drivers.contains(driver) && self.could_take(alternative, device) {
@@ -67,6 +66,15 @@ impl Inventory {
                 }
             }
         }
+    }
+
+    /// Whether others can take something of a device that administrators' access needs as well. It takes nothing from
+    /// anybody, and a device that is given out is open to it; but not where its counters or its capacity are used up.
+    fn keeps_administrators_out(&self, device: &DeviceEntry) -> bool {
+        let shape = &self.shapes[device.shape];
+        let of_shape = shape.slice.devices.get(shape.position);
+        of_shape.is_some_and(|device| device.allow_multiple_allocations)
+            || (!device.draws.is_empty() && self.quirks.admin_access_draws_counters)
     }
 
     /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is asked.

@@ -136,6 +136,51 @@ fn a_shared_claim_is_allocated_once_and_ties_its_pods_to_one_machine() {
     assert_eq!(offer.refused[0].refusal.to_string(), "claim ns/shared is allocated for other nodes");
 }
 
+/// A request for administrators' access to one device of a class.
+fn admin(class: &str) -> serde_json::Value {
+    json!({"name": "r", "exactly": {"deviceClassName": class, "adminAccess": true}})
+}
+
+#[test]
+fn claims_reach_drivers_whose_devices_they_could_take_and_administrators_what_others_can_use_up() {
+    let mut builder = builder(&["gpu", "net", "part", "link"]);
+    builder.slice(network("z"));
+    let counters = json!([{"name": "board", "counters": {"slices": {"value": "4"}}}]);
+    let consumes = json!([{"counterSet": "board", "counters": {"slices": {"value": "4"}}}]);
+    let of_part = |name: &str, field: &str, value: &serde_json::Value| {
+        let spec = json!({"driver": "part", "nodeName": "n", field: value,
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 2}});
+        slice(name, &spec)
+    };
+    builder.slice(of_part("counters", "sharedCounters", &counters));
+    builder.slice(of_part("devices", "devices", &json!([{"name": "whole", "consumesCounters": consumes}])));
+    builder.slice(slice(
+        "links",
+        &json!({"driver": "link", "nodeName": "n", "devices": [{"name": "link", "allowMultipleAllocations": true}],
+        "pool": {"name": "links", "generation": 1, "resourceSliceCount": 1}}),
+    ));
+    builder.machine_shape(shape(vec![template("gpu", 1)], &["z"]));
+    let requests = [exactly("r", "gpu", 1), exactly("r", "net", 1), admin("gpu"), admin("part"), admin("link")];
+    let classes = requests.map(|request| claim(&mut builder, "c", &json!({"requests": [request]})));
+    let inventory = builder.build();
+    let reach = classes.map(|class| {
+        let reach = inventory.reach(&[ClaimUse::Fresh { class, containers: 1 }]);
+        let names = |drivers: BTreeSet<crate::types::DriverName>| -> Vec<String> {
+            drivers.iter().map(ToString::to_string).collect()
+        };
+        (reach.is_beyond_machine(), names(reach.own), names(reach.shared))
+    });
+    let own = |driver: &str| (false, vec![driver.to_owned()], Vec::new());
+    let expected = [
+        own("gpu"),
+        (true, Vec::new(), vec!["net".to_owned()]),
+        (false, Vec::new(), Vec::new()),
+        own("part"),
+        own("link"),
+    ];
+    assert_eq!(reach, expected);
+}
+
 #[test]
 fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
     let bound = |driver: &str| {
