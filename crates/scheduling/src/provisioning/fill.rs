@@ -182,8 +182,8 @@ fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> 
             match group.kind {
                 // There are always more hosts.
                 Kind::Spread { .. } => only_counted == 0 || group.scope == Scope::Host,
-                // Who is near to its own kind can begin.
-                Kind::Affinity => mine.matched || all == 0,
+                // Who is near to nobody but its own kind can begin; if others count as well and come first, it can't.
+                Kind::Affinity => all == usize::from(mine.matched),
                 Kind::AntiAffinity => true,
             }
         })

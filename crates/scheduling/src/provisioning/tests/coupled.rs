@@ -387,7 +387,7 @@ fn a_machine_of_another_class_that_opens_a_zone_makes_the_plan_begin_anew() {
             machine plain-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
             refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted)
             refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted)
-        "#]],
+    "#]],
     );
 }
 
@@ -555,7 +555,7 @@ fn a_spread_is_planned_with_the_pods_that_it_counts_whichever_are_bound_first() 
 
 /// The same where those that are counted keep a spread of their own, and want to be near to each other and to the others.
 #[test]
-fn a_spread_is_planned_with_the_pods_that_it_counts_although_these_have_rules_of_their_own() {
+fn pods_that_want_to_be_near_to_those_of_a_spread_come_after_them_although_it_counts_them() {
     let mut f = three_zones();
     for index in 0..3 {
         let pod = f.pod(&format!("high-{index}")).priority(10).requests(1000, gib(1)).label("app", "web");
@@ -568,10 +568,11 @@ fn a_spread_is_planned_with_the_pods_that_it_counts_although_these_have_rules_of
     check(
         &f,
         expect![[r#"
-        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [low-0, low-1, low-2]
-        machine default-1: small/a/on-demand $0.00000001/h types [small] pods [low-3, low-4, low-5]
-        machine default-2: small/b/on-demand $0.000000011/h types [small] pods [high-0]
-        machine default-3: small/c/on-demand $0.000000012/h types [small] pods [high-1, high-2]
+        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [high-0, low-0, low-1]
+        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [high-1]
+        machine default-2: small/c/on-demand $0.000000012/h types [small] pods [high-2]
+        machine default-3: small/a/on-demand $0.00000001/h types [small] pods [low-2, low-3, low-4]
+        machine default-4: small/a/on-demand $0.00000001/h types [small] pods [low-5]
     "#]],
     );
 }
