@@ -26,6 +26,7 @@ fn read(object: &Value) -> Result<String, ObjectError> {
     Ok(match object["kind"].as_str().unwrap_or_default() {
         "Pod" => format!("{:?}", decode::pod(object, context)?),
         "Node" => format!("{:?}", decode::node(object, context)?),
+        "Namespace" => format!("{:?}", decode::namespace(object, context)?),
         "CSINode" => format!("{:?}", decode::csi_node(object)?),
         "DaemonSet" => format!("{:?}", decode::daemon_set(object, context)?),
         "PersistentVolume" => format!("{:?}", decode::persistent_volume(object, context)?),

@@ -47,6 +47,7 @@ enum Role {
     Pod,
     Node,
     CsiNode,
+    Namespace,
     DaemonSet,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -75,6 +76,7 @@ impl Role {
         match (manifest.group.as_str(), manifest.kind.as_str()) {
             ("", "Pod") => Self::Pod,
             ("", "Node") => Self::Node,
+            ("", "Namespace") => Self::Namespace,
             ("", "PersistentVolume") => Self::PersistentVolume,
             ("", "PersistentVolumeClaim") => Self::PersistentVolumeClaim,
             ("apps", "DaemonSet") => Self::DaemonSet,
@@ -113,6 +115,7 @@ impl Role {
             Self::Device(kind) => kind.is_namespaced(),
             Self::Node
             | Self::CsiNode
+            | Self::Namespace
             | Self::PersistentVolume
             | Self::StorageClass
             | Self::PriorityClass
@@ -243,6 +246,10 @@ impl<'a> Reader<'a> {
             Role::CsiNode => {
                 let (node, drivers) = crate::csi_node(object)?;
                 self.csi_nodes.insert(node, drivers);
+            }
+            Role::Namespace => {
+                let (name, labels) = crate::namespace(object, context)?;
+                self.cluster.namespaces.insert(name, labels);
             }
             Role::DaemonSet => {
                 let mut object = manifest.object;

@@ -45,7 +45,8 @@ const ANNOTATIONS: [&str; 6] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 25] = [
+pub const KINDS: [SnapshotKind; 26] = [
+    kind("v1", "Namespace", "namespaces", &[]),
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",

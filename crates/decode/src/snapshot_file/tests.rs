@@ -364,3 +364,46 @@ fn what_selects_pods_still_does_under_hidden_names() {
     });
     assert_eq!(spread.collect::<Vec<_>>(), [2], "one pod is selected, by two labels");
 }
+
+/// A pod that wants to be where one of another namespace is, which it knows by that namespace's label.
+const NAMESPACES: &str = r"
+{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}, spec: {finalizers: [kubernetes]}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: vault, labels: {kubernetes.io/metadata.name: vault, tier: store}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: ledger, namespace: vault, uid: uid-ledger, labels: {app: ledger}}
+spec: {nodeSelector: {team: red}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: till, namespace: shop, uid: uid-till, labels: {app: till}}
+spec:
+  nodeSelector: {team: red}
+  affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+    {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: ledger}}, namespaceSelector: {matchLabels: {tier: store}}}]}}
+  containers: [{name: c, resources: {requests: {cpu: 1}}}]
+status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+";
+
+#[test]
+fn a_namespace_selector_means_the_same_namespaces_in_a_file_and_under_hidden_names() {
+    let mut all = lines();
+    for manifest in crate::manifests::parse("namespaces", NAMESPACES).manifests {
+        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
+        all.push(prune(&manifest.object, kind));
+    }
+    let open = plan(&read(&all));
+    let together = |line: &str| line.contains("shop/till") && line.contains("vault/ledger");
+    assert!(open.lines().any(together), "{open}");
+    hide_names(&mut all, &std::collections::BTreeSet::new());
+    let text: String = all.iter().map(ToString::to_string).collect();
+    for name in ["shop", "vault", "ledger", "store"] {
+        assert!(!text.contains(name), "{name} is in {text}");
+    }
+    let hidden = plan(&read(&all));
+    let without_names = |plan: &str| -> Vec<usize> { plan.lines().map(|line| line.split(' ').count()).collect() };
+    assert_eq!(without_names(&hidden), without_names(&open), "{hidden}");
+}

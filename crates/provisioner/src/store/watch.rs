@@ -22,9 +22,9 @@ use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, core::GroupVersionKind};
+use model::Pod;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
-use model::{Labels, Pod};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -184,7 +184,10 @@ impl Watches {
     fn start_workloads(&self, tasks: &mut JoinSet<()>) {
         tasks.spawn(self.clone().watch(Source::<Namespace>::new(
             resource("", "v1", "Namespace", "namespaces"),
-            namespace,
+            |raw, context| {
+                let (name, labels) = decode::namespace(&raw.json, context).map_err(|error| error.to_string())?;
+                Ok(Namespace { name, labels })
+            },
             |raw| raw.name().name,
         )));
         let daemon_sets = Source::<DaemonSet>::new(
@@ -588,17 +591,6 @@ pub fn node_record(raw: &RawObject, context: &mut decode::Context<'_>) -> Result
         status.volumes_in_use = None;
     }
     Ok(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
-}
-
-fn namespace(raw: &RawObject, context: &mut decode::Context<'_>) -> Result<Namespace, String> {
-    let mut labels = Labels::new();
-    let pairs = raw.json.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-    for (key, value) in pairs {
-        if let Some(value) = value.as_str() {
-            labels.insert(context.interner.key(key), context.interner.value(value));
-        }
-    }
-    Ok(Namespace { name: raw.name().name, labels })
 }
 
 fn pod_group(raw: &RawObject) -> Result<PodGroupRecord, decode::ObjectError> {
