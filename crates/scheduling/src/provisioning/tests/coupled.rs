@@ -553,6 +553,24 @@ fn a_spread_is_planned_with_the_pods_that_it_counts_whichever_are_bound_first() 
     );
 }
 
+/// Its zone is not decided, so nobody knows in which domain they will be counted; but only their own rules can keep them out.
+#[test]
+fn pods_that_others_count_stay_planned_on_a_machine_whose_domain_is_not_known_yet() {
+    let mut f = three_zones();
+    f.in_flight("coming", "small", 4000);
+    f.pod("spread").requests(500, gib(1)).label("app", "web").select("nowhere", "x").spread(ZONE, 1, "web");
+    for index in 0..2 {
+        f.pod(&format!("counted-{index}")).requests(500, gib(1)).label("app", "web").planned_on("coming");
+    }
+    check(
+        &f,
+        expect![[r#"
+        node coming: [counted-0, counted-1]
+        refused spread (DoesNotFit): of 1 existing node 1 do not match its node selector or affinity; nodepool/default: wants nowhere In [x], but its machines will not have that label; add it to the NodePool's labels or requirements
+    "#]],
+    );
+}
+
 /// The same where those that are counted keep a spread of their own, and want to be near to each other and to the others.
 #[test]
 fn pods_that_want_to_be_near_to_those_of_a_spread_come_after_them_although_it_counts_them() {

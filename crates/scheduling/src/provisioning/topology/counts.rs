@@ -103,7 +103,14 @@ impl Group {
     ) -> u32 {
         let domain = match place {
             Place::Domain(domain) => domain,
-            Place::Unknown => return 0,
+            // A pod that was planned there before comes, whatever domain that turns out to be: only its own rules ask.
+            Place::Unknown => {
+                let is_free = !owner && checking == Checking::OwnOnly;
+                return match self.kind {
+                    Kind::Spread { .. } | Kind::Affinity if is_free => wanted,
+                    Kind::Spread { .. } | Kind::Affinity | Kind::AntiAffinity => 0,
+                };
+            }
             Place::Outside | Place::OwnHost => {
                 return match self.kind {
                     Kind::Spread { .. } | Kind::Affinity if owner => 0,
