@@ -321,6 +321,14 @@ struct Progress {
     stage: Stage,
 }
 
+impl Progress {
+    /// Opens the machine outside any batch.
+    fn open(&mut self, node: &NodeName, opening: Opening, retry_at: Timestamp, commands: &mut Vec<Command>) {
+        self.stage = Stage::OpeningAlone { opening, retry_at };
+        commands.push(Command::Open { node: node.clone(), opening });
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Not opened, and in no batch.
@@ -558,11 +566,10 @@ impl Engine {
             .collect();
         for (node, opening) in due {
             let retry_at = now.saturating_add(self.config.call_timeout);
-            self.set_stage(&node, Stage::OpeningAlone { opening, retry_at });
-            if let (Opening::EntryNeeded, Some(machine)) = (opening, self.machines.get_mut(&node)) {
-                machine.close_again = true;
+            if let Some(machine) = self.machines.get_mut(&node) {
+                machine.close_again |= opening == Opening::EntryNeeded;
+                machine.open(&node, opening, retry_at, commands);
             }
-            commands.push(Command::Open { node, opening });
         }
     }
 

@@ -23,13 +23,6 @@ pub(super) enum Call {
     Done,
 }
 
-impl Progress {
-    fn open(&mut self, node: &NodeName, opening: Opening, retry_at: Timestamp, commands: &mut Vec<Command>) {
-        self.stage = Stage::OpeningAlone { opening, retry_at };
-        commands.push(Command::Open { node: node.clone(), opening });
-    }
-}
-
 impl Engine {
     /// Lets the planned pods of machines that only our taint keeps them from come in, and opens the machines that have
     /// theirs.
