@@ -9,7 +9,7 @@ mod trial;
 
 use std::{rc::Rc, sync::Arc};
 
-use model::{IdSet, IdVec, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId};
+use model::{IdSet, IdVec, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId};
 use smallvec::SmallVec;
 
 use super::{
@@ -85,6 +85,16 @@ impl Bin {
     }
 
     /// Sets price and slack from what is left of the offerings.
+    /// Leaves the offerings that hold so much more of a resource.
+    fn request(&mut self, table: &PoolTable<'_>, resource: ResourceId, more: i64) {
+        let total = self.requests.get(resource).saturating_add(more);
+        self.requests.set(resource, total);
+        match table.at_least(resource, total) {
+            Some(at_least) => self.offerings.intersect_with(at_least),
+            None => self.offerings.clear(),
+        }
+    }
+
     fn measure(&mut self, table: &PoolTable<'_>) {
         // What was too small before is so now.
         let open = table.at_least_at_price(self.price).copied();

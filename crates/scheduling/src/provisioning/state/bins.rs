@@ -118,21 +118,11 @@ impl State {
     ) -> bool {
         let table = &problem.pools[bin.pool];
         for (resource, amount) in problem.classes[class].requests(alternative.variant).iter() {
-            let total = bin.requests.get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
-            bin.requests.set(resource, total);
-            match table.at_least(resource, total) {
-                Some(at_least) => bin.offerings.intersect_with(at_least),
-                None => bin.offerings.clear(),
-            }
+            bin.request(table, resource, amount.saturating_mul(i64::from(copies)));
         }
         if !problem.shared_volumes.of(class).is_empty() {
             for (resource, amount) in problem.shared_volumes.extra(class, &bin.attached) {
-                let total = bin.requests.get(resource).saturating_add(amount);
-                bin.requests.set(resource, total);
-                match table.at_least(resource, total) {
-                    Some(at_least) => bin.offerings.intersect_with(at_least),
-                    None => bin.offerings.clear(),
-                }
+                bin.request(table, resource, amount);
             }
             problem.shared_volumes.attach(class, &mut bin.attached);
         }

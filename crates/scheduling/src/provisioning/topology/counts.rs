@@ -103,13 +103,10 @@ impl Group {
     ) -> u32 {
         let domain = match place {
             Place::Domain(domain) => domain,
-            // A pod that was planned there before comes, whatever domain that turns out to be: only its own rules ask.
+            // Whatever domain that turns out to be, where only a pod's own rules ask it may come.
             Place::Unknown => {
-                let is_free = !owner && checking == Checking::OwnOnly;
-                return match self.kind {
-                    Kind::Spread { .. } | Kind::Affinity if is_free => wanted,
-                    Kind::Spread { .. } | Kind::Affinity | Kind::AntiAffinity => 0,
-                };
+                let nobody_asks = !owner && checking == Checking::OwnOnly && self.kind != Kind::AntiAffinity;
+                return if nobody_asks { wanted } else { 0 };
             }
             Place::Outside | Place::OwnHost => {
                 return match self.kind {
