@@ -59,6 +59,17 @@ fn instance_types() -> Vec<Arc<InstanceType>> {
     cloudprovider_kwok::catalogue::default_instance_types().into_iter().map(Arc::new).collect()
 }
 
+/// What a snapshot keeps of these objects.
+fn pruned(text: &str) -> Vec<Value> {
+    let parsed = crate::manifests::parse("cluster", text);
+    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+    let kept = parsed.manifests.iter().map(|manifest| {
+        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
+        prune(&manifest.object, kind)
+    });
+    kept.collect()
+}
+
 /// The lines that a snapshot of the cluster has.
 fn lines() -> Vec<Value> {
     let header = Header {
@@ -78,12 +89,7 @@ fn lines() -> Vec<Value> {
         names_hidden: false,
     };
     let mut lines = vec![header.to_line()];
-    let parsed = crate::manifests::parse("cluster", CLUSTER);
-    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
-    for manifest in parsed.manifests {
-        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
-        lines.push(prune(&manifest.object, kind));
-    }
+    lines.extend(pruned(CLUSTER));
     let mut types = instance_types();
     // Out of stock, which the file must say.
     for offering in &mut Arc::make_mut(&mut types[0]).offerings {
@@ -297,10 +303,7 @@ status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulabl
 #[test]
 fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
     let mut all = lines();
-    for manifest in crate::manifests::parse("devices", DEVICES).manifests {
-        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
-        all.push(prune(&manifest.object, kind));
-    }
+    all.extend(pruned(DEVICES));
     let text: String = all.iter().map(ToString::to_string).collect();
     assert!(!text.contains("secret-"), "{text}");
     let open = plan(&read(&all));
@@ -341,10 +344,7 @@ fn what_selects_pods_still_does_under_hidden_names() {
     let mut all = lines();
     all[0]["schedulerConfig"] = serde_json::json!({"podTopologySpread": {"defaultConstraints": [
         {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]}});
-    for manifest in crate::manifests::parse("selectors", SELECTORS).manifests {
-        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
-        all.push(prune(&manifest.object, kind));
-    }
+    all.extend(pruned(SELECTORS));
     let text: String = all.iter().map(ToString::to_string).collect();
     assert!(!text.contains("10.0.0.7") && !text.contains("secret-"), "{text}");
     hide_names(&mut all, &std::collections::BTreeSet::new());
@@ -391,10 +391,7 @@ status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulabl
 #[test]
 fn a_namespace_selector_means_the_same_namespaces_in_a_file_and_under_hidden_names() {
     let mut all = lines();
-    for manifest in crate::manifests::parse("namespaces", NAMESPACES).manifests {
-        let kind = KINDS.iter().find(|kind| kind.kind == manifest.kind).unwrap();
-        all.push(prune(&manifest.object, kind));
-    }
+    all.extend(pruned(NAMESPACES));
     let open = plan(&read(&all));
     let together = |line: &str| line.contains("shop/till") && line.contains("vault/ledger");
     assert!(open.lines().any(together), "{open}");
