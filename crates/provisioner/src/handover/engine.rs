@@ -4,7 +4,8 @@
 //!
 //! **By tolerations** ([`Config::tolerate`]): as soon as nothing but our taint keeps pods away from a machine, each of its
 //! planned pods gets a toleration of this very machine's taint. No other pod can come in, and these have nowhere else to
-//! go: what is planned is what happens, whatever else goes on in the cluster. When they are bound, and no pod that waits
+//! go: what is planned is what happens, whatever else goes on in the cluster. Pods that others of higher priority count in
+//! their spread get theirs after these, since not every spread can be reached in every order. When they are bound, and no pod that waits
 //! for another machine would fit into what is left, the taint goes; not before a pause in the binding of planned pods, or
 //! [`Config::max_wait_for_others`], because every opening makes kube-scheduler try all pods that wait. A machine whose pods
 //! may not be changed (somebody's admission policy, missing rights) falls back to the other way.
@@ -148,6 +149,8 @@ pub struct PlannedPod {
     pub state: PodState,
     /// Whether it tolerates the machine's taint.
     pub may_enter: bool,
+    /// Whether pods that wait for their own machines have to be bound before it.
+    pub after_others: bool,
 }
 
 impl PlannedPod {
@@ -322,6 +325,10 @@ struct Progress {
 }
 
 impl Progress {
+    fn hold_ends(&self, config: &Config) -> Timestamp {
+        self.usable_since.unwrap_or(self.held_since).saturating_add(config.max_hold)
+    }
+
     /// Opens the machine outside any batch.
     fn open(&mut self, node: &NodeName, opening: Opening, retry_at: Timestamp, commands: &mut Vec<Command>) {
         self.stage = Stage::OpeningAlone { opening, retry_at };
@@ -446,8 +453,8 @@ impl Engine {
             Phase::Binding { since, .. } => Some(since.saturating_add(config.max_wait_for_binding)),
         };
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
-            Stage::Waiting => Some(self.hold_ends(machine)),
-            Stage::Tolerating => Some(self.next_toleration(machine, now).min(self.hold_ends(machine))),
+            Stage::Waiting => Some(machine.hold_ends(&self.config)),
+            Stage::Tolerating => Some(self.next_toleration(machine, now).min(machine.hold_ends(&self.config))),
             Stage::OpeningAlone { retry_at, .. } => Some(retry_at),
             Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
         });
@@ -557,7 +564,7 @@ impl Engine {
                     Stage::OpeningAlone { opening, retry_at } => (now >= retry_at).then_some(opening),
                     Stage::Waiting | Stage::Tolerating if seen.needs_entry => Some(Opening::EntryNeeded),
                     Stage::Waiting | Stage::Tolerating => {
-                        (now >= self.hold_ends(machine)).then_some(Opening::HeldTooLong)
+                        (now >= machine.hold_ends(&self.config)).then_some(Opening::HeldTooLong)
                     }
                     Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
                 };
@@ -571,10 +578,6 @@ impl Engine {
                 machine.open(&node, opening, retry_at, commands);
             }
         }
-    }
-
-    fn hold_ends(&self, machine: &Progress) -> Timestamp {
-        machine.usable_since.unwrap_or(machine.held_since).saturating_add(self.config.max_hold)
     }
 
     /// When a machine that waits for its turn may have it, if nothing happens until then.

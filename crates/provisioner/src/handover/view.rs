@@ -7,7 +7,7 @@ use api::taints;
 use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::NameSet;
-use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
+use model::pod::{PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint, WhenUnsatisfiable};
 use model::workload::DaemonSet;
 use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid};
 
@@ -40,7 +40,7 @@ pub fn build<'a>(
     nodes: impl IntoIterator<Item = &'a NodeName>,
     mode: HandOverMode,
 ) -> View {
-    let cluster = Cluster { state, assignments, mode, waiting: OnceCell::new() };
+    let cluster = Cluster { state, assignments, mode, waiting: OnceCell::new(), spreading: OnceCell::new() };
     let machines = nodes.into_iter().filter_map(|name| {
         let node = state.nodes.get(name).filter(|node| node.model.deletion_timestamp.is_none())?;
         Some((name.clone(), machine(&cluster, node)))
@@ -53,6 +53,7 @@ struct Cluster<'a> {
     assignments: &'a Assignments,
     mode: HandOverMode,
     waiting: OnceCell<NameSet<WaitingClass>>,
+    spreading: OnceCell<NameSet<SpreadingClass>>,
 }
 
 impl Cluster<'_> {
@@ -72,6 +73,25 @@ impl Cluster<'_> {
         })
     }
 
+    /// The pods that wait for their machines and must be spread.
+    fn spreading(&self) -> &NameSet<SpreadingClass> {
+        self.spreading.get_or_init(|| {
+            let planned = self.state.unbound_pods().filter(|pod| {
+                pod.shape.topology_spread.iter().any(is_required)
+                    && pod.deletion_timestamp.is_none()
+                    && pod.scheduling != SchedulingState::Gated
+                    && self.assignments.claim_of(&pod.uid).is_some()
+            });
+            planned.map(|pod| SpreadingClass { shape: Arc::clone(&pod.shape), priority: pod.priority }).collect()
+        })
+    }
+
+    /// Whether pods of higher priority wait whose spread counts this one. The plan placed them first; if this one came
+    /// before them, its domain could be too full for them.
+    fn comes_after_others(&self, pod: &Pod) -> bool {
+        self.spreading().iter().any(|class| class.priority > pod.priority && class.counts(pod, &self.state.interner))
+    }
+
     /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
     fn is_open(&self, machine: &NodeClaimName) -> bool {
         let node = self.state.node_claims.get(machine).and_then(|it| Some(&*it.status.as_ref()?.node_name));
@@ -87,6 +107,27 @@ struct WaitingClass {
     /// It takes the room of bound pods whose priority is lower.
     preempts_below: i32,
     machine: NodeClaimName,
+}
+
+/// Pods of one shape and priority that are to be spread over domains.
+#[derive(PartialEq, Eq, Hash)]
+struct SpreadingClass {
+    shape: Arc<PodShape>,
+    priority: i32,
+}
+
+impl SpreadingClass {
+    fn counts(&self, pod: &Pod, interner: &Interner) -> bool {
+        let mut required = self.shape.topology_spread.iter().filter(|constraint| is_required(constraint));
+        required.any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
+    }
+}
+
+fn is_required(constraint: &TopologySpreadConstraint) -> bool {
+    match constraint.when_unsatisfiable {
+        WhenUnsatisfiable::DoNotSchedule => true,
+        WhenUnsatisfiable::ScheduleAnyway => false,
+    }
 }
 
 fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
@@ -127,13 +168,15 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         tolerable: own_value.is_some(),
         nominate: may_nominate(state, node, &waiting),
         attracts_others,
-        pods: found.iter().map(|pod| planned_pod(pod, &node.model.name, own_value)).collect(),
+        pods: found.iter().map(|pod| planned_pod(cluster, pod, &node.model.name, own_value)).collect(),
     }
 }
 
-fn planned_pod(pod: &Pod, node: &NodeName, own_value: Option<&str>) -> PlannedPod {
+fn planned_pod(cluster: &Cluster<'_>, pod: &Pod, node: &NodeName, own_value: Option<&str>) -> PlannedPod {
+    let state = pod_state(pod, node);
     let may_enter = own_value.is_some_and(|value| pod.may_enter.iter().any(|machine| **machine == *value));
-    PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state: pod_state(pod, node), may_enter }
+    let after_others = !may_enter && state != PodState::Settled && cluster.comes_after_others(pod);
+    PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state, may_enter, after_others }
 }
 
 /// How far a planned pod is, and whether it may be nominated.

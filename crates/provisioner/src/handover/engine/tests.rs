@@ -69,6 +69,7 @@ impl Cluster {
             name: NamespacedName::new("default", *pod),
             state: PodState::Waiting,
             may_enter: false,
+            after_others: false,
         });
         let machine = Machine {
             held: true,
@@ -508,6 +509,23 @@ fn a_machine_stays_closed_while_pods_of_another_would_come_in_but_not_for_ever()
 }
 
 #[test]
+fn a_pod_that_comes_after_others_is_let_in_when_these_are_bound_or_time_runs_out() {
+    for (released, expected) in [
+        (Some(30_000), ["0 tolerate 1 on a", "30000 tolerate 2 on a", "30023 open a HandedOver"]),
+        (None, ["0 tolerate 1 on a", "55000 tolerate 2 on a", "55023 open a HandedOver"]),
+    ] {
+        let mut cluster = Cluster::new(Config::default());
+        cluster.machine("a", &["1", "2"]).pods[1].after_others = true;
+        cluster.usable_at(0, "a");
+        if let Some(released) = released {
+            cluster.at(released, Effect::Change(|machine| machine.pods[1].after_others = false, "a".into()));
+        }
+        cluster.run(120_000);
+        assert_eq!(cluster.lines(), expected);
+    }
+}
+
+#[test]
 fn machines_that_have_their_pods_open_together_in_a_pause_because_each_opening_wakes_all_that_wait() {
     let mut cluster = Cluster::new(Config::default());
     cluster.count_waiting = true;
@@ -631,6 +649,7 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
                 if random.below(5) == 0 {
                     pod.state = PodState::HandsOff;
                 }
+                pod.after_others = random.below(8) == 0;
             }
             for pod in names {
                 cluster.lose.insert(pod.as_str().into(), random.below(6) as u32 / 2);

@@ -2,7 +2,7 @@
 
 use model::{Timestamp, Uid};
 
-use super::{Command, Engine, NodeName, Opening, Progress, Stage, TolerationOutcome, View};
+use super::{Command, Config, Engine, NodeName, Opening, Progress, Stage, TolerationOutcome, View};
 
 /// What is remembered of a pod's toleration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +43,15 @@ impl Engine {
             if machine.stage != Stage::Tolerating {
                 continue;
             }
-            let mut waiting = false;
+            let patient = now < deferral_ends(&config, machine);
+            let (mut waiting, mut deferred) = (false, false);
             for pod in seen.pods.iter().filter(|pod| pod.is_waiting()) {
                 waiting = true;
                 if pod.may_enter {
+                    continue;
+                }
+                if pod.after_others && patient {
+                    deferred = true;
                     continue;
                 }
                 let unknown = Toleration { tries: 0, call: Call::None };
@@ -67,7 +72,8 @@ impl Engine {
                 }
             }
             // Its pods can be here before the news that the node is ready and has its labels, which tell who else fits.
-            let is_complete = seen.usable && (!waiting || given_up) && !seen.attracts_others && !machine.intolerable;
+            let has_its_pods = !waiting || (given_up && !deferred);
+            let is_complete = seen.usable && has_its_pods && !seen.attracts_others && !machine.intolerable;
             machine.complete_since = is_complete.then(|| machine.complete_since.unwrap_or(now));
             if machine.intolerable {
                 machine.stage = Stage::Waiting;
@@ -133,6 +139,16 @@ impl Engine {
         // What is over has been seen to.
         let given_up = Some(self.tolerating_ends()).filter(|end| *end > now);
         let complete = self.completes_at().filter(|_| machine.complete_since.is_some());
-        lost.chain(given_up).chain(complete).min().unwrap_or_else(|| self.hold_ends(machine))
+        let deferral_ends = Some(deferral_ends(&self.config, machine)).filter(|end| *end > now);
+        lost.chain(given_up)
+            .chain(complete)
+            .chain(deferral_ends)
+            .min()
+            .unwrap_or_else(|| machine.hold_ends(&self.config))
     }
+}
+
+/// Until when pods wait for those that have to be bound before them: then there is still time to let them in.
+fn deferral_ends(config: &Config, machine: &Progress) -> Timestamp {
+    machine.hold_ends(config).saturating_sub(config.max_wait_for_tolerating)
 }

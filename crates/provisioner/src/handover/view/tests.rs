@@ -166,6 +166,50 @@ fn a_pod_may_enter_the_machine_whose_taint_it_tolerates() {
 }
 
 #[test]
+fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
+    let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
+    // What the waiting pod asks for, its priority, whether it is bound, and whether the other one comes after it.
+    let cases = [
+        (hard, "default", 1, false, true),
+        (hard, "default", 0, false, false),
+        (hard, "default", 1, true, false),
+        (hard, "elsewhere", 1, false, false),
+        (soft, "default", 1, false, false),
+    ];
+    for (when_unsatisfiable, namespace, priority, is_bound, expected) in cases {
+        let store = store(held(), true);
+        let mut spread = waiting("spread");
+        spread.priority = priority;
+        spread.node_name = is_bound.then(|| "m".into());
+        spread.shape = Arc::new(PodShape {
+            topology_spread: vec![TopologySpreadConstraint {
+                max_skew: 1,
+                topology_key: model::Id::from_index(0),
+                when_unsatisfiable,
+                selector: model::LabelSelector::EVERYTHING,
+                namespace: namespace.into(),
+                min_domains: None,
+                node_affinity_policy: model::pod::NodeInclusionPolicy::Honor,
+                node_taints_policy: model::pod::NodeInclusionPolicy::Ignore,
+                match_label_keys: Vec::new(),
+                source: model::pod::SpreadSource::Pod,
+            }],
+            ..PodShape::default()
+        });
+        let assignments = Assignments::default();
+        let counted = waiting("counted");
+        assignments.assign(&"elsewhere".into(), [spread.uid.clone()]);
+        assignments.assign(&"c".into(), [counted.uid.clone()]);
+        for pod in [spread, counted] {
+            let revision = revision(&pod.uid);
+            store.apply(pod, revision);
+        }
+        let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
+        assert_eq!(machine.pods[0].after_others, expected, "{when_unsatisfiable:?} {namespace} {priority} {is_bound}");
+    }
+}
+
+#[test]
 fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left() {
     let milli_cpu = |name: &str, amount| {
         let mut shape = PodShape::default();
