@@ -74,7 +74,7 @@ impl Provisioner {
         let batcher = Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
         trigger::subscribe(&context, &batcher);
         // Before any other controller looks at a machine: registration and hand-over go by them.
-        trigger::keep_assignments(&context);
+        trigger::keep_assignments(&context.store, &context.assignments);
         Self {
             report: report::Report::new(&context),
             context,

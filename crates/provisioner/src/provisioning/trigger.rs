@@ -11,7 +11,7 @@ use super::snapshot::is_ours;
 use crate::assignments::Assignments;
 use crate::context::Context;
 use crate::planned_pods;
-use crate::store::{Change, Delta, Kind, State};
+use crate::store::{Change, ClusterStore, Delta, Kind, State};
 
 /// Triggers the batcher on changes from now on.
 pub(super) fn subscribe(context: &Context, batcher: &Arc<Batcher>) {
@@ -105,19 +105,22 @@ fn claim_of_node(pod: &Pod, state: &State) -> Option<NodeClaimName> {
 }
 
 /// Keeps the assignments from now on: brings those of each NodeClaim back from its annotation, unless they are known;
-/// forgets pods that are bound or gone and NodeClaims that are gone.
-pub(super) fn keep_assignments(context: &Context) {
-    let assignments = Arc::clone(&context.assignments);
-    context.store.on_change(move |change, state| match change {
+/// exchanges pods of one class; forgets pods that are bound or gone and NodeClaims that are gone.
+pub(super) fn keep_assignments(store: &ClusterStore, assignments: &Arc<Assignments>) {
+    let kept = Arc::clone(assignments);
+    store.on_change(move |change, state| match change {
         Change::Pod(delta) => {
+            if let Some(pod) = delta.after.filter(|pod| pod.node_name.is_some()) {
+                exchange(pod, state, &kept);
+            }
             let bound_or_gone = delta.after.is_none_or(|pod| pod.node_name.is_some());
             if bound_or_gone && let Some(before) = delta.before {
-                assignments.forget_pod(&before.uid);
+                kept.forget_pod(&before.uid);
             }
         }
         Change::NodeClaim(delta) => match (delta.before, delta.after) {
-            (None, Some(claim)) => restore(delta.key, claim, state, &assignments),
-            (_, None) => assignments.forget_claim(delta.key),
+            (None, Some(claim)) => restore(delta.key, claim, state, &kept),
+            (_, None) => kept.forget_claim(delta.key),
             (Some(_), Some(_)) => {}
         },
         Change::Node(_)
@@ -131,10 +134,32 @@ pub(super) fn keep_assignments(context: &Context) {
         | Change::PodSelector(_)
         | Change::Other(_) => {}
     });
-    let state = context.store.read();
+    let state = store.read();
     for (name, claim) in state.node_claims.iter() {
-        restore(name, claim, &state, &context.assignments);
+        restore(name, claim, &state, assignments);
     }
+}
+
+/// Where a pod took the place of another of its class, that one takes its.
+///
+/// A place on a machine that is open is anybody's: kube-scheduler gives it to whichever of them it looks at first.
+fn exchange(bound: &Pod, state: &State, assignments: &Assignments) {
+    let Some(planned) = assignments.claim_of(&bound.uid) else { return };
+    let Some(taken) = claim_of_node(bound, state).filter(|taken| *taken != planned) else { return };
+    let assigned = assignments.pods_of(&taken);
+    let mut waiting = assigned.iter().filter_map(|uid| state.pod_by_uid(uid)).filter(|pod| pod.node_name.is_none());
+    if let Some(left_over) = waiting.find(|pod| is_alike(pod, bound)) {
+        assignments.extend(&planned, [left_over.uid.clone()]);
+    }
+}
+
+/// Whether a plan may exchange the pods.
+fn is_alike(one: &Pod, other: &Pod) -> bool {
+    one.name.namespace == other.name.namespace
+        && one.labels == other.labels
+        && one.priority == other.priority
+        && one.preemption_policy == other.preemption_policy
+        && one.shape == other.shape
 }
 
 fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: &Assignments) {
@@ -149,7 +174,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::store::{ClusterStore, RawObject};
+    use crate::store::watch::node_record;
+    use crate::store::{RawObject, Revision};
     use parking_lot::Mutex;
     use serde::Deserialize;
 
@@ -191,6 +217,53 @@ mod tests {
     fn a_pod_bound_elsewhere_than_planned_asks_for_a_plan() {
         let pod = Trigger::Pod("uid".into());
         assert_eq!(triggers(&[("Unschedulable", None), ("Unschedulable", Some("n"))]), [pod, Trigger::Cluster]);
+    }
+
+    /// `first` was planned into room on the open machine `m`, `second` for a machine of its own.
+    #[test]
+    fn a_pod_whose_place_another_of_its_class_took_takes_the_other_ones() {
+        for (app_of_second, second_has, expected) in
+            [("web", "m", Some("own")), ("db", "m", Some("m")), ("web", "own", Some("m"))]
+        {
+            let (store, assignments) = (ClusterStore::new(), Arc::new(Assignments::default()));
+            keep_assignments(&store, &assignments);
+            for name in ["m", "own"] {
+                let claim: NodeClaim = serde_json::from_value(json!({
+                    "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+                    "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+                    "status": {"providerID": name},
+                }))
+                .unwrap();
+                let revision = Revision::of(&claim.metadata);
+                store.apply(claim, revision);
+                let node = RawObject::deserialize(json!({
+                    "metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": {"providerID": name},
+                }))
+                .unwrap();
+                store
+                    .apply_with(node.revision(), |names| node_record(&node, &mut decode::Context::new(names)))
+                    .unwrap();
+            }
+            let show = |name: &str, app: &str, node: Option<&str>, revision: u64| {
+                let pod = RawObject::deserialize(json!({
+                    "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": {"app": app},
+                        "resourceVersion": revision.to_string()},
+                    "spec": {"nodeName": node, "containers": [{"name": "a"}]},
+                    "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+                }))
+                .unwrap();
+                store
+                    .apply_with(pod.revision(), |names| decode::pod(&pod.json, &mut decode::Context::new(names)))
+                    .unwrap();
+            };
+            show("first", "web", None, 1);
+            show("second", app_of_second, None, 1);
+            assignments.assign(&"m".into(), [Uid::from("first")]);
+            assignments.assign(&"own".into(), [Uid::from("second")]);
+            show("second", app_of_second, Some(second_has), 2);
+            let (first, second) = (assignments.claim_of(&"first".into()), assignments.claim_of(&"second".into()));
+            assert_eq!((first.as_deref(), second), (expected, None), "{app_of_second} {second_has}");
+        }
     }
 
     #[test]
