@@ -26,7 +26,9 @@ use crate::error::ObjectError;
 use crate::node_pool::{node_pool, refused};
 
 pub use devices::ClusterDevices;
-pub use pending::{DEFAULT_SCHEDULER, is_for_default_scheduler, is_ignored, is_provisionable, is_unbound};
+pub use pending::{
+    DEFAULT_SCHEDULER, GivenUp, is_for_default_scheduler, is_ignored, is_provisionable, is_unbound, is_untried,
+};
 
 /// All that a snapshot is made of.
 #[derive(Debug, Clone, Default)]
@@ -79,7 +81,8 @@ pub struct LaunchableNodePool {
 /// Which pods want a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PendingRule {
-    /// Those that kube-scheduler could not place, and those that will have to leave a node that is being deleted.
+    /// Those that kube-scheduler could not place, their like that it has not tried yet, and those that will have to leave
+    /// a node that is being deleted.
     #[default]
     Unschedulable,
     /// All that are not bound: there is no scheduler behind manifests.

@@ -72,6 +72,18 @@ pub struct Pod {
     pub shape: Arc<PodShape>,
 }
 
+impl Pod {
+    /// Whether nothing that kube-scheduler looks at tells the pods apart, so that either may have the other's place.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        self.name.namespace == other.name.namespace
+            && self.labels == other.labels
+            && self.priority == other.priority
+            && self.preemption_policy == other.preemption_policy
+            && self.scheduler_name == other.scheduler_name
+            && self.shape == other.shape
+    }
+}
+
 /// Who made an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {

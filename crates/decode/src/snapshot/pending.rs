@@ -1,10 +1,10 @@
 //! Which pods want a place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::pod::{DoNotDisrupt, SchedulingState};
-use model::{IdVec, Interner, NodeName, Pod, Timestamp};
+use model::{IdVec, Interner, NodeName, Pod, Timestamp, Uid};
 use scheduling::snapshot::{Excluded, Node, NodeId, Options, PendingPod, PodId};
 
 use super::{Cluster, PendingRule};
@@ -17,6 +17,39 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Differs: Karpenter does not look at `deletionTimestamp` and the phase; a pod that is going away gets no machine here.
 pub fn is_provisionable(pod: &Pod) -> bool {
     pod.scheduling == SchedulingState::Unschedulable && pod.nominated_node_name.is_none() && is_waiting(pod)
+}
+
+/// Whether kube-scheduler has not come to the pod yet. It is planned if the scheduler has given up on a pod like it that
+/// the same controller made: it will fare no better, and with thousands of pods it takes minutes until all were tried.
+///
+/// Differs: Karpenter waits until each was tried.
+pub fn is_untried(pod: &Pod) -> bool {
+    pod.scheduling == SchedulingState::NotTried && pod.nominated_node_name.is_none() && is_waiting(pod)
+}
+
+/// Pods that kube-scheduler has given up on, by the controller that made them.
+#[derive(Debug, Default)]
+pub struct GivenUp<'a>(BTreeMap<&'a Uid, Vec<&'a Pod>>);
+
+impl<'a> GivenUp<'a> {
+    /// Of those pods.
+    pub fn of(pods: impl IntoIterator<Item = &'a Pod>) -> Self {
+        let mut all = Self::default();
+        for pod in pods.into_iter().filter(|pod| is_provisionable(pod)) {
+            let Some(owner) = &pod.owner else { continue };
+            let known = all.0.entry(&owner.uid).or_default();
+            if !known.iter().any(|other| other.is_alike(pod)) {
+                known.push(pod);
+            }
+        }
+        all
+    }
+
+    /// Whether a pod that was not tried yet is like one of them.
+    pub fn includes_one_like(&self, pod: &Pod) -> bool {
+        let siblings = pod.owner.as_ref().filter(|_| is_untried(pod)).and_then(|owner| self.0.get(&owner.uid));
+        siblings.is_some_and(|siblings| siblings.iter().any(|other| other.is_alike(pod)))
+    }
 }
 
 /// Whether a pod of a manifest has no node yet and nothing holds it back.
@@ -52,10 +85,15 @@ pub(super) fn pending_pods(
         .filter(|node| node.excluded == Some(Excluded::Deleting))
         .filter_map(|node| node.name.as_ref())
         .collect();
+    let given_up = match cluster.pending {
+        PendingRule::Unbound => GivenUp::default(),
+        PendingRule::Unschedulable => GivenUp::of(cluster.pods.iter().map(AsRef::as_ref)),
+    };
     let wants_place = |pod: &Pod| match cluster.pending {
         PendingRule::Unbound => is_unbound(pod),
         PendingRule::Unschedulable => {
             is_provisionable(pod)
+                || given_up.includes_one_like(pod)
                 || (pod.node_name.as_ref().is_some_and(|node| deleting.contains(node))
                     && will_be_replaced(pod)
                     && may_leave(pod, cluster, interner))

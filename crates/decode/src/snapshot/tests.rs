@@ -210,6 +210,11 @@ kind: List
 items:
 - &base {apiVersion: v1, kind: Pod, metadata: {name: waits, namespace: ns}, spec: &spec {containers: [{name: c}]}, status: &given-up {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}}
 - {<<: *base, metadata: {name: not-tried, namespace: ns}, status: {}}
+- {<<: *base, metadata: {name: of-web, namespace: ns, ownerReferences: &web [{kind: ReplicaSet, name: web, uid: web, controller: true}]}}
+- {<<: *base, metadata: {name: of-web-not-tried, namespace: ns, ownerReferences: *web}, status: {}}
+- {<<: *base, metadata: {name: of-web-gated, namespace: ns, ownerReferences: *web}, status: {conditions: [{type: PodScheduled, status: 'False', reason: SchedulingGated}]}}
+- {<<: *base, metadata: {name: of-web-with-other-labels, namespace: ns, labels: {own: x}, ownerReferences: *web}, status: {}}
+- {<<: *base, metadata: {name: of-db-not-tried, namespace: ns, ownerReferences: [{kind: ReplicaSet, name: db, uid: db, controller: true}]}, status: {}}
 - {<<: *base, metadata: {name: nominated, namespace: ns}, status: {<<: *given-up, nominatedNodeName: new}}
 - {<<: *base, metadata: {name: going, namespace: ns, deletionTimestamp: '2026-11-21T09:00:00Z'}}
 - {<<: *base, metadata: {name: others, namespace: ns}, spec: {<<: *spec, schedulerName: volcano}}
@@ -229,7 +234,7 @@ items:
               has 
               taints [] pods [ns/nominated]
               allocatable 
-            pending ns/must-leave ns/of-stateful-set ns/waits
+            pending ns/must-leave ns/of-stateful-set ns/of-web ns/of-web-not-tried ns/waits
         "#]],
     );
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::labels::ProviderLabels;
 use decode::default_spread::{DefaultSpread, SchedulerConfig};
-use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable};
+use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable, is_untried};
 use dra_sched::{Compat, KubernetesMinor};
 use model::workload::DaemonSet;
 use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
@@ -44,7 +44,7 @@ pub fn build(
             pods.push(Arc::clone(pod));
         } else if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
             pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
-        } else if is_ours(pod) {
+        } else if is_ours(pod) || is_untried(pod) {
             planned_on.extend(planned.get(&pod.uid).map(|claim| (pod.uid.clone(), claim.clone())));
             pods.push(Arc::clone(pod));
         }

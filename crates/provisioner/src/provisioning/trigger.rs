@@ -1,9 +1,12 @@
 //! Which changes of the cluster ask for a plan, and what they do to the pods that wait for a machine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::NodeClaim;
+use decode::snapshot::is_untried;
 use model::{NamespacedName, NodeClaimName, Pod, Uid};
+use parking_lot::Mutex;
 
 use super::batcher::{Batcher, Trigger};
 use super::catalogues::readiness;
@@ -16,8 +19,10 @@ use crate::store::{Change, ClusterStore, Delta, Kind, State};
 /// Triggers the batcher on changes from now on.
 pub(super) fn subscribe(context: &Context, batcher: &Arc<Batcher>) {
     let (batcher, assignments) = (Arc::clone(batcher), Arc::clone(&context.assignments));
+    let siblings = Mutex::new(Siblings::default());
     context.store.on_change(move |change, state| {
-        if let Some(trigger) = trigger(change, state, &assignments) {
+        let by_sibling = siblings.lock().trigger(change);
+        if let Some(trigger) = by_sibling.or_else(|| trigger(change, state, &assignments)) {
             batcher.trigger(trigger);
         }
     });
@@ -97,6 +102,35 @@ fn pod(delta: &Delta<'_, NamespacedName, Pod>, state: &State, assignments: &Assi
     (after.node_name.is_some() && claim_of_node(after, state).as_ref() != Some(&planned)).then_some(Trigger::Cluster)
 }
 
+/// Pods that kube-scheduler has given up on: one of each controller, because those that it makes after that are planned
+/// without being tried.
+#[derive(Debug, Default)]
+struct Siblings(BTreeMap<Uid, Arc<Pod>>);
+
+impl Siblings {
+    /// Beyond that all are forgotten: then the window does not wait for pods that were not tried.
+    const MOST: usize = 10_000;
+
+    /// A pod that was not tried and need not be.
+    fn trigger(&mut self, change: &Change<'_>) -> Option<Trigger> {
+        let Change::Pod(delta) = change else { return None };
+        let pod = delta.after?;
+        let owner = &pod.owner.as_ref()?.uid;
+        if is_ours(pod) {
+            if !self.0.get(owner).is_some_and(|known| known.is_alike(pod)) {
+                if self.0.len() == Self::MOST {
+                    self.0.clear();
+                }
+                self.0.insert(owner.clone(), Arc::clone(pod));
+            }
+            return None;
+        }
+        let is_new = delta.before.is_none() && is_untried(pod);
+        let need_not_be = is_new && self.0.get(owner).is_some_and(|known| known.is_alike(pod));
+        need_not_be.then(|| Trigger::Pod(pod.uid.clone()))
+    }
+}
+
 /// The NodeClaim of the node that a pod is bound to.
 fn claim_of_node(pod: &Pod, state: &State) -> Option<NodeClaimName> {
     let node = state.nodes.get(pod.node_name.as_ref()?.as_str())?;
@@ -148,18 +182,9 @@ fn exchange(bound: &Pod, state: &State, assignments: &Assignments) {
     let Some(taken) = claim_of_node(bound, state).filter(|taken| *taken != planned) else { return };
     let assigned = assignments.pods_of(&taken);
     let mut waiting = assigned.iter().filter_map(|uid| state.pod_by_uid(uid)).filter(|pod| pod.node_name.is_none());
-    if let Some(left_over) = waiting.find(|pod| is_alike(pod, bound)) {
+    if let Some(left_over) = waiting.find(|pod| pod.is_alike(bound)) {
         assignments.extend(&planned, [left_over.uid.clone()]);
     }
-}
-
-/// Whether a plan may exchange the pods.
-fn is_alike(one: &Pod, other: &Pod) -> bool {
-    one.name.namespace == other.name.namespace
-        && one.labels == other.labels
-        && one.priority == other.priority
-        && one.preemption_policy == other.preemption_policy
-        && one.shape == other.shape
 }
 
 fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: &Assignments) {
@@ -176,7 +201,6 @@ mod tests {
     use super::*;
     use crate::store::watch::node_record;
     use crate::store::{RawObject, Revision};
-    use parking_lot::Mutex;
     use serde::Deserialize;
 
     /// The triggers of a sequence of states of one pod, with a machine `m` planned for it.
@@ -217,6 +241,33 @@ mod tests {
     fn a_pod_bound_elsewhere_than_planned_asks_for_a_plan() {
         let pod = Trigger::Pod("uid".into());
         assert_eq!(triggers(&[("Unschedulable", None), ("Unschedulable", Some("n"))]), [pod, Trigger::Cluster]);
+    }
+
+    #[test]
+    fn a_pod_that_was_not_tried_triggers_if_one_like_it_of_the_same_controller_was_given_up() {
+        let store = ClusterStore::new();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        {
+            let (seen, siblings) = (Arc::clone(&seen), Mutex::new(Siblings::default()));
+            store.on_change(move |change, _| seen.lock().extend(siblings.lock().trigger(change)));
+        }
+        let triggers = |name: &str, owner: &str, cpu: &str, reason: Option<&str>| {
+            let pod = RawObject::deserialize(json!({
+                "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
+                    "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]},
+                "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]},
+                "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
+            }))
+            .unwrap();
+            store.apply_with(pod.revision(), |names| decode::pod(&pod.json, &mut decode::Context::new(names))).unwrap();
+            std::mem::take(&mut *seen.lock())
+        };
+        assert_eq!(triggers("a", "web", "1", None), [], "nothing is known of its siblings");
+        assert_eq!(triggers("b", "web", "1", Some("Unschedulable")), [], "that is not the siblings' business");
+        assert_eq!(triggers("c", "web", "1", None), [Trigger::Pod("c".into())]);
+        assert_eq!(triggers("d", "web", "2", None), [], "of another shape");
+        assert_eq!(triggers("e", "db", "1", None), [], "of another controller");
+        assert_eq!(triggers("f", "web", "1", Some("SchedulingGated")), []);
     }
 
     /// `first` was planned into room on the open machine `m`, `second` for a machine of its own.
