@@ -63,14 +63,8 @@ pub fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
         ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
         ("HAND_OVER", hand_over),
     ];
-    Controller::start(&controller::Options {
-        name: "dovetail".to_owned(),
-        binary: dovetail()?,
-        kubeconfig: cluster.kubeconfig_of(install::RELEASE)?.to_owned(),
-        folder: cluster.folder().to_owned(),
-        arguments: Vec::new(),
-        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect(),
-    })
+    let kubeconfig = cluster.kubeconfig_of(install::RELEASE)?;
+    Controller::start(&options(cluster, "dovetail", &dovetail()?, kubeconfig, &environment))
 }
 
 /// Starts Karpenter's controller, which `binary` is, as its administrator.
@@ -79,14 +73,24 @@ pub fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
 /// If it cannot be started.
 pub fn start_karpenter(cluster: &ControlPlane, binary: &Path) -> Result<Controller> {
     let environment = [("DISABLE_LEADER_ELECTION", "true"), ("SYSTEM_NAMESPACE", install::NAMESPACE)];
-    Controller::start(&controller::Options {
-        name: "karpenter".to_owned(),
+    Controller::start(&options(cluster, "karpenter", binary, cluster.kubeconfig(), &environment))
+}
+
+fn options(
+    cluster: &ControlPlane,
+    name: &str,
+    binary: &Path,
+    kubeconfig: &Path,
+    environment: &[(&str, &str)],
+) -> controller::Options {
+    controller::Options {
+        name: name.to_owned(),
         binary: binary.to_owned(),
-        kubeconfig: cluster.kubeconfig().to_owned(),
+        kubeconfig: kubeconfig.to_owned(),
         folder: cluster.folder().to_owned(),
         arguments: Vec::new(),
-        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect(),
-    })
+        environment: environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+    }
 }
 
 /// Some pods that are waited for.

@@ -218,7 +218,7 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
         took,
         rounds: log.lines().filter(|line| line.contains(ROUND)).count(),
         machines: fleet.claims(),
-        price_nano_usd_per_hour: price(&fleet),
+        price_nano_usd_per_hour: price(&fleet)?,
         bound_nano_usd_per_hour,
         usage,
     };
@@ -235,16 +235,23 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
 }
 
 /// What the machines cost, by the catalogue that both providers have: only ours notes prices.
-fn price(fleet: &Fleet) -> i64 {
+///
+/// # Errors
+/// If the catalogue has no such machine, or a machine's labels do not say yet which it is.
+fn price(fleet: &Fleet) -> Result<i64> {
     let types = default_instance_types();
-    let price_of = |machine: &Machine| {
-        let instance_type = types.iter().find(|it| it.name.as_str() == machine.instance_type)?;
-        let mut offerings = instance_type.offerings.iter();
-        let offering =
-            offerings.find(|it| it.zone == machine.zone && it.capacity_type.as_str() == machine.capacity_type)?;
-        Some(offering.price.0)
+    let price_of = |machine: Machine| {
+        let Machine { name, instance_type, zone, capacity_type, .. } = machine;
+        let of_type = types.iter().find(|it| it.name.as_str() == instance_type);
+        let mut offerings = of_type.into_iter().flat_map(|it| it.offerings.iter());
+        let offering = offerings.find(|it| it.zone == zone && it.capacity_type.as_str() == capacity_type);
+        offering.map(|offering| offering.price.0).with_context(|| {
+            format!(
+                "machine {name}: the catalogue has no price of type {instance_type:?} in {zone:?} as {capacity_type:?}"
+            )
+        })
     };
-    fleet.machines().iter().filter_map(price_of).sum()
+    fleet.machines().into_iter().map(price_of).sum()
 }
 
 fn is_unschedulable(pod: &Pod) -> bool {

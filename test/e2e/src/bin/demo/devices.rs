@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::fleet::{Fleet, dollars};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::claims::Claims;
 use super::screen::Screen;
+use super::waiting::{Awaited, until_bound};
 
 /// Folders of `examples/`.
 pub const ALL: [&str; 5] = ["gpu-from-zero", "mig", "zonal-network", "shared-claim", "extended-resource"];
@@ -68,6 +69,10 @@ impl Example {
         let (namespace, node_pool) = (name_of("Namespace")?, name_of("NodePool")?);
         Ok(Self { folder, objects, namespace, node_pool })
     }
+
+    fn awaited(&self) -> Awaited<'_> {
+        Awaited { namespace: &self.namespace, node_pool: &self.node_pool, pods: super::pods_wanted(&self.objects) }
+    }
 }
 
 /// Shows examples from their plan to their claims, on a cluster in which none of their machines run.
@@ -85,9 +90,9 @@ pub async fn show(
     plan.extend(&arguments);
     screen.text(&dovetail(options, &plan, None)?);
 
-    let wanted: usize = examples.iter().map(|example| super::pods_wanted(&example.objects)).sum();
+    let wanted: usize = examples.iter().map(|example| example.awaited().pods).sum();
     screen.heading(&format!("kubectl apply {}: {wanted} pods", arguments.join(" ")));
-    let fleets = deploy(screen, client, examples, wanted, timeout).await?;
+    let fleets = deploy(screen, client, examples, timeout).await?;
     let namespaces: Vec<&str> = examples.iter().map(|example| example.namespace.as_str()).collect();
     let claims = Claims::read(client, &namespaces).await?;
     screen.machines_with_devices(&fleets, &claims);
@@ -109,33 +114,12 @@ pub async fn show(
 }
 
 /// Applies the examples, their pods last, and waits until all of these run.
-async fn deploy(
-    screen: &Screen,
-    client: &Client,
-    examples: &[Example],
-    wanted: usize,
-    timeout: Duration,
-) -> Result<Vec<Fleet>> {
-    let started = Instant::now();
+async fn deploy(screen: &Screen, client: &Client, examples: &[Example], timeout: Duration) -> Result<Vec<Fleet>> {
     let objects = || examples.iter().flat_map(|example| &example.objects);
     let (workloads, others): (Vec<&Value>, Vec<&Value>) = objects().partition(|object| object["kind"] == "Deployment");
     apply::apply(client, others.into_iter().chain(workloads).cloned()).await?;
-    let progress = screen.progress(wanted);
-    loop {
-        let mut fleets = Vec::with_capacity(examples.len());
-        for example in examples {
-            fleets.push(Fleet::read(client, &example.namespace, &example.node_pool).await?);
-        }
-        let bound: usize = fleets.iter().map(Fleet::bound).sum();
-        let machines: usize = fleets.iter().map(Fleet::claims).sum();
-        progress.show(bound, machines, fleets.iter().map(Fleet::ready_nodes).sum());
-        if bound == wanted || started.elapsed() > timeout {
-            drop(progress);
-            screen.note(&format!("{bound} of {wanted} pods bound after {:.1} s", started.elapsed().as_secs_f64()));
-            return Ok(fleets);
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let awaited: Vec<_> = examples.iter().map(Example::awaited).collect();
+    until_bound(screen, client, &awaited, timeout).await
 }
 
 /// What `kubectl get` would give `dovetail overlay verify`.

@@ -7,6 +7,7 @@
 mod claims;
 mod devices;
 mod screen;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 
 use devices::Example;
 use screen::Screen;
+use waiting::{Awaited, until_bound};
 
 const EXAMPLE: &str = "examples/web";
 const NAMESPACE: &str = "shop";
@@ -170,19 +172,10 @@ fn controller(cluster: &ControlPlane) -> Result<controller::Options> {
 
 /// Applies the example and waits until the scheduler has bound all its pods; shows how far it is meanwhile.
 async fn deploy(screen: &Screen, client: &Client, objects: Vec<Value>, wanted: usize) -> Result<Fleet> {
-    let started = Instant::now();
     apply::apply(client, objects).await?;
-    let progress = screen.progress(wanted);
-    let mut fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
-    while !fleet.is_settled(wanted) && started.elapsed() < BIND_TIMEOUT {
-        progress.show(fleet.bound(), fleet.claims(), fleet.ready_nodes());
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
-    }
-    progress.show(fleet.bound(), fleet.claims(), fleet.ready_nodes());
-    drop(progress);
-    screen.note(&format!("{} of {wanted} pods bound after {:.1} s", fleet.bound(), started.elapsed().as_secs_f64()));
-    Ok(fleet)
+    let awaited = Awaited { namespace: NAMESPACE, node_pool: NODE_POOL, pods: wanted };
+    let fleets = until_bound(screen, client, &[awaited], BIND_TIMEOUT).await?;
+    fleets.into_iter().next().context("one fleet was asked for")
 }
 
 async fn tear_down(client: &Client, shown: &Places) -> Result<()> {
