@@ -24,6 +24,7 @@ use crate::context::Context;
 use crate::default_spread::{self, DefaultSpread};
 use crate::error::ObjectError;
 use crate::node_pool::{node_pool, refused};
+use crate::priority_class::PriorityClasses;
 
 pub use devices::ClusterDevices;
 pub use pending::{
@@ -51,6 +52,8 @@ pub struct Cluster {
     pub planned_on: BTreeMap<Uid, NodeClaimName>,
     /// Every DaemonSet.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// Every PriorityClass.
+    pub priority_classes: PriorityClasses,
     /// Every PodGroup.
     pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
     /// Every PodDisruptionBudget.
@@ -124,8 +127,10 @@ pub fn snapshot(
         }
     }
     let ignores_claims = cluster.options.ignore_dra_requests;
+    let daemon_sets: Vec<_> =
+        cluster.daemon_sets.into_iter().map(|set| with_priority(set, &cluster.priority_classes)).collect();
     let pod_of = |set: &Arc<DaemonSet>| Some((Arc::clone(set), with_devices.get(&set.uid).cloned()?));
-    let daemons: Vec<DaemonPod> = cluster.daemon_sets.iter().filter_map(pod_of).collect();
+    let daemons: Vec<DaemonPod> = daemon_sets.iter().filter_map(pod_of).collect();
     // Who leaves claims to others leaves extended resources that come from DRA to them too.
     let devices = if ignores_claims {
         None
@@ -139,8 +144,7 @@ pub fn snapshot(
         node_pools,
         nodes,
         pods,
-        daemon_sets: cluster
-            .daemon_sets
+        daemon_sets: daemon_sets
             .into_iter()
             .filter(|daemon_set| !ignores_claims || daemon_set.template.shape.resource_claims.is_empty())
             .collect(),
@@ -152,4 +156,14 @@ pub fn snapshot(
         shared_volumes: BTreeMap::new(),
     };
     (snapshot, errors)
+}
+
+/// A DaemonSet whose template says the priority that admission will give to its pods.
+fn with_priority(mut set: Arc<DaemonSet>, classes: &PriorityClasses) -> Arc<DaemonSet> {
+    let template = &set.template;
+    let class = classes.of(template.priority_class.as_deref()).filter(|_| template.priority.is_none());
+    if let Some(class) = class {
+        Arc::make_mut(&mut set).template.priority = Some(class.value);
+    }
+    set
 }

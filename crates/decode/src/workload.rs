@@ -59,7 +59,8 @@ pub(crate) fn pod_template(
     let no_status = Field::root(&nothing);
     Ok(PodTemplate {
         labels: metadata.field("labels")?.labels(context.interner)?,
-        priority: spec.field("priority")?.int32()?.unwrap_or(0),
+        priority: spec.field("priority")?.int32()?,
+        priority_class: spec.field("priorityClassName")?.str()?.filter(|name| !name.is_empty()).map(Arc::from),
         shape: Arc::new(pod::shape(namespace, &metadata, &spec, &no_status, context)?),
     })
 }

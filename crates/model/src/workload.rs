@@ -24,8 +24,10 @@ pub struct DaemonSet {
 pub struct PodTemplate {
     /// Their labels.
     pub labels: Labels,
-    /// Their priority.
-    pub priority: i32,
+    /// Their priority, where the template says it.
+    pub priority: Option<i32>,
+    /// The PriorityClass that decides it otherwise: admission completes pods, not templates. None for the cluster's default.
+    pub priority_class: Option<Arc<str>>,
     /// What decides where they may go.
     pub shape: Arc<PodShape>,
 }

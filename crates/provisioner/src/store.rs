@@ -65,6 +65,7 @@ pub enum Kind {
     ResourceClaimTemplate,
     DeviceTaintRule,
     PodGroup,
+    PriorityClass,
     CapacityBuffer,
     BufferTemplate,
     PodSelector,
@@ -72,7 +73,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -93,6 +94,7 @@ impl Kind {
         Self::ResourceClaimTemplate,
         Self::DeviceTaintRule,
         Self::PodGroup,
+        Self::PriorityClass,
         Self::CapacityBuffer,
         Self::BufferTemplate,
         Self::PodSelector,
@@ -121,6 +123,7 @@ impl Kind {
             Self::ResourceClaimTemplate => "ResourceClaimTemplate",
             Self::DeviceTaintRule => "DeviceTaintRule",
             Self::PodGroup => "PodGroup",
+            Self::PriorityClass => "PriorityClass",
             Self::CapacityBuffer => "CapacityBuffer",
             Self::BufferTemplate => "PodTemplate",
             Self::PodSelector => "Service",

@@ -7,44 +7,23 @@ use serde_json::{Map, Value, json};
 use super::OfflineNote;
 use crate::error::ObjectError;
 use crate::metadata::decode_object;
-
-/// Every cluster has these.
-const SYSTEM_PRIORITIES: [(&str, i64); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+use crate::priority_class::{PriorityClasses, priority_class};
 
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// PriorityClasses and RuntimeClasses of the input, and what of them was asked for and is not there.
 #[derive(Debug, Default)]
 pub(super) struct Defaults {
-    priorities: BTreeMap<String, Priority>,
-    default_priority: Option<Priority>,
+    priorities: PriorityClasses,
     runtimes: BTreeMap<String, Value>,
     unknown_priorities: BTreeSet<String>,
     unknown_runtimes: BTreeSet<String>,
 }
 
-#[derive(Debug, Clone)]
-struct Priority {
-    value: i64,
-    preemption_policy: Option<String>,
-}
-
 impl Defaults {
     pub(super) fn add_priority_class(&mut self, object: &Value) -> Result<(), ObjectError> {
-        decode_object(object, "PriorityClass", |root| {
-            let metadata = root.field("metadata")?;
-            let name = metadata.field("name")?.required_str()?.to_owned();
-            let priority = Priority {
-                value: i64::from(root.field("value")?.int32()?.unwrap_or(0)),
-                preemption_policy: root.field("preemptionPolicy")?.str()?.map(str::to_owned),
-            };
-            if root.field("globalDefault")?.bool()? {
-                self.default_priority = Some(priority.clone());
-            }
-            self.priorities.insert(name, priority);
-            Ok(())
-        })
+        self.priorities.insert(priority_class(object)?);
+        Ok(())
     }
 
     pub(super) fn add_runtime_class(&mut self, object: &Value) -> Result<(), ObjectError> {
@@ -73,22 +52,13 @@ impl Defaults {
             return;
         }
         let name = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
-        let found = match name {
-            None => self.default_priority.clone(),
-            Some(name) => {
-                let system = SYSTEM_PRIORITIES.into_iter().find(|(system, _)| *system == name);
-                let system = system.map(|(_, value)| Priority { value, preemption_policy: None });
-                let found = self.priorities.get(name).cloned().or(system);
-                if found.is_none() {
-                    self.unknown_priorities.insert(name.to_owned());
-                }
-                found
-            }
+        let Some(class) = self.priorities.of(name) else {
+            self.unknown_priorities.extend(name.map(str::to_owned));
+            return;
         };
-        let Some(Priority { value, preemption_policy }) = found else { return };
-        spec.insert("priority".to_owned(), json!(value));
-        if let Some(policy) = preemption_policy {
-            spec.entry("preemptionPolicy").or_insert(Value::String(policy));
+        spec.insert("priority".to_owned(), json!(class.value));
+        if let Some(policy) = &class.preemption_policy {
+            spec.entry("preemptionPolicy").or_insert_with(|| json!(policy));
         }
     }
 

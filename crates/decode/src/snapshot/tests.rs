@@ -344,6 +344,32 @@ status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulabl
 }
 
 #[test]
+fn daemons_have_the_priority_that_admission_will_give_to_their_pods() {
+    let mut interner = Interner::new();
+    let mut cluster = Cluster::default();
+    for (name, mut spec) in [
+        ("by-class", json!({"priorityClassName": "high"})),
+        ("by-default", json!({})),
+        ("by-number", json!({"priority": 3, "priorityClassName": "high"})),
+        ("lost", json!({"priorityClassName": "lost"})),
+    ] {
+        spec["containers"] = json!([{"name": "c"}]);
+        let object = json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {"template": {"spec": spec}}});
+        cluster.daemon_sets.push(Arc::new(crate::daemon_set(&object, &mut Context::new(&mut interner)).unwrap()));
+    }
+    for object in [
+        json!({"metadata": {"name": "high"}, "value": 1000}),
+        json!({"metadata": {"name": "usual"}, "value": 5, "globalDefault": true}),
+    ] {
+        cluster.priority_classes.insert(crate::priority_class(&object).unwrap());
+    }
+    let (snapshot, errors) = snapshot(cluster, Arc::new(interner), &ProviderLabels::default());
+    assert_eq!(errors, []);
+    let priorities: Vec<_> = snapshot.daemon_sets.iter().map(|set| set.template.priority).collect();
+    assert_eq!(priorities, [Some(1000), Some(5), Some(3), None]);
+}
+
+#[test]
 fn a_node_pool_that_leaves_nothing_to_launch_says_why() {
     let types = cloudprovider_kwok::catalogue::default_instance_types();
     let mut interner = Interner::new();

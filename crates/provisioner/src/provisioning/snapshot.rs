@@ -59,6 +59,7 @@ pub fn build(
         pending: PendingRule::Unschedulable,
         planned_on,
         daemon_sets: state.daemon_sets.values().cloned().collect(),
+        priority_classes: state.priority_classes.values().cloned().collect(),
         pod_groups: state.pod_groups.iter().map(|(name, it)| (name.clone(), Arc::clone(&it.model))).collect(),
         pod_disruption_budgets: state.pod_disruption_budgets.values().cloned().collect(),
         volumes: Volumes {

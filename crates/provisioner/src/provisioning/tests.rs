@@ -374,6 +374,30 @@ fn apply_service(store: &ClusterStore, app: &str) {
     store.apply_with(service.revision(), read).unwrap();
 }
 
+#[test]
+fn daemons_have_the_priority_of_their_class_while_it_is_there() {
+    let store = store([]);
+    let read = |json: Value| RawObject::deserialize(json).unwrap();
+    let set = read(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"namespace": "default", "name": "agent", "uid": "uid-agent", "resourceVersion": "7"},
+        "spec": {"template": {"spec": {"priorityClassName": "high", "containers": [{"name": "a"}]}}},
+    }));
+    store
+        .apply_with(set.revision(), |names| decode::daemon_set(&set.json, &mut decode::Context::new(names)))
+        .unwrap();
+    let priority = |store: &ClusterStore| planned(store).0.daemon_sets[0].template.priority;
+    assert_eq!(priority(&store), None);
+    let class = read(json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "high", "uid": "uid-high", "resourceVersion": "8"}, "value": 1000,
+    }));
+    store.apply(decode::priority_class(&class.json).unwrap(), class.revision());
+    assert_eq!(priority(&store), Some(1000));
+    store.forget::<decode::priority_class::PriorityClass>(&"high".into());
+    assert_eq!(priority(&store), None);
+}
+
 /// How many pods are planned in each zone, where that is decided.
 fn by_zone(store: &ClusterStore) -> Vec<(Vec<String>, usize)> {
     let (snapshot, plan, pool) = planned(store);

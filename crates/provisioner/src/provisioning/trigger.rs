@@ -76,6 +76,7 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::NodeClass
             | Kind::Namespace
             | Kind::DaemonSet
+            | Kind::PriorityClass
             | Kind::CsiNode
             | Kind::VolumeAttachment
             | Kind::PodDisruptionBudget

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::{CapacityBuffer, NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey, buffer_name};
 use decode::default_spread::{PodSelector, SelectorKey};
+use decode::priority_class::PriorityClass;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -431,5 +432,6 @@ stored_without_details! {
     PersistentVolumeClaim, Kind::PersistentVolumeClaim, NamespacedName, persistent_volume_claims;
     PersistentVolume, Kind::PersistentVolume, Arc<str>, persistent_volumes;
     StorageClass, Kind::StorageClass, Arc<str>, storage_classes;
+    PriorityClass, Kind::PriorityClass, Arc<str>, priority_classes;
     CsiNode, Kind::CsiNode, NodeName, csi_nodes;
 }

@@ -15,6 +15,7 @@ use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::NodeClassKind;
 use decode::capacity_buffer::BufferTemplate;
 use decode::default_spread::PodSelector;
+use decode::priority_class::PriorityClass;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
@@ -155,6 +156,7 @@ impl ClusterStore {
         self.tell_difference::<ClaimTemplate>(&before, state);
         self.tell_difference::<DeviceTaintRule>(&before, state);
         self.tell_difference::<PodGroupRecord>(&before, state);
+        self.tell_difference::<PriorityClass>(&before, state);
         self.tell_difference::<CapacityBuffer>(&before, state);
         self.tell_difference::<BufferTemplate>(&before, state);
         self.tell_difference::<PodSelector>(&before, state);

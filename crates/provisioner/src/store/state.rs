@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey};
 use decode::default_spread::{PodSelector, SelectorKey};
+use decode::priority_class::PriorityClass;
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -45,6 +46,7 @@ pub struct State {
     pub resource_claim_templates: Table<NamespacedName, ClaimTemplate>,
     pub device_taint_rules: Table<Arc<str>, DeviceTaintRule>,
     pub pod_groups: Table<NamespacedName, PodGroupRecord>,
+    pub priority_classes: Table<Arc<str>, PriorityClass>,
     /// Empty while nobody wants room to be kept free.
     pub capacity_buffers: Table<NamespacedName, CapacityBuffer>,
     /// PodTemplates and workloads, for the buffers that name them; empty as long.

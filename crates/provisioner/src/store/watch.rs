@@ -15,6 +15,7 @@ use cloudprovider::NodeClassKind;
 use decode::capacity_buffer::{BufferTemplate, TemplateKey, TemplateKind, buffer_template};
 use decode::default_spread::{PodSelector, SelectorKey, SelectorKind, pod_selector};
 use decode::devices::Admitted;
+use decode::priority_class::PriorityClass;
 use dra_sched::KubernetesMinor;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
@@ -200,6 +201,11 @@ impl Watches {
             resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
             from_json(decode::pod_disruption_budget),
             RawObject::name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<PriorityClass>::new(
+            resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            |raw, _| decode::priority_class(&raw.json).map_err(|error| error.to_string()),
+            |raw| raw.name().name,
         )));
         let pending = Arc::new(AtomicUsize::new(POD_GROUP_VERSIONS.len()));
         for version in POD_GROUP_VERSIONS {

@@ -73,7 +73,8 @@ impl Daemons {
             .filter_map(|((set, _), demand)| Some(Wanting { set: Arc::clone(set), demand: (*demand)? }))
             .collect();
         wanting.sort_by(|a, b| {
-            (Reverse(a.set.template.priority), &a.set.name).cmp(&(Reverse(b.set.template.priority), &b.set.name))
+            let key = |wanting: &'_ Wanting| Reverse(wanting.set.template.priority.unwrap_or(0));
+            key(a).cmp(&key(b)).then_with(|| a.set.name.cmp(&b.set.name))
         });
         Self { wanting, ..Self::default() }
     }

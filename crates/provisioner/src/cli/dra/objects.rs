@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use decode::manifests::{DocumentReason, Manifest};
+use decode::priority_class::PriorityClasses;
 use decode::workloads::{WorkloadKind, workload};
 use dra_sched::Compat;
 use dra_sched::types::{
@@ -44,7 +45,7 @@ struct Reading<'a> {
     compat: &'a Compat,
     /// Where each pod stands.
     pods: BTreeMap<NamespacedName, usize>,
-    priorities: BTreeMap<String, i64>,
+    priorities: PriorityClasses,
     unknown_priorities: BTreeSet<String>,
     expand: bool,
     not_expanded: usize,
@@ -57,9 +58,7 @@ impl Objects {
             objects: Self::default(),
             compat,
             pods: BTreeMap::new(),
-            priorities: [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
+            priorities: PriorityClasses::default(),
             unknown_priorities: BTreeSet::new(),
             expand,
             not_expanded: 0,
@@ -179,8 +178,8 @@ impl Reading<'_> {
                 self.objects.groups.insert(name.clone(), Arc::new(group)).is_some()
             }
             ("scheduling.k8s.io", "PriorityClass") => {
-                let value = object.get("value").and_then(Value::as_i64).unwrap_or(0);
-                self.priorities.insert(name.name.to_string(), value).is_some()
+                let class = decode::priority_class(object).map_err(|error| error.problem.to_string())?;
+                self.priorities.insert(class)
             }
             _ => {
                 if let Some(kind) = WorkloadKind::of(manifest) {
@@ -225,12 +224,10 @@ impl Reading<'_> {
             return Ok(());
         }
         let class = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
-        if let (Some(class), None) = (class, spec.get("priority").and_then(Value::as_i64)) {
-            match self.priorities.get(class) {
-                Some(value) => object["spec"]["priority"] = json!(value),
-                None => {
-                    self.unknown_priorities.insert(class.to_owned());
-                }
+        if spec.get("priority").and_then(Value::as_i64).is_none() {
+            match self.priorities.of(class) {
+                Some(class) => object["spec"]["priority"] = json!(class.value),
+                None => self.unknown_priorities.extend(class.map(str::to_owned)),
             }
         }
         let pod = Pod::from_json(&object).map_err(|error| error.to_string())?;

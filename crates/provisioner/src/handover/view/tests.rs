@@ -130,7 +130,8 @@ fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
             uid: "driver".into(),
             template: model::workload::PodTemplate {
                 labels: model::Labels::default(),
-                priority: 0,
+                priority: None,
+                priority_class: None,
                 shape: Arc::new(PodShape { tolerations, ..PodShape::default() }),
             },
         };

@@ -256,7 +256,7 @@ impl Fixture {
         self.daemon_sets.push(Arc::new(DaemonSet {
             name: NamespacedName::new("kube-system", name),
             uid: name.into(),
-            template: PodTemplate { labels: Labels::new(), priority: 0, shape: Arc::new(shape) },
+            template: PodTemplate { labels: Labels::new(), priority: None, priority_class: None, shape: Arc::new(shape) },
         }));
     }
 
@@ -498,7 +498,12 @@ impl PodFixture<'_> {
     /// Room is kept for so many of the pod instead of the pod itself, under its name.
     pub(super) fn buffered(self, replicas: u32) {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
-        let template = PodTemplate { labels: pod.labels, priority: pod.priority, shape: Arc::new(shape) };
+        let template = PodTemplate {
+            labels: pod.labels,
+            priority: Some(pod.priority),
+            priority_class: None,
+            shape: Arc::new(shape),
+        };
         self.fixture.buffers.push(Buffer { name: pod.name, uid: pod.uid, template: Arc::new(template), replicas });
     }
 
