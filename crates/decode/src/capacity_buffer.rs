@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use api::capacity_buffer::ACTIVE_CAPACITY;
 use api::{CapacityBuffer, ResourceList};
+use dra_sched::types::Pod;
 use model::workload::PodTemplate;
 use model::{Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Uid};
 use scheduling::snapshot::Buffer;
 use serde_json::Value;
 
 use crate::context::Context;
+use crate::devices::template_devices;
 use crate::error::ObjectError;
 use crate::metadata::{Metadata, decode_object};
 use crate::workload::pod_template;
@@ -103,11 +105,14 @@ pub struct BufferTemplate {
     pub generation: i64,
     /// How many pods the workload is to have; 0 for a PodTemplate.
     pub replicas: u32,
-    /// What its pods look like, without volumes.
+    /// What its pods look like, without volumes and group.
     pub template: Arc<PodTemplate>,
+    /// What devices read of one of its pods; `None` if they can't want any.
+    pub devices: Option<Arc<Pod>>,
 }
 
-/// Reads a PodTemplate or workload. Volumes are left aside: they are made, or bound, once there are pods.
+/// Reads a PodTemplate or workload. Volumes are left aside: they are made, or bound, once there are pods. So is the PodGroup that
+/// pods are of: what they share comes with the group, and room for one of them is room without it.
 pub fn buffer_template(
     object: &Value,
     kind: TemplateKind,
@@ -116,7 +121,9 @@ pub fn buffer_template(
     let mut object = object.clone();
     if let Some(Value::Object(spec)) = object.pointer_mut(kind.spec_pointer()) {
         spec.remove("volumes");
+        spec.remove("schedulingGroup");
     }
+    let devices = template_devices(&object, kind.as_str(), kind.spec_pointer())?.map(Arc::new);
     decode_object(&object, kind.as_str(), |root| {
         let metadata_field = root.field("metadata")?;
         let metadata = Metadata::decode(&metadata_field)?;
@@ -129,6 +136,7 @@ pub fn buffer_template(
         };
         Ok(BufferTemplate {
             template: Arc::new(pod_template(&template, &metadata.name.namespace, context)?),
+            devices,
             key: TemplateKey { kind, name: metadata.name },
             generation: metadata_field.field("generation")?.int(0, i64::MAX)?.unwrap_or(0),
             replicas: u32::try_from(replicas).unwrap_or(0),
@@ -226,6 +234,7 @@ pub fn resolve<'t>(
             uid: Uid::from(buffer.metadata.uid.clone().unwrap_or_else(|| name.to_string())),
             name,
             template: Arc::clone(&template.template),
+            devices: template.devices.clone(),
             replicas,
         },
         template: template.key.clone(),
@@ -394,5 +403,23 @@ mod tests {
         assert!(served(json!({})));
         assert!(served(json!({"provisioningStrategy": "buffer.x-k8s.io/active-capacity"})));
         assert!(!served(json!({"provisioningStrategy": "other.example.com/warm-pool"})));
+    }
+
+    #[test]
+    fn claims_of_the_template_are_those_of_each_pod_and_not_of_a_group() {
+        let object = json!({
+            "metadata": {"namespace": "shop", "name": "train", "uid": "u"},
+            "spec": {"template": {"spec": {
+                "schedulingGroup": {"podGroupName": "g"},
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],
+                "containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}],
+            }}},
+        });
+        let mut names = Interner::new();
+        let template = buffer_template(&object, TemplateKind::Deployment, &mut Context::new(&mut names)).unwrap();
+        let devices = template.devices.unwrap();
+        assert_eq!((&*devices.meta.name.namespace, devices.claims.len()), ("shop", 1));
+        assert_eq!((&devices.pod_group, &template.template.shape.scheduling_group), (&None, &None));
+        assert!(cluster().templates.iter().all(|template| template.devices.is_none()));
     }
 }

@@ -186,12 +186,17 @@ pub fn add(
 /// Reads of a DaemonSet what devices will depend on in its pods, as a pod of its name and uid; `None` if they can't want
 /// any.
 pub fn daemon_set_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
+    template_devices(object, "DaemonSet", "/spec/template/spec")
+}
+
+/// The same of any object that makes pods; `spec` points at what these look like.
+pub(crate) fn template_devices(object: &Value, kind: &'static str, spec: &str) -> Result<Option<Pod>, ObjectError> {
     let pod = |object: &Value| {
-        let spec = object.pointer("/spec/template/spec").cloned().unwrap_or_default();
+        let spec = object.pointer(spec).cloned().unwrap_or_default();
         let metadata = object.get("metadata").cloned().unwrap_or_default();
         Pod::from_json(&serde_json::json!({"metadata": metadata, "spec": spec}))
     };
-    let pod = read(object, "DaemonSet", Admitted::ByServer, pod, |_, _| Ok(()))?;
+    let pod = read(object, kind, Admitted::ByServer, pod, |_, _| Ok(()))?;
     Ok(scheduling::devices::may_want_devices(&pod).then_some(pod))
 }
 

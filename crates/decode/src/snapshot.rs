@@ -18,7 +18,7 @@ use model::{Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestam
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
 use scheduling::devices::DaemonPod;
-use scheduling::snapshot::{Buffer, Options, Snapshot, Volumes, attach_resource};
+use scheduling::snapshot::{Buffer, Options, PodsToPlace, Snapshot, Volumes, attach_resource};
 
 use crate::context::Context;
 use crate::default_spread::{self, DefaultSpread};
@@ -135,7 +135,8 @@ pub fn snapshot(
     let devices = if ignores_claims {
         None
     } else {
-        Devices::new(objects, compat, &node_pools, &nodes, &pods, &daemons, &interner)
+        let to_place = PodsToPlace { pods: &pods, buffers: &buffers };
+        Devices::new(objects, compat, &node_pools, &nodes, to_place, &daemons, &interner)
     };
     let snapshot = Snapshot {
         interner,

@@ -32,7 +32,7 @@ use model::{IdSet, IdVec, Interner, NamespacedName, ResourceVec, define_id, work
 
 use crate::{
     catalogue::TypeId,
-    snapshot::{Node, NodeId, NodePool, PendingPod, PodId, PoolId},
+    snapshot::{Node, NodeId, NodePool, PodId, PodsToPlace, PoolId},
 };
 
 pub use daemons::DaemonPod;
@@ -96,17 +96,17 @@ pub enum NodeDevices {
 }
 
 impl Devices {
-    /// Compiles the objects for the pods that wait and the daemons; `None` if none of them wants a device.
+    /// Compiles the objects for the pods that want a place and the daemons; `None` if none of them wants a device.
     pub fn new(
         objects: Arc<DeviceObjects>,
         compat: Compat,
         pools: &IdVec<PoolId, NodePool>,
         nodes: &IdVec<NodeId, Node>,
-        pods: &IdVec<PodId, PendingPod>,
+        pods: PodsToPlace<'_>,
         daemon_sets: &[DaemonPod],
         names: &Interner,
     ) -> Option<Self> {
-        if daemon_sets.is_empty() && pods.iter().all(|pending| pending.devices.is_none()) {
+        if daemon_sets.is_empty() && pods.devices().all(|devices| devices.is_none()) {
             return None;
         }
         let mut builder = InventoryBuilder::new(compat);
@@ -141,7 +141,7 @@ impl Devices {
         })
     }
 
-    /// What a pod wants of devices; `None` for nothing.
+    /// What a pod wants of devices, be it one that waits or the virtual one of a buffer; `None` for nothing.
     pub fn demand_of(&self, pod: PodId) -> Option<DemandId> {
         self.of_pods.try_get(pod).copied().flatten()
     }

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use model::{
-    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PriceNanoUsdPerHour,
-    Requirements, ResourceId, ResourceVec, Taint, Timestamp, Uid, define_id,
+    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape,
+    PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, Taint, Timestamp, Uid, define_id,
     volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
     workload::{DaemonSet, PodGroup, PodTemplate},
 };
@@ -67,8 +67,41 @@ pub struct Buffer {
     pub uid: Uid,
     /// What the pods look like; their priority is of no account.
     pub template: Arc<PodTemplate>,
+    /// What devices read of one of the pods; `None` if they can't want any. Claims from templates are counted as those of pods
+    /// are, though nobody makes them.
+    pub devices: Option<Arc<dra_sched::types::Pod>>,
     /// How many of them.
     pub replicas: u32,
+}
+
+/// All that want a place: the pods that wait, and after them the virtual pods of buffers, buffer by buffer. That order gives
+/// virtual pods their ids.
+#[derive(Debug, Clone, Copy)]
+pub struct PodsToPlace<'a> {
+    /// The pods that wait.
+    pub pods: &'a IdVec<PodId, PendingPod>,
+    /// The buffers.
+    pub buffers: &'a [Buffer],
+}
+
+impl<'a> PodsToPlace<'a> {
+    /// What devices read of each pod that waits, then of a pod of each buffer.
+    pub fn devices(self) -> impl Iterator<Item = Option<&'a Arc<dra_sched::types::Pod>>> {
+        let of_pods = self.pods.iter().map(|pending| pending.devices.as_ref());
+        of_pods.chain(self.buffers.iter().map(|buffer| buffer.devices.as_ref()))
+    }
+
+    /// The shapes of the pods that wait and of the buffers' pods.
+    pub fn shapes(self) -> impl Iterator<Item = &'a Arc<PodShape>> {
+        let of_pods = self.pods.iter().map(|pending| &pending.pod.shape);
+        of_pods.chain(self.buffers.iter().map(|buffer| &buffer.template.shape))
+    }
+
+    /// Which buffer each virtual pod belongs to, by position.
+    pub fn owners(self) -> impl Iterator<Item = usize> {
+        let buffers = self.buffers.iter().enumerate();
+        buffers.flat_map(|(index, buffer)| std::iter::repeat_n(index, buffer.replicas as usize))
+    }
 }
 
 /// The resource that stands for what a CSI driver can attach. Whoever makes a snapshot interns it for each driver that

@@ -10,7 +10,7 @@ use dra_sched::{Compat, KubernetesMinor};
 use model::workload::DaemonSet;
 use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::devices::DeviceObjects;
-use scheduling::snapshot::{Options, Snapshot, Volumes};
+use scheduling::snapshot::{Buffer, Options, Snapshot, Volumes};
 
 use super::buffers;
 use crate::store::{NodeRecord, State};
@@ -49,6 +49,7 @@ pub fn build(
             pods.push(Arc::clone(pod));
         }
     }
+    let buffers = buffers::room(&buffers::asked(state));
     let cluster = Cluster {
         now,
         options,
@@ -68,8 +69,8 @@ pub fn build(
             classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         },
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
-        devices: devices(state),
-        buffers: buffers::room(&buffers::asked(state)),
+        devices: devices(state, &buffers),
+        buffers,
         default_spread: DefaultSpread {
             config: scheduler_config.clone(),
             selectors: state.pod_selectors.values().cloned().collect(),
@@ -78,16 +79,17 @@ pub fn build(
     decode::snapshot(cluster, Arc::clone(&state.interner), labels)
 }
 
-/// What decides about devices; nothing of it is gathered while no pod that waits and no daemon may want one.
-fn devices(state: &State) -> ClusterDevices {
+/// What decides about devices; nothing of it is gathered while no pod that waits, no daemon and no buffer's pod may want one.
+fn devices(state: &State, buffers: &[Buffer]) -> ClusterDevices {
     let compat = state.kubernetes.unwrap_or_else(|| Compat::new(KubernetesMinor::NEWEST));
     let wants = |pod: &Arc<Pod>| state.device_pods.contains_key(&pod.uid);
     let is_going = |node: &NodeRecord| node.model.deletion_timestamp.is_some();
     let wanting_daemon = |set: &Arc<DaemonSet>| state.device_pods.contains_key(&set.uid);
-    let nobody = state.device_pods.is_empty()
-        || !(state.unbound_pods().any(wants)
+    let of_pods = !state.device_pods.is_empty()
+        && (state.unbound_pods().any(wants)
             || state.daemon_sets.values().any(wanting_daemon)
             || state.nodes.values().any(|node| is_going(node)));
+    let nobody = !of_pods && buffers.iter().all(|buffer| buffer.devices.is_none());
     if nobody {
         return ClusterDevices { compat, ..ClusterDevices::default() };
     }

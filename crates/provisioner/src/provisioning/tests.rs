@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::{self, ProviderLabels};
-use api::{NodeClaim, NodePool, annotations};
+use api::{CapacityBuffer, NodeClaim, NodePool, annotations};
 use cloudprovider::{CapacityType, InstanceType, Offering, Overhead};
+use decode::capacity_buffer::TemplateKind;
 use decode::default_spread::{SchedulerConfig, SelectorKey, SelectorKind, pod_selector};
 use decode::snapshot::LaunchableNodePool;
 use model::{PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
@@ -383,9 +384,7 @@ fn daemons_have_the_priority_of_their_class_while_it_is_there() {
         "metadata": {"namespace": "default", "name": "agent", "uid": "uid-agent", "resourceVersion": "7"},
         "spec": {"template": {"spec": {"priorityClassName": "high", "containers": [{"name": "a"}]}}},
     }));
-    store
-        .apply_with(set.revision(), |names| decode::daemon_set(&set.json, &mut decode::Context::new(names)))
-        .unwrap();
+    store.apply_with(set.revision(), |names| decode::daemon_set(&set.json, &mut decode::Context::new(names))).unwrap();
     let priority = |store: &ClusterStore| planned(store).0.daemon_sets[0].template.priority;
     assert_eq!(priority(&store), None);
     let class = read(json!({
@@ -396,6 +395,37 @@ fn daemons_have_the_priority_of_their_class_while_it_is_there() {
     assert_eq!(priority(&store), Some(1000));
     store.forget::<decode::priority_class::PriorityClass>(&"high".into());
     assert_eq!(priority(&store), None);
+}
+
+#[test]
+fn what_decides_about_devices_is_gathered_for_buffers_alone() {
+    for (claims, expected) in [(json!([]), false), (json!([{"name": "gpu", "resourceClaimTemplateName": "one"}]), true)]
+    {
+        let store = store([]);
+        let metadata = json!({"namespace": "default", "name": "spare", "uid": "u", "resourceVersion": "7"});
+        let template = RawObject::deserialize(json!({
+            "apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata,
+            "template": {"spec": {"containers": [{"name": "a"}], "resourceClaims": claims}},
+        }))
+        .unwrap();
+        let read = |names: &mut model::Interner| {
+            let context = &mut decode::Context::new(names);
+            decode::capacity_buffer::buffer_template(&template.json, TemplateKind::PodTemplate, context)
+        };
+        store.apply_with(template.revision(), read).unwrap();
+        let buffer: CapacityBuffer = serde_json::from_value(json!({
+            "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": metadata,
+            "spec": {"podTemplateRef": {"name": "spare"}, "replicas": 2},
+        }))
+        .unwrap();
+        store.apply(buffer, template.revision());
+        let (snapshot, plan, _) = planned(&store);
+        assert_eq!(snapshot.devices.is_some(), expected);
+        let [room] = plan.buffers.as_slice() else { panic!("{:?}", plan.buffers) };
+        let why: Vec<String> = room.reasons.iter().map(|it| it.message(&snapshot.interner)).collect();
+        let is_told = why.iter().any(|why| why.contains("default/one does not exist"));
+        assert_eq!((room.missing, is_told), if expected { (2, true) } else { (0, false) }, "{why:?}");
+    }
 }
 
 /// How many pods are planned in each zone, where that is decided.

@@ -51,7 +51,7 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
         Change::CapacityBuffer(delta) => cluster(delta.changed(|buffer| buffer.metadata.generation)),
         Change::BufferTemplate(delta) => cluster(
             !state.capacity_buffers.is_empty()
-                && delta.changed(|template| (template.replicas, Arc::clone(&template.template))),
+                && delta.changed(|it| (it.replicas, Arc::clone(&it.template), it.devices.clone())),
         ),
         // Pods that wait may be spread otherwise now; a ReplicaSet that only counts its pods changes nothing.
         Change::PodSelector(delta) => cluster(

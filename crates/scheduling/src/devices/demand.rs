@@ -13,7 +13,7 @@ use dra_sched::{
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
 use super::{DaemonPod, DemandId, DeviceObjects};
-use crate::snapshot::{PendingPod, PodId};
+use crate::snapshot::{PodId, PodsToPlace};
 
 /// More extended resources in one pod than this are only told apart together: all by DRA, or none.
 const MAX_EXTENDED: usize = 4;
@@ -123,14 +123,14 @@ impl Demands {
     pub(super) fn new(
         objects: &DeviceObjects,
         compat: Compat,
-        pods: &IdVec<PodId, PendingPod>,
+        pods: PodsToPlace<'_>,
         daemon_sets: &[DaemonPod],
         names: &Interner,
         builder: &mut InventoryBuilder,
     ) -> Self {
         // Of claims with equal specs the first gives its name to reasons; the pods' own words come first.
         let of_daemons = daemon_sets.iter().map(|(_, pod)| pod);
-        let all = pods.iter().filter_map(|pending| pending.devices.as_ref()).chain(of_daemons);
+        let all = pods.devices().flatten().chain(of_daemons);
         let entries = all.flat_map(|pod| {
             pod.claims.iter().filter_map(move |entry| match &entry.source {
                 ClaimSource::Template(template) => Some((pod, entry, template)),
@@ -147,9 +147,13 @@ impl Demands {
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
         let known = BTreeMap::new();
         let mut reading = Reading { objects, compat, names, builder, ids, extended, known, demands: IdVec::new() };
-        let of_pods = pods.iter().map(|pending| pending.devices.as_ref().and_then(|pod| reading.of_pod(pod))).collect();
+        let mut of_pods: Vec<Option<DemandId>> =
+            pods.devices().map(|pod| pod.and_then(|pod| reading.of_pod(pod))).collect();
+        // The buffers' own come last; each of their virtual pods wants the same.
+        let of_buffers = of_pods.split_off(pods.pods.len());
+        of_pods.extend(pods.owners().map(|buffer| of_buffers.get(buffer).copied().flatten()));
         let of_daemons = daemon_sets.iter().map(|(_, pod)| reading.of_pod(pod)).collect();
-        Self { demands: reading.demands, of_pods, of_daemons }
+        Self { demands: reading.demands, of_pods: of_pods.into(), of_daemons }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     catalogue::{Catalogue, OfferingId, TypeId},
-    snapshot::{Node, NodePool, PendingPod, PodId, PoolId},
+    snapshot::{Node, NodePool, PodsToPlace, PoolId},
 };
 
 /// Shapes found so far.
@@ -120,7 +120,7 @@ impl<'a> Shapes<'a> {
     pub(super) fn of_pool(
         &mut self,
         pool: &NodePool,
-        pods: &IdVec<PodId, PendingPod>,
+        pods: PodsToPlace<'_>,
         builder: &mut InventoryBuilder,
     ) -> IdVec<TypeId, ShapeId> {
         let labels: Vec<IdVec<TypeId, Option<KnownLabel>>> = self
@@ -208,13 +208,12 @@ impl<'a> Shapes<'a> {
     }
 
     /// Values of a label that a pool leaves open without saying which: those that somebody asks for.
-    fn candidates(&self, pool: &NodePool, key: KeyId, pods: &IdVec<PodId, PendingPod>) -> BTreeSet<ValueId> {
+    fn candidates(&self, pool: &NodePool, key: KeyId, pods: PodsToPlace<'_>) -> BTreeSet<ValueId> {
         let allowed = |value: &ValueId| {
             let of_pool = pool.requirements.get(key);
             of_pool.is_none_or(|of_pool| of_pool.values.contains(Some(*value), self.names))
         };
-        let shapes = pods.iter().map(|pending| &pending.pod.shape);
-        let of_pods = shapes.flat_map(|shape| {
+        let of_pods = pods.shapes().flat_map(|shape| {
             let terms = shape.required_node_affinity.iter().map(|term| &term.expressions);
             terms.chain([&shape.node_selector]).filter_map(|requirements| requirements.get(key))
         });

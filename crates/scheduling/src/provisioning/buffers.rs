@@ -1,12 +1,12 @@
 //! Room that CapacityBuffers keep free: planned as pods that nobody has made, after all that wait, and taken out of the plan
 //! again, so that whoever carries it out meets pods of the cluster only.
 //!
-//! A virtual pod has the labels and the shape of the buffer's template, without volumes, group and claims' names. Its priority
-//! is below that of every other pod. It counts for spread, affinity and host ports like any pod, since those that will take the
-//! room will.
+//! A virtual pod has the labels and the shape of the buffer's template, without volumes and group. What it wants of devices is
+//! planned like a pod's: of a claim template it gets a claim that nobody makes. Its priority is below that of every other pod. It
+//! counts for spread, affinity and host ports like any pod, since those that will take the room will.
 //!
 //! Differs: Karpenter gives virtual pods of the same size the same rank as real ones; here they never take room from a pod that
-//! waits. A template with resource claims is refused here; Karpenter plans it without them.
+//! waits. Karpenter plans a template with resource claims without them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use model::{Id as _, NamespacedName, Pod, PodShape, Uid, pod};
 
 use crate::{
     plan::{BufferRoom, Plan, Refusal, Verdict},
-    snapshot::{Buffer, NodeId, PendingPod, PodId, Snapshot},
+    snapshot::{Buffer, NodeId, PendingPod, PodId, PodsToPlace, Snapshot},
 };
 
 /// Below every pod that waits.
@@ -34,7 +34,7 @@ pub(super) fn as_pods(snapshot: &Snapshot) -> Option<Snapshot> {
             Arc::new(PodShape { volumes: Vec::new(), scheduling_group: None, ..(*buffer.template.shape).clone() });
         for index in 0..buffer.replicas {
             let pod = Arc::new(virtual_pod(buffer, index, &shape));
-            with.pods.push(PendingPod { pod, planned_on: None, devices: None });
+            with.pods.push(PendingPod { pod, planned_on: None, devices: buffer.devices.clone() });
         }
     }
     Some(with)
@@ -68,16 +68,10 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
     }
 }
 
-/// Which buffer each virtual pod belongs to, by how far it comes after the snapshot's own pods.
-fn owners(snapshot: &Snapshot) -> Vec<usize> {
-    let buffers = snapshot.buffers.iter().enumerate();
-    buffers.flat_map(|(index, buffer)| std::iter::repeat_n(index, buffer.replicas as usize)).collect()
-}
-
 /// Takes the virtual pods out of a plan for [`as_pods`] and says where their room is.
 pub(super) fn set_aside(mut plan: Plan, snapshot: &Snapshot) -> Plan {
     let own = snapshot.pods.len();
-    let owners = owners(snapshot);
+    let owners: Vec<usize> = PodsToPlace { pods: &snapshot.pods, buffers: &snapshot.buffers }.owners().collect();
     let mut rooms = vec![BufferRoom::default(); snapshot.buffers.len()];
     // Takes virtual pods out of a place's, and counts them by buffer.
     let take = |pods: &mut Vec<PodId>| -> BTreeMap<usize, u32> {

@@ -22,8 +22,8 @@ use crate::{
     catalogue::{Catalogue, InstanceType, Offering},
     plan::Plan,
     snapshot::{
-        Buffer, Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, Snapshot, Volumes,
-        attach_resource,
+        Buffer, Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, PodsToPlace,
+        Snapshot, Volumes, attach_resource,
     },
 };
 
@@ -256,7 +256,12 @@ impl Fixture {
         self.daemon_sets.push(Arc::new(DaemonSet {
             name: NamespacedName::new("kube-system", name),
             uid: name.into(),
-            template: PodTemplate { labels: Labels::new(), priority: None, priority_class: None, shape: Arc::new(shape) },
+            template: PodTemplate {
+                labels: Labels::new(),
+                priority: None,
+                priority_class: None,
+                shape: Arc::new(shape),
+            },
         }));
     }
 
@@ -308,7 +313,8 @@ impl Fixture {
         });
         let (pools, pods) = (pools.collect::<IdVec<_, _>>(), pods.collect::<IdVec<_, _>>());
         let nodes = self.nodes.clone().into();
-        let devices = self.devices.build(&pools, &nodes, &pods, &self.daemon_sets, &self.names);
+        let to_place = PodsToPlace { pods: &pods, buffers: &self.buffers };
+        let devices = self.devices.build(&pools, &nodes, to_place, &self.daemon_sets, &self.names);
         Snapshot {
             interner: Arc::new(self.names.clone()),
             now: Timestamp::default(),
@@ -504,7 +510,9 @@ impl PodFixture<'_> {
             priority_class: None,
             shape: Arc::new(shape),
         };
-        self.fixture.buffers.push(Buffer { name: pod.name, uid: pod.uid, template: Arc::new(template), replicas });
+        let devices = self.fixture.devices.pod(&pod.name);
+        let buffer = Buffer { name: pod.name, uid: pod.uid, template: Arc::new(template), devices, replicas };
+        self.fixture.buffers.push(buffer);
     }
 
     pub(super) fn claim(mut self, name: &str) -> Self {
