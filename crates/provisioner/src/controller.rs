@@ -158,6 +158,7 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
     if context.options.dry_run {
         return;
     }
+    context.metrics.status_conditions.observe(&context.store, Arc::clone(&context.clock));
     provider::start(provider, context, controllers);
     let health = Arc::new(RegistrationHealth::default());
     let evictions = eviction::Evictions::default();

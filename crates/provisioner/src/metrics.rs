@@ -14,6 +14,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 mod process;
+mod status_conditions;
+
+pub use status_conditions::StatusConditions;
 
 /// Karpenter's buckets for durations, in seconds.
 const DURATION_BUCKETS: [f64; 19] = [
@@ -166,6 +169,8 @@ pub struct Metrics {
     pub devices_published: Family<ByDriver, Counter>,
     /// Events that were not written because too many were waiting.
     pub dropped_events: Counter,
+    /// Status conditions of NodePools and other objects of ours.
+    pub status_conditions: StatusConditions,
 }
 
 impl Metrics {
@@ -218,6 +223,9 @@ impl Metrics {
             devices_planned: Family::default(),
             devices_published: Family::default(),
             dropped_events: Counter::default(),
+            status_conditions: StatusConditions::register(
+                registry.sub_registry_with_prefix("operator_status_condition"),
+            ),
             registry: Registry::default(),
         };
         metrics.register_karpenter(registry.sub_registry_with_prefix("karpenter"));

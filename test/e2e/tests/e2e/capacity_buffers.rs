@@ -78,6 +78,15 @@ async fn a_buffer_gets_machines_that_pods_take_and_then_others() -> Result<()> {
         corner.name
     );
     ensure!(kept.contains(&series), "{series} is not shown");
+    let condition = format!(
+        "operator_status_condition_count{{group=\"autoscaling.x-k8s.io\",kind=\"CapacityBuffer\",namespace=\"{}\",\
+         name=\"{BUFFER}\",type=\"Provisioning\",status=\"True\",reason=\"FitsExistingCapacity\"}} 1",
+        corner.name
+    );
+    ensure!(kept.contains(&condition), "{condition} is not shown");
+    let launched = "operator_status_condition_transitions_total{group=\"karpenter.sh\",kind=\"NodeClaim\",\
+                    type=\"Launched\",status=\"True\",reason=\"Launched\"} 2";
+    ensure!(kept.contains(launched), "{launched} is not shown");
 
     corner.apply([objects::deployment(&corner.name, "web", 2, &json!({ "cpu": REQUESTS }))]).await?;
     let pods = corner.bound(2).await?;
