@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use api::taints;
+use api::{labels, taints};
 use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup, PodTemplate, UnhealthyPodEvictionPolicy};
-use model::{TaintEffect, Unsupported};
+use model::{KeyId, TaintEffect, Unsupported};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -104,7 +104,7 @@ fn int_or_percent(field: &Field<'_, '_>) -> Result<Option<IntOrPercent>, Problem
 }
 
 /// Reads a PodGroup. Its claims are read by [`crate::devices::pod_group_claims`].
-pub fn pod_group(object: &Value) -> Result<PodGroup, ObjectError> {
+pub fn pod_group(object: &Value, context: &mut Context<'_>) -> Result<PodGroup, ObjectError> {
     decode_object(object, "PodGroup", |root| {
         let metadata = Metadata::decode(&root.field("metadata")?)?;
         let spec = root.field("spec")?;
@@ -116,14 +116,45 @@ pub fn pod_group(object: &Value) -> Result<PodGroup, ObjectError> {
             return Err(min_count.problem(crate::error::Reason::Missing));
         }
         let mut unsupported = Vec::new();
-        for construct in ["schedulingConstraints", "parentCompositePodGroupName"] {
-            if !spec.field(construct)?.is_absent() {
-                unsupported.push(Unsupported::new(format!("spec.{construct} of a PodGroup")));
-            }
+        let (topology_key, fault) = topology_key(&spec.field("schedulingConstraints")?, context)?;
+        unsupported.extend(fault);
+        if !spec.field("parentCompositePodGroupName")?.is_absent() {
+            unsupported.push(Unsupported::new("spec.parentCompositePodGroupName of a PodGroup"));
         }
         let min_count = count.and_then(|count| u32::try_from(count).ok());
-        Ok(PodGroup { name: metadata.name, min_count, unsupported })
+        Ok(PodGroup { name: metadata.name, min_count, topology_key, unsupported })
     })
+}
+
+/// The label of which all pods of a group have to be at one value, or what of the constraints is not planned for.
+fn topology_key(
+    constraints: &Field<'_, '_>,
+    context: &mut Context<'_>,
+) -> Result<(Option<KeyId>, Option<Unsupported>), Problem> {
+    let all = Unsupported::new("spec.schedulingConstraints of a PodGroup");
+    let is_known = |field: &Field<'_, '_>, known: &str| -> Result<bool, Problem> {
+        Ok(field.entries()?.all(|(key, entry)| key == known || entry.is_absent()))
+    };
+    if !is_known(constraints, "topology")? {
+        return Ok((None, Some(all)));
+    }
+    let topology = constraints.field("topology")?;
+    let mut keys = Vec::new();
+    for constraint in topology.items()? {
+        if !is_known(&constraint, "key")? {
+            return Ok((None, Some(all)));
+        }
+        keys.push(constraint.field("key")?.required_str()?);
+    }
+    match keys.as_slice() {
+        [] => Ok((None, None)),
+        // A machine to come has no name yet.
+        [labels::HOSTNAME] => {
+            Ok((None, Some(Unsupported::new("spec.schedulingConstraints.topology by host of a PodGroup"))))
+        }
+        [key] => Ok((Some(context.interner.key(key)), None)),
+        [_, _, ..] => Ok((None, Some(all))),
+    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn read(object: &Value) -> Result<String, ObjectError> {
         "StorageClass" => format!("{:?}", decode::storage_class(object, context)?),
         "PodDisruptionBudget" => format!("{:?}", decode::pod_disruption_budget(object, context)?),
         "PriorityClass" => format!("{:?}", decode::priority_class(object)?),
-        "PodGroup" => format!("{:?}", decode::pod_group(object)?),
+        "PodGroup" => format!("{:?}", decode::pod_group(object, context)?),
         "NodePool" => format!("{:?}", decode::node_pool_object(object)?),
         "NodeClaim" => format!("{:?}", decode::node_claim_object(object)?),
         "CapacityBuffer" => format!("{:?}", decode::capacity_buffer_object(object)?),

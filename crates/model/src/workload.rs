@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::Unsupported;
 use crate::labels::Labels;
 use crate::names::{NamespacedName, Uid};
 use crate::pod::PodShape;
 use crate::selector::LabelSelector;
+use crate::{KeyId, Unsupported};
 
 /// A DaemonSet: its pods will run on each new machine that they may run on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub struct PodGroup {
     pub name: NamespacedName,
     /// How many must be placed at once; `None` if each may be placed by itself.
     pub min_count: Option<u32>,
+    /// The label of which all its pods have to be at one value.
+    pub topology_key: Option<KeyId>,
     /// What of it nobody can take into account.
     pub unsupported: Vec<Unsupported>,
 }

@@ -8,8 +8,9 @@
 //! 3. `relaxation`: what these pods must cost at least, and what a copy of each class is worth. If the plan costs more, it
 //!    is made once more with machines filled by worth (`patterns`), and the better one is kept.
 //! 4. `preferences`: the same once more with preferences as requirements, which are kept where they cost nothing.
-//! 5. `gangs`: the same once more without the PodGroups that did not get the places they need. Around it all `buffers` makes pods of
-//!    the room that is to be kept free, and takes them out of the plan again.
+//! 5. `gangs`: the same once more without the PodGroups that did not get the places they need. `group_domains`: the same for each
+//!    domain that a PodGroup could be in, if it has to be in one. Around it all `buffers` makes pods of the room that is to be kept
+//!    free, and takes them out of the plan again.
 //! 6. `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place.
 //!
 //! `placed` says afterwards, of a finished plan and for one pod, which rule decided where it goes.
@@ -30,6 +31,7 @@ mod explain;
 mod fill;
 mod fit_index;
 mod gangs;
+mod group_domains;
 mod karpenter;
 mod launch;
 mod limits;
@@ -91,6 +93,7 @@ pub fn plan_in_karpenters_order(snapshot: &Snapshot) -> Plan {
 
 /// Plans with the pods of buffers among the others, and with volumes as a resource.
 fn with_everything(snapshot: &Snapshot, plan: impl Fn(&Snapshot) -> Plan) -> Plan {
+    let plan = |snapshot: &Snapshot| group_domains::in_one_domain(snapshot, &plan);
     let Some(with) = buffers::as_pods(snapshot) else { return with_attachments(snapshot, plan) };
     buffers::set_aside(with_attachments(&with, plan), snapshot)
 }

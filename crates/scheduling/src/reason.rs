@@ -4,8 +4,8 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use model::{
-    Interner, KeyId, NamespacedName, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueSet,
-    quantity::Format,
+    Interner, KeyId, NamespacedName, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueId,
+    ValueSet, quantity::Format,
 };
 
 use crate::snapshot::Limit;
@@ -91,6 +91,9 @@ pub enum Reason {
     },
     /// Its gang is short of places, so that no pod of it gets one. What keeps the first of them follows.
     Gang(Gang),
+    /// Its PodGroup has to be in one domain of a label, and none has room for enough of it. What keeps it from the one that came
+    /// nearest follows.
+    GroupDomain(GroupDomain),
     /// What becomes of its claims' requests on the instance types that there are.
     Devices(Vec<ClaimedDevices>),
     /// What happened on existing nodes.
@@ -235,6 +238,23 @@ pub struct Gang {
     pub placed: usize,
 }
 
+/// A PodGroup that has to be in one domain of a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupDomain {
+    /// The PodGroup.
+    pub name: NamespacedName,
+    /// The label.
+    pub key: KeyId,
+    /// Its values on the nodes that pods of the group run on; `None` for nodes without it, or whose value is not known yet.
+    pub runs_in: Vec<Option<ValueId>>,
+    /// How many values were tried.
+    pub tried: usize,
+    /// How many were not.
+    pub left: usize,
+    /// The value that came nearest.
+    pub nearest: Option<ValueId>,
+}
+
 /// How many different troubles with devices a message tells.
 const MAX_TOLD: usize = 3;
 
@@ -348,6 +368,7 @@ impl Reason {
             Reason::MinValues { .. } => "MinValues",
             Reason::Claim { .. } => "ResourceClaim",
             Reason::Gang(_) => "Gang",
+            Reason::GroupDomain(_) => "GroupDomain",
             Reason::Devices(_) => "Devices",
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
@@ -358,8 +379,8 @@ impl Reason {
 
     /// The object it is about, as `kind/name`; `None` where it is about the pod itself.
     pub fn object(&self) -> Option<String> {
-        if let Reason::Gang(gang) = self {
-            return Some(format!("podgroup/{}", gang.name));
+        if let Reason::Gang(Gang { name, .. }) | Reason::GroupDomain(GroupDomain { name, .. }) = self {
+            return Some(format!("podgroup/{name}"));
         }
         self.node_pool().map(|pool| format!("nodepool/{pool}"))
     }
@@ -376,6 +397,7 @@ impl Reason {
             Reason::NoInstanceType(reason) => Some(&reason.node_pool),
             Reason::PodRules { node_pool, .. } => node_pool.as_ref(),
             Reason::Gang(_)
+            | Reason::GroupDomain(_)
             | Reason::Devices(_)
             | Reason::Remedies(_)
             | Reason::Unsupported(_)
@@ -394,6 +416,7 @@ impl Reason {
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::Claim { why } => why.to_string(),
             Reason::Gang(gang) => gang.message(),
+            Reason::GroupDomain(group) => group.message(names),
             Reason::Devices(requests) => {
                 requests.iter().map(ClaimedDevices::message).collect::<Vec<_>>().join("; and ")
             }
@@ -529,6 +552,31 @@ impl Gang {
             return format!("needs {wanted} pods at once, {bound_text}and there are only {there}");
         }
         format!("needs {wanted} pods at once, {bound_text}and {placed} of the {waiting} that wait would have a place")
+    }
+}
+
+impl GroupDomain {
+    fn message(&self, names: &Interner) -> String {
+        let Self { key, runs_in, tried, left, nearest, .. } = self;
+        let key = names.key_name(*key);
+        let one = format!("all its pods have to be in one {key}");
+        if let [only] = runs_in.as_slice() {
+            return match only {
+                Some(value) => {
+                    format!("{one}, and those that run are in {}, which has no room", names.value_name(*value))
+                }
+                None => format!("{one}, and those that run are on a node without that label"),
+            };
+        }
+        if !runs_in.is_empty() {
+            return format!("{one}, and those that run are in {}", runs_in.len());
+        }
+        if *tried + *left == 0 {
+            return format!("{one}, and no node has that label, nor is a value of it known of any machine to come");
+        }
+        let nearest = nearest.map(|value| format!("; nearest is {}", names.value_name(value))).unwrap_or_default();
+        let rest = if *left > 0 { format!("; {left} more were not tried") } else { String::new() };
+        format!("{one}, and none of the {tried} tried has room for enough of them{rest}{nearest}")
     }
 }
 

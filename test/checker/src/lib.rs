@@ -15,7 +15,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use model::{Pod, PodShape};
+use model::{NamespacedName, Pod, PodShape};
 use scheduling::{
     Plan, Snapshot,
     snapshot::{Limit, PodId},
@@ -93,12 +93,29 @@ fn play_in_every_order_of_claims(snapshot: &Snapshot, plan: &Plan, choice: usize
 /// Lets the planned pods in as long as one of them gets in, those without affinity first, then `first`.
 fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>, order: Order) -> Vec<String> {
     let waiting = std::mem::take(&mut world.planned);
+    let groups: BTreeSet<&NamespacedName> = waiting.iter().filter_map(|planned| group_of(planned.pod)).collect();
     let stuck = let_in(&mut world, waiting, first, order);
+    if stuck.is_empty() {
+        return groups.into_iter().filter_map(|group| scattered(&world, group)).collect();
+    }
     let why_not = |planned: &Planned<'_>| {
         let why = filter::filter(&world, planned.pod, planned.node).err()?;
         Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
     };
     stuck.iter().filter_map(why_not).collect()
+}
+
+fn group_of(pod: &Pod) -> Option<&NamespacedName> {
+    pod.shape.scheduling_group.as_ref().map(|group| &group.pod_group)
+}
+
+/// Whether a PodGroup that has to be in one domain of a label is not, with its pods that ran before.
+fn scattered(world: &World<'_>, group: &NamespacedName) -> Option<String> {
+    let key = world.snapshot.pod_groups.get(group)?.topology_key?;
+    let nodes = world.nodes.iter().filter(|node| node.pods.iter().any(|pod| group_of(pod) == Some(group)));
+    let domains: BTreeSet<_> = nodes.map(|node| node.label(key)).collect();
+    let is_one = domains.len() == 1 && !domains.contains(&None);
+    (!is_one).then(|| format!("PodGroup {group} is in {} domains of {}", domains.len(), world.names.key_name(key)))
 }
 
 /// Most kinds of pods with claims whose orders are all tried.

@@ -103,7 +103,32 @@ fn manifests(random: &mut Random, size: Size) -> String {
             random.pick(&["", "nodeSelector: {topology.kubernetes.io/zone: test-zone-a}"]),
         );
     }
+    if size == Size::Any && random.chance(30) {
+        group_in_one_domain(random, &mut text);
+    }
     text
+}
+
+/// A PodGroup whose pods have to be in one zone or rack; some may run.
+fn group_in_one_domain(random: &mut Random, text: &mut String) {
+    let policy = random.pick(&["gang: {minCount: 2}", "gang: {minCount: 3}", "basic: {}"]);
+    let key = random.pick(&["topology.kubernetes.io/zone", "rack"]);
+    let _ = write!(
+        text,
+        "---\napiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {{name: together, namespace: d}}\nspec:\n  \
+         schedulingPolicy: {{{policy}}}\n  schedulingConstraints: {{topology: [{{key: {key}}}]}}\n"
+    );
+    let runs = random.chance(30);
+    let cpu = random.pick(&["200m", "1700m", "3"]);
+    for index in 0..2 + random.below(3) {
+        let node = if runs && index == 0 { "  nodeName: n0\n" } else { "" };
+        let _ = write!(
+            text,
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: together-{index}, namespace: d, labels: {{app: ring}}}}\nspec:\n{node}  \
+             schedulingGroup: {{podGroupName: together}}\n  \
+             containers: [{{name: c, image: x, resources: {{requests: {{cpu: {cpu}, memory: 500Mi}}}}}}]\n"
+        );
+    }
 }
 
 /// Pods of one template.
@@ -212,7 +237,7 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
 
 #[test]
 fn every_planned_pod_is_let_in_whatever_is_launched() {
-    let (mut placed, mut refused) = (0, 0);
+    let (mut placed, mut refused, mut together) = (0, 0, 0);
     let first = std::env::var("CHECKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     for seed in first..first + CASES {
         let text = manifests(&mut Random(seed), Size::Any);
@@ -224,7 +249,12 @@ fn every_planned_pod_is_let_in_whatever_is_launched() {
         assert!(unsupported.is_none(), "seed {seed}: {unsupported:?}\n{text}");
         refused += plan.refusals.len();
         placed += snapshot.pods.len() - plan.refusals.len();
+        let is_member = |pod: PodId| snapshot.pods[pod].pod.shape.scheduling_group.is_some();
+        let waiting = plan.refusals.iter().filter(|refusal| is_member(refusal.pod)).count();
+        together += snapshot.pods.ids().filter(|&pod| is_member(pod)).count() - waiting;
     }
+    println!("{placed} placed, {together} of them of groups in one domain, {refused} refused");
+    assert!(together > 50, "{together} pods of groups in one domain: the cases say nothing of these");
     assert!(placed > refused * 2, "{placed} placed, {refused} refused: the cases are too hard to say anything");
 }
 

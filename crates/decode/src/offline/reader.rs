@@ -284,7 +284,7 @@ impl<'a> Reader<'a> {
                 let compat = self.cluster.devices.compat;
                 let admitted = if self.header.is_some() { Admitted::ByServer } else { Admitted::ByNobody(&compat) };
                 if kind == DeviceKind::PodGroup {
-                    let group = crate::pod_group(object)?;
+                    let group = crate::pod_group(object, context)?;
                     self.cluster.pod_groups.insert(group.name.clone(), Arc::new(group));
                 }
                 devices::add(kind, object, admitted, &mut self.devices)?;

@@ -61,10 +61,30 @@ fn budgets_that_never_allow_a_disruption_are_told_from_those_that_may() {
 
 #[test]
 fn pod_groups_say_how_many_must_be_placed_at_once_and_what_is_not_planned_for() {
-    let read = |spec: &str| pod_group(&yaml(&format!("{{metadata: {{name: g, namespace: ns}}, spec: {spec}}}")));
+    let mut names = Interner::new();
+    let mut read = |spec: &str| {
+        let object = yaml(&format!("{{metadata: {{name: g, namespace: ns}}, spec: {spec}}}"));
+        pod_group(&object, &mut Context::new(&mut names))
+    };
     assert_eq!(read("{schedulingPolicy: {gang: {minCount: 4}}}").unwrap().min_count, Some(4));
     assert_eq!(read("{schedulingPolicy: {basic: {}}}").unwrap().min_count, None);
-    assert_eq!(read("{schedulingConstraints: {topology: []}}").unwrap().unsupported.len(), 1);
+    let key = read("{schedulingConstraints: {topology: [{key: rack}]}}").unwrap();
+    assert!(key.topology_key.is_some() && key.unsupported.is_empty());
+    for (constraints, unsupported) in [
+        ("{}", None),
+        ("{topology: []}", None),
+        ("{topology: [{key: rack}, {key: zone}]}", Some("spec.schedulingConstraints of a PodGroup")),
+        ("{topology: [{key: rack, level: 2}]}", Some("spec.schedulingConstraints of a PodGroup")),
+        ("{nearness: most}", Some("spec.schedulingConstraints of a PodGroup")),
+        (
+            "{topology: [{key: kubernetes.io/hostname}]}",
+            Some("spec.schedulingConstraints.topology by host of a PodGroup"),
+        ),
+    ] {
+        let group = read(&format!("{{schedulingConstraints: {constraints}}}")).unwrap();
+        assert_eq!(group.topology_key, None, "{constraints}");
+        assert_eq!(group.unsupported.first().map(|it| &*it.construct), unsupported, "{constraints}");
+    }
     assert_eq!(
         read("{schedulingPolicy: {gang: {}}}").unwrap_err().to_string(),
         "PodGroup ns/g: spec.schedulingPolicy.gang.minCount: is missing"

@@ -211,7 +211,7 @@ impl Watches {
         for version in POD_GROUP_VERSIONS {
             let source = Source::<PodGroupRecord>::new(
                 resource("scheduling.k8s.io", version, "PodGroup", "podgroups"),
-                |raw, _| pod_group(raw).map_err(|error| error.to_string()),
+                |raw, context| pod_group(raw, context).map_err(|error| error.to_string()),
                 RawObject::name,
             );
             let pending = Arc::clone(&pending);
@@ -599,9 +599,9 @@ pub fn node_record(raw: &RawObject, context: &mut decode::Context<'_>) -> Result
     Ok(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
 }
 
-fn pod_group(raw: &RawObject) -> Result<PodGroupRecord, decode::ObjectError> {
+fn pod_group(raw: &RawObject, context: &mut decode::Context<'_>) -> Result<PodGroupRecord, decode::ObjectError> {
     let claims = decode::devices::pod_group_claims(&raw.json)?;
-    Ok(PodGroupRecord { model: Arc::new(decode::pod_group(&raw.json)?), claims: Arc::new(claims) })
+    Ok(PodGroupRecord { model: Arc::new(decode::pod_group(&raw.json, context)?), claims: Arc::new(claims) })
 }
 
 fn volume_attachment(raw: &RawObject) -> Result<VolumeAttachment, String> {

@@ -105,7 +105,7 @@ fn waiting(snapshot: &Snapshot) -> Vec<Waiting<'_>> {
     }
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;
-        let Some(group) = gang_of(&pod.shape).and_then(|name| snapshot.pod_groups.get(name)) else { continue };
+        let Some(group) = group_of(&pod.shape).and_then(|name| snapshot.pod_groups.get(name)) else { continue };
         let Some(wanted) = group.min_count.filter(|_| group.unsupported.is_empty()) else { continue };
         let gang = gangs.entry(&group.name).or_insert_with(|| Waiting {
             name: &group.name,
@@ -120,14 +120,15 @@ fn waiting(snapshot: &Snapshot) -> Vec<Waiting<'_>> {
         gang.created = gang.created.min(pod.created_at);
     }
     for pod in snapshot.nodes.iter().flat_map(|node| &node.pods) {
-        if let Some(gang) = gang_of(&pod.shape).and_then(|name| gangs.get_mut(name)) {
+        if let Some(gang) = group_of(&pod.shape).and_then(|name| gangs.get_mut(name)) {
             gang.bound += 1;
         }
     }
     gangs.into_values().collect()
 }
 
-fn gang_of(shape: &PodShape) -> Option<&NamespacedName> {
+/// The PodGroup that a pod is of.
+pub(super) fn group_of(shape: &PodShape) -> Option<&NamespacedName> {
     shape.scheduling_group.as_ref().map(|group| &group.pod_group)
 }
 

@@ -8,6 +8,7 @@ mod devices;
 mod explanations;
 mod fixture;
 mod gangs;
+mod group_domains;
 mod oracle;
 mod placed;
 mod preferences;

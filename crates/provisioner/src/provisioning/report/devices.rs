@@ -39,6 +39,7 @@ pub(super) fn reason(refusal: &Refusal) -> Option<&'static str> {
         | Reason::LimitExceeded { .. }
         | Reason::MinValues { .. }
         | Reason::Gang(_)
+        | Reason::GroupDomain(_)
         | Reason::ExistingNodes(_)
         | Reason::PodRules { .. }
         | Reason::Remedies(_)

@@ -241,7 +241,16 @@ impl Fixture {
     /// A PodGroup; pods join it by [`PodFixture::group`].
     pub(super) fn pod_group(&mut self, name: &str, min_count: Option<u32>) {
         let name = NamespacedName::new("default", name);
-        self.pod_groups.insert(name.clone(), Arc::new(PodGroup { name, min_count, unsupported: Vec::new() }));
+        let group = PodGroup { name: name.clone(), min_count, topology_key: None, unsupported: Vec::new() };
+        self.pod_groups.insert(name, Arc::new(group));
+    }
+
+    /// A PodGroup whose pods have to be at one value of a label.
+    pub(super) fn pod_group_in_one(&mut self, name: &str, min_count: Option<u32>, key: &str) {
+        self.pod_group(name, min_count);
+        let key = self.names.key(key);
+        let group = self.pod_groups.get_mut(&NamespacedName::new("default", name)).unwrap();
+        Arc::make_mut(group).topology_key = Some(key);
     }
 
     pub(super) fn daemon_set(&mut self, name: &str, milli_cpu: i64, memory: i64, selector: &[(&str, &str)]) {
