@@ -112,23 +112,24 @@ impl Siblings {
     /// Beyond that all are forgotten: then the window does not wait for pods that were not tried.
     const MOST: usize = 10_000;
 
-    /// A pod that was not tried and need not be.
+    /// What else than any pod's a pod's change asks for. One that was not tried and need not be asks for a plan; when the
+    /// scheduler gives up on it too, that is no news that others are to be waited for.
     fn trigger(&mut self, change: &Change<'_>) -> Option<Trigger> {
         let Change::Pod(delta) = change else { return None };
         let pod = delta.after?;
         let owner = &pod.owner.as_ref()?.uid;
+        let is_known = self.0.get(owner).is_some_and(|known| known.is_alike(pod));
         if is_ours(pod) {
-            if !self.0.get(owner).is_some_and(|known| known.is_alike(pod)) {
-                if self.0.len() == Self::MOST {
-                    self.0.clear();
-                }
-                self.0.insert(owner.clone(), Arc::clone(pod));
+            if is_known {
+                return delta.before.is_some_and(|before| is_untried(before)).then_some(Trigger::Cluster);
             }
+            if self.0.len() == Self::MOST {
+                self.0.clear();
+            }
+            self.0.insert(owner.clone(), Arc::clone(pod));
             return None;
         }
-        let is_new = delta.before.is_none() && is_untried(pod);
-        let need_not_be = is_new && self.0.get(owner).is_some_and(|known| known.is_alike(pod));
-        need_not_be.then(|| Trigger::Pod(pod.uid.clone()))
+        (is_known && delta.before.is_none() && is_untried(pod)).then(|| Trigger::Pod(pod.uid.clone()))
     }
 }
 
@@ -252,9 +253,11 @@ mod tests {
             let (seen, siblings) = (Arc::clone(&seen), Mutex::new(Siblings::default()));
             store.on_change(move |change, _| seen.lock().extend(siblings.lock().trigger(change)));
         }
-        let triggers = |name: &str, owner: &str, cpu: &str, reason: Option<&str>| {
+        let mut revision = 0;
+        let mut triggers = |name: &str, owner: &str, cpu: &str, reason: Option<&str>| {
+            revision += 1;
             let pod = RawObject::deserialize(json!({
-                "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
+                "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": revision.to_string(),
                     "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]},
                 "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]},
                 "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
@@ -266,6 +269,7 @@ mod tests {
         assert_eq!(triggers("a", "web", "1", None), [], "nothing is known of its siblings");
         assert_eq!(triggers("b", "web", "1", Some("Unschedulable")), [], "that is not the siblings' business");
         assert_eq!(triggers("c", "web", "1", None), [Trigger::Pod("c".into())]);
+        assert_eq!(triggers("a", "web", "1", Some("Unschedulable")), [Trigger::Cluster], "one for all of them");
         assert_eq!(triggers("d", "web", "2", None), [], "of another shape");
         assert_eq!(triggers("e", "db", "1", None), [], "of another controller");
         assert_eq!(triggers("f", "web", "1", Some("SchedulingGated")), []);
