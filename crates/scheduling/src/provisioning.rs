@@ -32,6 +32,7 @@ mod fill;
 mod fit_index;
 mod gangs;
 mod group_domains;
+mod growth;
 mod karpenter;
 mod launch;
 mod limits;

@@ -19,7 +19,8 @@ use super::{
     devices::{Spot, Ways},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
-    state::{BinId, State},
+    state::{Bin, BinId, State},
+    topology::Place,
 };
 use crate::{catalogue::OfferingId, snapshot::PrioritizedListPolicy};
 
@@ -65,11 +66,12 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wa
             return left;
         }
     }
+    let mut open = Open::default();
     for bin in (0..state.bins.len()).map(BinId) {
         if left == 0 {
             return 0;
         }
-        left -= at_any_price(problem, state, bin, class, left);
+        left -= at_any_price(problem, state, bin, class, left, &mut open);
     }
     left
 }
@@ -79,6 +81,7 @@ pub(crate) fn into_paid_room(problem: &Problem<'_>, state: &mut State, class: Cl
     let pods = &problem.classes[class];
     let mut left = wanted;
     let mut from = BinId(0);
+    let mut open = Open::default();
     while left > 0 {
         // What a copy takes besides depends on who serves its extended resources.
         let next = match pods.devices {
@@ -86,7 +89,7 @@ pub(crate) fn into_paid_room(problem: &Problem<'_>, state: &mut State, class: Cl
             Some(_) => Some(from),
         };
         let Some(id) = next.filter(|id| id.0 < state.bins.len()) else { break };
-        left -= without_growth(problem, state, id, class, left);
+        left -= without_growth(problem, state, id, class, left, &mut open);
         from = BinId(id.0 + 1);
     }
     left
@@ -134,17 +137,27 @@ fn scores(problem: &Problem<'_>, state: &State, class: ClassId) -> Vec<u32> {
 }
 
 /// Places copies where the machine's cheapest offering still holds them.
-fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId, wanted: u32) -> u32 {
+fn without_growth<'p>(
+    problem: &'p Problem<'_>,
+    state: &mut State,
+    id: BinId,
+    class: ClassId,
+    wanted: u32,
+    open: &mut Open<'p>,
+) -> u32 {
     let pods = &problem.classes[class];
     let Some(bin) = state.bins.get(id.0) else { return 0 };
     let table = &problem.pools[bin.pool];
     let mut best: Option<(&Alternative, u32)> = None;
-    for alternative in &table.by_class[class] {
+    for &Allowed { alternative, copies: wanted, depends_on_host } in open.ways(problem, state, bin.pool, class, wanted) {
         let requests = pods.requests(alternative.variant);
         if !requests.fits_in(&bin.slack) || !bin.offerings.intersects(&alternative.offerings) {
             continue;
         }
-        let allowed = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+        let mut allowed = wanted;
+        if depends_on_host {
+            allowed = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+        }
         if allowed == 0 {
             continue;
         }
@@ -163,8 +176,59 @@ fn without_growth(problem: &Problem<'_>, state: &mut State, id: BinId, class: Cl
     let copies = state.copies_in_bin(problem, id, class, alternative, copies);
     if copies > 0 {
         state.place_in_bin(problem, id, class, alternative, copies);
+        *open = Open::default();
     }
     copies
+}
+
+/// A way for a class to be in machines of a pool that is open to some copies.
+#[derive(Clone, Copy)]
+struct Allowed<'p> {
+    alternative: &'p Alternative,
+    /// At most so many on one machine.
+    copies: u32,
+    /// Whether rules over hosts may allow fewer.
+    depends_on_host: bool,
+}
+
+/// The ways in which rules over labels let copies into machines of a pool as things are: these are the same for all machines.
+fn allowed_by_labels<'p>(
+    problem: &'p Problem<'_>,
+    state: &State,
+    table: &'p PoolTable<'_>,
+    class: ClassId,
+    wanted: u32,
+) -> SmallVec<[Allowed<'p>; 4]> {
+    let allowed = |alternative: &'p Alternative| {
+        let copies = state.copies_allowed_by_labels(problem, class, alternative, wanted);
+        let depends_on_host = alternative.places.contains(&Place::OwnHost);
+        (copies > 0).then_some(Allowed { alternative, copies, depends_on_host })
+    };
+    table.by_class[class].iter().filter_map(allowed).collect()
+}
+
+/// The same for the pool that was asked for last, as long as nothing is placed: machines of a pool mostly come together.
+#[derive(Default)]
+struct Open<'p> {
+    pool: Option<PoolRank>,
+    ways: SmallVec<[Allowed<'p>; 4]>,
+}
+
+impl<'p> Open<'p> {
+    fn ways(
+        &mut self,
+        problem: &'p Problem<'_>,
+        state: &State,
+        pool: PoolRank,
+        class: ClassId,
+        wanted: u32,
+    ) -> &[Allowed<'p>] {
+        if self.pool != Some(pool) {
+            self.pool = Some(pool);
+            self.ways = allowed_by_labels(problem, state, &problem.pools[pool], class, wanted);
+        }
+        &self.ways
+    }
 }
 
 /// How large copies of a class are, and how many a machine gives their devices.
@@ -203,7 +267,7 @@ impl<'a> Size<'a> {
 }
 
 /// Copies that fit on top of what is held.
-fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, wanted: u32) -> u32 {
+pub(crate) fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, wanted: u32) -> u32 {
     requests.iter().filter(|(_, amount)| *amount > 0).fold(wanted, |copies, (resource, amount)| {
         let free = total.get(resource).saturating_sub(held.get(resource)).max(0);
         // A division costs more than all else here, and most of the time there is room.
@@ -212,17 +276,6 @@ fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, 
         }
         copies.min(u32::try_from(free / amount).unwrap_or(u32::MAX))
     })
-}
-
-/// The least that a machine costs which holds one more, by each resource for itself; `None` if there is none.
-fn least_price(table: &PoolTable<'_>, requests: &ResourceVec, held: &ResourceVec) -> Option<PriceNanoUsdPerHour> {
-    requests.iter().filter(|(_, amount)| *amount > 0).try_fold(
-        PriceNanoUsdPerHour(i64::MIN),
-        |least, (resource, amount)| {
-            let of_resource = table.least_price(resource, held.get(resource).checked_add(amount)?)?;
-            Some(least.max(of_resource))
-        },
-    )
 }
 
 /// The cheapest way to place some copies: in the first pool that can have a new machine for them, else `None`.
@@ -242,24 +295,15 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
         if best.is_none() {
             continue;
         }
+        let open = allowed_by_labels(problem, state, table, class, wanted);
         let last = state.bins.len();
         let first_of_last = last.saturating_sub(MAX_GROWN);
         let mut grown: SmallVec<[BinId; 2 * MAX_GROWN]> = (first_of_last..last).rev().map(BinId).collect();
         grown.extend(state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last));
-        let pods = &problem.classes[class];
         for id in grown {
-            let Some(bin) = state.bins.get(id.0).filter(|bin| bin.pool == pool) else { continue };
-            let mut variant = 0;
-            let mut least = least_price(table, pods.requests(variant), &bin.requests);
-            for alternative in &table.by_class[class] {
-                if alternative.variant != variant
-                    && let Some(bin) = state.bins.get(id.0)
-                {
-                    variant = alternative.variant;
-                    least = least_price(table, pods.requests(variant), &bin.requests);
-                }
-                if let Some(least) = least {
-                    larger_size(problem, state, id, table, class, alternative, least, wanted, &mut best);
+            if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
+                for allowed in &open {
+                    larger_size(problem, state, id, table, class, allowed, &mut best);
                 }
             }
         }
@@ -288,7 +332,7 @@ pub(crate) fn new_machine<'p>(
     let offer = |copies, added| Offer { bin: None, pool, alternative, copies, added, is_forced: false };
     let mut best: Option<Offer<'p>> = None;
     if size.ways.is_none() {
-        let step = table.staircase(class, alternative, size.requests).best(wanted);
+        let step = table.staircase(alternative.fit).best(wanted);
         best = step.map(|(copies, price)| offer(copies, i128::from(price.0)));
     } else {
         let nothing = ResourceVec::default();
@@ -302,55 +346,75 @@ pub(crate) fn new_machine<'p>(
     best.unwrap_or_else(|| offer(wanted, i128::from(i64::MAX)))
 }
 
-/// Offers the larger size of an open machine that adds least per copy, if it beats the best so far. Any that holds one more
-/// costs `least` or more.
-#[expect(clippy::too_many_arguments, reason = "one machine and one way, against the best of all")]
+/// Offers the larger size of an open machine that adds least per copy, if it beats the best so far.
 fn larger_size<'p>(
     problem: &Problem<'_>,
     state: &mut State,
     id: BinId,
     table: &PoolTable<'_>,
     class: ClassId,
-    alternative: &'p Alternative,
-    least: PriceNanoUsdPerHour,
-    wanted: u32,
+    allowed: &Allowed<'p>,
     best: &mut Option<Offer<'p>>,
 ) {
+    let alternative = allowed.alternative;
     let Some(bin) = state.bins.get(id.0) else { return };
-    // So many copies in the machine at that price, against an offer.
-    let against = |offer: &Offer<'_>, price: PriceNanoUsdPerHour, wanted: u32| {
-        let added = i128::from(price.0) - i128::from(bin.price.0);
-        (added * i128::from(offer.copies)).cmp(&(offer.added * i128::from(wanted)))
+    let wants_devices = problem.classes[class].devices.is_some();
+    let least = if wants_devices {
+        table.least_price_with(problem.classes[class].requests(alternative.variant), &bin.requests)
+    } else {
+        state.growths.of(id, bin, table, alternative.fit).least()
     };
+    let Some(least) = least else { return };
     let is_forced = bin.contents.iter().any(|(class, _, _)| problem.classes[*class].needs_host_alone);
-    let is_beaten = |offer: &Offer<'_>| match against(offer, least, wanted) {
+    let is_beaten = |offer: &Offer<'_>, wanted: u32| match against(offer, bin, least, wanted) {
         Ordering::Greater => true,
         Ordering::Equal => offer.copies >= wanted && offer.is_forced >= is_forced,
         Ordering::Less => false,
     };
-    if best.as_ref().is_some_and(is_beaten) || !bin.offerings.intersects(&alternative.offerings) {
+    if best.as_ref().is_some_and(|best| is_beaten(best, allowed.copies)) {
         return;
     }
-    let wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
-    if wanted == 0 {
-        return;
+    let mut wanted = allowed.copies;
+    if allowed.depends_on_host {
+        wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+        if wanted == 0 {
+            return;
+        }
     }
-    let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
+    let offer = |copies: u32, price: PriceNanoUsdPerHour| {
+        let added = i128::from(price.0) - i128::from(bin.price.0);
+        Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced }
+    };
     let mut found: Option<Offer<'p>> = None;
     // Cheapest first: what is dearer adds more, for `wanted` copies at most.
-    for &offering in table.at_least_at_price(least.max(bin.price)) {
-        let price = table.price(offering);
-        let added = i128::from(price.0) - i128::from(bin.price.0);
-        let is_too_dear = |offer: &Offer<'_>| against(offer, price, wanted) == Ordering::Greater;
-        if best.as_ref().is_some_and(is_too_dear) || found.as_ref().is_some_and(is_too_dear) {
-            break;
+    let is_too_dear = |found: &Option<Offer<'_>>, price: PriceNanoUsdPerHour| {
+        let beats = |offer: &Offer<'_>| against(offer, bin, price, wanted) == Ordering::Greater;
+        best.as_ref().is_some_and(beats) || found.as_ref().is_some_and(beats)
+    };
+    if wants_devices {
+        let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
+        for &offering in table.at_least_at_price(least.max(bin.price)) {
+            let price = table.price(offering);
+            if is_too_dear(&found, price) {
+                break;
+            }
+            if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
+                continue;
+            }
+            let copies = size.copies(table, offering, &bin.requests, wanted);
+            if copies > 0 {
+                keep_best(&mut found, offer(copies, price));
+            }
         }
-        if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
-            continue;
-        }
-        let copies = size.copies(table, offering, &bin.requests, wanted);
-        if copies > 0 {
-            keep_best(&mut found, Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced });
+    } else {
+        let growth = state.growths.of(id, bin, table, alternative.fit);
+        let mut index = 0;
+        while let Some((copies, price)) = growth.step(index, bin, table, |price| is_too_dear(&found, price)) {
+            keep_best(&mut found, offer(copies.min(wanted), price));
+            if copies >= wanted {
+                break;
+            }
+            index += 1;
         }
     }
     let Some(found) = found else { return };
@@ -361,6 +425,12 @@ fn larger_size<'p>(
     if state.copies_in_bin(problem, id, class, alternative, found.copies) == found.copies {
         *best = Some(found);
     }
+}
+
+/// So many copies in a larger size of a machine at that price, against an offer.
+fn against(offer: &Offer<'_>, bin: &Bin, price: PriceNanoUsdPerHour, copies: u32) -> Ordering {
+    let added = i128::from(price.0) - i128::from(bin.price.0);
+    (added * i128::from(offer.copies)).cmp(&(offer.added * i128::from(copies)))
 }
 
 /// Carries an offer out, with fewer copies if limits, minValues or open labels ask for it.
@@ -381,10 +451,17 @@ fn take(problem: &Problem<'_>, state: &mut State, class: ClassId, offer: &Offer<
 }
 
 /// Places copies in an open machine, by the term that takes most of them.
-fn at_any_price(problem: &Problem<'_>, state: &mut State, bin: BinId, class: ClassId, wanted: u32) -> u32 {
+fn at_any_price<'p>(
+    problem: &'p Problem<'_>,
+    state: &mut State,
+    bin: BinId,
+    class: ClassId,
+    wanted: u32,
+    open: &mut Open<'p>,
+) -> u32 {
     let Some(pool) = state.bins.get(bin.0).map(|bin| bin.pool) else { return 0 };
     let mut best: Option<(&Alternative, u32)> = None;
-    for alternative in &problem.pools[pool].by_class[class] {
+    for &Allowed { alternative, copies: wanted, .. } in open.ways(problem, state, pool, class, wanted) {
         let copies = state.copies_in_bin(problem, bin, class, alternative, wanted);
         if copies > best.map_or(0, |(_, most)| most) {
             best = Some((alternative, copies));
@@ -392,5 +469,6 @@ fn at_any_price(problem: &Problem<'_>, state: &mut State, bin: BinId, class: Cla
     }
     let Some((alternative, copies)) = best else { return 0 };
     state.place_in_bin(problem, bin, class, alternative, copies);
+    *open = Open::default();
     copies
 }

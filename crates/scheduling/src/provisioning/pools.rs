@@ -6,7 +6,11 @@
 //! keys are. The others (a custom label that the pool leaves open, an instance type that allows several values) are
 //! *open*: their values are tracked per machine as a requirement.
 
-use std::{borrow::Cow, cell::RefCell, rc::Rc};
+use std::{
+    borrow::Cow,
+    cell::{OnceCell, RefCell},
+    rc::Rc,
+};
 
 use model::{
     IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId, ValueSet,
@@ -15,7 +19,7 @@ use model::{
 
 use super::{
     affinity::{Term, accepts_unknown, untolerated},
-    catalogue_index::{CatalogueIndex, Kept, Net},
+    catalogue_index::{CatalogueIndex, Net},
     classes::{ClassId, PodClass},
     daemons,
     devices::ShapesOfPool,
@@ -33,6 +37,11 @@ use crate::{
 define_id! {
     /// A usable NodePool; ids follow the order of preference.
     pub(crate) struct PoolRank;
+}
+
+define_id! {
+    /// What is asked of machines of one pool: [`Fit`].
+    pub(crate) struct FitId;
 }
 
 /// What a plan needs of one NodePool.
@@ -62,8 +71,8 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
     /// Classes that would have more alternatives than are kept.
     pub(crate) cut_off: IdSet<ClassId>,
-    staircases: Kept<(ClassId, usize), Staircase>,
-    staircases_by_value: Kept<(ResourceVec, IdSet<OfferingId>), Staircase>,
+    /// What alternatives ask, those of many classes alike.
+    pub(crate) fits: IdVec<FitId, Fit>,
     hostname: Option<KeyId>,
     node_price: PriceNanoUsdPerHour,
     open_keys: RefCell<FastMap<KeyId, bool>>,
@@ -85,6 +94,54 @@ pub(crate) struct Alternative {
     pub(crate) places: Vec<Place>,
     /// Which of the class's variants it is: by who serves its extended resources.
     pub(crate) variant: usize,
+    /// What its copies ask of a machine beside rules and devices.
+    pub(crate) fit: FitId,
+}
+
+/// What alternatives ask whose copies request the same and that leave the same offerings: many classes differ in what
+/// couples them only.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    /// Of a copy.
+    pub(crate) requests: ResourceVec,
+    /// The offerings with their prices, in the order of the pool's.
+    pub(crate) by_price: Rc<[(PriceNanoUsdPerHour, OfferingId)]>,
+    staircase: OnceCell<Staircase>,
+}
+
+/// Numbers what alternatives of one pool ask.
+#[derive(Default)]
+struct Fits {
+    fits: IdVec<FitId, Fit>,
+    /// By offerings: these by price, and the fits with them.
+    by_offerings: FastMap<IdSet<OfferingId>, OfOfferings>,
+}
+
+struct OfOfferings {
+    by_price: Rc<[(PriceNanoUsdPerHour, OfferingId)]>,
+    fits: FastMap<ResourceVec, FitId>,
+}
+
+impl Fits {
+    fn number(&mut self, table: &PoolTable<'_>, requests: &ResourceVec, offerings: &IdSet<OfferingId>) -> FitId {
+        if !self.by_offerings.contains_key(offerings) {
+            let by_price = table.by_price.iter().filter(|&&offering| offerings.contains(offering));
+            let by_price = by_price.map(|&offering| (table.price(offering), offering)).collect();
+            self.by_offerings.insert(offerings.clone(), OfOfferings { by_price, fits: FastMap::default() });
+        }
+        let of_offerings = self.by_offerings.get_mut(offerings).expect("it was put there where it was missing");
+        if let Some(&known) = of_offerings.fits.get(requests) {
+            return known;
+        }
+        let fit = Fit {
+            requests: requests.clone(),
+            by_price: Rc::clone(&of_offerings.by_price),
+            staircase: OnceCell::new(),
+        };
+        let fit = self.fits.push(fit);
+        of_offerings.fits.insert(requests.clone(), fit);
+        fit
+    }
 }
 
 /// How many ways a class may have in one pool. More can only come of several topology constraints with many values each;
@@ -185,8 +242,7 @@ impl<'s> PoolTable<'s> {
             all_min_values: Vec::new(),
             by_class: IdVec::default(),
             cut_off: IdSet::default(),
-            staircases: RefCell::default(),
-            staircases_by_value: RefCell::default(),
+            fits: IdVec::default(),
             hostname,
             node_price: snapshot.options.node_price,
             open_keys: RefCell::default(),
@@ -220,6 +276,7 @@ impl<'s> PoolTable<'s> {
         }
         let mut cells = Cells { topology, by_group: FastMap::default(), cut_off: false };
         let mut cut_off = IdSet::default();
+        let mut fits = Fits::default();
         table.by_class = classes
             .iter_enumerated()
             .map(|(id, class)| {
@@ -227,7 +284,11 @@ impl<'s> PoolTable<'s> {
                     .devices
                     .as_ref()
                     .and_then(|devices| snapshot.devices.as_ref()?.demands.try_get(devices.demand));
-                let alternatives = table.alternatives(class, demand, &mut cells, names);
+                let mut alternatives = table.alternatives(class, demand, &mut cells, names);
+                for alternative in &mut alternatives {
+                    let requests = class.requests(alternative.variant);
+                    alternative.fit = fits.number(&table, requests, &alternative.offerings);
+                }
                 if std::mem::take(&mut cells.cut_off) {
                     cut_off.insert(id);
                 }
@@ -235,6 +296,7 @@ impl<'s> PoolTable<'s> {
             })
             .collect();
         table.cut_off = cut_off;
+        table.fits = fits.fits;
         table
     }
 
@@ -253,9 +315,16 @@ impl<'s> PoolTable<'s> {
         self.holds.fit.at_least(resource, amount)
     }
 
-    /// The least that a machine costs with so much of a resource; `None` when there is none.
-    pub(crate) fn least_price(&self, resource: ResourceId, amount: i64) -> Option<PriceNanoUsdPerHour> {
-        self.least_prices.of(&self.holds.fit, resource, amount)
+    /// The least that a machine costs which holds `requests` beside what it holds now, by each resource for itself; `None` if
+    /// there is none.
+    pub(crate) fn least_price_with(&self, requests: &ResourceVec, held: &ResourceVec) -> Option<PriceNanoUsdPerHour> {
+        requests.iter().filter(|(_, amount)| *amount > 0).try_fold(
+            PriceNanoUsdPerHour(i64::MIN),
+            |least, (resource, amount)| {
+                let total = held.get(resource).checked_add(amount)?;
+                Some(least.max(self.least_prices.of(&self.holds.fit, resource, total)?))
+            },
+        )
     }
 
     /// What a machine from the offering costs, as a node too.
@@ -269,22 +338,10 @@ impl<'s> PoolTable<'s> {
         self.by_price.iter().skip(first)
     }
 
-    /// How many copies of a class that wants no devices a new machine holds in one of its ways, at which price.
-    pub(crate) fn staircase(&self, class: ClassId, alternative: &Alternative, requests: &ResourceVec) -> Rc<Staircase> {
-        let key = (class, alternative.index);
-        if let Some(known) = self.staircases.borrow().get(&key) {
-            return Rc::clone(known);
-        }
-        // Many classes differ in what couples them only.
-        let alike = (requests.clone(), alternative.offerings.clone());
-        let known = self.staircases_by_value.borrow().get(&alike).map(Rc::clone);
-        let made = known.unwrap_or_else(|| {
-            let made = Rc::new(Staircase::new(self, alternative.offerings.iter(), requests));
-            self.staircases_by_value.borrow_mut().insert(alike, Rc::clone(&made));
-            made
-        });
-        self.staircases.borrow_mut().insert(key, Rc::clone(&made));
-        made
+    /// How many copies a new machine holds of a class that wants no devices, at which price.
+    pub(crate) fn staircase(&self, fit: FitId) -> &Staircase {
+        let fit = &self.fits[fit];
+        fit.staircase.get_or_init(|| Staircase::new(self, fit))
     }
 
     /// Whether the offering agrees with the pool's own requirements.
@@ -451,8 +508,10 @@ impl<'s> PoolTable<'s> {
                 open.insert_intersect(wanted.clone(), names);
             }
         }
+        // Numbered once all splits are made.
+        let fit = model::Id::from_index(0);
         let places = Vec::new();
-        (!offerings.is_empty()).then_some(Alternative { index: 0, term: index, offerings, open, places, variant: 0 })
+        (!offerings.is_empty()).then_some(Alternative { index: 0, term: index, offerings, open, places, variant: 0, fit })
     }
 
     /// Drops the offerings whose labels can't meet what a machine's pods ask together of open labels.

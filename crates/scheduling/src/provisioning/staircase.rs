@@ -1,9 +1,8 @@
 //! How many copies of a class a new machine holds, at which price: worked out once, asked for any number.
 
-use model::{PriceNanoUsdPerHour, ResourceVec};
+use model::PriceNanoUsdPerHour;
 
-use super::pools::PoolTable;
-use crate::catalogue::OfferingId;
+use super::pools::{Fit, PoolTable};
 
 /// What holds more costs more; whatever does not was left out.
 #[derive(Debug)]
@@ -13,22 +12,15 @@ pub(crate) struct Staircase {
 }
 
 impl Staircase {
-    /// From the offerings of one pool.
-    pub(crate) fn new(
-        table: &PoolTable<'_>,
-        offerings: impl Iterator<Item = OfferingId>,
-        requests: &ResourceVec,
-    ) -> Self {
-        let mut all: Vec<(u32, PriceNanoUsdPerHour)> = offerings
-            .map(|offering| (requests.times_in(table.net(offering), u32::MAX), table.price(offering)))
-            .filter(|(copies, _)| *copies > 0)
-            .collect();
-        // Cheapest first, and of equal prices the one that holds most.
-        all.sort_unstable_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
+    /// For copies on the offerings of a pool that suit them.
+    pub(crate) fn new(table: &PoolTable<'_>, fit: &Fit) -> Self {
         let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
-        for (copies, price) in all {
-            if steps.last().is_none_or(|(most, _)| copies > *most) {
-                steps.push((copies, price));
+        for of_price in fit.by_price.chunk_by(|(one, _), (other, _)| one == other) {
+            // Of equal prices the one that holds most.
+            let holds = of_price.iter().map(|(_, offering)| fit.requests.times_in(table.net(*offering), u32::MAX)).max();
+            let most = steps.last().map_or(0, |(most, _)| *most);
+            if let (Some(copies), Some((price, _))) = (holds.filter(|copies| *copies > most), of_price.first()) {
+                steps.push((copies, *price));
             }
         }
         Self { steps }

@@ -17,6 +17,7 @@ use super::{
     attachments::Attached,
     classes::{ClassId, PodClass},
     devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Spot, Ways},
+    growth::Growths,
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
@@ -150,6 +151,8 @@ pub(crate) struct State {
     pub(crate) alike: Alike,
     /// Open machines by the room that is paid for.
     pub(crate) slack: SlackTree,
+    /// Larger sizes of open machines, as far as they were asked for.
+    pub(crate) growths: Growths,
     /// What rules that couple pods count.
     pub(crate) counts: AllCounts,
     /// When skews and affinity are checked.
@@ -204,6 +207,7 @@ impl State {
             near: 0,
             alike: Alike::default(),
             slack: SlackTree::default(),
+            growths: Growths::default(),
             counts: problem.topology.start(),
             checking: Checking::Stepwise,
             confined: SmallVec::new(),
@@ -318,6 +322,26 @@ impl State {
         self.coupled_room(problem, class, place, wanted)
     }
 
+    /// The same by rules over labels alone, so the most for any machine that is there by the alternative.
+    pub(crate) fn copies_allowed_by_labels(
+        &self,
+        problem: &Problem<'_>,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> u32 {
+        let class = &problem.classes[class];
+        if class.involved.is_empty() {
+            return wanted;
+        }
+        let place = |position: usize, _: &Involvement| match alternative.places.get(position) {
+            Some(Place::OwnHost) => None,
+            Some(place) => Some(*place),
+            None => Some(Place::Outside),
+        };
+        self.room_where_known(problem, class, place, wanted)
+    }
+
     fn coupled_room(
         &self,
         problem: &Problem<'_>,
@@ -325,8 +349,19 @@ impl State {
         place: impl Fn(usize, &Involvement) -> Place,
         wanted: u32,
     ) -> u32 {
+        self.room_where_known(problem, class, |position, mine| Some(place(position, mine)), wanted)
+    }
+
+    fn room_where_known(
+        &self,
+        problem: &Problem<'_>,
+        class: &PodClass,
+        place: impl Fn(usize, &Involvement) -> Option<Place>,
+        wanted: u32,
+    ) -> u32 {
         let is_there = |&(position, domain): &(usize, DomainId)| {
-            class.involved.get(position).is_some_and(|mine| place(position, mine) == Place::Domain(domain))
+            let mine = class.involved.get(position);
+            mine.is_some_and(|mine| place(position, mine).is_none_or(|place| place == Place::Domain(domain)))
         };
         if !self.confined.iter().all(is_there) {
             return 0;
@@ -415,6 +450,7 @@ impl State {
             limits::sub(&mut self.charges[before.pool], &before.charge);
             self.draw(before, 1);
         }
+        self.growths.forget(id);
         let nothing = ResourceVec::default();
         self.slack.set(id.0, after.map_or(&nothing, |after| &after.slack));
         if let Some(after) = after.map(|after| self.footprint(problem, after)) {

@@ -161,19 +161,20 @@ impl Group {
 pub(crate) type AllCounts = IdVec<GroupId, Counts>;
 
 /// Copies of a class that all its rules allow at a place, at most `wanted`. `place` says where that is, by position among
-/// the class's involvements.
+/// the class's involvements; rules for which it does not tell are left out.
 pub(crate) fn room(
     topology: &Topology,
     counts: &AllCounts,
     checking: Checking,
     class: &PodClass,
-    place: impl Fn(usize, &Involvement) -> Place,
+    place: impl Fn(usize, &Involvement) -> Option<Place>,
     wanted: u32,
 ) -> u32 {
     let mut room = wanted;
     for (position, mine) in class.involved.iter().enumerate() {
+        let Some(place) = place(position, mine) else { continue };
         let (group, counts) = (&topology.groups[mine.group], &counts[mine.group]);
-        room = group.room(counts, mine.owner, mine.matched, place(position, mine), checking, room);
+        room = group.room(counts, mine.owner, mine.matched, place, checking, room);
         if room == 0 {
             return 0;
         }
@@ -183,12 +184,18 @@ pub(crate) fn room(
     }
     let there = |position: usize| {
         let mine = class.involved.get(position)?;
-        match place(position, mine) {
+        match place(position, mine)? {
             Place::Domain(domain) => Some((counts[mine.group].matched(domain), counts[mine.group].total())),
             Place::OwnHost | Place::Outside | Place::Unknown => None,
         }
     };
+    let is_asked = |position: &usize| {
+        class.involved.get(*position).is_none_or(|mine| place(*position, mine).is_some())
+    };
     let is_near = |set: &AffinitySet| {
+        if !set.involvements.iter().all(is_asked) {
+            return true;
+        }
         let all = || set.involvements.iter().map(|&position| there(position));
         all().all(|there| there.is_some_and(|(matched, _)| matched > 0))
             || (set.matches_itself && all().all(|there| there.is_some_and(|(_, total)| total == 0)))
@@ -259,7 +266,8 @@ fn binds_in_order(problem: &Problem<'_>, state: &State, order: &[&Assignment]) -
         for (entry, left) in &mut waiting {
             let class = &problem.classes[entry.class];
             let place = |position: usize, _: &Involvement| state.place_of(problem, entry.class, entry.target, position);
-            let copies = room(&problem.topology, &counts, Checking::OwnOnly, class, place, *left);
+            let known = |position: usize, mine: &Involvement| Some(place(position, mine));
+            let copies = room(&problem.topology, &counts, Checking::OwnOnly, class, known, *left);
             if copies == 0 {
                 continue;
             }

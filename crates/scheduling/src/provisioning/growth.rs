@@ -1,0 +1,102 @@
+//! Which larger sizes an open machine could have for more copies of a class, and at which price.
+//!
+//! A class asks the machines opened last for every few copies, and classes that ask the same come one after the other, while
+//! most machines stay as they are. So the answer for a machine is kept until it changes, and it is worked out only as far
+//! as somebody would still pay for.
+
+use model::PriceNanoUsdPerHour;
+
+use super::{
+    choose::more_copies,
+    pools::{FitId, PoolTable},
+    state::{Bin, BinId},
+};
+
+/// For how many kinds of copies the answers of one machine are kept: a machine whose zone is open has one for each.
+const MAX_KEPT: usize = 8;
+
+/// What is known of open machines.
+#[derive(Debug, Default)]
+pub(crate) struct Growths {
+    by_bin: Vec<Vec<Growth>>,
+}
+
+/// The larger sizes of one machine for copies of one fit.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    fit: FitId,
+    /// What a machine costs at least that holds one more; `None` if none does.
+    least: Option<PriceNanoUsdPerHour>,
+    /// (more copies, price), cheapest first; each holds more than those before.
+    steps: Vec<(u32, PriceNanoUsdPerHour)>,
+    /// How many of the fit's offerings were looked at or cost too little.
+    seen: usize,
+}
+
+impl Growths {
+    /// The machine is no longer what it was.
+    pub(crate) fn forget(&mut self, id: BinId) {
+        if let Some(kept) = self.by_bin.get_mut(id.0) {
+            kept.clear();
+        }
+    }
+
+    /// What is known of one machine for one fit of its pool.
+    pub(crate) fn of(&mut self, id: BinId, bin: &Bin, table: &PoolTable<'_>, fit: FitId) -> &mut Growth {
+        if self.by_bin.len() <= id.0 {
+            self.by_bin.resize_with(id.0 + 1, Vec::new);
+        }
+        let kept = self.by_bin.get_mut(id.0).expect("there is room for the machine");
+        let position = kept.iter().position(|growth| growth.fit == fit).unwrap_or_else(|| {
+            if kept.len() >= MAX_KEPT {
+                kept.clear();
+            }
+            kept.push(Growth::new(bin, table, fit));
+            kept.len() - 1
+        });
+        kept.get_mut(position).expect("it was found there")
+    }
+}
+
+impl Growth {
+    fn new(bin: &Bin, table: &PoolTable<'_>, id: FitId) -> Self {
+        let fit = &table.fits[id];
+        let least = table.least_price_with(&fit.requests, &bin.requests).map(|least| least.max(bin.price));
+        let seen = least.map_or(0, |least| fit.by_price.partition_point(|(price, _)| *price < least));
+        Self { fit: id, least, steps: Vec::new(), seen }
+    }
+
+    /// What a machine costs at least that holds one more; `None` if none does.
+    pub(crate) fn least(&self) -> Option<PriceNanoUsdPerHour> {
+        self.least
+    }
+
+    /// A step, cheapest first, as long as it is not too dear.
+    pub(crate) fn step(
+        &mut self,
+        index: usize,
+        bin: &Bin,
+        table: &PoolTable<'_>,
+        is_too_dear: impl Fn(PriceNanoUsdPerHour) -> bool,
+    ) -> Option<(u32, PriceNanoUsdPerHour)> {
+        if let Some(&known) = self.steps.get(index) {
+            return (!is_too_dear(known.1)).then_some(known);
+        }
+        let fit = &table.fits[self.fit];
+        while let Some(&(price, offering)) = fit.by_price.get(self.seen) {
+            if is_too_dear(price) {
+                return None;
+            }
+            self.seen += 1;
+            if !bin.offerings.contains(offering) {
+                continue;
+            }
+            let copies = more_copies(&fit.requests, &bin.requests, table.net(offering), u32::MAX);
+            if copies > self.steps.last().map_or(0, |(most, _)| *most) {
+                self.steps.push((copies, price));
+                return Some((copies, price));
+            }
+        }
+        None
+    }
+}
