@@ -149,14 +149,15 @@ fn without_growth<'p>(
     let Some(bin) = state.bins.get(id.0) else { return 0 };
     let table = &problem.pools[bin.pool];
     let mut best: Option<(&Alternative, u32)> = None;
-    for &Allowed { alternative, copies: wanted, depends_on_host } in open.ways(problem, state, bin.pool, class, wanted) {
+    for &Allowed { alternative, copies: wanted, depends_on_host } in open.ways(problem, state, bin.pool, class, wanted)
+    {
         let requests = pods.requests(alternative.variant);
         if !requests.fits_in(&bin.slack) || !bin.offerings.intersects(&alternative.offerings) {
             continue;
         }
         let mut allowed = wanted;
         if depends_on_host {
-            allowed = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+            allowed = state.copies_allowed_on_host(problem, id, class, alternative, wanted);
         }
         if allowed == 0 {
             continue;
@@ -362,13 +363,13 @@ fn larger_size<'p>(
     let least = if wants_devices {
         table.least_price_with(problem.classes[class].requests(alternative.variant), &bin.requests)
     } else {
-        state.growths.of(id, bin, table, alternative.fit).least()
+        state.growths.of(id, bin, table, alternative).least()
     };
     let Some(least) = least else { return };
-    let is_forced = bin.contents.iter().any(|(class, _, _)| problem.classes[*class].needs_host_alone);
+    let is_forced = || bin.contents.iter().any(|(class, _, _)| problem.classes[*class].needs_host_alone);
     let is_beaten = |offer: &Offer<'_>, wanted: u32| match against(offer, bin, least, wanted) {
         Ordering::Greater => true,
-        Ordering::Equal => offer.copies >= wanted && offer.is_forced >= is_forced,
+        Ordering::Equal => offer.copies >= wanted && (offer.is_forced || !is_forced()),
         Ordering::Less => false,
     };
     if best.as_ref().is_some_and(|best| is_beaten(best, allowed.copies)) {
@@ -376,14 +377,14 @@ fn larger_size<'p>(
     }
     let mut wanted = allowed.copies;
     if allowed.depends_on_host {
-        wanted = state.copies_allowed(problem, Some(id), class, alternative, wanted);
+        wanted = state.copies_allowed_on_host(problem, id, class, alternative, wanted);
         if wanted == 0 {
             return;
         }
     }
     let offer = |copies: u32, price: PriceNanoUsdPerHour| {
         let added = i128::from(price.0) - i128::from(bin.price.0);
-        Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced }
+        Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced: is_forced() }
     };
     let mut found: Option<Offer<'p>> = None;
     // Cheapest first: what is dearer adds more, for `wanted` copies at most.
@@ -407,7 +408,7 @@ fn larger_size<'p>(
             }
         }
     } else {
-        let growth = state.growths.of(id, bin, table, alternative.fit);
+        let growth = state.growths.of(id, bin, table, alternative);
         let mut index = 0;
         while let Some((copies, price)) = growth.step(index, bin, table, |price| is_too_dear(&found, price)) {
             keep_best(&mut found, offer(copies.min(wanted), price));

@@ -189,13 +189,20 @@ fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> 
         })
     };
     let mut sequence = Vec::with_capacity(left.len());
+    // Those before were not ready, and nothing has changed for them since.
+    let mut from = 0;
     while !left.is_empty() {
-        let next = left.iter().position(|&class| is_ready(class, &counted)).unwrap_or(0);
+        let next = left.iter().skip(from).position(|&class| is_ready(class, &counted));
+        let next = next.map_or(0, |next| from + next);
         let class = left.remove(next);
+        from = next;
         for mine in problem.classes[class].involved.iter().filter(|mine| mine.matched) {
             let (all, only_counted) = &mut counted[mine.group];
             *all -= 1;
             *only_counted -= usize::from(!mine.owner);
+            if *all <= 1 || *only_counted == 0 {
+                from = 0;
+            }
         }
         sequence.push(class);
     }

@@ -8,7 +8,7 @@ use model::PriceNanoUsdPerHour;
 
 use super::{
     choose::more_copies,
-    pools::{FitId, PoolTable},
+    pools::{Alternative, FitId, PoolTable},
     state::{Bin, BinId},
 };
 
@@ -41,17 +41,17 @@ impl Growths {
         }
     }
 
-    /// What is known of one machine for one fit of its pool.
-    pub(crate) fn of(&mut self, id: BinId, bin: &Bin, table: &PoolTable<'_>, fit: FitId) -> &mut Growth {
+    /// What is known of one machine for copies by an alternative.
+    pub(crate) fn of(&mut self, id: BinId, bin: &Bin, table: &PoolTable<'_>, alternative: &Alternative) -> &mut Growth {
         if self.by_bin.len() <= id.0 {
             self.by_bin.resize_with(id.0 + 1, Vec::new);
         }
         let kept = self.by_bin.get_mut(id.0).expect("there is room for the machine");
-        let position = kept.iter().position(|growth| growth.fit == fit).unwrap_or_else(|| {
+        let position = kept.iter().position(|growth| growth.fit == alternative.fit).unwrap_or_else(|| {
             if kept.len() >= MAX_KEPT {
                 kept.clear();
             }
-            kept.push(Growth::new(bin, table, fit));
+            kept.push(Growth::new(bin, table, alternative));
             kept.len() - 1
         });
         kept.get_mut(position).expect("it was found there")
@@ -59,11 +59,13 @@ impl Growths {
 }
 
 impl Growth {
-    fn new(bin: &Bin, table: &PoolTable<'_>, id: FitId) -> Self {
-        let fit = &table.fits[id];
-        let least = table.least_price_with(&fit.requests, &bin.requests).map(|least| least.max(bin.price));
+    fn new(bin: &Bin, table: &PoolTable<'_>, alternative: &Alternative) -> Self {
+        let fit = &table.fits[alternative.fit];
+        let is_possible = bin.offerings.intersects(&alternative.offerings);
+        let least = if is_possible { table.least_price_with(&fit.requests, &bin.requests) } else { None };
+        let least = least.map(|least| least.max(bin.price));
         let seen = least.map_or(0, |least| fit.by_price.partition_point(|(price, _)| *price < least));
-        Self { fit: id, least, steps: Vec::new(), seen }
+        Self { fit: alternative.fit, least, steps: Vec::new(), seen }
     }
 
     /// What a machine costs at least that holds one more; `None` if none does.

@@ -13,9 +13,10 @@ use std::{
 };
 
 use model::{
-    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId, ValueSet,
-    collections::FastMap, define_id, pod::HostPort,
+    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, Toleration, ValueId,
+    ValueSet, collections::FastMap, define_id, pod::HostPort,
 };
+use smallvec::SmallVec;
 
 use super::{
     affinity::{Term, accepts_unknown, untolerated},
@@ -133,11 +134,8 @@ impl Fits {
         if let Some(&known) = of_offerings.fits.get(requests) {
             return known;
         }
-        let fit = Fit {
-            requests: requests.clone(),
-            by_price: Rc::clone(&of_offerings.by_price),
-            staircase: OnceCell::new(),
-        };
+        let fit =
+            Fit { requests: requests.clone(), by_price: Rc::clone(&of_offerings.by_price), staircase: OnceCell::new() };
         let fit = self.fits.push(fit);
         of_offerings.fits.insert(requests.clone(), fit);
         fit
@@ -177,6 +175,49 @@ impl Cells<'_> {
         let topology = self.topology;
         let cells = || Rc::new(cells(table, &topology.groups[group], owner, names));
         Rc::clone(self.by_group.entry((group, owner)).or_insert_with(cells))
+    }
+}
+
+/// The ways of classes in one pool. Many classes differ in what they request only.
+struct KnownWays<'c> {
+    cells: Cells<'c>,
+    by_key: FastMap<WaysKey<'c>, (Vec<Alternative>, bool)>,
+}
+
+/// All that tells the ways of one class that wants no devices from those of another.
+#[derive(PartialEq, Eq, Hash)]
+struct WaysKey<'c> {
+    terms: &'c [Term],
+    tolerations: &'c [Toleration],
+    host_ports: &'c [HostPort],
+    /// Which groups concern it, and whether as their owner.
+    involved: SmallVec<[(GroupId, bool); 4]>,
+}
+
+impl<'c> KnownWays<'c> {
+    fn alternatives(
+        &mut self,
+        table: &PoolTable<'_>,
+        class: &'c PodClass,
+        demand: Option<&Demand>,
+        names: &Interner,
+    ) -> Vec<Alternative> {
+        if class.is_refused() || class.devices.is_some() {
+            return table.alternatives(class, demand, &mut self.cells, names);
+        }
+        let key = WaysKey {
+            terms: &class.terms,
+            tolerations: &class.shape.tolerations,
+            host_ports: &class.shape.host_ports,
+            involved: class.involved.iter().map(|mine| (mine.group, mine.owner)).collect(),
+        };
+        let cells = &mut self.cells;
+        let (alternatives, cut_off) = self.by_key.entry(key).or_insert_with(|| {
+            let alternatives = table.alternatives(class, demand, cells, names);
+            (alternatives, std::mem::take(&mut cells.cut_off))
+        });
+        cells.cut_off = *cut_off;
+        alternatives.clone()
     }
 }
 
@@ -274,7 +315,8 @@ impl<'s> PoolTable<'s> {
         if classes.iter().any(|class| !class.shape.host_ports.is_empty()) {
             table.daemon_ports = daemons::ports(&table, snapshot);
         }
-        let mut cells = Cells { topology, by_group: FastMap::default(), cut_off: false };
+        let cells = Cells { topology, by_group: FastMap::default(), cut_off: false };
+        let mut known = KnownWays { cells, by_key: FastMap::default() };
         let mut cut_off = IdSet::default();
         let mut fits = Fits::default();
         table.by_class = classes
@@ -284,12 +326,12 @@ impl<'s> PoolTable<'s> {
                     .devices
                     .as_ref()
                     .and_then(|devices| snapshot.devices.as_ref()?.demands.try_get(devices.demand));
-                let mut alternatives = table.alternatives(class, demand, &mut cells, names);
+                let mut alternatives = known.alternatives(&table, class, demand, names);
                 for alternative in &mut alternatives {
                     let requests = class.requests(alternative.variant);
                     alternative.fit = fits.number(&table, requests, &alternative.offerings);
                 }
-                if std::mem::take(&mut cells.cut_off) {
+                if std::mem::take(&mut known.cells.cut_off) {
                     cut_off.insert(id);
                 }
                 alternatives
@@ -511,7 +553,15 @@ impl<'s> PoolTable<'s> {
         // Numbered once all splits are made.
         let fit = model::Id::from_index(0);
         let places = Vec::new();
-        (!offerings.is_empty()).then_some(Alternative { index: 0, term: index, offerings, open, places, variant: 0, fit })
+        (!offerings.is_empty()).then_some(Alternative {
+            index: 0,
+            term: index,
+            offerings,
+            open,
+            places,
+            variant: 0,
+            fit,
+        })
     }
 
     /// Drops the offerings whose labels can't meet what a machine's pods ask together of open labels.

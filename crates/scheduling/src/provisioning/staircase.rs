@@ -17,7 +17,8 @@ impl Staircase {
         let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
         for of_price in fit.by_price.chunk_by(|(one, _), (other, _)| one == other) {
             // Of equal prices the one that holds most.
-            let holds = of_price.iter().map(|(_, offering)| fit.requests.times_in(table.net(*offering), u32::MAX)).max();
+            let holds =
+                of_price.iter().map(|(_, offering)| fit.requests.times_in(table.net(*offering), u32::MAX)).max();
             let most = steps.last().map_or(0, |(most, _)| *most);
             if let (Some(copies), Some((price, _))) = (holds.filter(|copies| *copies > most), of_price.first()) {
                 steps.push((copies, *price));

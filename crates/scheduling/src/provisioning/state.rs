@@ -342,6 +342,27 @@ impl State {
         self.room_where_known(problem, class, place, wanted)
     }
 
+    /// The same for an open machine, if rules over labels allow `wanted` there.
+    pub(crate) fn copies_allowed_on_host(
+        &self,
+        problem: &Problem<'_>,
+        bin: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> u32 {
+        let pods = &problem.classes[class];
+        // All terms of an affinity count together.
+        if !pods.affinity_sets.is_empty() {
+            return self.copies_allowed(problem, Some(bin), class, alternative, wanted);
+        }
+        let place = |position: usize, mine: &Involvement| match alternative.places.get(position) {
+            Some(Place::OwnHost) => Some(Place::Domain(problem.topology.groups[mine.group].host_of(bin))),
+            Some(_) | None => None,
+        };
+        self.room_where_known(problem, pods, place, wanted)
+    }
+
     fn coupled_room(
         &self,
         problem: &Problem<'_>,

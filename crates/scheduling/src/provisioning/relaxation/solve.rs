@@ -41,25 +41,24 @@ impl Learner {
     }
 
     fn choose(&mut self) {
-        let mut sum = 0.0;
         for ((chosen, regret), predicted) in self.chosen.iter_mut().zip(&self.regret).zip(&self.predicted) {
             *chosen = (regret + predicted).max(0.0);
-            sum += *chosen;
         }
-        let even = 1.0 / self.chosen.len().max(1) as f64;
-        for chosen in &mut self.chosen {
-            *chosen = if sum > 0.0 { *chosen / sum } else { even };
+        let sum: f64 = self.chosen.iter().sum();
+        if sum > 0.0 {
+            self.chosen.iter_mut().for_each(|chosen| *chosen /= sum);
+        } else {
+            let even = 1.0 / self.chosen.len().max(1) as f64;
+            self.chosen.fill(even);
         }
     }
 
     /// Takes note of what each option would have gained.
     fn learn(&mut self, gains: &[f64], weight: f64) {
         let got: f64 = self.chosen.iter().zip(gains).map(|(chosen, gain)| chosen * gain).sum();
-        for (index, gain) in gains.iter().enumerate() {
-            if let (Some(regret), Some(predicted)) = (self.regret.get_mut(index), self.predicted.get_mut(index)) {
-                *predicted = gain - got;
-                *regret = (*regret + *predicted).max(0.0);
-            }
+        for ((regret, predicted), gain) in self.regret.iter_mut().zip(&mut self.predicted).zip(gains) {
+            *predicted = gain - got;
+            *regret = (*regret + *predicted).max(0.0);
         }
         for (average, chosen) in self.average.iter_mut().zip(&self.chosen) {
             *average += weight * chosen;
@@ -82,73 +81,74 @@ impl Relaxation {
         let dimensions = self.dimensions.len();
         // What a unit costs if a site puts its whole price on that dimension.
         let scales: Vec<Vec<f64>> = self.sites.iter().map(Site::scales).collect();
-        let options: Vec<Vec<usize>> = self.kinds.ids().map(|kind| self.sites_of(kind)).collect();
+        let buyers: Vec<Buyer> = self.kinds.iter_enumerated().map(|(id, kind)| self.buyer(id, kind)).collect();
         let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions)).collect();
-        let mut kinds: Vec<Learner> = options.iter().map(|options| Learner::new(options.len())).collect();
+        let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options.len())).collect();
         let rounds = self.rounds();
-        let mut prices = vec![0.0; dimensions * self.sites.len()];
-        let mut gains: Vec<f64> = Vec::new();
+        let mut prices = Table::new(dimensions, self.sites.len());
         let mut loads = prices.clone();
+        let mut gains: Vec<f64> = Vec::new();
         for round in 1..=rounds {
             let weight = (round * round) as f64;
-            for ((site, scales), prices) in sites.iter_mut().zip(&scales).zip(prices.chunks_mut(dimensions.max(1))) {
+            for (index, (site, scales)) in sites.iter_mut().zip(&scales).enumerate() {
                 site.choose();
-                for ((price, share), scale) in prices.iter_mut().zip(&site.chosen).zip(scales) {
-                    *price = share * scale;
-                }
+                let amounts = site.chosen.iter().zip(scales).map(|(share, scale)| share * scale);
+                prices.set(index, amounts);
             }
-            loads.fill(0.0);
-            for ((kind, options), learner) in self.kinds.iter().zip(&options).zip(&mut kinds) {
+            loads.clear();
+            for (buyer, learner) in buyers.iter().zip(&mut kinds) {
                 learner.choose();
-                gains.clear();
-                gains.extend(options.iter().map(|site| -cost(kind, &prices, *site, dimensions)));
-                for (&site, share) in options.iter().zip(&learner.chosen).filter(|(_, share)| **share > 0.0) {
-                    let copies = share * kind.copies as f64;
-                    for (load, &amount) in loads.iter_mut().skip(site * dimensions).zip(&kind.requests) {
-                        *load += copies * amount as f64;
-                    }
-                }
+                buyer.costs(&prices, &mut gains);
+                gains.iter_mut().for_each(|gain| *gain = -*gain);
                 learner.learn(&gains, weight);
-            }
-            for ((site, scales), loads) in sites.iter_mut().zip(&scales).zip(loads.chunks(dimensions.max(1))) {
                 gains.clear();
-                gains.extend(loads.iter().zip(scales).map(|(load, scale)| load * scale));
+                gains.extend(learner.chosen.iter().map(|share| share * buyer.copies));
+                buyer.load(&gains, &mut loads);
+            }
+            for (index, (site, scales)) in sites.iter_mut().zip(&scales).enumerate() {
+                gains.clear();
+                gains.extend(loads.of(index).zip(scales).map(|(load, scale)| load * scale));
                 site.learn(&gains, weight);
             }
-            if round % LOOK == 0 && self.is_solved(&sites, &kinds, &scales, &options) {
+            if round % LOOK == 0 && self.is_solved(&sites, &kinds, &scales, &buyers) {
                 break;
             }
         }
         self.sites.iter().zip(&sites).map(|(site, learner)| site.prices(&learner.average)).collect()
     }
 
+    fn buyer(&self, id: KindId, kind: &Kind) -> Buyer {
+        let taking = self.sites.iter().enumerate().filter(|(_, site)| site.takes.contains(id));
+        Buyer {
+            requests: kind.requests.iter().map(|&amount| amount as f64).collect(),
+            copies: kind.copies as f64,
+            options: taking.map(|(index, _)| index).collect(),
+        }
+    }
+
     /// Whether what copies pay at the sites' average prices is about what machines cost at the kinds' average choice.
-    fn is_solved(&self, sites: &[Learner], kinds: &[Learner], scales: &[Vec<f64>], options: &[Vec<usize>]) -> bool {
-        let dimensions = self.dimensions.len();
+    fn is_solved(&self, sites: &[Learner], kinds: &[Learner], scales: &[Vec<f64>], buyers: &[Buyer]) -> bool {
         let shares = |learner: &Learner| {
             let sum: f64 = learner.average.iter().sum();
             learner.average.iter().map(|share| share / sum).collect::<Vec<f64>>()
         };
-        let of_site = |(site, scales): (&Learner, &Vec<f64>)| {
-            shares(site).into_iter().zip(scales).map(|(share, scale)| share * scale).collect::<Vec<f64>>()
-        };
-        let prices: Vec<f64> = sites.iter().zip(scales).flat_map(of_site).collect();
-        let mut loads = vec![0.0; prices.len()];
-        let mut paid = 0.0;
-        for ((kind, options), learner) in self.kinds.iter().zip(options).zip(kinds) {
-            let costs = options.iter().map(|site| cost(kind, &prices, *site, dimensions));
-            paid += kind.copies as f64 * costs.min_by(f64::total_cmp).unwrap_or(0.0);
-            for (&site, share) in options.iter().zip(shares(learner)) {
-                let copies = share * kind.copies as f64;
-                for (load, &amount) in loads.iter_mut().skip(site * dimensions).zip(&kind.requests) {
-                    *load += copies * amount as f64;
-                }
-            }
+        let mut prices = Table::new(self.dimensions.len(), self.sites.len());
+        for (index, (site, scales)) in sites.iter().zip(scales).enumerate() {
+            prices.set(index, shares(site).into_iter().zip(scales).map(|(share, scale)| share * scale));
         }
-        let machines = |(loads, scales): (&[f64], &Vec<f64>)| {
-            loads.iter().zip(scales).map(|(load, scale)| load * scale).fold(0.0, f64::max)
+        let mut loads = Table::new(self.dimensions.len(), self.sites.len());
+        let mut paid = 0.0;
+        let mut costs: Vec<f64> = Vec::new();
+        for (buyer, learner) in buyers.iter().zip(kinds) {
+            buyer.costs(&prices, &mut costs);
+            paid += buyer.copies * costs.iter().copied().min_by(f64::total_cmp).unwrap_or(0.0);
+            let copies: Vec<f64> = shares(learner).into_iter().map(|share| share * buyer.copies).collect();
+            buyer.load(&copies, &mut loads);
+        }
+        let machines = |(index, scales): (usize, &Vec<f64>)| {
+            loads.of(index).zip(scales).map(|(load, scale)| load * scale).fold(0.0, f64::max)
         };
-        let bought: f64 = loads.chunks(dimensions.max(1)).zip(scales).map(machines).sum();
+        let bought: f64 = scales.iter().enumerate().map(machines).sum();
         bought <= paid * NEAR
     }
 
@@ -161,16 +161,86 @@ impl Relaxation {
         };
         self.kinds.iter_enumerated().map(worth).collect()
     }
+}
 
-    fn sites_of(&self, kind: KindId) -> Vec<usize> {
-        let taking = self.sites.iter().enumerate().filter(|(_, site)| site.takes.contains(kind));
-        taking.map(|(index, _)| index).collect()
+/// A kind that looks for sites.
+struct Buyer {
+    /// Of a copy, by dimension.
+    requests: Vec<f64>,
+    copies: f64,
+    /// The sites that take it.
+    options: Vec<usize>,
+}
+
+impl Buyer {
+    /// What a copy costs, by option.
+    fn costs(&self, prices: &Table, costs: &mut Vec<f64>) {
+        costs.clear();
+        costs.resize(self.options.len(), 0.0);
+        for (amount, prices) in self.requests.iter().zip(prices.rows()) {
+            if self.options.len() == prices.len() {
+                for (cost, price) in costs.iter_mut().zip(prices) {
+                    *cost += amount * price;
+                }
+            } else {
+                for (cost, &site) in costs.iter_mut().zip(&self.options) {
+                    *cost += amount * prices.get(site).copied().unwrap_or(0.0);
+                }
+            }
+        }
+    }
+
+    /// Adds what so many copies by option need of the sites.
+    fn load(&self, copies: &[f64], loads: &mut Table) {
+        for (amount, loads) in self.requests.iter().zip(loads.rows_mut()) {
+            if self.options.len() == loads.len() {
+                for (load, copies) in loads.iter_mut().zip(copies) {
+                    *load += copies * amount;
+                }
+            } else {
+                for (&site, copies) in self.options.iter().zip(copies) {
+                    if let Some(load) = loads.get_mut(site) {
+                        *load += copies * amount;
+                    }
+                }
+            }
+        }
     }
 }
 
-fn cost(kind: &Kind, prices: &[f64], site: usize, dimensions: usize) -> f64 {
-    let prices = prices.iter().skip(site * dimensions);
-    kind.requests.iter().zip(prices).map(|(&amount, price)| amount as f64 * price).sum()
+/// A number for each dimension of each site; those of one dimension side by side, so that one instruction takes several.
+#[derive(Clone)]
+struct Table {
+    sites: usize,
+    numbers: Vec<f64>,
+}
+
+impl Table {
+    fn new(dimensions: usize, sites: usize) -> Self {
+        Self { sites, numbers: vec![0.0; dimensions * sites] }
+    }
+
+    fn clear(&mut self) {
+        self.numbers.fill(0.0);
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.numbers.chunks_exact(self.sites.max(1))
+    }
+
+    fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
+        self.numbers.chunks_exact_mut(self.sites.max(1))
+    }
+
+    /// Of one site, by dimension.
+    fn of(&self, site: usize) -> impl Iterator<Item = f64> {
+        self.numbers.iter().copied().skip(site).step_by(self.sites.max(1))
+    }
+
+    fn set(&mut self, site: usize, numbers: impl Iterator<Item = f64>) {
+        let slots = self.numbers.iter_mut().skip(site).step_by(self.sites.max(1));
+        slots.zip(numbers).for_each(|(slot, number)| *slot = number);
+    }
 }
 
 /// What so much costs at these prices, in nano-dollars / 2³².

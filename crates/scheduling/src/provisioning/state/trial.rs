@@ -253,11 +253,12 @@ impl<'a> Trial<'a, '_> {
 
 /// The largest number up to `wanted` for which something holds that holds for all smaller ones.
 fn at_most(wanted: u32, mut holds: impl FnMut(u32) -> bool) -> u32 {
-    if wanted == 0 || !holds(1) {
-        return 0;
-    }
-    if holds(wanted) {
+    // Mostly there is room for all.
+    if wanted == 0 || holds(wanted) {
         return wanted;
+    }
+    if wanted == 1 || !holds(1) {
+        return 0;
     }
     let (mut most, mut too_many) = (1, wanted);
     while too_many - most > 1 {

@@ -189,9 +189,7 @@ pub(crate) fn room(
             Place::OwnHost | Place::Outside | Place::Unknown => None,
         }
     };
-    let is_asked = |position: &usize| {
-        class.involved.get(*position).is_none_or(|mine| place(*position, mine).is_some())
-    };
+    let is_asked = |position: &usize| class.involved.get(*position).is_none_or(|mine| place(*position, mine).is_some());
     let is_near = |set: &AffinitySet| {
         if !set.involvements.iter().all(is_asked) {
             return true;
