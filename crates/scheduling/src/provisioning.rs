@@ -63,7 +63,7 @@ use self::{
     devices::ProblemDevices,
     fill::{Filled, Order},
     problem::{LimitByClass, Problem},
-    relaxation::Relaxed,
+    relaxation::{Relaxed, Solved},
     state::Target,
     topology::{rules_hold, skews_hold},
 };
@@ -83,7 +83,9 @@ pub(crate) const COMPARED_STEPS: u64 = 2_000;
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
     with_everything(snapshot, |snapshot| {
-        gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot), plan_within))
+        let solved = Solved::default();
+        let within = |snapshot: &Snapshot, limit: &Limit| plan_within(snapshot, limit, &solved);
+        gangs::whole(snapshot, |snapshot| preferences::keep(snapshot, plan_requirements(snapshot, &solved), within))
     })
 }
 
@@ -110,7 +112,7 @@ fn with_attachments(snapshot: &Snapshot, plan: impl Fn(&Snapshot) -> Plan) -> Pl
 fn pack_in_karpenters_order(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
     let (filled, steps) = fill_all(&mut problem, Order::Karpenter).expect(WITHOUT_LIMIT);
-    let bound = relaxation::relax(&problem, &filled.placed(&problem)).bound;
+    let bound = relaxation::relax(&problem, &filled.placed(&problem), &Solved::default()).bound;
     assemble(&problem, filled, bound, steps)
 }
 
@@ -125,22 +127,22 @@ pub(crate) struct Limit {
 }
 
 /// Plans by what pods require alone.
-fn plan_requirements(snapshot: &Snapshot) -> Plan {
+fn plan_requirements(snapshot: &Snapshot, solved: &Solved) -> Plan {
     let mut problem = Problem::new(snapshot);
     let first = fill_all(&mut problem, Order::Plain).expect(WITHOUT_LIMIT);
     let placed = first.0.placed(&problem);
-    let relaxed = relaxation::relax(&problem, &placed);
-    improved(problem, first, &placed, &relaxed)
+    let relaxed = relaxation::relax(&problem, &placed, solved);
+    improved(problem, first, &placed, &relaxed, solved)
 }
 
 /// The same as long as the limit is kept; `None` as soon as it is known that it is not.
-fn plan_within(snapshot: &Snapshot, limit: &Limit) -> Option<Plan> {
+fn plan_within(snapshot: &Snapshot, limit: &Limit, solved: &Solved) -> Option<Plan> {
     let mut problem = Problem::new(snapshot);
     let refused = |class: &PodClass| class.members.iter().filter(|pod| limit.refused.contains(pod)).count();
     let refused = problem.classes.map(|class| u32::try_from(refused(class)).unwrap_or(u32::MAX));
     let counts = problem.classes.iter().zip(&refused).map(|(class, refused)| class.count().saturating_sub(*refused));
     let placed: IdVec<ClassId, u32> = counts.collect();
-    let relaxed = relaxation::relax(&problem, &placed);
+    let relaxed = relaxation::relax(&problem, &placed, solved);
     if i128::from(relaxed.bound.0) > limit.cost {
         return None;
     }
@@ -151,7 +153,7 @@ fn plan_within(snapshot: &Snapshot, limit: &Limit) -> Option<Plan> {
     if first.0.placed(&problem) != placed {
         return None;
     }
-    Some(improved(problem, first, &placed, &relaxed))
+    Some(improved(problem, first, &placed, &relaxed, solved))
 }
 
 /// Whether the order matters to what is placed: what rules or devices couple goes in the plain order anyway.
@@ -160,7 +162,13 @@ fn has_choice(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>) -> bool {
 }
 
 /// The plan in the plain order, or a better one in another order.
-fn improved(mut problem: Problem<'_>, first: (Filled, u64), placed: &IdVec<ClassId, u32>, relaxed: &Relaxed) -> Plan {
+fn improved(
+    mut problem: Problem<'_>,
+    first: (Filled, u64),
+    placed: &IdVec<ClassId, u32>,
+    relaxed: &Relaxed,
+    solved: &Solved,
+) -> Plan {
     let mut best = first;
     let bound = i128::from(relaxed.bound.0);
     let has_choice = has_choice(&problem, placed);
@@ -187,7 +195,8 @@ fn improved(mut problem: Problem<'_>, first: (Filled, u64), placed: &IdVec<Class
     let kept_apart = price_of_keeping_apart(&mut problem, &best.0);
     let (filled, steps) = best;
     let now_placed = filled.placed(&problem);
-    let bound = if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed).bound };
+    let bound =
+        if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed, solved).bound };
     Plan { kept_apart, ..assemble(&problem, filled, bound, steps) }
 }
 

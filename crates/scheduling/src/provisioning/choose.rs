@@ -2,7 +2,8 @@
 //!
 //! 1. Machines that stay at their price: room that is paid for already.
 //! 2. The least addition per copy, over a new machine of the most preferred pool that takes the class (by the size that
-//!    is cheapest per copy placed) and over a larger size for one of the machines opened last in that pool.
+//!    is cheapest per copy placed) and over a larger size for one of the machines opened last in that pool
+//!    ([`super::growth`]).
 //! 3. Whatever takes a copy at all, whichever the price: limits or minValues can leave no choice.
 //!
 //! A machine keeps every offering that holds its pods, whatever the size it was opened for; the price is that of its

@@ -27,7 +27,7 @@ use super::{
     fit_index::LeastPrices,
     limits::Limits,
     staircase::Staircase,
-    topology::{Cell, GroupId, Place, Topology, cells},
+    topology::{Cell, CellKey, GroupId, Place, Topology, cells},
 };
 use crate::{
     catalogue::{Catalogue, OfferingId},
@@ -166,15 +166,20 @@ impl Alternative {
 struct Cells<'t> {
     topology: &'t Topology,
     by_group: FastMap<(GroupId, bool), Rc<Vec<Cell>>>,
+    by_key: FastMap<CellKey<'t>, Rc<Vec<Cell>>>,
     /// Set when a class gets fewer alternatives than it has.
     cut_off: bool,
 }
 
 impl Cells<'_> {
     fn of(&mut self, table: &PoolTable<'_>, group: GroupId, owner: bool, names: &Interner) -> Rc<Vec<Cell>> {
-        let topology = self.topology;
-        let cells = || Rc::new(cells(table, &topology.groups[group], owner, names));
-        Rc::clone(self.by_group.entry((group, owner)).or_insert_with(cells))
+        let of_group = &self.topology.groups[group];
+        let by_key = &mut self.by_key;
+        let split = || {
+            let cells = || Rc::new(cells(table, of_group, owner, names));
+            Rc::clone(by_key.entry(CellKey::new(of_group, owner)).or_insert_with(cells))
+        };
+        Rc::clone(self.by_group.entry((group, owner)).or_insert_with(split))
     }
 }
 
@@ -315,7 +320,7 @@ impl<'s> PoolTable<'s> {
         if classes.iter().any(|class| !class.shape.host_ports.is_empty()) {
             table.daemon_ports = daemons::ports(&table, snapshot);
         }
-        let cells = Cells { topology, by_group: FastMap::default(), cut_off: false };
+        let cells = Cells { topology, by_group: FastMap::default(), by_key: FastMap::default(), cut_off: false };
         let mut known = KnownWays { cells, by_key: FastMap::default() };
         let mut cut_off = IdSet::default();
         let mut fits = Fits::default();

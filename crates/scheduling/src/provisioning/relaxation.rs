@@ -24,12 +24,15 @@
 mod solve;
 mod worth;
 
+use std::{cell::RefCell, rc::Rc};
+
 use model::{
     IdSet, IdVec, PriceNanoUsdPerHour, ResourceId, ResourceVec, ValueId,
     collections::{FastMap, FastSet},
     define_id,
 };
 
+use self::solve::ResourcePrices;
 use super::{
     classes::ClassId,
     devices::Spot,
@@ -67,10 +70,34 @@ pub(crate) struct Relaxed {
     pub(crate) worth: IdVec<ClassId, i64>,
 }
 
+/// Relaxations that were solved for earlier plans of a snapshot. Plans that differ in what pods prefer mostly have the same.
+#[derive(Debug, Default)]
+pub(crate) struct Solved {
+    solved: RefCell<Vec<(Relaxation, Rc<ResourcePrices>)>>,
+}
+
+/// How many are kept.
+const MAX_SOLVED: usize = 8;
+
+impl Solved {
+    fn prices(&self, relaxation: &Relaxation) -> Rc<ResourcePrices> {
+        let mut solved = self.solved.borrow_mut();
+        if let Some((_, prices)) = solved.iter().find(|(known, _)| known.is_alike(relaxation)) {
+            return Rc::clone(prices);
+        }
+        let prices = Rc::new(relaxation.resource_prices());
+        if solved.len() >= MAX_SOLVED {
+            solved.remove(0);
+        }
+        solved.push((relaxation.clone(), Rc::clone(&prices)));
+        prices
+    }
+}
+
 /// The bound for so many copies of each class, and what they are worth.
-pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>) -> Relaxed {
+pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
     let relaxation = Relaxation::new(problem, copies);
-    let prices = relaxation.resource_prices();
+    let prices = solved.prices(&relaxation);
     let worth = relaxation.worth(&prices);
     let bound = relaxation.bound(problem, &prices, &worth);
     let of_class =
@@ -79,7 +106,7 @@ pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>) -> Rela
 }
 
 /// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Relaxation {
     dimensions: Vec<Dimension>,
     kinds: IdVec<KindId, Kind>,
@@ -100,14 +127,14 @@ enum Dimension {
     Served(ClassId),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Kind {
     requests: Vec<i64>,
     copies: u64,
 }
 
 /// An offering, seen by what it holds for its price.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Site {
     price: PriceNanoUsdPerHour,
     holds: Vec<i64>,
@@ -115,7 +142,7 @@ struct Site {
 }
 
 /// A reservation: a few machines at a price that no other has.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Reserved {
     id: ValueId,
     remaining: i64,
@@ -167,6 +194,13 @@ impl Relaxation {
             relaxation.sites = merged(std::mem::take(&mut relaxation.sites), share);
         }
         relaxation
+    }
+
+    /// Whether prices of resources for the one are those for the other.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.dimensions.len() == other.dimensions.len()
+            && self.kinds.as_slice() == other.kinds.as_slice()
+            && self.sites == other.sites
     }
 
     /// Adds what the pool offers to the kinds, by kind.

@@ -9,6 +9,7 @@ mod explanations;
 mod fixture;
 mod gangs;
 mod group_domains;
+mod growth;
 mod oracle;
 mod placed;
 mod preferences;

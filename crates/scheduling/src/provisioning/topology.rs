@@ -40,7 +40,7 @@ use crate::snapshot::NodeId;
 
 pub(crate) use self::{
     build::{Builder, Coupling, Owned, Signature},
-    cells::{Cell, cells},
+    cells::{Cell, CellKey, cells},
     counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold, rules_hold_since, skews_hold},
 };
 

@@ -41,15 +41,14 @@ impl Learner {
     }
 
     fn choose(&mut self) {
+        let mut sum = 0.0;
         for ((chosen, regret), predicted) in self.chosen.iter_mut().zip(&self.regret).zip(&self.predicted) {
             *chosen = (regret + predicted).max(0.0);
+            sum += *chosen;
         }
-        let sum: f64 = self.chosen.iter().sum();
-        if sum > 0.0 {
-            self.chosen.iter_mut().for_each(|chosen| *chosen /= sum);
-        } else {
-            let even = 1.0 / self.chosen.len().max(1) as f64;
-            self.chosen.fill(even);
+        let even = 1.0 / self.chosen.len().max(1) as f64;
+        for chosen in &mut self.chosen {
+            *chosen = if sum > 0.0 { *chosen / sum } else { even };
         }
     }
 
@@ -177,7 +176,7 @@ impl Buyer {
     fn costs(&self, prices: &Table, costs: &mut Vec<f64>) {
         costs.clear();
         costs.resize(self.options.len(), 0.0);
-        for (amount, prices) in self.requests.iter().zip(prices.rows()) {
+        for (amount, prices) in self.requests.iter().zip(&prices.rows) {
             if self.options.len() == prices.len() {
                 for (cost, price) in costs.iter_mut().zip(prices) {
                     *cost += amount * price;
@@ -192,7 +191,7 @@ impl Buyer {
 
     /// Adds what so many copies by option need of the sites.
     fn load(&self, copies: &[f64], loads: &mut Table) {
-        for (amount, loads) in self.requests.iter().zip(loads.rows_mut()) {
+        for (amount, loads) in self.requests.iter().zip(&mut loads.rows) {
             if self.options.len() == loads.len() {
                 for (load, copies) in loads.iter_mut().zip(copies) {
                     *load += copies * amount;
@@ -211,35 +210,29 @@ impl Buyer {
 /// A number for each dimension of each site; those of one dimension side by side, so that one instruction takes several.
 #[derive(Clone)]
 struct Table {
-    sites: usize,
-    numbers: Vec<f64>,
+    rows: Vec<Vec<f64>>,
 }
 
 impl Table {
     fn new(dimensions: usize, sites: usize) -> Self {
-        Self { sites, numbers: vec![0.0; dimensions * sites] }
+        Self { rows: vec![vec![0.0; sites]; dimensions] }
     }
 
     fn clear(&mut self) {
-        self.numbers.fill(0.0);
-    }
-
-    fn rows(&self) -> impl Iterator<Item = &[f64]> {
-        self.numbers.chunks_exact(self.sites.max(1))
-    }
-
-    fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
-        self.numbers.chunks_exact_mut(self.sites.max(1))
+        self.rows.iter_mut().for_each(|row| row.fill(0.0));
     }
 
     /// Of one site, by dimension.
     fn of(&self, site: usize) -> impl Iterator<Item = f64> {
-        self.numbers.iter().copied().skip(site).step_by(self.sites.max(1))
+        self.rows.iter().filter_map(move |row| row.get(site).copied())
     }
 
     fn set(&mut self, site: usize, numbers: impl Iterator<Item = f64>) {
-        let slots = self.numbers.iter_mut().skip(site).step_by(self.sites.max(1));
-        slots.zip(numbers).for_each(|(slot, number)| *slot = number);
+        for (row, number) in self.rows.iter_mut().zip(numbers) {
+            if let Some(slot) = row.get_mut(site) {
+                *slot = number;
+            }
+        }
     }
 }
 

@@ -23,6 +23,25 @@ pub(crate) struct Cell {
     pub(crate) pin: Option<Requirement>,
 }
 
+/// All that the cells of one pool depend on: rules that differ in what they select have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct CellKey<'g> {
+    scope: Scope,
+    filter: Option<&'g Filter>,
+    is_inside: bool,
+}
+
+impl<'g> CellKey<'g> {
+    pub(crate) fn new(group: &'g Group, owner: bool) -> Self {
+        Self {
+            scope: group.scope,
+            // Owners count wherever they are.
+            filter: group.filter.as_ref().filter(|_| !owner),
+            is_inside: owner && matches!(group.kind, Kind::Spread { .. } | Kind::Affinity),
+        }
+    }
+}
+
 /// The pool's members by place, domains in their order, then those outside. Owners of a spread are on nodes that count
 /// by definition; owners of a spread or an affinity have no place outside.
 pub(crate) fn cells(table: &PoolTable<'_>, group: &Group, owner: bool, names: &Interner) -> Vec<Cell> {
@@ -80,7 +99,7 @@ pub(crate) fn cells(table: &PoolTable<'_>, group: &Group, owner: bool, names: &I
             put(Place::Outside, offering, pin);
         }
     }
-    if owner && matches!(group.kind, Kind::Spread { .. } | Kind::Affinity) {
+    if CellKey::new(group, owner).is_inside {
         cells.retain(|cell| cell.place != Place::Outside);
     }
     cells.sort_by_key(|cell| cell.place);

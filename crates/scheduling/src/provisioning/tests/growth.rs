@@ -1,0 +1,98 @@
+//! What is kept of larger sizes of open machines is what looking at each offering finds.
+
+use model::PriceNanoUsdPerHour;
+
+use super::fixture::{Fixture, gib};
+use crate::provisioning::{
+    classes::ClassId,
+    problem::Problem,
+    state::{BinId, Charging, State},
+};
+
+const ZONE: &str = api::labels::ZONE;
+
+/// By alternative of the class in the machine's pool: (copies, price), cheapest first.
+type Steps = Vec<Vec<(u32, PriceNanoUsdPerHour)>>;
+
+fn kept(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> Steps {
+    let bin = &state.bins[id.0];
+    let table = &problem.pools[bin.pool];
+    let of_alternative = |alternative| {
+        let growth = state.growths.of(id, bin, table, alternative);
+        if growth.least().is_none() {
+            return Vec::new();
+        }
+        (0..).map_while(|index| growth.step(index, bin, table, |_| false)).collect()
+    };
+    table.by_class[class].iter().map(of_alternative).collect()
+}
+
+fn by_looking(problem: &Problem<'_>, state: &State, id: BinId, class: ClassId) -> Steps {
+    let bin = &state.bins[id.0];
+    let table = &problem.pools[bin.pool];
+    let of_alternative = |alternative: &crate::provisioning::pools::Alternative| {
+        let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
+        for &offering in &table.by_price {
+            if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
+                continue;
+            }
+            let mut free = table.net(offering).clone();
+            free.saturating_sub_assign(&bin.requests);
+            let copies = problem.classes[class].shape.requests.times_in(&free, u32::MAX);
+            if copies > steps.last().map_or(0, |(most, _)| *most) {
+                steps.push((copies, table.price(offering)));
+            }
+        }
+        steps
+    };
+    table.by_class[class].iter().map(of_alternative).collect()
+}
+
+#[test]
+fn larger_sizes_are_those_that_looking_at_each_offering_finds() {
+    let mut f = Fixture::new();
+    for cpus in 1..=12 {
+        f.instance_type(&format!("t{cpus}"), cpus, 3 * cpus % 17 + 1);
+        for zone in ["za", "zb"] {
+            f.offering(zone, "on-demand", 1000 * cpus + 7 * (cpus % 3)).offering(zone, "spot", 400 * cpus + 1);
+        }
+    }
+    f.pool("p");
+    for index in 0..4 {
+        f.pod(&format!("free-{index}")).requests(700, gib(1));
+        f.pod(&format!("picky-{index}")).requests(300, gib(2)).select(ZONE, "zb");
+        f.pod(&format!("spread-{index}")).requests(900, gib(1)).label("app", "s").spread(ZONE, 1, "s");
+    }
+    let snapshot = f.snapshot();
+    let problem = Problem::new(&snapshot);
+    let mut state = State::new(&problem, Charging::Least);
+    let classes: Vec<ClassId> = problem.classes.ids().collect();
+    let (pool, table) = problem.pools.iter_enumerated().next().unwrap();
+    for &class in &classes {
+        state.open_bin(&problem, pool, class, &table.by_class[class][0], 1);
+    }
+    let mut compared = 0;
+    let mut compare = |state: &mut State| {
+        for id in (0..state.bins.len()).map(BinId) {
+            for &class in &classes {
+                let expected = by_looking(&problem, state, id, class);
+                assert_eq!(kept(&problem, state, id, class), expected);
+                compared += expected.iter().flatten().count();
+            }
+        }
+    };
+    compare(&mut state);
+    // Machines that hold more, and what they were before.
+    let mark = state.mark();
+    for (id, &class) in (0..state.bins.len()).map(BinId).zip(classes.iter().rev()) {
+        for alternative in &table.by_class[class] {
+            if state.copies_in_bin(&problem, id, class, alternative, 1) == 1 {
+                state.place_in_bin(&problem, id, class, alternative, 1);
+            }
+        }
+    }
+    compare(&mut state);
+    state.rollback(&problem, mark);
+    compare(&mut state);
+    assert!(compared > 50, "sizes to compare: {compared}");
+}
