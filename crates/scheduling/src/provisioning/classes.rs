@@ -117,7 +117,8 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
             needs_host_alone: false,
         });
     }
-    let topology = builder.finish();
+    let mut topology = builder.finish();
+    topology.connect(&classes);
     let name = |id: PodId| -> &NamespacedName { &snapshot.pods[id].pod.name };
     for class in &mut classes {
         class.needs_host_alone = class.affinity_sets.is_empty() && topology.alone_on_host(class).next().is_some();

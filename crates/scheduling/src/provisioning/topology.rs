@@ -139,6 +139,8 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) groups: IdVec<GroupId, Group>,
+    /// Whether a chain of classes, each with the next in a group of both, leads from the group to a class with affinity.
+    reaches_affinity: IdVec<GroupId, bool>,
 }
 
 /// How a group concerns a class.
@@ -213,6 +215,32 @@ impl Topology {
             let group = &self.groups[*group];
             group.kind == Kind::AntiAffinity && group.scope == Scope::Host
         })
+    }
+
+    /// Finds out which groups have to do with affinity; these are the classes.
+    pub(crate) fn connect(&mut self, classes: &[PodClass]) {
+        let mut reaches: IdVec<GroupId, bool> = self.groups.map(|_| false);
+        let mut undecided: Vec<&PodClass> = classes.iter().filter(|class| !class.involved.is_empty()).collect();
+        loop {
+            let before = undecided.len();
+            undecided.retain(|class| {
+                let is_connected =
+                    !class.affinity_sets.is_empty() || class.involved.iter().any(|mine| reaches[mine.group]);
+                if is_connected {
+                    class.involved.iter().for_each(|mine| reaches[mine.group] = true);
+                }
+                !is_connected
+            });
+            if undecided.len() == before {
+                break;
+            }
+        }
+        self.reaches_affinity = reaches;
+    }
+
+    /// Whether pods that the group counts can matter to pods with affinity, or the other way round.
+    pub(crate) fn reaches_affinity(&self, group: GroupId) -> bool {
+        self.reaches_affinity.try_get(group).copied().unwrap_or(true)
     }
 
     /// What runs now, by group.

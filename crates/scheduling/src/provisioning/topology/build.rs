@@ -302,7 +302,7 @@ impl<'s> Builder<'s> {
         }
         let mut groups: IdVec<GroupId, Group> = self.groups.map(|key| self.compile(key));
         self.count_running(&mut groups);
-        Topology { groups }
+        Topology { groups, ..Topology::default() }
     }
 
     fn compile(&self, key: &GroupKey) -> Group {

@@ -213,12 +213,17 @@ pub(crate) fn skews_hold(problem: &Problem<'_>, state: &State) -> bool {
 }
 
 /// The same for what was placed since the mark, if what was placed before keeps them: only domains that got pods can have
-/// too many.
+/// too many, and an order of binding has to be looked for only if these have to do with affinity.
 pub(crate) fn rules_hold_since(problem: &Problem<'_>, state: &State, mark: &Mark) -> bool {
     let skews_hold = state
         .counted_since(mark)
         .all(|(group, domain)| problem.topology.groups[group].skew_holds_in(&state.counts[group], domain));
-    if state.has_affinity() || !skews_hold { can_bind(problem, state, skews_hold) } else { true }
+    let concerns_affinity = || state.counted_since(mark).any(|(group, _)| problem.topology.reaches_affinity(group));
+    if !skews_hold || (state.has_affinity() && concerns_affinity()) {
+        can_bind(problem, state, skews_hold)
+    } else {
+        true
+    }
 }
 
 /// What [`rules_hold`] takes, in steps of the search: an eighth of the placements that it may go through, about as much as
