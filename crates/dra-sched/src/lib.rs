@@ -83,6 +83,7 @@ mod derived;
 pub mod evictions;
 #[cfg(test)]
 mod fixture;
+mod flow;
 pub mod inventory;
 pub mod ledger;
 pub mod machine;
@@ -104,5 +105,5 @@ pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
 pub use node::NodeFacts;
-pub use packing::{Alternative, ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict, Reach};
+pub use packing::{Alternative, ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict, Reach, Wanting};
 pub use verdict::{Refusal, Verdict};

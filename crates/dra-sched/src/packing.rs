@@ -10,6 +10,7 @@
 mod demand;
 mod overhead;
 mod reach;
+mod supply;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::view::View;
 pub use demand::NodeDemand;
 pub use overhead::{MachineOverhead, OverheadVerdict};
 pub use reach::Reach;
+pub use supply::Wanting;
 
 #[cfg(test)]
 mod tests;

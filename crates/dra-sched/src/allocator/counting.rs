@@ -18,6 +18,7 @@ use super::constraints::ConstraintState;
 use super::search::{BranchIndex, ClaimPosition, Search};
 use super::symmetry::{self, ClassIndex, Classes, Place};
 use crate::attributes::{Held, ValueId};
+use crate::flow::{self, Wants};
 use crate::inventory::CounterIndex;
 use crate::types::RequestName;
 use crate::verdict::Proof;
@@ -388,85 +389,15 @@ fn is_contended(demands: &[Demand], supplies: &[Supply]) -> bool {
 /// Hall's condition: a flow from demands through supplies that serves them all. Demands with adminAccess take nothing
 /// from others and are left out.
 fn together(demands: &[Demand], supplies: &[Supply], allowed: impl Fn(&Demand, &Offer) -> bool) -> Option<Proof> {
-    let mut free: Vec<Option<usize>> = supplies.iter().map(|supply| supply.devices).collect();
-    // What each demand gets of each of its offers.
-    let mut given: Vec<Vec<usize>> = demands.iter().map(|demand| vec![0; demand.supplies.len()]).collect();
-    let competing = |demand: &&Demand| !demand.admin;
-    for (index, demand) in demands.iter().enumerate().filter(|(_, demand)| competing(demand)) {
-        for _ in 0..demand.wanted {
-            let mut visited = vec![false; supplies.len()];
-            if !augment(demands, index, &mut free, &mut given, &mut visited, &allowed) {
-                let wanted: usize = demands.iter().filter(competing).map(|demand| demand.wanted).sum();
-                let reachable = supplies.iter().filter_map(|supply| supply.devices).sum::<usize>();
-                return Some(Proof::Together { wanted: wanted as u64, usable: reachable as u64 });
-            }
-        }
-    }
-    None
-}
-
-/// Gives one more device to a demand, moving others if need be.
-fn augment(
-    demands: &[Demand],
-    index: usize,
-    free: &mut [Option<usize>],
-    given: &mut [Vec<usize>],
-    visited: &mut [bool],
-    allowed: &impl Fn(&Demand, &Offer) -> bool,
-) -> bool {
-    let Some(demand) = demands.get(index) else { return false };
-    for (position, offer) in demand.supplies.iter().enumerate() {
-        let used = given.get(index).and_then(|given| given.get(position)).copied().unwrap_or(usize::MAX);
-        let seen = visited.get_mut(offer.supply);
-        if used >= offer.devices || seen.as_deref().copied().unwrap_or(true) || !allowed(demand, offer) {
-            continue;
-        }
-        if let Some(seen) = seen {
-            *seen = true;
-        }
-        let has_room = match free.get_mut(offer.supply) {
-            Some(None) => true,
-            Some(Some(0)) | None => false,
-            Some(Some(left)) => {
-                *left -= 1;
-                true
-            }
-        };
-        let moved = has_room || move_one(demands, index, offer.supply, free, given, visited, allowed);
-        if moved {
-            if let Some(slot) = given.get_mut(index).and_then(|given| given.get_mut(position)) {
-                *slot += 1;
-            }
-            return true;
-        }
-    }
-    false
-}
-
-/// Takes one device of a supply from another demand that can do with something else.
-fn move_one(
-    demands: &[Demand],
-    index: usize,
-    supply: usize,
-    free: &mut [Option<usize>],
-    given: &mut [Vec<usize>],
-    visited: &mut [bool],
-    allowed: &impl Fn(&Demand, &Offer) -> bool,
-) -> bool {
-    for (other, demand) in demands.iter().enumerate() {
-        if other == index {
-            continue;
-        }
-        let Some(position) = demand.supplies.iter().position(|offer| offer.supply == supply) else { continue };
-        if given.get(other).and_then(|given| given.get(position)).copied().unwrap_or(0) == 0 {
-            continue;
-        }
-        if augment(demands, other, free, given, visited, allowed) {
-            if let Some(slot) = given.get_mut(other).and_then(|given| given.get_mut(position)) {
-                *slot -= 1;
-            }
-            return true;
-        }
-    }
-    false
+    let offers = |demand: &Demand| {
+        let allowed = demand.supplies.iter().filter(|offer| allowed(demand, offer));
+        allowed.map(|offer| (offer.supply, offer.devices)).collect()
+    };
+    let competing = demands.iter().filter(|demand| !demand.admin);
+    let wants: Vec<Wants> = competing.map(|demand| Wants { wanted: demand.wanted, offers: offers(demand) }).collect();
+    let free: Vec<Option<usize>> = supplies.iter().map(|supply| supply.devices).collect();
+    (!flow::serves(&wants, &free)).then(|| Proof::Together {
+        wanted: wants.iter().map(|demand| demand.wanted as u64).sum(),
+        usable: free.iter().flatten().map(|devices| *devices as u64).sum(),
+    })
 }

@@ -202,6 +202,15 @@ impl Inventory {
         Some(Brought { pool, instance, scope, name: name.as_str().into() })
     }
 
+    /// The one pool of each domain that machines could be in and where none is published: the template, which of the pools
+    /// of its driver it is, and who can use it. Templates may describe one pool differently.
+    pub(crate) fn pools_of_domains(&self) -> impl Iterator<Item = (&SharedPool, Instance, NodeScope)> {
+        self.shared_pools.iter().flat_map(|shared| {
+            let to_come = shared.domains.iter().filter(|(_, pool)| !pool.live);
+            to_come.map(move |(domain, pool)| (shared, pool.instance, shared.template.nodes.scope(&domain.0)))
+        })
+    }
+
     /// Whether a published pool is still incomplete and is what a template describes until then.
     pub(crate) fn is_described_by(&self, pool: PoolIndex, brought: &Brought) -> bool {
         let mut domains = self.shared_pools[brought.pool].domains.values();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::claims;
-use crate::inventory::{ClaimClassId, ClaimId, DeviceEntry, Inventory, SliceIndex};
+use crate::inventory::{ClaimClassId, ClaimId, DeviceEntry, DeviceShape, Inventory, SliceIndex};
 use crate::packing::ClaimUse;
 use crate::selectors::Judgement;
 use crate::types::{DriverName, NodeScope};
@@ -48,8 +48,7 @@ impl Inventory {
     }
 
     fn extend(&self, reach: &mut Reach, class: ClaimClassId) {
-        let brought: BTreeSet<SliceIndex> =
-            self.shared_pools.iter().flat_map(|pool| pool.slices.iter().copied()).collect();
+        let brought = self.slices_for_domains();
         let is_own = |slice: SliceIndex| {
             let of_one_node = || matches!(self.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
             // Of what machines bring for others, the template does not say for whom.
@@ -61,11 +60,16 @@ impl Inventory {
             for device in self.devices.iter().filter(matters) {
                 let driver = &self.shapes[device.shape].driver;
                 let drivers = if is_own(device.slice) { &mut reach.own } else { &mut reach.shared };
-                if !drivers.contains(driver) && self.could_take(alternative, device) {
+                if !drivers.contains(driver) && self.could_take(alternative, device.shape) {
                     drivers.insert(driver.clone());
                 }
             }
         }
+    }
+
+    /// The slices of templates of pools that machines bring for others.
+    pub(super) fn slices_for_domains(&self) -> BTreeSet<SliceIndex> {
+        self.shared_pools.iter().flat_map(|pool| pool.slices.iter().copied()).collect()
     }
 
     /// Whether others can take something of a device that administrators' access needs as well. It takes nothing from
@@ -78,9 +82,9 @@ impl Inventory {
     }
 
     /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is asked.
-    fn could_take(&self, alternative: &claims::Alternative, device: &DeviceEntry) -> bool {
+    pub(super) fn could_take(&self, alternative: &claims::Alternative, shape: DeviceShape) -> bool {
         let selectors = alternative.class_selectors.iter().chain(&alternative.selectors);
-        let judge = |selector| self.selectors.judge(selector, device.shape, &self.shapes[device.shape]);
+        let judge = |selector| self.selectors.judge(selector, shape, &self.shapes[shape]);
         selectors.copied().all(|selector| judge(selector) != Judgement::No)
     }
 }

@@ -209,6 +209,7 @@ fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
 
 mod node_allocatable;
 mod shared;
+mod supply;
 
 #[test]
 fn what_daemons_take_of_a_shape_is_taken_of_each_of_its_machines() {

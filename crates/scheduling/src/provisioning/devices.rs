@@ -11,12 +11,15 @@
 //! Pools that machines bring for their domain can be used by others once the domain is decided; [`hosts`] decides it
 //! where that is worth it.
 //!
+//! Where devices plainly run out, [`shortage`] says so before anybody searches for room.
+//!
 //! Steps of the engine are counted for the whole plan; a class that found no place while some answer was cut short is
 //! undecided, not refused.
 
 mod hosts;
 mod orders;
 mod shapes;
+mod shortage;
 mod ways;
 
 use std::{
@@ -50,6 +53,7 @@ use crate::{
 
 pub(crate) use hosts::{pinned, place_with_hosts, retry_with_hosts};
 pub(crate) use shapes::ShapesOfPool;
+pub(crate) use shortage::want_too_much;
 pub(crate) use ways::{Way, Ways, narrow};
 
 /// Steps of one question to the engine; what hostile claims can cost at most, once for each distinct question.

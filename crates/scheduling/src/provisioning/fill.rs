@@ -17,7 +17,7 @@ use super::{
     choose,
     classes::{ClassId, PodClass},
     coupled,
-    devices::{ProblemDevices, place_with_hosts, retry_with_hosts},
+    devices::{ProblemDevices, place_with_hosts, retry_with_hosts, want_too_much},
     karpenter, patterns,
     problem::Problem,
     repair,
@@ -138,13 +138,15 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
             state = repaired.state;
             left = repaired.left;
             if left > 0 {
-                let verdict = if take_undecided(problem) { Verdict::OutOfBudget } else { repaired.verdict };
+                let is_open = take_undecided(problem) && !repaired.is_counted;
+                let verdict = if is_open { Verdict::OutOfBudget } else { repaired.verdict };
                 refused.push((class, left, verdict));
             }
         } else if left > 0 {
             let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
-            let verdict =
-                if is_cut_off || take_undecided(problem) { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
+            let is_open = (is_cut_off || take_undecided(problem))
+                && !want_too_much(problem, &repair::with_one_more(&state, class));
+            let verdict = if is_open { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
             refused.push((class, left, verdict));
         }
         if problem.is_too_many(class, left) {

@@ -6,7 +6,7 @@
 //! copies of one class are interchangeable, so their targets never go back; machines in equal states are tried once; and
 //! limits are counted by a bound from below while descending and exactly at a leaf, and so are skews and affinity, which
 //! later copies can mend. A finished search without a result
-//! is a proof; a budget that runs out is its own verdict.
+//! is a proof; a budget that runs out is its own verdict. Where counting shows that devices run out, there is no search.
 //!
 //! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target;
 //! a leaf costs what it takes to replay it.
@@ -15,7 +15,7 @@ use model::{Budget, OutOfBudget};
 
 use super::{
     classes::ClassId,
-    devices::{Pick, Spot},
+    devices::{Pick, Spot, want_too_much},
     fill::place,
     pools::{Alternative, PoolRank},
     problem::Problem,
@@ -31,6 +31,8 @@ pub(crate) struct Repaired {
     pub(crate) left: u32,
     /// What the refusal of those left means.
     pub(crate) verdict: Verdict,
+    /// Counting has proved it, whatever else was left open.
+    pub(crate) is_counted: bool,
 }
 
 /// Above this number of placed copies the search is not begun: it could not end within any sensible budget, and each
@@ -52,15 +54,13 @@ pub(crate) fn place_more(
     budget: &mut Budget,
 ) -> Repaired {
     while left > 0 {
-        let mut copies = copies_placed(&state);
-        if copies.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() >= MAX_COPIES {
-            return Repaired { state, left, verdict: Verdict::OutOfBudget };
+        let copies = with_one_more(&state, class);
+        if want_too_much(problem, &copies) {
+            return Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: true };
         }
-        match copies.iter_mut().find(|(placed, _)| *placed == class) {
-            Some((_, count)) => *count += 1,
-            None => copies.push((class, 1)),
+        if copies.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() > MAX_COPIES {
+            return Repaired { state, left, verdict: Verdict::OutOfBudget, is_counted: false };
         }
-        copies.sort_by_key(|(class, _)| *class);
         let mut search = Search { problem, state: state.emptied(problem), copies: &copies, budget };
         let is_searching = |searching: bool| problem.devices.iter().for_each(|of| of.is_searching.set(searching));
         is_searching(true);
@@ -80,22 +80,27 @@ pub(crate) fn place_more(
                     |(class, _): &(ClassId, u32)| problem.pools.iter().any(|table| table.cut_off.contains(*class));
                 let is_proof = !copies.iter().any(is_cut_off);
                 let verdict = if is_proof { Verdict::DoesNotFit } else { Verdict::OutOfBudget };
-                return Repaired { state, left, verdict };
+                return Repaired { state, left, verdict, is_counted: false };
             }
-            Err(OutOfBudget) => return Repaired { state, left, verdict: Verdict::OutOfBudget },
+            Err(OutOfBudget) => {
+                return Repaired { state, left, verdict: Verdict::OutOfBudget, is_counted: false };
+            }
         }
     }
-    Repaired { state, left, verdict: Verdict::DoesNotFit }
+    Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: false }
 }
 
-fn copies_placed(state: &State) -> Vec<(ClassId, u32)> {
+/// All copies that are placed, and one more of a class.
+pub(crate) fn with_one_more(state: &State, class: ClassId) -> Vec<(ClassId, u32)> {
     let mut copies: Vec<(ClassId, u32)> = Vec::new();
-    for assignment in &state.assignments {
-        match copies.iter_mut().find(|(class, _)| *class == assignment.class) {
-            Some((_, count)) => *count += assignment.copies,
-            None => copies.push((assignment.class, assignment.copies)),
+    let placed = state.assignments.iter().map(|assignment| (assignment.class, assignment.copies));
+    for (class, more) in placed.chain([(class, 1)]) {
+        match copies.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, count)) => *count += more,
+            None => copies.push((class, more)),
         }
     }
+    copies.sort_by_key(|(class, _)| *class);
     copies
 }
 

@@ -6,13 +6,28 @@ use std::sync::Arc;
 use super::{BranchIndex, ClaimPosition, Search};
 use crate::attributes::{self, Held};
 use crate::capacity::{self, BadCapacity, Demand};
+use crate::claims::Alternative;
 use crate::compat::Gate;
-use crate::inventory::DeviceEntry;
+use crate::inventory::{DeviceEntry, Inventory};
 use crate::ledger::Unit;
 use crate::selectors::{Judgement, SelectorId};
-use crate::types::{Device, DeviceId, TaintEffect};
+use crate::types::{Device, DeviceId, DeviceTaint, TaintEffect};
 use crate::verdict::Fault;
 use crate::view::{Position, ViewDevice};
+
+impl Inventory {
+    /// The first taint of a device that a request does not tolerate.
+    pub(crate) fn untolerated<'d>(&self, request: &Alternative, device: &'d DeviceEntry) -> Option<&'d DeviceTaint> {
+        if !self.compat.is_on(Gate::DeviceTaints) {
+            return None;
+        }
+        let counts = |taint: &&DeviceTaint| {
+            matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
+                && !request.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        };
+        device.taints.iter().find(counts)
+    }
+}
 
 impl<'a> Search<'a> {
     pub(crate) fn view_device(&self, position: Position) -> ViewDevice {
@@ -187,16 +202,8 @@ impl<'a> Search<'a> {
     }
 
     /// The first taint that the request does not tolerate.
-    pub(crate) fn untolerated(&self, branch: BranchIndex, position: Position) -> Option<&'a crate::types::DeviceTaint> {
-        if !self.inventory.compat.is_on(Gate::DeviceTaints) {
-            return None;
-        }
-        let tolerations = &self.branches[branch].alternative.tolerations;
-        let counts = |taint: &&crate::types::DeviceTaint| {
-            matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
-                && !tolerations.iter().any(|toleration| toleration.tolerates(taint))
-        };
-        self.entry(position).taints.iter().find(counts)
+    pub(crate) fn untolerated(&self, branch: BranchIndex, position: Position) -> Option<&'a DeviceTaint> {
+        self.inventory.untolerated(self.branches[branch].alternative, self.entry(position))
     }
 
     /// Whether the slice asks the node to skip steps that the node cannot skip.

@@ -1,6 +1,9 @@
 //! Pods with claims: which machines they get, what they share, and why they get none.
 
+use std::collections::BTreeMap;
+
 use expect_test::expect;
+use proptest::prelude::*;
 use serde_json::json;
 
 use dra_sched::PoolScope::{Domain, Machine};
@@ -9,7 +12,7 @@ use super::{
     check,
     fixture::{Fixture, exactly, gib},
 };
-use crate::{provisioning::plan, reason::Reason};
+use crate::{plan::Verdict, provisioning::plan, reason::Reason};
 
 const GPU: &str = "gpu.example.com";
 const NET: &str = "net.example.com";
@@ -516,7 +519,58 @@ fn where_shared_devices_run_out_the_search_for_room_ends_soon() {
         f.pod(&format!("c-{index}")).requests(400, gib(1)).claims_from("link").select(ZONE, "b");
     }
     let made = plan(&f.snapshot());
-    assert_eq!(made.refusals.len(), 1, "two links of zone b for three pods that want one");
+    let refusals: Vec<_> = made.refusals.iter().map(|refusal| refusal.verdict).collect();
+    assert_eq!(refusals, [Verdict::DoesNotFit], "two links of zone b for three pods that want one");
+}
+
+/// Whether links, so many to a zone, serve pods that each may be in the zones given.
+fn are_served(links: usize, pods: &[Vec<usize>], taken: [usize; 2]) -> bool {
+    let Some((zones, rest)) = pods.split_first() else { return true };
+    zones.iter().any(|&zone| {
+        let mut taken = taken;
+        taken[zone] += 1;
+        taken[zone] <= links && are_served(links, rest, taken)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn pods_without_links_are_refused_by_a_proof_and_only_if_there_are_none_for_them(
+        links_of_zone in 1..3_usize,
+        classes in prop::collection::vec((1..3_usize, prop::option::of(0..2_usize)), 1..4),
+    ) {
+        let mut f = links(Domain, links_of_zone);
+        let mut zones_of = BTreeMap::new();
+        for (class, (copies, zone)) in classes.iter().enumerate() {
+            for copy in 0..*copies {
+                let name = format!("class-{class}-{copy}");
+                let pod = f.pod(&name).requests(1000 + 100 * class as i64, gib(1)).claims_from("link");
+                if let Some(zone) = zone {
+                    pod.select(ZONE, ["a", "b"][*zone]);
+                }
+                zones_of.insert(name, zone.map_or_else(|| vec![0, 1], |zone| vec![zone]));
+            }
+        }
+        let snapshot = f.snapshot();
+        let made = plan(&snapshot);
+        let refused: Vec<(&str, Verdict)> = made
+            .refusals
+            .iter()
+            .map(|refusal| (&*snapshot.pods[refusal.pod].pod.name.name, refusal.verdict))
+            .collect();
+        let placed: Vec<Vec<usize>> = zones_of
+            .iter()
+            .filter(|(name, _)| refused.iter().all(|(pod, _)| pod != &name.as_str()))
+            .map(|(_, zones)| zones.clone())
+            .collect();
+        prop_assert!(are_served(links_of_zone, &placed, [0, 0]));
+        for (pod, verdict) in refused {
+            prop_assert_eq!(verdict, Verdict::DoesNotFit);
+            let with_it: Vec<Vec<usize>> = placed.iter().chain([&zones_of[pod]]).cloned().collect();
+            prop_assert!(!are_served(links_of_zone, &with_it, [0, 0]), "{pod}");
+        }
+    }
 }
 
 #[test]
