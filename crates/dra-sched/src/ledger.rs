@@ -137,6 +137,8 @@ pub(crate) struct PlannedClaim {
 enum Undo {
     /// Base gained this.
     Charged(Arc<Usage>),
+    /// Base lost this.
+    Refunded(Arc<Usage>),
     /// A bin's withholding was this before.
     Withheld(BinId, Arc<Usage>),
     /// What a bin brought before.
@@ -245,6 +247,7 @@ impl ClusterLedger {
         while self.journal.len() > mark.0 {
             match self.journal.pop() {
                 Some(Undo::Charged(usage)) => self.base.remove(&usage),
+                Some(Undo::Refunded(usage)) => self.base.add(&usage),
                 Some(Undo::Withheld(bin, before)) => {
                     self.replace(bin, before);
                 }
@@ -283,6 +286,11 @@ impl ClusterLedger {
     pub(crate) fn charge(&mut self, usage: Usage) {
         self.base.add(&usage);
         self.record(|| Undo::Charged(Arc::new(usage)));
+    }
+
+    pub(crate) fn refund(&mut self, usage: Usage) {
+        self.base.remove(&usage);
+        self.record(|| Undo::Refunded(Arc::new(usage)));
     }
 
     pub(crate) fn withhold(&mut self, bin: BinId, usage: Usage) {

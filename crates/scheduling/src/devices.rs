@@ -36,6 +36,7 @@ use crate::{
 };
 
 pub use daemons::DaemonPod;
+pub(crate) use daemons::RunningDaemon;
 pub use demand::{Demand, Variant};
 
 use self::{
@@ -169,6 +170,19 @@ impl Devices {
     /// What daemons take of each machine to be.
     pub fn overhead(&self) -> &MachineOverhead {
         self.daemons.overhead()
+    }
+
+    /// The daemons that run with devices on a machine of one of these shapes.
+    pub(crate) fn daemons_on_machine(&self, shapes: &IdSet<ShapeId>) -> Vec<RunningDaemon<'_>> {
+        self.daemons.running(Place::Machine(shapes), &self.demands)
+    }
+
+    /// Those that a node has still to get.
+    pub(crate) fn daemons_on(&self, node: NodeId) -> Vec<RunningDaemon<'_>> {
+        match self.node(node) {
+            Some(NodeDevices::Expected(shapes)) => self.daemons_on_machine(shapes),
+            Some(NodeDevices::Published(_)) | None => self.daemons.running(Place::Node(node), &self.demands),
+        }
     }
 
     /// Whether a DaemonSet's pods want devices.

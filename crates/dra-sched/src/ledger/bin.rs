@@ -99,6 +99,16 @@ impl BinLedger {
         Self { kind: Kind::Machine { id: cluster.open(), domain: Domain::default(), hypotheses } }
     }
 
+    /// The same machine with nothing taken of its own devices: what it was opened with is not there yet.
+    #[must_use]
+    pub fn without_overhead(&self) -> Self {
+        let mut bare = self.clone();
+        if let Kind::Machine { hypotheses, .. } = &mut bare.kind {
+            hypotheses.iter_mut().for_each(|hypothesis| hypothesis.usage = Usage::default());
+        }
+        bare
+    }
+
     /// The machine's number in its ledger; None for a node that exists.
     pub fn id(&self) -> Option<BinId> {
         match &self.kind {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use model::collections::FastMap;
 use model::{Budget, IdSet};
 
-use super::{ClaimUse, NodeDemand};
+use super::{Alternative, ClaimUse, NodeDemand, Offer};
 use crate::inventory::{Inventory, ShapeId};
-use crate::ledger::{BinLedger, ClusterLedger, Usage};
+use crate::ledger::{BinLedger, ClusterLedger, Kind, Usage};
 
 /// Devices that are taken of each new machine, by shape.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +54,56 @@ impl Inventory {
         if offer.alternatives.is_empty() {
             return if offer.undecided.is_empty() { OverheadVerdict::Refused } else { OverheadVerdict::Undecided };
         }
+        let (most, costs) = self.of_machine_alone(&offer, shape);
+        Arc::make_mut(overhead.by_shape.entry(shape).or_default()).add(&most);
+        OverheadVerdict::Given(costs)
+    }
+    /// Gives such a pod its devices on a machine that holds others already, or on a node, where it has them in time; in
+    /// each of the shapes given by itself. False if the search was given up.
+    pub fn add_late_overhead(
+        &self,
+        bin: &mut BinLedger,
+        shapes: &IdSet<ShapeId>,
+        claims: &[ClaimUse],
+        cluster: &mut ClusterLedger,
+        budget: &mut Budget,
+    ) -> bool {
+        let possible: Vec<ShapeId> =
+            bin.shapes().into_iter().flatten().filter(|shape| shapes.contains(*shape)).collect();
+        if let Kind::Node(_) = &bin.kind {
+            let offer = self.try_add(bin, claims, 1, shapes, cluster, budget);
+            if let Some(given) = offer.alternatives.first() {
+                self.commit(bin, cluster, given);
+            }
+            return offer.undecided.is_empty();
+        }
+        for shape in possible {
+            let only: IdSet<ShapeId> = [shape].into_iter().collect();
+            let offer = self.try_add(bin, claims, 1, &only, cluster, budget);
+            if !offer.undecided.is_empty() {
+                return false;
+            }
+            let (most, _) = self.of_machine_alone(&offer, shape);
+            if let Kind::Machine { hypotheses, .. } = &mut bin.kind {
+                let of_shape = hypotheses.iter_mut().filter(|hypothesis| hypothesis.shape == shape);
+                of_shape.for_each(|hypothesis| hypothesis.usage.add(&most));
+            }
+        }
+        true
+    }
+
+    /// Gives back what one copy was given on a node that exists.
+    pub fn refund(&self, cluster: &mut ClusterLedger, given: &Alternative) {
+        for copy in given.trials.iter().flat_map(|trial| trial.copies.first()) {
+            let mut usage = copy.usage.clone();
+            // As it was charged.
+            usage.counters.clear();
+            cluster.refund(usage);
+        }
+    }
+
+    /// What one copy would take, in whichever domain, of devices of the machine itself, and what it costs.
+    fn of_machine_alone(&self, offer: &Offer, shape: ShapeId) -> (Usage, NodeDemand) {
         let mut most = Usage::default();
         let mut costs = NodeDemand::default();
         for alternative in &offer.alternatives {
@@ -65,7 +115,6 @@ impl Inventory {
         most.dedicated.retain(|unit| self.is_planned(unit.key()));
         most.shares.retain(|unit, _| self.is_planned(unit.key()));
         most.counters.retain(|(pool, ..), _| self.is_planned_pool(*pool));
-        Arc::make_mut(overhead.by_shape.entry(shape).or_default()).add(&most);
-        OverheadVerdict::Given(costs)
+        (most, costs)
     }
 }

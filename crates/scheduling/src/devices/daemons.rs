@@ -13,13 +13,17 @@
 //! differs between the type's zones or capacity types, the devices of all of them are kept for them everywhere. A pod
 //! that is there has its claims like any other; only daemons without a pod on their node are looked at here.
 //!
+//! kube-scheduler may come to a daemon's pod later than to others: plans are tried with daemons' claims in every order
+//! ([`Daemons::running`]), in which a daemon that comes too late for its devices takes nothing.
+//!
 //! Left out: devices that other nodes can use are not kept back on machines to come, and claims that all pods of a
 //! DaemonSet share by name are not planned for: such a daemon counts with its requests alone.
 
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    BinLedger, ClaimUse, ClusterLedger, Inventory, MachineOverhead, NodeDemand, OverheadVerdict, ShapeId, types::Pod,
+    Alternative, BinLedger, ClaimUse, ClusterLedger, Inventory, MachineOverhead, NodeDemand, OverheadVerdict, ShapeId,
+    types::Pod,
 };
 use model::{Budget, IdSet, IdVec, Interner, NamespacedName, ResourceVec, workload::DaemonSet};
 
@@ -55,12 +59,38 @@ enum Fate {
     Waits,
 }
 
+/// What was settled for a daemon at one place.
+#[derive(Debug)]
+struct Settled {
+    /// Its position.
+    daemon: usize,
+    /// How its extended resources are served.
+    variant: usize,
+    fate: Fate,
+    /// What it was given on a node that publishes its devices.
+    given: Option<Alternative>,
+}
+
+/// A daemon that runs with devices at some place, as others compete with it.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningDaemon<'d> {
+    /// Tells daemons apart.
+    pub(crate) daemon: usize,
+    pub(crate) demand: DemandId,
+    pub(crate) variant: usize,
+    pub(crate) claims: &'d [ClaimUse],
+    /// Of the machine's shapes those on which it runs.
+    pub(crate) shapes: IdSet<ShapeId>,
+    /// What is held for it on a node that publishes its devices.
+    pub(crate) given: Option<&'d Alternative>,
+}
+
 /// The daemons that want devices, and what becomes of them where.
 #[derive(Debug, Default)]
 pub(super) struct Daemons {
     wanting: Vec<Wanting>,
-    by_shape: BTreeMap<ShapeId, Vec<(usize, Fate)>>,
-    by_node: BTreeMap<NodeId, Vec<(usize, Fate)>>,
+    by_shape: BTreeMap<ShapeId, Vec<Settled>>,
+    by_node: BTreeMap<NodeId, Vec<Settled>>,
     overhead: MachineOverhead,
 }
 
@@ -147,7 +177,8 @@ impl Daemons {
                     inventory.add_overhead(&mut self.overhead, shape, claims, cluster, budget)
                 };
                 let Some(wanting) = self.wanting.get(index) else { continue };
-                fates.push((index, fate(&demands[wanting.demand], variant, take, names)));
+                let fate = fate(&demands[wanting.demand], variant, take, names);
+                fates.push(Settled { daemon: index, variant, fate, given: None });
             }
             self.by_shape.insert(shape, fates);
         }
@@ -170,12 +201,53 @@ impl Daemons {
             let mut ledger = BinLedger::node(facts.clone());
             let mut fates = Vec::with_capacity(missing.len());
             for (index, variant) in missing {
-                let take = |claims: &[ClaimUse]| take_on_node(inventory, &mut ledger, cluster, claims);
+                let mut given = None;
+                let take = |claims: &[ClaimUse]| take_on_node(inventory, &mut ledger, cluster, claims, &mut given);
                 let Some(wanting) = self.wanting.get(index) else { continue };
-                fates.push((index, fate(&demands[wanting.demand], variant, take, names)));
+                let fate = fate(&demands[wanting.demand], variant, take, names);
+                fates.push(Settled { daemon: index, variant, fate, given });
             }
             self.by_node.insert(id, fates);
         }
+    }
+
+    /// The daemons that run with devices of their own claims at a place.
+    pub(super) fn running<'d>(
+        &'d self,
+        place: Place<'_>,
+        demands: &'d IdVec<DemandId, Demand>,
+    ) -> Vec<RunningDaemon<'d>> {
+        let settled: Vec<(Option<ShapeId>, &Settled)> = match place {
+            Place::Node(node) => self.by_node.get(&node).into_iter().flatten().map(|settled| (None, settled)).collect(),
+            Place::Machine(shapes) => {
+                let of_shape = |shape: ShapeId| self.by_shape.get(&shape).into_iter().flatten();
+                shapes.iter().flat_map(|shape| of_shape(shape).map(move |settled| (Some(shape), settled))).collect()
+            }
+        };
+        let mut running: Vec<RunningDaemon<'d>> = Vec::new();
+        for (shape, settled) in settled.into_iter().filter(|(_, settled)| matches!(settled.fate, Fate::Runs(_))) {
+            let of =
+                |known: &&mut RunningDaemon<'_>| known.daemon == settled.daemon && known.variant == settled.variant;
+            if let Some(known) = running.iter_mut().find(of) {
+                known.shapes.extend(shape);
+                continue;
+            }
+            let Some(wanting) = self.wanting.get(settled.daemon) else { continue };
+            let variant = demands[wanting.demand].variants.get(settled.variant);
+            let claims = variant.map_or(&[][..], |variant| &variant.claims);
+            let is_fresh = |claim: &ClaimUse| matches!(claim, ClaimUse::Fresh { .. });
+            if !claims.is_empty() && claims.iter().all(is_fresh) {
+                running.push(RunningDaemon {
+                    daemon: settled.daemon,
+                    demand: wanting.demand,
+                    variant: settled.variant,
+                    claims,
+                    shapes: shape.into_iter().collect(),
+                    given: settled.given.as_ref(),
+                });
+            }
+        }
+        running
     }
 
     /// What a pod of a daemon requests on a machine or node; `None` where it stays pending. Those that want no devices
@@ -195,8 +267,8 @@ impl Daemons {
             Place::Machine(shapes) => shapes.iter().flat_map(of_shape).collect(),
         }
         .into_iter()
-        .filter(|(of, _)| *of == index)
-        .map(|(_, fate)| fate)
+        .filter(|settled| settled.daemon == index)
+        .map(|settled| &settled.fate)
         .collect();
         // Of a machine that may be of several shapes the worst is believed.
         let mut extra: Option<ResourceVec> = None;
@@ -249,17 +321,19 @@ fn fate(demand: &Demand, variant: usize, take: impl FnOnce(&[ClaimUse]) -> Overh
     }
 }
 
-/// Takes a daemon's devices on a node that is there.
+/// Takes a daemon's devices on a node that is there, and says what they are.
 fn take_on_node(
     inventory: &Inventory,
     ledger: &mut BinLedger,
     cluster: &mut ClusterLedger,
     claims: &[ClaimUse],
+    given: &mut Option<Alternative>,
 ) -> OverheadVerdict {
     let offer = inventory.try_add(ledger, claims, 1, &IdSet::default(), cluster, &mut Budget::new(STEPS));
     match offer.alternatives.first() {
         Some(alternative) => {
             inventory.commit(ledger, cluster, alternative);
+            *given = Some(alternative.clone());
             OverheadVerdict::Given(NodeDemand::clone(&alternative.demand(None)))
         }
         None if offer.undecided.is_empty() => OverheadVerdict::Refused,

@@ -146,9 +146,16 @@ impl<'s> ProblemDevices<'s> {
 
     /// What the claims of a class could take.
     pub(crate) fn reach(&self, class: &PodClass, variant: usize) -> Rc<Reach> {
-        let Some(demand) = class.devices.as_ref().map(|devices| devices.demand) else { return Rc::default() };
+        let demand = class.devices.as_ref().map(|devices| devices.demand);
+        demand.map_or_else(Rc::default, |demand| self.reach_of(demand, variant))
+    }
+
+    /// What the claims of a demand could take.
+    fn reach_of(&self, demand: DemandId, variant: usize) -> Rc<Reach> {
+        let of = self.devices.demands.try_get(demand).and_then(|demand| demand.variants.get(variant));
+        let claims = of.map_or(&[][..], |variant| variant.claims.as_slice());
         let mut reaches = self.reaches.borrow_mut();
-        let made = || Rc::new(self.devices.inventory.reach(self.claims(class, variant)));
+        let made = || Rc::new(self.devices.inventory.reach(claims));
         Rc::clone(reaches.entry((demand, variant)).or_insert_with(made))
     }
 }

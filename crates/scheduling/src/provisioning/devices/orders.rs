@@ -7,6 +7,9 @@
 //! kinds, one kind after the other and in turns, on ledgers that hold nothing of this plan. What does not go in each of
 //! them is not offered there, and the packer finds another place.
 //!
+//! Daemons are among them: the rest of a plan takes it that they come first, but their pods wait in the same queue. One
+//! that comes too late for its devices takes none, so that others have theirs.
+//!
 //! What cannot compete is left out: claims that reach no device in common with the new ones, directly or through others.
 //!
 //! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
@@ -29,6 +32,7 @@ use model::{Budget, IdSet};
 
 use super::{DeviceState, ProblemDevices, Spot, Way, Ways};
 use crate::{
+    devices::RunningDaemon,
     provisioning::{classes::ClassId, pools::PoolTable, problem::Problem, state::Bin},
     snapshot::NodeId,
 };
@@ -82,14 +86,38 @@ pub(super) struct Pristine {
     pub(super) expected: BTreeMap<NodeId, BinLedger>,
 }
 
+/// Whose claims they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Whose {
+    /// A class's by one of its variants.
+    Pods(ClassId, usize),
+    /// A daemon's, by its number.
+    Daemon(usize),
+}
+
 /// Copies of one kind of claims at one place.
 #[derive(Debug, Clone, Copy)]
 struct Part<'c> {
     place: Place,
-    class: ClassId,
-    variant: usize,
+    whose: Whose,
     claims: &'c [ClaimUse],
     copies: u32,
+}
+
+/// What comes one after the other in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind<'c> {
+    Claims(&'c [ClaimUse]),
+    Daemon(usize),
+}
+
+impl<'c> Part<'c> {
+    fn kind(&self) -> Kind<'c> {
+        match self.whose {
+            Whose::Pods(..) => Kind::Claims(self.claims),
+            Whose::Daemon(daemon) => Kind::Daemon(daemon),
+        }
+    }
 }
 
 /// All that the outcome of an order depends on.
@@ -97,14 +125,21 @@ struct Part<'c> {
 pub(super) struct Replay {
     places: Vec<PlaceBefore>,
     /// In order: which of the places, what, and how many.
-    parts: Vec<(usize, ClassId, usize, u32)>,
+    parts: Vec<(usize, Whose, u32)>,
+}
+
+/// Whether daemons have their devices from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Daemons {
+    First,
+    InTurn,
 }
 
 /// A place with nothing planned on it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum PlaceBefore {
-    Node(NodeId),
-    Machine(IdSet<ShapeId>, Domain),
+    Node(NodeId, Daemons),
+    Machine(IdSet<ShapeId>, Domain, Daemons),
     /// Nothing that devices are known of.
     Unknown,
 }
@@ -118,6 +153,8 @@ struct Question<'q> {
     domain: Domain,
     /// What is there already.
     there: Vec<Part<'q>>,
+    /// Those at the place that compete.
+    daemons: Vec<RunningDaemon<'q>>,
     /// Machines that bring devices for others, which are there whatever competes with what they hold.
     hosts: Vec<Place>,
     class: ClassId,
@@ -161,21 +198,38 @@ impl DeviceState {
         };
         let part = |held: &Held| Part {
             place: held.place,
-            class: held.class,
-            variant: held.variant,
+            whose: Whose::Pods(held.class, held.variant),
             claims: of_problem.claims(&problem.classes[held.class], held.variant),
             copies: held.copies,
         };
-        let there: Vec<Part<'_>> =
-            self.competing(problem, of_problem, place, (class, variant)).into_iter().map(part).collect();
+        let daemons = match spot {
+            Spot::Node(node) => of_problem.devices.daemons_on(node),
+            Spot::Bin(_) | Spot::New(_) => {
+                let shapes = ways.ways.iter().flat_map(Way::shapes).collect();
+                of_problem.devices.daemons_on_machine(&shapes)
+            }
+        };
+        let (there, daemons) = self.competing(problem, of_problem, place, (class, variant), daemons);
+        let there: Vec<Part<'_>> = there.into_iter().map(part).collect();
         let claims = of_problem.claims(&problem.classes[class], variant);
-        if there.iter().all(|part| part.claims == claims) {
+        if daemons.is_empty() && there.iter().all(|part| part.claims == claims) {
             return ways;
         }
         let domain = own.and_then(BinLedger::domain).cloned().unwrap_or_default();
         let hosts = hosts(of_problem, bins);
-        let question =
-            Question { problem: of_problem, state: self, bins, place, domain, there, hosts, class, variant, claims };
+        let question = Question {
+            problem: of_problem,
+            state: self,
+            bins,
+            place,
+            domain,
+            there,
+            daemons,
+            hosts,
+            class,
+            variant,
+            claims,
+        };
         let table = match spot {
             Spot::New(pool) => Some(&problem.pools[pool]),
             Spot::Bin(_) => bins.iter().find(|bin| is_of(bin, place)).map(|bin| &problem.pools[bin.pool]),
@@ -195,26 +249,30 @@ impl DeviceState {
     }
 
     /// What is placed whose claims compete with those of the class at that place, directly or through others, in the order
-    /// of placing.
-    fn competing(
+    /// of placing; and of the place's daemons those that do.
+    fn competing<'d>(
         &self,
         problem: &Problem<'_>,
         of_problem: &ProblemDevices<'_>,
         place: Place,
         (class, variant): (ClassId, usize),
-    ) -> Vec<&Held> {
+        daemons: Vec<RunningDaemon<'d>>,
+    ) -> (Vec<&Held>, Vec<RunningDaemon<'d>>) {
         let reach = of_problem.reach(&problem.classes[class], variant);
         let mut contested = Contested::default();
         contested.extend(place, &reach);
         let reach_of = |held: &Held| of_problem.reach(&problem.classes[held.class], held.variant);
         let all: Vec<(&Held, Rc<Reach>)> = self.held.iter().map(|held| (held, reach_of(held))).collect();
-        let mut apart: Vec<&(&Held, Rc<Reach>)> = all.iter().collect();
+        let of_daemons: Vec<Rc<Reach>> =
+            daemons.iter().map(|daemon| of_problem.reach_of(daemon.demand, daemon.variant)).collect();
+        let placed = all.iter().map(|(held, reach)| (held.place, reach));
+        let mut apart: Vec<(Place, &Rc<Reach>)> = placed.chain(of_daemons.iter().map(|reach| (place, reach))).collect();
         loop {
             let before = apart.len();
-            apart.retain(|(held, reach)| {
-                let competes = contested.is_wanted_by(held.place, reach);
+            apart.retain(|(place, reach)| {
+                let competes = contested.is_wanted_by(*place, reach);
                 if competes {
-                    contested.extend(held.place, reach);
+                    contested.extend(*place, reach);
                 }
                 !competes
             });
@@ -227,7 +285,9 @@ impl DeviceState {
         if competing.len() >= MAX_PLACEMENTS {
             competing.retain(|held| held.place == place);
         }
-        competing
+        let mut reaches = of_daemons.iter();
+        let competes = |_: &RunningDaemon<'_>| reaches.next().is_some_and(|reach| contested.is_wanted_by(place, reach));
+        (competing, daemons.into_iter().filter(competes).collect())
     }
 }
 
@@ -306,12 +366,20 @@ impl Question<'_> {
     /// Whether so many copies hold beside what is there, on a machine of any of the shapes.
     fn holds(&self, way: &Way, shapes: &IdSet<ShapeId>, copies: u32, budget: &mut Budget) -> bool {
         let mut parts = self.there.clone();
-        let (class, variant) = (self.class, self.variant);
-        parts.push(Part { place: self.place, class, variant, claims: self.claims, copies });
-        let mut kinds: Vec<&[ClaimUse]> = vec![self.claims];
+        let whose = Whose::Pods(self.class, self.variant);
+        parts.push(Part { place: self.place, whose, claims: self.claims, copies });
+        // Which of them run is another matter for each shape.
+        let running = self.daemons.iter().filter(|daemon| self.is_node() || daemon.shapes.intersects(shapes));
+        parts.extend(running.map(|daemon| Part {
+            place: self.place,
+            whose: Whose::Daemon(daemon.daemon),
+            claims: daemon.claims,
+            copies: 1,
+        }));
+        let mut kinds: Vec<Kind<'_>> = vec![Kind::Claims(self.claims)];
         for part in &parts {
-            if !kinds.contains(&part.claims) {
-                kinds.push(part.claims);
+            if !kinds.contains(&part.kind()) {
+                kinds.push(part.kind());
             }
         }
         let mut domain = self.domain.clone();
@@ -320,7 +388,7 @@ impl Question<'_> {
             let by_kind: Vec<Vec<Part<'_>>> = order
                 .iter()
                 .filter_map(|&kind| kinds.get(kind))
-                .map(|kind| parts.iter().filter(|part| part.claims == *kind).copied().collect())
+                .map(|kind| parts.iter().filter(|part| part.kind() == *kind).copied().collect())
                 .collect();
             self.replays(&by_kind.concat(), shapes, &domain, budget)
                 && in_turns(&by_kind).is_none_or(|turns| self.replays(&turns, shapes, &domain, budget))
@@ -336,7 +404,7 @@ impl Question<'_> {
             if known.is_none() {
                 order.push(part.place);
             }
-            (place, part.class, part.variant, part.copies)
+            (place, part.whose, part.copies)
         });
         let parts_by_place = parts_by_place.collect();
         let others = self.hosts.iter().filter(|host| parts.iter().all(|part| part.place != **host));
@@ -358,15 +426,21 @@ impl Question<'_> {
     }
 
     fn before(&self, place: Place, shapes: &IdSet<ShapeId>, domain: &Domain) -> PlaceBefore {
+        let is_here = place == self.place;
+        let daemons = if is_here && !self.daemons.is_empty() { Daemons::InTurn } else { Daemons::First };
         if let Place::Node(node) = place {
-            return PlaceBefore::Node(node);
+            return PlaceBefore::Node(node, daemons);
         }
-        if place == self.place {
-            return PlaceBefore::Machine(shapes.clone(), domain.clone());
+        if is_here {
+            return PlaceBefore::Machine(shapes.clone(), domain.clone(), daemons);
         }
         let own = self.bins.iter().find(|bin| is_of(bin, place)).and_then(|bin| bin.devices.as_ref());
         let machine = own.and_then(|own| Some((own.ledger.shapes()?.collect(), own.ledger.domain()?.clone())));
-        machine.map_or(PlaceBefore::Unknown, |(shapes, domain)| PlaceBefore::Machine(shapes, domain))
+        machine.map_or(PlaceBefore::Unknown, |(shapes, domain)| PlaceBefore::Machine(shapes, domain, daemons))
+    }
+
+    fn is_node(&self) -> bool {
+        matches!(self.place, Place::Node(_))
     }
 
     fn replay(&self, replay: &Replay, parts: &[Part<'_>], budget: &mut Budget) -> bool {
@@ -375,12 +449,23 @@ impl Question<'_> {
         let cluster = &mut *pristine.cluster.borrow_mut();
         let mark = cluster.mark();
         let ledger = |place: &PlaceBefore| match place {
-            PlaceBefore::Node(node) => {
+            PlaceBefore::Node(node, daemons) => {
+                let given = self.daemons.iter().filter_map(|daemon| daemon.given);
+                if *daemons == Daemons::InTurn {
+                    given.for_each(|given| inventory.refund(cluster, given));
+                }
                 let published = || self.problem.published.try_get(*node).cloned().flatten();
-                pristine.expected.get(node).cloned().or_else(published)
+                let expected = pristine.expected.get(node).map(|expected| match daemons {
+                    Daemons::First => expected.clone(),
+                    Daemons::InTurn => expected.without_overhead(),
+                });
+                expected.or_else(published)
             }
-            PlaceBefore::Machine(shapes, domain) => {
-                let mut ledger = BinLedger::machine_with(shapes, self.problem.devices.overhead(), cluster);
+            PlaceBefore::Machine(shapes, domain, daemons) => {
+                let mut ledger = match daemons {
+                    Daemons::First => BinLedger::machine_with(shapes, self.problem.devices.overhead(), cluster),
+                    Daemons::InTurn => BinLedger::machine(shapes, cluster),
+                };
                 ledger.pin(inventory, cluster, domain);
                 Some(ledger)
             }
@@ -389,6 +474,11 @@ impl Question<'_> {
         let mut ledgers: Vec<Option<BinLedger>> = replay.places.iter().map(ledger).collect();
         let holds = replay.parts.iter().zip(parts).all(|(&(place, ..), part)| {
             let Some(Some(ledger)) = ledgers.get_mut(place) else { return true };
+            if let Whose::Daemon(number) = part.whose {
+                let mut daemons = self.daemons.iter();
+                let Some(daemon) = daemons.find(|daemon| daemon.daemon == number) else { return true };
+                return inventory.add_late_overhead(ledger, &daemon.shapes, part.claims, cluster, budget);
+            }
             let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
             let offer = inventory.try_add(ledger, part.claims, part.copies, &shapes, cluster, budget);
             let mut given = offer.alternatives.into_iter();
@@ -463,7 +553,7 @@ mod tests {
     #[test]
     fn turns_take_one_of_each_as_long_as_there_are() {
         let class = model::Id::from_index(0);
-        let part = |copies| Part { place: Place::New, class, variant: 0, claims: &[], copies };
+        let part = |copies| Part { place: Place::New, whose: Whose::Pods(class, 0), claims: &[], copies };
         let kinds = vec![vec![part(1)], vec![part(2), part(1)]];
         assert_eq!(in_turns(&kinds).map(|turns| turns.len()), Some(4));
         assert!(in_turns(&[vec![part(1)], vec![part(1)]]).is_none());

@@ -594,6 +594,71 @@ fn daemons_take_their_devices_before_other_pods_do_where_the_machine_has_them() 
     );
 }
 
+/// A machine with a large GPU between two small ones, a daemon that wants a small one, and pods that want any and a
+/// small one.
+fn beside_a_daemon() -> Fixture {
+    let mut f = mixed();
+    f.instance_type("three", 8, 32).offering("a", "on-demand", 100);
+    f.devices(GPU, &sizes(), &[]);
+    let mut small = exactly("r", GPU, 1);
+    let expression = format!("device.attributes[\"{GPU}\"].size == \"small\"");
+    small["exactly"]["selectors"] = json!([{"cel": {"expression": expression}}]);
+    f.claim_template("small", &json!({"requests": [small]}));
+    f.daemon_set("monitor", 100, 0, &[]);
+    f.daemon_devices(&["small"], None);
+    f.pod("any").requests(2000, gib(1)).claims_from("any");
+    f.pod("small").requests(1000, gib(1)).claims_from("small");
+    f
+}
+
+fn sizes() -> serde_json::Value {
+    let device =
+        |(index, size): (usize, &str)| json!({"name": format!("d{index}"), "attributes": {"size": {"string": size}}});
+    ["small", "large", "small"].into_iter().enumerate().map(device).collect()
+}
+
+#[test]
+fn claims_share_a_machine_only_if_they_get_their_devices_also_where_a_daemon_comes_between_them() {
+    // With the daemon first all is well; if it comes second, both small ones are gone when the third comes.
+    check(
+        &beside_a_daemon(),
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed, three] devices [1 gpu.example.com] pods [any]
+        machine default-1: three/a/on-demand $0.0000001/h types [three] devices [1 gpu.example.com] pods [small]
+    "#]],
+    );
+}
+
+#[test]
+fn on_nodes_too_daemons_that_are_still_to_come_may_come_late() {
+    let mut f = beside_a_daemon();
+    f.node("n1").allocatable(8000, gib(32));
+    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 1);
+    f.republish("n1-gpus", &sizes());
+    f.in_flight("coming", "three", 8000);
+    check(
+        &f,
+        expect![[r#"
+        node coming: [small]
+        node n1: [any]
+    "#]],
+    );
+}
+
+#[test]
+fn a_daemon_that_comes_too_late_for_its_devices_keeps_no_pod_from_its_machine() {
+    let mut f = mixed();
+    f.daemon_set("monitor", 100, 0, &[]);
+    f.daemon_devices(&["large"], None);
+    f.pod("any").requests(2000, gib(1)).claims_from("any");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [any]
+    "#]],
+    );
+}
+
 #[test]
 fn a_daemon_that_gets_no_devices_takes_nothing_and_keeps_no_type_from_being_launched() {
     let mut f = Fixture::new();
