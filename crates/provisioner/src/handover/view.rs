@@ -147,7 +147,9 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         && !awaits_devices
         && !node.model.unschedulable
         && waiting.iter().all(|pod| tolerates_all(&pod.shape, &foreign, interner));
-    let entry_needed = !usable && is_entry_needed(state, node, &foreign);
+    // Taints that its pods tolerate are not what they wait for: a kubelet or driver that is starting.
+    let keeps_away = |taint: &Taint| waiting.iter().any(|pod| !tolerates_all(&pod.shape, &[*taint], interner));
+    let entry_needed = !usable && foreign.iter().any(keeps_away) && is_entry_needed(state, node, &foreign);
     let kept_out = awaits_devices
         || (!waiting.is_empty() && waiting.iter().all(|pod| !tolerates_all(&pod.shape, &foreign, interner)));
     let (needs_entry, guarded) = match cluster.mode {
@@ -216,10 +218,6 @@ fn tolerates_all(shape: &PodShape, taints: &[Taint], interner: &Interner) -> boo
 /// usable: a driver's pod tolerates the startup taint that it takes off in the end. The DaemonSet's controller does not
 /// even make pods for nodes that they do not tolerate, so its template is looked at.
 fn is_entry_needed(state: &State, node: &NodeRecord, foreign: &[Taint]) -> bool {
-    // Where nothing else keeps pods away, nobody has to come first: the kubelet is not ready yet.
-    if foreign.is_empty() {
-        return false;
-    }
     let interner = &state.interner;
     let name = interner.find_value(&node.model.name);
     state.daemon_sets.values().any(|daemon_set| {

@@ -114,6 +114,38 @@ fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
     }
 }
 
+fn driver(tolerations: Vec<model::Toleration>) -> DaemonSet {
+    DaemonSet {
+        name: model::NamespacedName::new("default", "driver"),
+        uid: "driver".into(),
+        template: model::workload::PodTemplate {
+            labels: model::Labels::default(),
+            priority: None,
+            priority_class: None,
+            shape: Arc::new(PodShape { tolerations, ..PodShape::default() }),
+        },
+    }
+}
+
+#[test]
+fn no_daemon_has_to_come_first_for_a_taint_that_planned_pods_tolerate() {
+    // While a kubelet starts there is such a taint, which the API server makes every pod tolerate for a while.
+    let not_ready = "node.kubernetes.io/not-ready";
+    let taints =
+        json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}, {"key": not_ready, "effect": "NoExecute"}]);
+    for (is_tolerated, expected) in [(true, false), (false, true)] {
+        let store = store(taints.clone(), false);
+        let key = store.read().interner.find_key(not_ready);
+        let tolerates = model::Toleration { key, ..model::Toleration::EVERYTHING };
+        store.apply(driver(vec![tolerates]), revision("driver"));
+        let mut pod = waiting("a");
+        let tolerations = is_tolerated.then_some(tolerates).into_iter().collect();
+        pod.shape = Arc::new(PodShape { tolerations, ..PodShape::default() });
+        let machine = seen(&store, vec![pod], HandOverMode::Tolerate);
+        assert_eq!((machine.usable, machine.needs_entry), (false, expected));
+    }
+}
+
 #[test]
 fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
     let taints = json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]);
@@ -125,16 +157,7 @@ fn a_daemon_set_that_only_our_taint_keeps_out_needs_entry() {
                 |name: &&str| model::Toleration { key: state.interner.find_key(name), ..model::Toleration::EVERYTHING };
             tolerated.iter().map(key).collect()
         };
-        let daemon_set = DaemonSet {
-            name: model::NamespacedName::new("default", "driver"),
-            uid: "driver".into(),
-            template: model::workload::PodTemplate {
-                labels: model::Labels::default(),
-                priority: None,
-                priority_class: None,
-                shape: Arc::new(PodShape { tolerations, ..PodShape::default() }),
-            },
-        };
+        let daemon_set = driver(tolerations);
         store.apply(daemon_set, revision("driver"));
         let machine = seen(&store, vec![waiting("a")], HandOverMode::Tolerate);
         assert_eq!((machine.needs_entry, machine.guarded), (expected, !expected), "{tolerated:?}");
