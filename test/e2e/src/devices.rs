@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use dra_sched::types::{
     Allocation, AttributeValue, Device, DeviceClass, DeviceId, DeviceTaintRule, NodeSelector, PodGroup, ResourceClaim,
-    ResourceSlice,
+    ResourceClaimSpec, ResourceSlice,
 };
 use dra_sched::{
     ClaimClassId, ClusterLedger, Compat, Gates as DraGates, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts,
@@ -56,6 +56,31 @@ pub struct Devices {
     /// The claims of the namespaces, as the API server lists them.
     pub claims: Vec<Claim>,
     nodes: BTreeMap<String, NodeFacts>,
+    objects: Objects,
+}
+
+/// What an inventory is built from.
+struct Objects {
+    compat: Compat,
+    classes: Vec<Arc<DeviceClass>>,
+    taint_rules: Vec<Arc<DeviceTaintRule>>,
+    /// With the version in which each was written last.
+    slices: Vec<(u64, Arc<ResourceSlice>)>,
+    /// Of the claims, by name.
+    specs: Vec<(Arc<str>, Arc<ResourceClaimSpec>)>,
+}
+
+impl Objects {
+    /// With the slices that were there by a version, and the class of each claim, which is the same for all versions.
+    fn inventory(&self, version: u64) -> (Inventory, Vec<ClaimClassId>) {
+        let mut builder = InventoryBuilder::new(self.compat);
+        self.classes.iter().for_each(|class| builder.class(Arc::clone(class)));
+        self.taint_rules.iter().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
+        let published = self.slices.iter().filter(|(written, _)| *written <= version);
+        published.for_each(|(_, slice)| builder.slice(Arc::clone(slice)));
+        let classes = self.specs.iter().map(|(name, spec)| builder.claim_class(name, spec, None)).collect();
+        (builder.build(), classes)
+    }
 }
 
 impl Devices {
@@ -64,30 +89,37 @@ impl Devices {
     /// # Errors
     /// Those of the API server, and an object that cannot be read.
     pub async fn read(client: &Client, gates: Gates, namespaces: &[&str]) -> Result<Self> {
-        let mut builder = InventoryBuilder::new(compat(client, gates).await?);
+        let mut objects = Objects {
+            compat: compat(client, gates).await?,
+            classes: Vec::new(),
+            taint_rules: Vec::new(),
+            slices: Vec::new(),
+            specs: Vec::new(),
+        };
         for class in list(client, "v1", "DeviceClass", "deviceclasses").await? {
-            builder.class(Arc::new(DeviceClass::from_json(&class)?));
+            objects.classes.push(Arc::new(DeviceClass::from_json(&class)?));
         }
         for rule in list(client, "v1beta2", "DeviceTaintRule", "devicetaintrules").await? {
-            builder.taint_rule(Arc::new(DeviceTaintRule::from_json(&rule)?));
+            objects.taint_rules.push(Arc::new(DeviceTaintRule::from_json(&rule)?));
         }
-        let mut slices = Vec::new();
         for slice in list(client, "v1", "ResourceSlice", "resourceslices").await? {
-            slices.push(Arc::new(ResourceSlice::from_json(&slice)?));
+            objects.slices.push((version_of(&slice), Arc::new(ResourceSlice::from_json(&slice)?)));
         }
-        slices.iter().for_each(|slice| builder.slice(Arc::clone(slice)));
-        let mut claims = Vec::new();
+        let mut read = Vec::new();
         for json in list(client, "v1", "ResourceClaim", "resourceclaims").await? {
             let object = ResourceClaim::from_json(&json)?;
             if namespaces.contains(&&*object.meta.name.namespace) {
-                let class = builder.claim_class(&object.meta.name.name, &Arc::new(object.spec.clone()), None);
-                let version = json["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-                claims.push(Claim { object, class, version: version.unwrap_or(0) });
+                objects.specs.push((Arc::clone(&object.meta.name.name), Arc::new(object.spec.clone())));
+                read.push((version_of(&json), object));
             }
         }
+        let (inventory, classes) = objects.inventory(u64::MAX);
+        let with_classes = read.into_iter().zip(classes);
+        let claims = with_classes.map(|((version, object), class)| Claim { object, class, version }).collect();
+        let slices = objects.slices.iter().map(|(_, slice)| Arc::clone(slice)).collect();
         let nodes: Vec<Node> = Api::all(client.clone()).list(&Default::default()).await?.items;
         let nodes = nodes.iter().map(|node| (node.name_any(), facts(node))).collect();
-        Ok(Self { inventory: builder.build(), slices, claims, nodes })
+        Ok(Self { inventory, slices, claims, nodes, objects })
     }
 
     /// What a claim was given.
@@ -114,13 +146,50 @@ impl Devices {
         classes: &[ClaimClassId],
         ledger: &ClusterLedger,
     ) -> Result<Vec<Allocation>, String> {
+        self.allocate_from(&self.inventory, node, classes, ledger)
+    }
+
+    /// The same as of each time up to a version, the latest first, as far as slices make a difference; and beside
+    /// allocations.
+    pub fn allocate_by<'d>(
+        &'d self,
+        version: u64,
+        node: &'d str,
+        classes: &'d [ClaimClassId],
+        held: &'d [&Allocation],
+    ) -> impl Iterator<Item = Vec<Allocation>> + 'd {
+        let mut versions: Vec<u64> = self.objects.slices.iter().map(|(written, _)| *written).collect();
+        versions.retain(|written| *written <= version);
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        versions.dedup();
+        versions.into_iter().filter_map(move |version| {
+            let (inventory, _) = self.objects.inventory(version);
+            let mut ledger = ClusterLedger::new(&inventory);
+            held.iter().for_each(|allocation| ledger.hold(&inventory, allocation));
+            self.allocate_from(&inventory, node, classes, &ledger).ok()
+        })
+    }
+
+    fn allocate_from(
+        &self,
+        inventory: &Inventory,
+        node: &str,
+        classes: &[ClaimClassId],
+        ledger: &ClusterLedger,
+    ) -> Result<Vec<Allocation>, String> {
         let facts = self.nodes.get(node).ok_or_else(|| format!("node {node} is gone"))?;
-        match self.inventory.allocate(facts, classes, ledger, &mut Budget::new(STEPS)) {
+        match inventory.allocate(facts, classes, ledger, &mut Budget::new(STEPS)) {
             Verdict::Allocated { allocations, .. } => Ok(allocations),
             Verdict::Refused(refusal) => Err(format!("on {node}: {refusal}")),
             Verdict::OutOfBudget(_) => Err(format!("on {node}: out of budget")),
         }
     }
+}
+
+/// In which version an object was written.
+fn version_of(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 /// How a cluster with these gates allocates.

@@ -93,25 +93,21 @@ impl DeviceScenario {
         let node_pool = scenario.node_pool();
         let classes = 1 + scenario.random.below(4);
         let pods = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
+        // Numbers of its own, so that the rest is the same with and without it.
+        scenario.random = Random(!seed);
+        let agent = scenario.agent();
         let Writer { name, objects, .. } = scenario;
         let (resizes, volumes) = (Vec::new(), Vec::new());
-        let base = Scenario {
-            seed,
-            name,
-            node_pools: vec![node_pool],
-            agent: None,
-            before: Vec::new(),
-            resizes,
-            volumes,
-            pods,
-        };
+        let base =
+            Scenario { seed, name, node_pools: vec![node_pool], agent, before: Vec::new(), resizes, volumes, pods };
         Self { base, objects }
     }
 
     /// All objects of it, as one List: what `dovetail plan` reads.
     #[must_use]
     pub fn manifests(&self) -> Value {
-        let items: Vec<&Value> = self.base.node_pools.iter().chain(&self.objects).chain(&self.base.pods).collect();
+        let Scenario { node_pools, agent, pods, .. } = &self.base;
+        let items: Vec<&Value> = node_pools.iter().chain(&self.objects).chain(agent).chain(pods).collect();
         json!({ "apiVersion": "v1", "kind": "List", "items": items })
     }
 }
@@ -318,10 +314,23 @@ mod tests {
         ] {
             assert!(all.contains(family), "{family}");
         }
-        for feature in
-            ["PodGroup", "firstAvailable", "resourceClaimName", "deviceclass.resource.kubernetes.io", "Domain"]
-        {
+        for feature in [
+            "PodGroup",
+            "firstAvailable",
+            "resourceClaimName",
+            "deviceclass.resource.kubernetes.io",
+            "Domain",
+            "DaemonSet",
+        ] {
             assert!(all.contains(feature), "{feature}");
         }
+        let alternatives = |seed| {
+            let text = format!("{}", DeviceScenario::random(seed, Gates::Default).manifests());
+            let lists = text
+                .match_indices("\"firstAvailable\":[")
+                .map(|(at, _)| text[at..].split(']').next().map(str::to_owned));
+            lists.flatten().any(|list| list.contains("-link\"") || list.contains("-att\""))
+        };
+        assert!((0..100).any(alternatives), "alternatives that zones share");
     }
 }

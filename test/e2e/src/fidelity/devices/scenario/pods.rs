@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Family, ROOT, Writer, ZONE, ZONES};
 use crate::fidelity::CLASS;
+use crate::fidelity::devices::AGENT;
 use crate::{Gates, objects};
 
 impl Writer {
@@ -19,10 +20,8 @@ impl Writer {
         };
         let selector = |text: String| json!([{ "cel": { "expression": text } }]);
         let driver = self.driver(family);
-        // The planner does not hold yet where an alternative is had from other machines' pools as they come.
-        let local: Vec<Family> = self.families.iter().copied().filter(|family| !family.is_of_zone()).collect();
-        if local.contains(&family) && local.len() > 1 && self.random.chance(6) {
-            let other = self.random.choose(&local);
+        if self.families.len() > 1 && self.random.chance(6) {
+            let other = self.random.choose(&self.families.clone());
             let mut alternatives = [exact(self, family, 2), exact(self, other, 1)];
             for (alternative, name) in alternatives.iter_mut().zip(["two", "other"]) {
                 alternative["name"] = json!(name);
@@ -141,6 +140,36 @@ impl Writer {
         self.objects.push(json!({ "apiVersion": "resource.k8s.io/v1", "kind": kind,
             "metadata": { "name": name, "namespace": self.name }, "spec": without_nulls(spec) }));
         (json!({ "name": "devices", field: name }), most)
+    }
+
+    /// Perhaps a DaemonSet whose pods want a device of their machine, or administrators' access to one.
+    pub(super) fn agent(&mut self) -> Option<Value> {
+        let local: Vec<Family> = self.families.iter().copied().filter(|family| !family.is_of_zone()).collect();
+        if local.is_empty() || !self.random.chance(3) {
+            return None;
+        }
+        let family = self.random.choose(&local);
+        let mut device = json!({ "deviceClassName": self.class(family) });
+        if self.random.chance(4) {
+            device["adminAccess"] = json!(true);
+        } else if family == Family::Gpu && self.random.chance(2) {
+            let model = self.random.choose(&["x", "y"]);
+            let expression = format!("device.attributes['{}'].model == '{model}'", self.driver(family));
+            device["selectors"] = json!([{ "cel": { "expression": expression } }]);
+        } else if family == Family::Shared {
+            device["capacity"] = json!({ "requests": { "bandwidth": "2G" } });
+        }
+        let spec = json!({ "devices": { "requests": [{ "name": "r", "exactly": device }] } });
+        self.objects.push(json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": { "name": "claim-agent", "namespace": self.name }, "spec": { "spec": spec } }));
+        let requests = json!({ "cpu": "50m", "memory": "32Mi" });
+        let mut pod = objects::pod_spec(&self.name, &requests);
+        pod["resourceClaims"] = json!([{ "name": "device", "resourceClaimTemplateName": "claim-agent" }]);
+        pod["containers"][0]["resources"]["claims"] = json!([{ "name": "device" }]);
+        let labels = json!({ "app": AGENT });
+        Some(json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "name": AGENT, "namespace": self.name },
+            "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": pod } } }))
     }
 
     /// A PodGroup whose claim the pods share, where the cluster has such claims.
