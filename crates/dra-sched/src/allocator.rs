@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use model::Budget;
 
+use crate::claims::Request;
 use crate::inventory::{ClaimClassId, Inventory};
 use crate::ledger::{ClusterLedger, Taken, Usage};
 use crate::node::NodeFacts;
@@ -101,6 +102,12 @@ impl Inventory {
             }
         }
         search::run(self, seen, claims, taken, need, budget)
+    }
+
+    /// Whether claims of a class may take more where there is more: by a better alternative, or by asking for all.
+    pub fn takes_more_of_more(&self, class: ClaimClassId) -> bool {
+        let is_for_all = |request: &Request| request.alternatives.iter().any(|alternative| alternative.count.is_none());
+        self.has_alternatives(class) || self.claim_classes[class].requests.iter().any(is_for_all)
     }
 
     /// Whether a claim class has firstAvailable requests, so that the packer can ask for better alternatives.

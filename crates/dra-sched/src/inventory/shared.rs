@@ -1,6 +1,6 @@
 //! Templates of pools that nodes of a domain share: which pools they make, for which machine and domain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Inventory, PoolIndex, ShapeId, SharedPoolId, Slice, SliceIndex};
@@ -136,6 +136,12 @@ impl Inventory {
     /// Whether machines of a shape bring pools for others.
     pub fn brings_pools(&self, shape: ShapeId) -> bool {
         !self.machines[shape].pools.is_empty()
+    }
+
+    /// The labels that decide for whom machines of a shape bring pools of these drivers.
+    pub fn keys_of_brought(&self, shape: ShapeId, drivers: &BTreeSet<DriverName>) -> BTreeSet<Arc<str>> {
+        let shared = self.machines[shape].shared.iter().filter(|shared| drivers.contains(&shared.template.driver));
+        shared.flat_map(|shared| shared.nodes.match_label_keys.iter().cloned()).collect()
     }
 
     /// The pools that a machine of a shape certainly brings, as far as its labels are pinned.

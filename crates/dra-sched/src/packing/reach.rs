@@ -30,6 +30,16 @@ impl Reach {
 }
 
 impl Inventory {
+    /// Drivers whose devices for several machines some of these claims would take more of if there were more.
+    pub fn elastic(&self, claims: &[ClaimUse]) -> BTreeSet<DriverName> {
+        let class = |claim: &ClaimUse| match *claim {
+            ClaimUse::Fresh { class, .. } => class,
+            ClaimUse::Named { claim, .. } => self.claims[claim].class,
+        };
+        let elastic = claims.iter().copied().filter(|claim| self.takes_more_of_more(class(claim)));
+        self.reach(&elastic.collect::<Vec<_>>()).shared
+    }
+
     /// What claims could take, on whichever node or machine.
     pub fn reach(&self, claims: &[ClaimUse]) -> Reach {
         let mut reach = Reach::default();

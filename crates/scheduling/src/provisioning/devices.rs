@@ -24,12 +24,14 @@ mod ways;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
     sync::Arc,
 };
 
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Domain, Offer, Reach, ShapeId, ledger, verdict::RequestStep};
+use dra_sched::{
+    BinLedger, ClaimUse, ClusterLedger, Domain, Offer, Reach, ShapeId, ledger, types::DriverName, verdict::RequestStep,
+};
 use model::{
     Budget, IdSet, IdVec, Interner, ResourceVec, ValueSet,
     collections::{FastMap, NameMap},
@@ -83,6 +85,8 @@ pub(crate) struct ProblemDevices<'s> {
     pub(crate) is_searching: Cell<bool>,
     /// Whether orders of claims hold, which stays true for the whole problem.
     known_replays: RefCell<NameMap<orders::Replay, bool>>,
+    /// Drivers whose devices for several machines some claims take more of where there are more.
+    elastic: BTreeSet<DriverName>,
     /// What claims could take, of those that were asked about.
     reaches: RefCell<FastMap<(DemandId, usize), Rc<Reach>>>,
     /// Whether claims were kept apart because there is an order in which they would not all get their devices.
@@ -96,8 +100,14 @@ impl<'s> ProblemDevices<'s> {
             NodeDevices::Published(facts) => Some(BinLedger::node(facts.clone())),
             NodeDevices::Expected(_) => None,
         };
+        let claims = devices.demands.iter().flat_map(|demand| &demand.variants).map(|variant| &variant.claims);
+        let elastic = match devices.brings_pools() {
+            true => claims.flat_map(|claims| devices.inventory.elastic(claims)).collect(),
+            false => BTreeSet::new(),
+        };
         Some(Self {
             devices,
+            elastic,
             published: snapshot.nodes.ids().map(ledger).collect(),
             steps: Cell::new(snapshot.options.device_steps),
             steps_taken: Cell::new(0),
@@ -142,6 +152,17 @@ impl<'s> ProblemDevices<'s> {
     fn claims(&self, class: &PodClass, variant: usize) -> &'s [ClaimUse] {
         let variant = self.demand(class).and_then(|demand| demand.variants.get(variant));
         variant.map_or(&[], |variant| variant.claims.as_slice())
+    }
+
+    /// Labels of a machine of one of the shapes that have to be decided at once: where it is, there is more for claims that
+    /// take more then, and others have to count with it.
+    fn keys_to_decide(&self, shapes: &IdSet<ShapeId>, decided: Option<&Domain>) -> BTreeSet<Arc<str>> {
+        if self.elastic.is_empty() {
+            return BTreeSet::new();
+        }
+        let inventory = &self.devices.inventory;
+        let keys = shapes.iter().flat_map(|shape| inventory.keys_of_brought(shape, &self.elastic));
+        keys.filter(|key| decided.is_none_or(|decided| !decided.0.contains_key(key))).collect()
     }
 
     /// What the claims of a class could take.
@@ -419,7 +440,9 @@ impl DeviceState {
                     Spot::Bin(_) => bin.map(|bin| &problem.pools[bin.pool]),
                     Spot::Node(_) => None,
                 };
-                let asked = Asked { problem, demand: of_problem.demand(&problem.classes[class])?, table };
+                let to_decide = of_problem.keys_to_decide(&shapes, own.and_then(|own| own.ledger.domain()));
+                let asked =
+                    Asked { problem, demand: of_problem.demand(&problem.classes[class])?, table, bin, to_decide };
                 let ways = asked.ways(offer, &shapes, wanted);
                 let at = (spot, own.map(|own| &own.ledger));
                 self.in_every_order(problem, bins, at, (class, variant), ways)

@@ -158,7 +158,7 @@ fn ways_to_decide(problem: &Problem<'_>, state: &State, id: BinId) -> Vec<Requir
         open_keys(own.ledger.domain(), inventory.mentioned_keys()).filter_map(|key| names.find_key(key)).collect();
     let mut ways: BTreeMap<Vec<Arc<str>>, Requirements> = BTreeMap::new();
     for offering in bin.offerings.iter() {
-        let values = keys.iter().filter_map(|&key| Some((key, value_of(table, bin, offering, key)?)));
+        let values = keys.iter().filter_map(|&key| Some((key, value_of(table, Some(bin), offering, key)?)));
         let values: Vec<(KeyId, ValueId)> = values.collect();
         let text = values.iter().map(|(_, value)| names.value_arc(*value)).collect();
         ways.entry(text).or_insert_with(|| {
@@ -174,9 +174,10 @@ fn open_keys<'k>(decided: Option<&'k Domain>, all: &'k BTreeSet<Arc<str>>) -> im
 }
 
 /// The value of a label of a machine, if it is launched from an offering and that decides it.
-fn value_of(table: &PoolTable<'_>, bin: &Bin, offering: OfferingId, key: KeyId) -> Option<ValueId> {
+pub(super) fn value_of(table: &PoolTable<'_>, bin: Option<&Bin>, offering: OfferingId, key: KeyId) -> Option<ValueId> {
     let of_offering = table.catalogue.offerings[offering].requirements.get(key);
-    let known = of_offering.or_else(|| table.pool.requirements.get(key)).or_else(|| bin.open.get(key));
+    let of_bin = || bin.and_then(|bin| bin.open.get(key));
+    let known = of_offering.or_else(|| table.pool.requirements.get(key)).or_else(of_bin);
     known?.values.single_value()
 }
 
@@ -191,7 +192,7 @@ impl DeviceState {
         let mut pins = Domain::default();
         for name in open_keys(own.ledger.domain(), inventory.mentioned_keys()) {
             let Some(key) = names.find_key(name) else { continue };
-            let mut values = bin.offerings.iter().map(|offering| value_of(table, bin, offering, key));
+            let mut values = bin.offerings.iter().map(|offering| value_of(table, Some(bin), offering, key));
             if let Some(Some(first)) = values.next()
                 && values.all(|value| value == Some(first))
             {

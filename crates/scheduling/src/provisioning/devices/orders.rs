@@ -10,6 +10,9 @@
 //! Daemons are among them: the rest of a plan takes it that they come first, but their pods wait in the same queue. One
 //! that comes too late for its devices takes none, so that others have theirs.
 //!
+//! Claims that take more where there is more (alternatives, requests for all) compete with their own kind too where several
+//! places share devices: who comes first takes what another's machine brings. They are replayed by place, there and back.
+//!
 //! What cannot compete is left out: claims that reach no device in common with the new ones, directly or through others.
 //!
 //! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
@@ -155,6 +158,8 @@ struct Question<'q> {
     there: Vec<Part<'q>>,
     /// Those at the place that compete.
     daemons: Vec<RunningDaemon<'q>>,
+    /// Some of the claims take more where there is more, so that it matters which of several places comes first.
+    by_place: bool,
     /// Machines that bring devices for others, which are there whatever competes with what they hold.
     hosts: Vec<Place>,
     class: ClassId,
@@ -212,7 +217,15 @@ impl DeviceState {
         let (there, daemons) = self.competing(problem, of_problem, place, (class, variant), daemons);
         let there: Vec<Part<'_>> = there.into_iter().map(part).collect();
         let claims = of_problem.claims(&problem.classes[class], variant);
-        if daemons.is_empty() && there.iter().all(|part| part.claims == claims) {
+        let takes_more = |class: ClassId, variant: usize| {
+            !of_problem.elastic.is_disjoint(&of_problem.reach(&problem.classes[class], variant).shared)
+        };
+        let is_elastic =
+            |part: &Part<'_>| matches!(part.whose, Whose::Pods(class, variant) if takes_more(class, variant));
+        let by_place = !of_problem.elastic.is_empty()
+            && there.iter().any(|part| part.place != place)
+            && (takes_more(class, variant) || there.iter().any(is_elastic));
+        if daemons.is_empty() && !by_place && there.iter().all(|part| part.claims == claims) {
             return ways;
         }
         let domain = own.and_then(BinLedger::domain).cloned().unwrap_or_default();
@@ -225,6 +238,7 @@ impl DeviceState {
             domain,
             there,
             daemons,
+            by_place,
             hosts,
             class,
             variant,
@@ -390,7 +404,9 @@ impl Question<'_> {
                 .filter_map(|&kind| kinds.get(kind))
                 .map(|kind| parts.iter().filter(|part| part.kind() == *kind).copied().collect())
                 .collect();
+            let last_place_first = || by_kind.iter().flat_map(|parts| parts.iter().rev().copied()).collect::<Vec<_>>();
             self.replays(&by_kind.concat(), shapes, &domain, budget)
+                && (!self.by_place || self.replays(&last_place_first(), shapes, &domain, budget))
                 && in_turns(&by_kind).is_none_or(|turns| self.replays(&turns, shapes, &domain, budget))
         })
     }

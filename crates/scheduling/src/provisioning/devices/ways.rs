@@ -1,10 +1,15 @@
 //! What the engine offers, as sets of offerings that a packer can price.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use dra_sched::{Alternative as Allocations, Domain, Offer, ShapeId};
-use model::{IdSet, Requirement, Requirements, ResourceVec, ValueSet};
+use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, ValueSet};
 
+use super::hosts::value_of;
 use crate::{
     catalogue::OfferingId,
     devices::Demand,
@@ -139,6 +144,10 @@ pub(super) struct Asked<'a, 's> {
     pub(super) demand: &'a Demand,
     /// The pool of a machine; `None` for a node.
     pub(super) table: Option<&'a PoolTable<'s>>,
+    /// The machine, if it is open already.
+    pub(super) bin: Option<&'a Bin>,
+    /// Labels that each way has to decide.
+    pub(super) to_decide: BTreeSet<Arc<str>>,
 }
 
 impl Asked<'_, '_> {
@@ -194,8 +203,38 @@ impl Asked<'_, '_> {
             let mut allocations = allocations.clone();
             allocations.shapes = shapes;
             let (copies, score) = (allocations.copies, score.0);
-            ways.push(Way { allocations, copies, offerings, pins: pins.clone(), extra: extra.clone(), score });
+            let way = Way { allocations, copies, offerings, pins: pins.clone(), extra: extra.clone(), score };
+            self.decide(table, way, ways);
         }
+    }
+
+    /// One way for each value of the labels to decide; what cannot be decided stays open.
+    fn decide(&self, table: &PoolTable<'_>, way: Way, ways: &mut Vec<Way>) {
+        let names = self.problem.names();
+        let open = self.to_decide.iter().filter(|key| !way.allocations.domain.0.contains_key(*key));
+        let keys: Vec<(&Arc<str>, KeyId)> = open.filter_map(|key| Some((key, names.find_key(key)?))).collect();
+        if keys.is_empty() {
+            ways.push(way);
+            return;
+        }
+        let mut by_values: BTreeMap<Vec<Option<Arc<str>>>, Way> = BTreeMap::new();
+        for offering in way.offerings.iter() {
+            let values: Vec<_> = keys.iter().map(|(_, key)| value_of(table, self.bin, offering, *key)).collect();
+            let texts = values.iter().map(|value| value.map(|value| names.value_arc(value))).collect();
+            let decided = by_values.entry(texts).or_insert_with(|| {
+                let (mut allocations, mut pins) = (way.allocations.clone(), way.pins.clone());
+                for ((name, key), value) in keys.iter().zip(&values) {
+                    let Some(value) = *value else { continue };
+                    allocations.domain.0.insert(Arc::clone(name), names.value_arc(value));
+                    pins.insert_intersect(Requirement::new(*key, ValueSet::one(value)), names);
+                }
+                let extra = way.extra.clone();
+                let offerings = IdSet::default();
+                Way { allocations, copies: way.copies, offerings, pins, extra, score: way.score }
+            });
+            decided.offerings.insert(offering);
+        }
+        ways.extend(by_values.into_values().filter(|way| way.offerings.intersects(&table.members)));
     }
 
     /// The labels of a domain, and the members of the pool that can be in it; `None` for all.

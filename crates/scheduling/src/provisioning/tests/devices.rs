@@ -438,6 +438,59 @@ fn a_machine_that_nobody_else_needs_stays_free_to_land_anywhere() {
 }
 
 #[test]
+fn where_claims_take_more_of_more_it_is_decided_where_machines_bring_it() {
+    // Were the first machine free to land beside the second, its pods could find their links taken by the other's claim.
+    for (elastic, decided) in [(false, false), (true, true)] {
+        let mut f = links(Machine, 3);
+        let count = |name: &str, count: usize| json!({"name": name, "deviceClassName": NET, "count": count});
+        let request = match elastic {
+            true => json!({"name": "r", "firstAvailable": [count("four", 4), count("two", 2)]}),
+            false => exactly("r", NET, 2),
+        };
+        f.claim_template("some", &json!({"requests": [request]}));
+        f.pod("a").requests(3000, gib(1)).claims_from("all");
+        f.pod("b").requests(2000, gib(1)).claims_from("some").select(ZONE, "a");
+        let snapshot = f.snapshot();
+        let made = plan(&snapshot);
+        assert_eq!((made.machines.len(), made.refusals.len()), (2, 0));
+        let zone = snapshot.interner.find_key(ZONE).unwrap();
+        let is_decided = |machine: &crate::plan::Machine| {
+            machine.requirements.get(zone).is_some_and(|zones| zones.values.single_value().is_some())
+        };
+        assert_eq!(made.machines.iter().all(is_decided), decided);
+        let in_a = |machine: &&crate::plan::Machine| &*snapshot.interner.value_arc(machine.launch.zone) == "a";
+        assert_eq!(made.machines.iter().filter(in_a).count(), 1);
+    }
+}
+
+#[test]
+fn claims_that_take_what_anothers_machine_brings_leave_it_as_much_as_it_has_to_serve() {
+    let mut f = Fixture::new();
+    f.device_class(NET, None).device_class(GPU, None);
+    f.instance_type("both", 4, 16).offering("a", "on-demand", 10);
+    f.plain_devices(GPU, 2);
+    f.devices_for_nodes(NET, 2, Machine, &[ZONE]);
+    f.pool("default");
+    let alternatives = [("links", NET, 2), ("gpu", GPU, 1)];
+    let alternatives =
+        alternatives.map(|(name, class, count)| json!({"name": name, "deviceClassName": class, "count": count}));
+    f.claim_template("some", &json!({"requests": [{"name": "r", "firstAvailable": alternatives}]}));
+    for index in 0..6 {
+        f.pod(&format!("a-{index}")).requests(100, gib(1)).claims_from("some");
+    }
+    // Three on each of two machines would do if one took the links of each; but two on one could take all.
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: both/a/on-demand $0.00000001/h types [both] devices [2 gpu.example.com, 2 net.example.com] pods [a-0, a-1, a-2]
+        machine default-1: both/a/on-demand $0.00000001/h types [both] devices [2 net.example.com] pods [a-3]
+        machine default-2: both/a/on-demand $0.00000001/h types [both] devices [2 net.example.com] pods [a-4]
+        machine default-3: both/a/on-demand $0.00000001/h types [both] devices [2 net.example.com] pods [a-5]
+    "#]],
+    );
+}
+
+#[test]
 fn a_zone_has_one_pool_of_its_own_however_many_machines_bring_it() {
     let mut f = links(Domain, 2);
     for index in 0..4 {
