@@ -149,25 +149,29 @@ impl Devices {
         self.allocate_from(&self.inventory, node, classes, ledger)
     }
 
-    /// The same as of each time up to a version, the latest first, as far as slices make a difference; and beside
-    /// allocations.
-    pub fn allocate_by<'d>(
-        &'d self,
-        version: u64,
-        node: &'d str,
-        classes: &'d [ClaimClassId],
-        held: &'d [&Allocation],
-    ) -> impl Iterator<Item = Vec<Allocation>> + 'd {
+    /// What there was after each slice was written, the latest first.
+    #[must_use]
+    pub fn history(&self) -> Vec<(u64, Inventory)> {
         let mut versions: Vec<u64> = self.objects.slices.iter().map(|(written, _)| *written).collect();
-        versions.retain(|written| *written <= version);
         versions.sort_unstable_by(|a, b| b.cmp(a));
         versions.dedup();
-        versions.into_iter().filter_map(move |version| {
-            let (inventory, _) = self.objects.inventory(version);
-            let mut ledger = ClusterLedger::new(&inventory);
-            held.iter().for_each(|allocation| ledger.hold(&inventory, allocation));
-            self.allocate_from(&inventory, node, classes, &ledger).ok()
-        })
+        versions.into_iter().map(|version| (version, self.objects.inventory(version).0)).collect()
+    }
+
+    /// What claims of a pod on a node would have been given then, beside others.
+    ///
+    /// # Errors
+    /// Why it gives nothing.
+    pub fn allocate_then(
+        &self,
+        then: &Inventory,
+        node: &str,
+        classes: &[ClaimClassId],
+        held: &[&Allocation],
+    ) -> Result<Vec<Allocation>, String> {
+        let mut ledger = ClusterLedger::new(then);
+        held.iter().for_each(|allocation| ledger.hold(then, allocation));
+        self.allocate_from(then, node, classes, &ledger)
     }
 
     fn allocate_from(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use dra_sched::types::{Allocation, ClaimSource, PodGroup};
-use dra_sched::{ClaimClassId, ClusterLedger};
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -155,20 +155,29 @@ impl Cluster {
         sorted(given)
     }
 
-    /// Whether the planner's allocator gives each pod what it was given, in the order in which they came, out of what was
-    /// published at some time before: pools of a zone come one by one, with the machines that bring them.
+    /// Whether the planner's allocator gives each pod what it was given out of what was published at some time before: pools
+    /// of a zone come one by one, with the machines that bring them. Pods come about in the order in which their claims were
+    /// written: the scheduler writes while it goes on.
     fn is_as_published(&self) -> bool {
+        let history = self.devices.history();
         let mut held: Vec<&Allocation> = Vec::new();
-        self.bound.iter().filter(|bound| !bound.claims.is_empty()).all(|bound| {
-            let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
-            let given: Vec<&Allocation> =
-                self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref()).collect();
-            let shapes = |allocation: &Allocation| self.devices.given(allocation, Numbers::Count);
-            let actual: Vec<Given> = given.iter().map(|allocation| shapes(allocation)).collect();
-            let is_it = |allocations: Vec<Allocation>| allocations.iter().map(shapes).eq(actual.iter().cloned());
-            let explained = self.devices.allocate_by(bound.version, &bound.node, &classes, &held).any(is_it);
-            held.extend(given);
-            explained
+        let mut left: Vec<&Bound> = self.bound.iter().filter(|bound| !bound.claims.is_empty()).collect();
+        while !left.is_empty() {
+            let Some(next) = left.iter().position(|bound| self.explains(bound, &history, &held)) else { return false };
+            let bound = left.remove(next);
+            held.extend(self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref()));
+        }
+        true
+    }
+
+    fn explains(&self, bound: &Bound, history: &[(u64, Inventory)], held: &[&Allocation]) -> bool {
+        let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
+        let given = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
+        let shapes = |allocation: &Allocation| self.devices.given(allocation, Numbers::Count);
+        let actual: Vec<Given> = given.map(shapes).collect();
+        history.iter().filter(|(version, _)| *version <= bound.version).any(|(_, then)| {
+            let allocations = self.devices.allocate_then(then, &bound.node, &classes, held);
+            allocations.is_ok_and(|allocations| allocations.iter().map(shapes).eq(actual.iter().cloned()))
         })
     }
 
