@@ -1,7 +1,7 @@
 //! Provisioning: pods that have no place get machines.
 //!
 //! A loop over the whole cluster: wait for a batch of pods, take a snapshot of the store, plan on a blocking thread,
-//! commit. Each step is a module: `batcher`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
+//! commit. Each step is a module: `batcher`, `backlog`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
 //! [`scheduling::provisioning::plan`], a pure function.
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was refused
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tracing::{debug, error};
 
 mod allocations;
+mod backlog;
 pub mod batcher;
 mod buffers;
 pub mod catalogues;
@@ -34,6 +35,7 @@ use crate::context::Context;
 use crate::metrics::{ByController, seconds};
 use crate::options;
 use allocations::Allocations;
+use backlog::Backlog;
 use batcher::{Batcher, Trigger};
 use catalogues::Catalogues;
 use places::Places;
@@ -52,6 +54,7 @@ pub struct Provisioner {
     batcher: Arc<Batcher>,
     catalogues: Catalogues,
     allocations: Allocations,
+    backlog: Backlog,
     report: report::Report,
 }
 
@@ -81,6 +84,7 @@ impl Provisioner {
             batcher,
             catalogues: Catalogues::default(),
             allocations: Allocations::default(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -92,14 +96,14 @@ impl Provisioner {
         let mut failures = 0_u32;
         let mut retry_at = None;
         loop {
-            let by_change = tokio::select! {
-                () = self.batcher.wait() => true,
-                () = sleep_until(retry_at) => false,
+            let window_ends = tokio::select! {
+                ends = self.batcher.wait() => Some(ends),
+                () = sleep_until(retry_at) => None,
                 () = stop.cancelled() => return,
             };
             // What was planned within the last moments and goes its way is not planned again.
             let keeps_room = !self.context.store.read().capacity_buffers.is_empty();
-            if by_change && retry_at.is_some() && !keeps_room {
+            if window_ends.is_some() && retry_at.is_some() && !keeps_room {
                 match places::look(
                     &self.context.store.read(),
                     &self.context.assignments,
@@ -110,6 +114,12 @@ impl Provisioner {
                         continue;
                     }
                     Places::NotNeeded | Places::Lacking => {}
+                }
+            }
+            if let Some(ends) = window_ends {
+                tokio::select! {
+                    () = self.backlog.tried(&self.context.store, ends) => {}
+                    () = stop.cancelled() => return,
                 }
             }
             // Not interrupted: what is being committed is committed.

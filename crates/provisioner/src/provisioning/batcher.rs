@@ -42,27 +42,28 @@ impl Batcher {
         }
     }
 
-    /// Waits for a window to open and to close.
-    pub async fn wait(&self) {
+    /// Waits for a window to open and to close, and says how long it could have been open.
+    pub async fn wait(&self) -> Instant {
         while self.window.lock().is_empty() {
             self.triggered.notified().await;
         }
-        let opened_at = Instant::now();
+        let ends_at = Instant::now() + self.max;
         let mut known = self.window.lock().len();
         loop {
             let idle_until = Instant::now() + self.idle;
-            let until = idle_until.min(opened_at + self.max);
+            let until = idle_until.min(ends_at);
             let more = async {
                 while self.window.lock().len() == known {
                     self.triggered.notified().await;
                 }
             };
-            if tokio::time::timeout_at(until, more).await.is_err() || Instant::now() >= opened_at + self.max {
+            if tokio::time::timeout_at(until, more).await.is_err() || Instant::now() >= ends_at {
                 break;
             }
             known = self.window.lock().len();
         }
         self.window.lock().clear();
+        ends_at
     }
 }
 
