@@ -247,16 +247,17 @@ pub(crate) struct Host<'a> {
     pub(crate) labels: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// The slices that a machine's drivers publish: values that are unknown before made up.
+/// The slices that a machine's drivers publish: values that are unknown before made up. `missing` says of a driver, the
+/// nodes that a pool is for, and how often there is one that machines bring for others, whether it is still to come.
 pub(crate) fn slices_of(
     host: &Host<'_>,
     templates: &Templates,
-    missing: impl Fn(&str, &NodeScope) -> bool,
+    missing: impl Fn(&str, &NodeScope, Option<PoolScope>) -> bool,
     choice: usize,
 ) -> Vec<ResourceSlice> {
     let mut slices = Vec::new();
     let own = NodeScope::Node(host.name.into());
-    for template in templates.own.iter().filter(|template| missing(template.driver.as_str(), &own)) {
+    for template in templates.own.iter().filter(|template| missing(template.driver.as_str(), &own, None)) {
         slices.extend(pool(host.name, template, &own, choice));
     }
     for shared in &templates.shared {
@@ -266,7 +267,7 @@ pub(crate) fn slices_of(
             // Whoever publishes it, it is the same.
             PoolScope::Domain => format!("{scope:?}"),
         };
-        if missing(shared.template.driver.as_str(), &scope) {
+        if missing(shared.template.driver.as_str(), &scope, Some(shared.scope)) {
             slices.extend(pool(&name, &shared.template, &scope, choice));
         }
     }

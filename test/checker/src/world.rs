@@ -9,7 +9,7 @@ use std::{
 
 use api::labels;
 use dra_sched::{
-    NodeFacts,
+    NodeFacts, PoolScope,
     types::{NodeScope, ResourceSlice},
 };
 use model::{Interner, KeyId, Pod, PodShape, Requirements, ResourceVec, Taint, ValueId};
@@ -143,7 +143,12 @@ impl<'s> World<'s> {
         labels.push((hostname, self.names.value(&format!("host of {name}"))));
         let instance_type = &pool.catalogue.types[offering.instance_type];
         let host = devices::Host { name: &name, labels: labels_by_name(&labels, &self.names) };
-        let unpublished = devices::slices_of(&host, &instance_type.device_templates, |_, _| true, self.choice);
+        let snapshot = self.snapshot;
+        // The one pool of a domain is there already, or comes with its first machine.
+        let is_missing = |driver: &str, scope: &NodeScope, brought: Option<PoolScope>| {
+            brought != Some(PoolScope::Domain) || !is_published(snapshot, driver, scope)
+        };
+        let unpublished = devices::slices_of(&host, &instance_type.device_templates, is_missing, self.choice);
         self.compiled.take();
         self.nodes.push(Node {
             name,
@@ -263,6 +268,12 @@ fn single_values(requirements: &Requirements) -> Vec<(KeyId, ValueId)> {
     requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.values.single_value()?))).collect()
 }
 
+/// Whether a driver has a pool for these nodes.
+fn is_published(snapshot: &Snapshot, driver: &str, scope: &NodeScope) -> bool {
+    let slices = snapshot.devices.iter().flat_map(|devices| devices.objects.slices.values());
+    slices.into_iter().any(|slice| slice.driver.as_str() == driver && slice.node_scope.as_ref() == Some(scope))
+}
+
 /// What the drivers of a node that is expected to have devices have still to publish.
 fn unpublished(snapshot: &Snapshot, id: NodeId, choice: usize) -> Vec<ResourceSlice> {
     let Some(devices) = &snapshot.devices else { return Vec::new() };
@@ -286,11 +297,7 @@ fn unpublished(snapshot: &Snapshot, id: NodeId, choice: usize) -> Vec<ResourceSl
         NodeLabels::Known(labels) => labels.iter().collect(),
         NodeLabels::Promised(promised) => single_values(promised),
     };
-    let is_missing = |driver: &str, scope: &NodeScope| {
-        !devices.objects.slices.values().any(|slice| {
-            slice.driver.as_str() == driver && slice.node_scope.as_ref().is_some_and(|published| published == scope)
-        })
-    };
+    let is_missing = |driver: &str, scope: &NodeScope, _| !is_published(snapshot, driver, scope);
     let host = devices::Host { name, labels: labels_by_name(&known, names) };
     devices::slices_of(&host, &of_type.device_templates, is_missing, choice)
 }
