@@ -113,6 +113,11 @@ pub enum Reason {
         /// Steps taken.
         steps: u64,
     },
+    /// The search for contended room does not try every order in which machines bring devices for others.
+    OthersMayBringDevices {
+        /// Steps taken.
+        steps: u64,
+    },
     /// The allocation of devices ran out of steps.
     DevicesOutOfBudget {
         /// Steps taken for all pods.
@@ -373,7 +378,9 @@ impl Reason {
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
             Reason::Remedies(_) => "Remedies",
-            Reason::OutOfBudget { .. } | Reason::DevicesOutOfBudget { .. } => "OutOfBudget",
+            Reason::OutOfBudget { .. } | Reason::OthersMayBringDevices { .. } | Reason::DevicesOutOfBudget { .. } => {
+                "OutOfBudget"
+            }
         }
     }
 
@@ -405,6 +412,7 @@ impl Reason {
             | Reason::Claim { .. }
             | Reason::ExistingNodes(_)
             | Reason::OutOfBudget { .. }
+            | Reason::OthersMayBringDevices { .. }
             | Reason::DevicesOutOfBudget { .. } => None,
         }
     }
@@ -460,6 +468,11 @@ impl Reason {
             }
             Reason::DevicesOutOfBudget { steps } => {
                 format!("the search for its devices ended without an answer, {steps} steps after the plan was begun")
+            }
+            Reason::OthersMayBringDevices { steps } => {
+                format!(
+                    "machines of other pods may bring devices for it, and not every order of these was tried in {steps} steps"
+                )
             }
             Reason::OutOfBudget { steps } => {
                 format!(

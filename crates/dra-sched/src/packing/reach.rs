@@ -18,6 +18,8 @@ pub struct Reach {
     pub own: BTreeSet<DriverName>,
     /// Drivers of which they could take devices that other machines can use as well.
     pub shared: BTreeSet<DriverName>,
+    /// Some of these come with machines that bring pools for others: then more machines may mean more to take.
+    pub grows: bool,
     /// Claims that exist, which other pods may share.
     pub claims: BTreeSet<ClaimId>,
 }
@@ -70,8 +72,11 @@ impl Inventory {
             for device in self.devices.iter().filter(matters) {
                 let driver = &self.shapes[device.shape].driver;
                 let drivers = if is_own(device.slice) { &mut reach.own } else { &mut reach.shared };
-                if !drivers.contains(driver) && self.could_take(alternative, device.shape) {
+                let is_brought = brought.contains(&device.slice);
+                let is_known = drivers.contains(driver) && (reach.grows || !is_brought);
+                if !is_known && self.could_take(alternative, device.shape) {
                     drivers.insert(driver.clone());
+                    reach.grows |= is_brought;
                 }
             }
         }

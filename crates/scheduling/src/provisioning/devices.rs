@@ -171,6 +171,12 @@ impl<'s> ProblemDevices<'s> {
         demand.map_or_else(Rc::default, |demand| self.reach_of(demand, variant))
     }
 
+    /// Whether there can be more for the claims of a class where machines bring it.
+    pub(crate) fn grows(&self, class: &PodClass) -> bool {
+        let variants = self.demand(class).map_or(0, |demand| demand.variants.len());
+        self.devices.brings_pools() && (0..variants).any(|variant| self.reach(class, variant).grows)
+    }
+
     /// What the claims of a demand could take.
     fn reach_of(&self, demand: DemandId, variant: usize) -> Rc<Reach> {
         let of = self.devices.demands.try_get(demand).and_then(|demand| demand.variants.get(variant));

@@ -17,7 +17,7 @@ use super::{
     devices::{Spot, Trouble},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
-    remedies,
+    remedies, repair,
     state::{BinId, State},
     topology::{Checking, Involvement, Kind, Place, Scope},
 };
@@ -48,6 +48,7 @@ pub(crate) fn reasons(
     if verdict == Verdict::OutOfBudget {
         reasons.push(match devices_undecided(problem, state, class) {
             Some(steps) => Reason::DevicesOutOfBudget { steps },
+            None if repair::may_be_brought(problem, class) => Reason::OthersMayBringDevices { steps },
             None => Reason::OutOfBudget { steps },
         });
     }

@@ -144,7 +144,9 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
             }
         } else if left > 0 {
             let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
-            let is_open = (is_cut_off || take_undecided(problem))
+            let lacks_devices_of_others =
+                repair::may_be_brought(problem, class) && fits_beside_devices(problem, &mut untouched, class);
+            let is_open = (is_cut_off || take_undecided(problem) || lacks_devices_of_others)
                 && !want_too_much(problem, &repair::with_one_more(&state, class));
             let verdict = if is_open { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
             refused.push((class, left, verdict));
@@ -153,7 +155,7 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
             return None;
         }
     }
-    retry_with_hosts(problem, &mut state, &mut refused);
+    let state = retry_with_hosts(problem, state, &mut refused, budget);
     let kept = kept.into_iter().map(|(_, pod, node)| (pod, node)).collect();
     (!problem.is_too_dear(state.price())).then_some(Filled { state, kept, refused })
 }
@@ -325,5 +327,14 @@ fn fits_alone(problem: &Problem<'_>, untouched: &mut State, class: ClassId) -> b
             table.by_class[class]
                 .iter()
                 .any(|alternative| untouched.copies_in_new_bin(problem, pool, class, alternative, 1) == 1)
+        })
+}
+
+/// Whether one copy would have a place if nothing else were planned and there were devices for it.
+fn fits_beside_devices(problem: &Problem<'_>, untouched: &mut State, class: ClassId) -> bool {
+    problem.node_order.iter().any(|&node| untouched.copies_beside_devices(problem, node, class, 1) == 1)
+        || problem.pools.iter_enumerated().any(|(pool, table)| {
+            let mut ways = table.by_class[class].iter();
+            ways.any(|alternative| untouched.new_bin_holds_beside_devices(problem, pool, class, alternative))
         })
 }

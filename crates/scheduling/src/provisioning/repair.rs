@@ -8,6 +8,10 @@
 //! later copies can mend. A finished search without a result
 //! is a proof; a budget that runs out is its own verdict. Where counting shows that devices run out, there is no search.
 //!
+//! Machines that bring devices for others make more room the more of them there are, and then it matters in which order
+//! copies are placed. Those that could take such devices come last; other orders are not tried, so that the search is no
+//! proof then.
+//!
 //! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target;
 //! a leaf costs what it takes to replay it.
 
@@ -54,13 +58,15 @@ pub(crate) fn place_more(
     budget: &mut Budget,
 ) -> Repaired {
     while left > 0 {
-        let copies = with_one_more(&state, class);
+        let mut copies = with_one_more(&state, class);
         if want_too_much(problem, &copies) {
             return Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: true };
         }
         if copies.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() > MAX_COPIES {
             return Repaired { state, left, verdict: Verdict::OutOfBudget, is_counted: false };
         }
+        // Stable: otherwise the classes stay in their order.
+        copies.sort_by_key(|(class, _)| grows(problem, *class));
         let mut search = Search { problem, state: state.emptied(problem), copies: &copies, budget };
         let is_searching = |searching: bool| problem.devices.iter().for_each(|of| of.is_searching.set(searching));
         is_searching(true);
@@ -78,7 +84,8 @@ pub(crate) fn place_more(
             Ok(false) => {
                 let is_cut_off =
                     |(class, _): &(ClassId, u32)| problem.pools.iter().any(|table| table.cut_off.contains(*class));
-                let is_proof = !copies.iter().any(is_cut_off);
+                let hangs_on_others = |(class, _): &(ClassId, u32)| may_be_brought(problem, *class);
+                let is_proof = !copies.iter().any(is_cut_off) && !copies.iter().any(hangs_on_others);
                 let verdict = if is_proof { Verdict::DoesNotFit } else { Verdict::OutOfBudget };
                 return Repaired { state, left, verdict, is_counted: false };
             }
@@ -88,6 +95,17 @@ pub(crate) fn place_more(
         }
     }
     Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: false }
+}
+
+fn grows(problem: &Problem<'_>, class: ClassId) -> bool {
+    problem.devices.as_ref().is_some_and(|of| of.grows(&problem.classes[class]))
+}
+
+/// Whether a copy of the class may have a place that the search knows nothing of: it could take devices that the machine of
+/// another pod brings. Alone it has what its own machine brings; none is launched that holds no pod.
+pub(crate) fn may_be_brought(problem: &Problem<'_>, class: ClassId) -> bool {
+    let pods = problem.classes.iter().filter(|pods| !pods.is_refused()).map(|pods| u64::from(pods.count()));
+    grows(problem, class) && pods.sum::<u64>() > 1
 }
 
 /// All copies that are placed, and one more of a class.

@@ -27,7 +27,7 @@ pub(super) const REASONS: [&str; 11] = [
 pub(super) fn reason(refusal: &Refusal) -> Option<&'static str> {
     refusal.reasons.iter().find_map(|reason| match reason {
         Reason::Claim { .. } => Some("Claim"),
-        Reason::DevicesOutOfBudget { .. } => Some("Budget"),
+        Reason::DevicesOutOfBudget { .. } | Reason::OthersMayBringDevices { .. } => Some("Budget"),
         Reason::Devices(requests) => requests.iter().find_map(of_request),
         Reason::Unsupported(_)
         | Reason::NoNodePool

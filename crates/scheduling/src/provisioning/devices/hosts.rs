@@ -15,7 +15,7 @@ use std::{
 };
 
 use dra_sched::Domain;
-use model::{IdSet, KeyId, Requirement, Requirements, ValueId, ValueSet};
+use model::{Budget, IdSet, KeyId, Requirement, Requirements, ValueId, ValueSet};
 
 use super::{DeviceState, narrow};
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
         fill,
         pools::PoolTable,
         problem::Problem,
+        repair,
         state::{Bin, BinId, State},
     },
 };
@@ -69,18 +70,28 @@ pub(crate) fn place_with_hosts(problem: &Problem<'_>, state: &mut State, class: 
     place_as_is(problem, state, class, left)
 }
 
-/// Tries classes again that found no devices, or for which the search ended early: by now machines may bring them.
-pub(crate) fn retry_with_hosts(problem: &Problem<'_>, state: &mut State, refused: &mut Vec<(ClassId, u32, Verdict)>) {
-    if !problem.devices.as_ref().is_some_and(|of| of.devices.brings_pools()) {
-        return;
-    }
+/// Tries classes again that found no devices, or for which the search ended early: by now machines may bring them. Room that
+/// is contended is searched once more, since the machines of classes that came later are among what is placed.
+pub(crate) fn retry_with_hosts(
+    problem: &Problem<'_>,
+    mut state: State,
+    refused: &mut Vec<(ClassId, u32, Verdict)>,
+    budget: &mut Budget,
+) -> State {
+    let Some(of_problem) = problem.devices.as_ref().filter(|of| of.devices.brings_pools()) else { return state };
     for (class, left, verdict) in refused.iter_mut() {
         let pods = &problem.classes[*class];
-        if *verdict != Verdict::Unsupported && pods.devices.is_some() && !pods.is_refused() {
-            *left = fill::place(problem, state, *class, *left);
+        if *verdict == Verdict::Unsupported || pods.devices.is_none() || pods.is_refused() {
+            continue;
+        }
+        *left = fill::place(problem, &mut state, *class, *left);
+        if *left > 0 && of_problem.grows(pods) {
+            let repaired = repair::place_more(problem, state, *class, *left, budget);
+            (state, *left) = (repaired.state, repaired.left);
         }
     }
     refused.retain(|(_, left, _)| *left > 0);
+    state
 }
 
 fn place_as_is(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {

@@ -18,6 +18,30 @@ use crate::{
 impl State {
     /// Copies of the class that the node has room for, at most `wanted`.
     pub(crate) fn copies_on_node(&self, problem: &Problem<'_>, node: NodeId, class: ClassId, wanted: u32) -> u32 {
+        let copies = self.copies_beside_devices(problem, node, class, wanted);
+        let pods = &problem.classes[class];
+        if copies == 0 || pods.devices.is_none() {
+            return copies;
+        }
+        let variant = problem.variant_on(class, node);
+        let room = self.room_beside_volumes(problem, node, class);
+        let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies) else { return copies };
+        let copies_by = |way: &Way| {
+            let mut each = pods.requests(variant).clone();
+            each.saturating_add_assign(&way.extra_on_node());
+            each.times_in(&room, way.copies.min(copies))
+        };
+        ways.ways.iter().map(copies_by).max().unwrap_or(0)
+    }
+
+    /// The same if there were devices for all of them.
+    pub(crate) fn copies_beside_devices(
+        &self,
+        problem: &Problem<'_>,
+        node: NodeId,
+        class: ClassId,
+        wanted: u32,
+    ) -> u32 {
         if !problem.node_accepts(class, node) {
             return 0;
         }
@@ -27,21 +51,12 @@ impl State {
             return 0;
         }
         let room = self.room_beside_volumes(problem, node, class);
-        let mut copies = times_in(pods.requests(variant), &room, wanted);
-        if copies > 0 && !pods.involved.is_empty() {
-            let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);
-            copies = self.coupled_room(problem, pods, place, copies);
-        }
-        if copies == 0 || pods.devices.is_none() {
+        let copies = times_in(pods.requests(variant), &room, wanted);
+        if copies == 0 || pods.involved.is_empty() {
             return copies;
         }
-        let Some(ways) = self.ways(problem, Spot::Node(node), class, variant, copies) else { return copies };
-        let copies_by = |way: &Way| {
-            let mut each = pods.requests(variant).clone();
-            each.saturating_add_assign(&way.extra_on_node());
-            each.times_in(&room, way.copies.min(copies))
-        };
-        ways.ways.iter().map(copies_by).max().unwrap_or(0)
+        let place = |_: usize, mine: &Involvement| problem.topology.place_of_node(mine.group, node);
+        self.coupled_room(problem, pods, place, copies)
     }
 
     /// What a node has free once the volumes are attached that the class shares with others; nothing if they cannot be.

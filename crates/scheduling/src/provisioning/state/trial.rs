@@ -64,6 +64,23 @@ impl State {
         })
     }
 
+    /// Whether a new machine of the pool would hold a copy if there were devices for it.
+    pub(crate) fn new_bin_holds_beside_devices(
+        &mut self,
+        problem: &Problem<'_>,
+        pool: PoolRank,
+        class: ClassId,
+        alternative: &Alternative,
+    ) -> bool {
+        let fitting = |state: &Self, candidates: &mut IdSet<OfferingId>, buffer: &mut IdSet<OfferingId>| {
+            candidates.clone_from(&alternative.offerings);
+            state.drop_exhausted_reservations(problem, pool, candidates);
+            let trial = Trial { problem, pool, bin: None, class, alternative, ways: None };
+            u32::from(state.fits(&trial, candidates, buffer, 1))
+        };
+        self.copies_allowed(problem, None, class, alternative, 1) == 1 && self.with_buffers(fitting) == 1
+    }
+
     /// Runs a trial on the two buffers that all trials share.
     fn with_buffers(&mut self, run: impl FnOnce(&Self, &mut IdSet<OfferingId>, &mut IdSet<OfferingId>) -> u32) -> u32 {
         let mut candidates = std::mem::take(&mut self.candidates);

@@ -490,6 +490,59 @@ fn claims_that_take_what_anothers_machine_brings_leave_it_as_much_as_it_has_to_s
     );
 }
 
+/// One GPU to a router, whose one link is for its zone, and one link for all; each large pod wants two links.
+fn few_links(large: usize, small: usize) -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(NET, None).device_class(GPU, None);
+    f.instance_type("plain", 2, 16).offering("a", "on-demand", 10);
+    f.instance_type("router", 2, 16).offering("a", "on-demand", 30);
+    f.plain_devices(GPU, 1).devices_for_nodes(NET, 1, Machine, &[ZONE]);
+    f.pool("default");
+    f.slice("everywhere", NET, ("allNodes", true.into()), 1);
+    f.claim_template("gpu", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.claim_template("links", &json!({"requests": [exactly("r", NET, 2)]}));
+    for index in 0..large {
+        f.pod(&format!("large-{index}")).requests(1700, gib(1)).claims_from("links");
+    }
+    for index in 0..small {
+        f.pod(&format!("small-{index}")).requests(900, gib(1)).claims_from("gpu");
+    }
+    f
+}
+
+#[test]
+fn room_is_searched_with_the_links_that_machines_of_later_pods_bring() {
+    // Five routers and the link for all are six links: no large pod can do with a machine that brings none.
+    check(
+        &few_links(3, 2),
+        expect![[r#"
+        machine default-0: router/a/on-demand $0.00000003/h types [router] devices [1 gpu.example.com] pods [small-0]
+        machine default-1: router/a/on-demand $0.00000003/h types [router] devices [1 gpu.example.com] pods [small-1]
+        machine default-2: router/a/on-demand $0.00000003/h types [router] devices [2 net.example.com] pods [large-0]
+        machine default-3: router/a/on-demand $0.00000003/h types [router] devices [2 net.example.com] pods [large-1]
+        machine default-4: router/a/on-demand $0.00000003/h types [router] devices [2 net.example.com] pods [large-2]
+    "#]],
+    );
+}
+
+#[test]
+fn where_machines_of_others_may_bring_devices_only_counting_proves_that_there_are_none() {
+    for (large, small, expected) in [(1, 0, vec![]), (3, 1, vec![Verdict::OutOfBudget])] {
+        let made = plan(&few_links(large, small).snapshot());
+        assert_eq!(made.refusals.iter().map(|refusal| refusal.verdict).collect::<Vec<_>>(), expected);
+    }
+    // One pod has nobody beside it, and what does not fit for another reason is told so.
+    let mut alone = few_links(0, 0);
+    alone.claim_template("more", &json!({"requests": [exactly("r", NET, 3)]}));
+    alone.pod("a").requests(1000, gib(1)).claims_from("more");
+    let mut too_large = few_links(1, 1);
+    too_large.pod("b").requests(5000, gib(1)).claims_from("links");
+    for f in [alone, too_large] {
+        let made = plan(&f.snapshot());
+        assert_eq!(made.refusals.iter().map(|refusal| refusal.verdict).collect::<Vec<_>>(), [Verdict::DoesNotFit]);
+    }
+}
+
 #[test]
 fn a_zone_has_one_pool_of_its_own_however_many_machines_bring_it() {
     let mut f = links(Domain, 2);
