@@ -26,7 +26,7 @@ use crate::health::{self, Endpoints};
 use crate::leader_election::{self, Candidate, Leadership};
 use crate::lifecycle::{consistency, garbage_collection};
 use crate::metered_provider::MeteredProvider;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, age_seconds};
 use crate::nodepool::registration_health::RegistrationHealth;
 use crate::options::{Options, without_effect};
 use crate::overlays::Overlays;
@@ -309,8 +309,7 @@ fn observe_bindings(context: &Context) {
     context.store.on_change(move |change, _| {
         let Change::Pod(Delta { before: Some(before), after: Some(after), .. }) = change else { return };
         if before.node_name.is_none() && after.node_name.is_some() {
-            let waited_ms = clock.now().since(after.created_at).0.max(0);
-            metrics.pods_bound_duration_seconds.observe(waited_ms as f64 / 1000.0);
+            metrics.pods_bound_duration_seconds.observe(age_seconds(clock.now().since(after.created_at)));
         }
     });
 }

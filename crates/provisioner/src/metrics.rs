@@ -331,6 +331,11 @@ pub fn seconds(duration: std::time::Duration) -> f64 {
     duration.as_secs_f64()
 }
 
+/// How long something lasted by two clocks that may differ, in seconds, for a metric: what seems to lie ahead is new.
+pub fn age_seconds(span: model::DurationMs) -> f64 {
+    span.0.max(0) as f64 / 1000.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::DurationMs;
 use scheduling::plan::Plan;
 use scheduling::snapshot::{Options as PlanOptions, Snapshot};
 use tokio::time::Instant;
@@ -223,13 +222,6 @@ async fn sleep_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// How long ago something was, in seconds.
-fn age_seconds(span: DurationMs) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a histogram's observations are floats")]
-    let ms = span.0.max(0) as f64;
-    ms / 1000.0
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::Histograms;
+use super::{Histograms, age_seconds};
 use crate::clock::Clock;
 use crate::conditions::{find, to_timestamp};
 use crate::store::{Change, ClusterStore, Delta, State};
@@ -171,7 +171,7 @@ impl Transitions {
                 };
                 let lasted =
                     to_timestamp(&condition.last_transition_time).since(to_timestamp(&was.last_transition_time));
-                self.duration_seconds.get_or_create(&labels).observe(seconds(lasted.0));
+                self.duration_seconds.get_or_create(&labels).observe(age_seconds(lasted));
             }
             let status = condition.status.clone();
             let labels = TransitionLabels { group: group.clone(), kind: kind.clone(), r#type, status, reason };
@@ -213,7 +213,7 @@ impl Collector for Current {
         let mut family = encoder.encode_descriptor("current_status_seconds", help, None, MetricType::Gauge)?;
         each(&state, |condition, labels| {
             let since = now.since(to_timestamp(&condition.last_transition_time));
-            ConstGauge::new(seconds(since.0)).encode(family.encode_family(labels)?)
+            ConstGauge::new(age_seconds(since)).encode(family.encode_family(labels)?)
         })
     }
 }
@@ -247,11 +247,6 @@ fn each_of<T: Conditioned>(
         encode(condition, &labels)?;
     }
     Ok(())
-}
-
-/// Clocks may differ; a condition that is a bit ahead of ours is new.
-fn seconds(milliseconds: i64) -> f64 {
-    milliseconds.max(0) as f64 / 1000.0
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use scheduling::reason::{NoteKind, Reason};
 use scheduling::snapshot::{NodeState, PodId, Snapshot};
 use tracing::{debug, error, info, warn};
 
+use super::NAME;
 use super::commit::Committed;
-use super::{NAME, age_seconds};
 use crate::context::Context;
-use crate::metrics::{ByController, ByDriver, ByReason, CreatedLabels, Metrics, seconds};
+use crate::metrics::{ByController, ByDriver, ByReason, CreatedLabels, Metrics, age_seconds, seconds};
 use crate::options::PreferencePolicy;
 use crate::recorder::{Event, Severity, pod_reference};
 

@@ -28,7 +28,7 @@ use crate::lifecycle::garbage_collection::provider_id;
 use crate::lifecycle::initialization::is_ready;
 use crate::lifecycle::registration::{has_taint, same_taint};
 use crate::lifecycle::{self, claim};
-use crate::metrics::{ByNodePool, ByZone};
+use crate::metrics::{ByNodePool, ByZone, age_seconds};
 use crate::patch::{self, Lock};
 use crate::queue::{self, Action, WorkQueue};
 use crate::recorder::{Event, Severity, reference};
@@ -341,7 +341,7 @@ impl Leaving<'_> {
         let by_zone = ByZone { nodepool: self.node_pool(), zone: label(labels::ZONE) };
         metrics.nodes_terminated.get_or_create(&by_zone).inc();
         let by_pool = ByNodePool { nodepool: self.node_pool() };
-        let since = |start: Timestamp| self.now.since(start).0.max(0) as f64 / 1000.0;
+        let since = |start: Timestamp| age_seconds(self.now.since(start));
         if let Some(deleted_at) = self.node.metadata.deletion_timestamp.as_ref().map(to_timestamp) {
             metrics.nodes_termination_duration_seconds.get_or_create(&by_pool).observe(since(deleted_at));
         }

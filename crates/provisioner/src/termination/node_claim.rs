@@ -14,7 +14,7 @@ use crate::conditions::{ConditionSet, to_timestamp};
 use crate::context::Context;
 use crate::failpoints;
 use crate::lifecycle::{claim, registration};
-use crate::metrics::{ByNodePool, TerminatedLabels};
+use crate::metrics::{ByNodePool, TerminatedLabels, age_seconds};
 use crate::patch::{self, Lock};
 use crate::queue::Action;
 use crate::recorder::{Event, Severity, reference};
@@ -235,7 +235,7 @@ fn observe(context: &Context, node_claim: &NodeClaim) {
     };
     context.metrics.nodeclaims_terminated.get_or_create(&labels).inc();
     let now = context.clock.now();
-    let since = |start: Timestamp| now.since(start).0.max(0) as f64 / 1000.0;
+    let since = |start: Timestamp| age_seconds(now.since(start));
     let by_pool = ByNodePool { nodepool };
     if let Some(deleted_at) = node_claim.metadata.deletion_timestamp.as_ref().map(to_timestamp) {
         context.metrics.nodeclaims_termination_duration_seconds.get_or_create(&by_pool).observe(since(deleted_at));
