@@ -117,19 +117,24 @@ impl Siblings {
     fn trigger(&mut self, change: &Change<'_>) -> Option<Trigger> {
         let Change::Pod(delta) = change else { return None };
         let pod = delta.after?;
-        let owner = &pod.owner.as_ref()?.uid;
-        let is_known = self.0.get(owner).is_some_and(|known| known.is_alike(pod));
-        if is_ours(pod) {
-            if is_known {
-                return delta.before.is_some_and(|before| is_untried(before)).then_some(Trigger::Cluster);
-            }
-            if self.0.len() == Self::MOST {
-                self.0.clear();
-            }
-            self.0.insert(owner.clone(), Arc::clone(pod));
+        let is_ours = is_ours(pod);
+        // Most changes are of pods that run; those need not be compared.
+        if !is_ours && (delta.before.is_some() || !is_untried(pod)) {
             return None;
         }
-        (is_known && delta.before.is_none() && is_untried(pod)).then(|| Trigger::Pod(pod.uid.clone()))
+        let owner = &pod.owner.as_ref()?.uid;
+        let is_known = self.0.get(owner).is_some_and(|known| known.is_alike(pod));
+        if !is_ours {
+            return is_known.then(|| Trigger::Pod(pod.uid.clone()));
+        }
+        if is_known {
+            return delta.before.is_some_and(|before| is_untried(before)).then_some(Trigger::Cluster);
+        }
+        if self.0.len() == Self::MOST {
+            self.0.clear();
+        }
+        self.0.insert(owner.clone(), Arc::clone(pod));
+        None
     }
 }
 
