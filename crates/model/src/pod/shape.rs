@@ -48,6 +48,11 @@ pub struct PodShape {
 }
 
 impl PodShape {
+    /// The spread that must be kept.
+    pub fn hard_spread(&self) -> impl Iterator<Item = &TopologySpreadConstraint> {
+        self.topology_spread.iter().filter(|spread| spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule)
+    }
+
     /// Whether node selector and required node affinity allow a node with these labels and this name, as kube-scheduler
     /// decides it. For `node_name` see [`NodeSelectorTerm::matches`].
     pub fn node_affinity_matches(&self, labels: &Labels, node_name: Option<ValueId>, interner: &Interner) -> bool {

@@ -7,7 +7,7 @@ use api::taints;
 use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::NameSet;
-use model::pod::{PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint, WhenUnsatisfiable};
+use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
 use model::workload::DaemonSet;
 use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid};
 
@@ -77,7 +77,7 @@ impl Cluster<'_> {
     fn spreading(&self) -> &NameSet<SpreadingClass> {
         self.spreading.get_or_init(|| {
             let planned = self.state.unbound_pods().filter(|pod| {
-                pod.shape.topology_spread.iter().any(is_required)
+                pod.shape.hard_spread().next().is_some()
                     && pod.deletion_timestamp.is_none()
                     && pod.scheduling != SchedulingState::Gated
                     && self.assignments.claim_of(&pod.uid).is_some()
@@ -118,15 +118,9 @@ struct SpreadingClass {
 
 impl SpreadingClass {
     fn counts(&self, pod: &Pod, interner: &Interner) -> bool {
-        let mut required = self.shape.topology_spread.iter().filter(|constraint| is_required(constraint));
-        required.any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
-    }
-}
-
-fn is_required(constraint: &TopologySpreadConstraint) -> bool {
-    match constraint.when_unsatisfiable {
-        WhenUnsatisfiable::DoNotSchedule => true,
-        WhenUnsatisfiable::ScheduleAnyway => false,
+        self.shape
+            .hard_spread()
+            .any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
 
 use model::{
     KeyId, NamespacedName, Pod, PodShape, PriceNanoUsdPerHour, Requirement, Timestamp, Unsupported, ValueId, ValueSet,
-    collections::FastMap, pod::WhenUnsatisfiable,
+    collections::FastMap,
 };
 
 use super::gangs::group_of;
@@ -181,13 +181,10 @@ fn groups(snapshot: &Snapshot) -> Vec<Group<'_>> {
             is_spread: false,
             runs_in: BTreeSet::new(),
         });
-        let is_hard = |spread: &model::pod::TopologySpreadConstraint| {
-            spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
-        };
         known.members.push(id);
         known.priority = known.priority.max(pod.priority);
         known.created = known.created.min(pod.created_at);
-        known.is_spread |= pod.shape.topology_spread.iter().any(is_hard);
+        known.is_spread |= pod.shape.hard_spread().next().is_some();
     }
     for node in staying(snapshot) {
         for pod in &node.pods {

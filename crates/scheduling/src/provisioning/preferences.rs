@@ -57,11 +57,8 @@ struct Preference<'s> {
 impl Preference<'_> {
     /// Whether it can be made a requirement that changes nothing but what the pods want.
     fn can_be_required(&self, shapes: &[Preferring<'_>]) -> bool {
-        let is_narrowed = |spread: &TopologySpreadConstraint| {
-            spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
-                && spread.node_affinity_policy == NodeInclusionPolicy::Honor
-        };
-        let narrows = |shape: &Preferring<'_>| shape.shape.topology_spread.iter().any(is_narrowed);
+        let is_narrowed = |spread: &TopologySpreadConstraint| spread.node_affinity_policy == NodeInclusionPolicy::Honor;
+        let narrows = |shape: &Preferring<'_>| shape.shape.hard_spread().any(is_narrowed);
         match self.kind {
             Kind::NodeAffinity(_) => !shapes.get(self.shape).is_some_and(narrows),
             Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) | Kind::Spread(_) => true,

@@ -1,4 +1,5 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::pod::{TopologySpreadConstraint, WhenUnsatisfiable};
 use serde_json::{Value, json};
 
 use super::*;

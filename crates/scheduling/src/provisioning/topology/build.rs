@@ -11,7 +11,7 @@ use api::labels;
 use model::{
     Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, Pod, PodShape, Unsupported, ValueId,
     collections::{FastMap, NameMap, NameSet},
-    pod::{NodeInclusionPolicy, PodAffinityTerm, TopologySpreadConstraint, VolumeRef, WhenUnsatisfiable},
+    pod::{NodeInclusionPolicy, PodAffinityTerm, VolumeRef},
     volume::{AccessMode, VolumeBindingMode},
 };
 
@@ -105,7 +105,7 @@ impl<'s> Builder<'s> {
     }
 
     fn scan(&mut self, shape: &PodShape) {
-        for spread in hard_spread(shape) {
+        for spread in shape.hard_spread() {
             self.coupled = true;
             self.scan_selector(&spread.selector);
             self.keys.extend(&spread.match_label_keys);
@@ -180,10 +180,10 @@ impl<'s> Builder<'s> {
         if !self.coupled {
             return Ok(owned);
         }
-        let mut keys: Vec<KeyId> = hard_spread(shape).map(|spread| spread.topology_key).collect();
+        let mut keys: Vec<KeyId> = shape.hard_spread().map(|spread| spread.topology_key).collect();
         keys.sort_unstable();
         keys.dedup();
-        for spread in hard_spread(shape) {
+        for spread in shape.hard_spread() {
             let mut selector = spread.selector.clone();
             for &key in &spread.match_label_keys {
                 if let Some(value) = pod.labels.get(key) {
@@ -504,8 +504,4 @@ fn place_by_label(node: &Node, key: KeyId, by_value: &FastMap<ValueId, DomainId>
             None => Place::Unknown,
         },
     }
-}
-
-fn hard_spread(shape: &PodShape) -> impl Iterator<Item = &TopologySpreadConstraint> {
-    shape.topology_spread.iter().filter(|spread| spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule)
 }
