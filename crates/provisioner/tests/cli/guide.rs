@@ -61,7 +61,7 @@ fn the_page_on_planning_offline_shows_what_is_printed() {
 
 #[test]
 fn the_readme_shows_what_is_printed() {
-    check("README.md", ".", 1);
+    check("README.md", ".", 2);
 }
 
 #[test]
