@@ -1,0 +1,62 @@
+//! Claims that are kept apart because the scheduler may come to them in another order.
+
+use expect_test::expect;
+use serde_json::json;
+
+use super::{GPU, mixed};
+use crate::provisioning::{
+    plan,
+    tests::{
+        check,
+        fixture::{exactly, gib},
+    },
+};
+
+#[test]
+fn claims_that_could_take_each_others_devices_are_kept_apart_and_the_plan_says_what_that_costs() {
+    let mut f = mixed();
+    f.pod("picky").requests(2000, gib(1)).claims_from("large");
+    f.pod("any").requests(1000, gib(1)).claims_from("any");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [picky]
+        machine default-1: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [any]
+    "#]],
+    );
+    let snapshot = f.snapshot();
+    assert_eq!(plan(&snapshot).kept_apart.map(|price| price.0), Some(100));
+}
+
+#[test]
+fn claims_that_every_order_serves_share_a_machine_and_nothing_is_said() {
+    let mut f = mixed();
+    f.claim_template("another", &json!({"requests": [exactly("other", GPU, 1)]}));
+    f.pod("one").requests(2000, gib(1)).claims_from("any");
+    f.pod("other").requests(1000, gib(1)).claims_from("another");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [2 gpu.example.com] pods [one, other]
+    "#]],
+    );
+    assert_eq!(plan(&f.snapshot()).kept_apart, None);
+}
+
+#[test]
+fn a_pod_that_has_to_wait_for_the_sake_of_anothers_claim_is_told_so() {
+    let mut f = mixed();
+    f.node("n1").allocatable(8000, gib(32)).label("here", "yes");
+    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 1);
+    let device = |name: &str, size: &str| json!({"name": name, "attributes": {"size": {"string": size}}});
+    f.republish("n1-gpus", &json!([device("d0", "large"), device("d1", "small")]));
+    f.pod("picky").requests(2000, gib(1)).claims_from("large").select("here", "yes");
+    f.pod("any").requests(1000, gib(1)).claims_from("any").select("here", "yes");
+    check(
+        &f,
+        expect![[r#"
+            node n1: [picky]
+            refused any (DoesNotFit): of 1 existing node 1 do not have the devices it claims (the scheduler may come to the claims planned there in an order that leaves one without devices); nodepool/default: wants here In [yes], but its machines will not have that label; add it to the NodePool's labels or requirements; a machine would do if nodepool/default had here In [yes] and with other devices
+        "#]],
+    );
+}
