@@ -1,5 +1,7 @@
 //! Label selectors (`metav1.LabelSelector`).
 
+use std::fmt;
+
 use crate::intern::{Interner, KeyId, ValueId};
 use crate::labels::Labels;
 use crate::requirement::{ExpressionError, Operator, Requirement, Requirements, ValueSet};
@@ -50,6 +52,15 @@ impl LabelSelector {
             Self::Nothing => false,
             Self::Matching(requirements) => requirements.matches_labels(labels, interner),
         }
+    }
+
+    /// Prints which objects are meant, as the end of a sentence about `what`: `pods with app In [web]`, `all pods`, `no pods`.
+    pub fn display<'a>(&'a self, what: &'a str, interner: &'a Interner) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| match self {
+            Self::Nothing => write!(f, "no {what}"),
+            Self::Matching(requirements) if requirements.is_empty() => write!(f, "all {what}"),
+            Self::Matching(requirements) => write!(f, "{what} with {}", requirements.display(interner)),
+        })
     }
 
     /// Narrows a selector that is present to objects with `value` at `key`, as `matchLabelKeys` does.

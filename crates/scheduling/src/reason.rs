@@ -10,8 +10,10 @@ use model::{
 
 use crate::snapshot::Limit;
 
+mod contradiction;
 mod devices;
 
+pub use contradiction::Contradiction;
 pub(crate) use devices::zones;
 pub use devices::{ClaimedDevices, EndingTypes};
 
@@ -46,6 +48,13 @@ pub enum Reason {
         wanted: ValueSet,
         /// A defined label that looks like it.
         typo_of: Option<KeyId>,
+    },
+    /// The pod goes by the name of a Node, and that of a machine to come is not known.
+    NodeName {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// The names that the pod's node affinity, or that of its volume, allows.
+        wanted: ValueSet,
     },
     /// Pod and pool ask for different values of one label.
     Requirement {
@@ -83,6 +92,17 @@ pub enum Reason {
         wanted: u32,
         /// Left.
         left: u32,
+    },
+    /// What the pod asks of nodes contradicts itself: one for each alternative that it gives.
+    Contradiction(Vec<Contradiction>),
+    /// A rule that couples the pod with others goes by a label that the pool's machines will not have.
+    LabelForRule {
+        /// Which pool.
+        node_pool: NodePoolName,
+        /// Which label.
+        key: KeyId,
+        /// The rule, in Kubernetes' words.
+        rule: Arc<str>,
     },
     /// A claim of the pod keeps it from every node.
     Claim {
@@ -146,6 +166,8 @@ pub enum Excluding {
         /// What it wants.
         wanted: ValueSet,
     },
+    /// That it goes by the name of a Node.
+    NodeName,
     /// What the NodePools require of machines.
     NodePools,
     /// How much it takes of a resource.
@@ -174,6 +196,8 @@ pub struct Remedy {
     pub node_pool: NodePoolName,
     /// All of them are needed.
     pub needs: Vec<Need>,
+    /// Whether rules that couple the pod with others could keep it from there all the same: they were not asked.
+    pub rules_may_close: bool,
 }
 
 /// One change.
@@ -188,6 +212,8 @@ pub enum Need {
         /// What it asks.
         wanted: ValueSet,
     },
+    /// The pod does not go by the name of a Node.
+    AnyNode,
     /// The NodePool allows these values of a label.
     Allowed {
         /// Which label.
@@ -366,7 +392,9 @@ impl Reason {
             Reason::NoNodePool => "NoNodePool",
             Reason::NodePoolNotUsable { .. } => "NodePoolNotUsable",
             Reason::NodePoolTaint { .. } => "NodePoolTaint",
-            Reason::LabelNotDefined { .. } => "LabelNotDefined",
+            Reason::LabelNotDefined { .. } | Reason::LabelForRule { .. } => "LabelNotDefined",
+            Reason::Contradiction(_) => "Contradiction",
+            Reason::NodeName { .. } => "NodeName",
             Reason::Requirement { .. } => "RequirementConflict",
             Reason::NoInstanceType(_) => "NoInstanceType",
             Reason::LimitExceeded { .. } => "LimitExceeded",
@@ -398,12 +426,15 @@ impl Reason {
             Reason::NodePoolNotUsable { node_pool, .. }
             | Reason::NodePoolTaint { node_pool, .. }
             | Reason::LabelNotDefined { node_pool, .. }
+            | Reason::LabelForRule { node_pool, .. }
+            | Reason::NodeName { node_pool, .. }
             | Reason::Requirement { node_pool, .. }
             | Reason::LimitExceeded { node_pool, .. }
             | Reason::MinValues { node_pool, .. } => Some(node_pool),
             Reason::NoInstanceType(reason) => Some(&reason.node_pool),
             Reason::PodRules { node_pool, .. } => node_pool.as_ref(),
-            Reason::Gang(_)
+            Reason::Contradiction(_)
+            | Reason::Gang(_)
             | Reason::GroupDomain(_)
             | Reason::Devices(_)
             | Reason::Remedies(_)
@@ -422,6 +453,15 @@ impl Reason {
         match self {
             Reason::Unsupported(unsupported) => format!("{} is not planned for yet", unsupported.construct),
             Reason::NoNodePool => "there is no NodePool".to_owned(),
+            Reason::Contradiction(all) => contradiction::message(all, names),
+            Reason::LabelForRule { key, rule, .. } => format!(
+                "{rule} needs the label {}, which its machines will not have; add it to the NodePool's labels or requirements",
+                names.key_name(*key)
+            ),
+            Reason::NodeName { wanted, .. } => format!(
+                "goes by the name of a Node (metadata.name {}), which is not known of a machine to come",
+                wanted.display(names)
+            ),
             Reason::Claim { why } => why.to_string(),
             Reason::Gang(gang) => gang.message(),
             Reason::GroupDomain(group) => group.message(names),
@@ -501,6 +541,7 @@ impl Excluding {
         match self {
             Self::Taints => "taints".to_owned(),
             Self::Label { key, wanted } => expression(*key, wanted, names),
+            Self::NodeName => "the name of a Node".to_owned(),
             Self::NodePools => "what NodePools require".to_owned(),
             Self::Resource { resource, wanted } => {
                 format!("{} {}", names.resource_name(*resource), amount(*resource, *wanted))
@@ -519,7 +560,12 @@ impl Remedy {
         let pool = &self.node_pool;
         let needs: Vec<String> = self.needs.iter().map(|need| need.message(pool, names)).collect();
         let names_pool = self.needs.iter().any(Need::names_pool);
-        let suffix = if names_pool { String::new() } else { format!(" (nodepool/{pool})") };
+        let suffix = match (names_pool, self.rules_may_close) {
+            (true, false) => String::new(),
+            (false, false) => format!(" (nodepool/{pool})"),
+            (true, true) => " (if rules between pods let it in there)".to_owned(),
+            (false, true) => format!(" (nodepool/{pool}, if rules between pods let it in there)"),
+        };
         format!("{}{suffix}", needs.join(" and "))
     }
 }
@@ -533,8 +579,13 @@ impl Need {
         match self {
             Self::Tolerate(taint) => format!("if it tolerated {}", taint.display(names)),
             Self::NotWanted { key, wanted } => format!("if it did not want {}", expression(*key, wanted, names)),
+            Self::AnyNode => "if it did not go by the name of a Node".to_owned(),
+            Self::Allowed { key, values } if *values == ValueSet::exists() => {
+                format!("if nodepool/{pool} had the label {}", names.key_name(*key))
+            }
             Self::Allowed { key, values } => format!("if nodepool/{pool} had {}", expression(*key, values, names)),
             Self::OtherTypes => format!("if nodepool/{pool} allowed more instance types"),
+            Self::Less { resource, most: 0, .. } => format!("without {}", names.resource_name(*resource)),
             Self::Less { resource, by, .. } => {
                 format!("with {} less {}", amount(*resource, *by), names.resource_name(*resource))
             }
@@ -631,6 +682,10 @@ impl NoInstanceType {
 
 impl Shortage {
     fn message(&self, names: &Interner) -> String {
+        if self.most == 0 {
+            let amount = amount(self.resource, self.wanted);
+            return format!("{} {amount} wanted, none has any", names.resource_name(self.resource));
+        }
         format!(
             "{} {} wanted with daemons, the largest has {}",
             names.resource_name(self.resource),

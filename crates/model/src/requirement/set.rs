@@ -3,12 +3,9 @@
 use std::fmt;
 
 use super::operator::{ExpressionError, Operator};
-use super::value_set::{Expression, ValueSet};
+use super::value_set::ValueSet;
 use crate::intern::{Interner, KeyId, ValueId};
 use crate::labels::Labels;
-
-/// How many values are printed before "and N others".
-const PRINTED_VALUES: usize = 5;
 
 /// What the label `key` may be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -49,27 +46,7 @@ impl Requirement {
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>, interner: &Interner) -> fmt::Result {
-        f.write_str(interner.key_name(self.key))?;
-        if self.values.is_empty() {
-            f.write_str(" In []")?;
-        } else if self.values.is_any() {
-            f.write_str(" Any")?;
-        }
-        for expression in self.values.to_expressions().iter().filter(|_| !self.values.is_empty()) {
-            match expression {
-                Expression::Exists | Expression::DoesNotExist => write!(f, " {}", expression.operator())?,
-                Expression::Gte(bound) => write!(f, " >={bound}")?,
-                Expression::Lte(bound) => write!(f, " <={bound}")?,
-                Expression::In(_) | Expression::NotIn(_) => {
-                    let mut values = expression.values(interner);
-                    if let Some(others) = values.len().checked_sub(PRINTED_VALUES).filter(|&others| others > 0) {
-                        values.truncate(PRINTED_VALUES);
-                        values.push(format!("and {others} others"));
-                    }
-                    write!(f, " {} [{}]", expression.operator(), values.join(" "))?;
-                }
-            }
-        }
+        write!(f, "{} {}", interner.key_name(self.key), self.values.display(interner))?;
         match self.min_values {
             Some(min_values) => write!(f, " minValues {min_values}"),
             None => Ok(()),

@@ -10,10 +10,15 @@
 //! * a set with bounds does not hold absence, its range is not empty, and each excluded value lies in it;
 //! * an upper bound is below `i64::MAX`; a lower one is above 0, or is 0 and there is no upper one.
 
+use std::fmt;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::operator::{Operator, ValuesError};
 use crate::intern::{Interner, ValueId};
+
+/// How many values are printed before "and N others".
+const PRINTED_VALUES: usize = 5;
 
 /// A few values, sorted by id.
 pub type Values = SmallVec<[ValueId; 4]>;
@@ -254,6 +259,39 @@ impl ValueSet {
             expressions.push(Expression::NotIn(self.values.clone()));
         }
         expressions
+    }
+
+    /// Prints the set in Karpenter's style, as it stands behind a key: `In [a b]`, `Exists >=3`.
+    pub fn display<'a>(&'a self, interner: &'a Interner) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| self.write(f, interner))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, interner: &Interner) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("In []");
+        }
+        if self.is_any() {
+            return f.write_str("Any");
+        }
+        for (place, expression) in self.to_expressions().iter().enumerate() {
+            if place > 0 {
+                f.write_str(" ")?;
+            }
+            match expression {
+                Expression::Exists | Expression::DoesNotExist => write!(f, "{}", expression.operator())?,
+                Expression::Gte(bound) => write!(f, ">={bound}")?,
+                Expression::Lte(bound) => write!(f, "<={bound}")?,
+                Expression::In(_) | Expression::NotIn(_) => {
+                    let mut values = expression.values(interner);
+                    if let Some(others) = values.len().checked_sub(PRINTED_VALUES).filter(|&others| others > 0) {
+                        values.truncate(PRINTED_VALUES);
+                        values.push(format!("and {others} others"));
+                    }
+                    write!(f, "{} [{}]", expression.operator(), values.join(" "))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A value of the set for a label that the machine must be given: the least by name among listed ones, else the

@@ -22,6 +22,8 @@ fn an_absent_selector_selects_nothing_and_an_empty_one_everything() {
     assert_eq!(empty, LabelSelector::EVERYTHING);
     assert!(empty.matches(&labels, &interner));
     assert!(empty.matches(&Labels::new(), &interner));
+    let said = |selector: &LabelSelector| selector.display("pods", &interner).to_string();
+    assert_eq!((said(&LabelSelector::Nothing), said(&empty)), ("no pods".to_owned(), "all pods".to_owned()));
 }
 
 #[test]

@@ -41,35 +41,40 @@ pub(crate) fn terms(shape: &PodShape, names: &Interner) -> Vec<Term> {
 /// in which the class of a claim that waits makes volumes. `None` if there are more than [`MAX_TERMS`] combinations.
 pub(crate) fn terms_with_volumes(shape: &PodShape, volumes: &Volumes, names: &Interner) -> Option<Vec<Term>> {
     let mut all = terms(shape, names);
-    for alternatives in shape.volumes.iter().map(|volume| reachable(volume, volumes)) {
-        if alternatives.is_empty() {
-            continue;
-        }
-        let mut narrowed: Vec<Term> = Vec::new();
-        for term in &all {
-            for alternative in &alternatives {
-                let mut requirements = term.requirements.clone();
-                requirements.intersect(&alternative.requirements, names);
-                let node_name = match (&term.node_name, &alternative.node_name) {
-                    (Some(one), Some(other)) => Some(one.intersect(other, names)),
-                    (one, other) => one.clone().or_else(|| other.clone()),
-                };
-                let term = Term { requirements, node_name };
-                if term.requirements.first_empty(names).is_none() && !narrowed.contains(&term) {
-                    narrowed.push(term);
-                }
-            }
-        }
-        if narrowed.len() > MAX_TERMS {
+    for volume in &shape.volumes {
+        all = narrowed(&all, &reachable(volume, volumes), names);
+        if all.len() > MAX_TERMS {
             return None;
         }
-        all = narrowed;
     }
     Some(all)
 }
 
+/// What is left of some terms where one of the places of a volume has to be reached, too.
+pub(super) fn narrowed(terms: &[Term], places: &[Term], names: &Interner) -> Vec<Term> {
+    if places.is_empty() {
+        return terms.to_vec();
+    }
+    let mut narrowed: Vec<Term> = Vec::new();
+    for term in terms {
+        for place in places {
+            let mut requirements = term.requirements.clone();
+            requirements.intersect(&place.requirements, names);
+            let node_name = match (&term.node_name, &place.node_name) {
+                (Some(one), Some(other)) => Some(one.intersect(other, names)),
+                (one, other) => one.clone().or_else(|| other.clone()),
+            };
+            let term = Term { requirements, node_name };
+            if term.requirements.first_empty(names).is_none() && !narrowed.contains(&term) {
+                narrowed.push(term);
+            }
+        }
+    }
+    narrowed
+}
+
 /// Ways to reach a volume; none if every node does.
-fn reachable(volume: &VolumeRef, volumes: &Volumes) -> Vec<Term> {
+pub(super) fn reachable(volume: &VolumeRef, volumes: &Volumes) -> Vec<Term> {
     let class_topologies = |class: Option<&Arc<str>>| {
         let class = class_of(class, volumes);
         let allowed = class.map(|class| class.allowed_topologies.as_slice()).unwrap_or_default();

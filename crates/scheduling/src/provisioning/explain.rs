@@ -3,6 +3,7 @@
 //! What its claims ask for is told once more over all NodePools, by request and step of the allocator (`claims`).
 
 mod claims;
+mod contradiction;
 
 use std::sync::Arc;
 
@@ -43,6 +44,10 @@ pub(crate) fn reasons(
     }
     if let Some(why) = &pods.claim_fault {
         return Arc::from([Reason::Claim { why: Arc::clone(why) }]);
+    }
+    if pods.terms.is_empty() {
+        let all = contradiction::contradictions(&pods.shape, &problem.snapshot.volumes, problem.names());
+        return Arc::from([Reason::Contradiction(all)]);
     }
     let mut reasons = Vec::new();
     if verdict == Verdict::OutOfBudget {
@@ -221,20 +226,23 @@ fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, 
         let requests = problem.requests_alone(class, way.variant);
         way.offerings.iter().any(|offering| requests.fits_in(table.net(offering)))
     };
-    let mut rules = closing_ways(problem, state, pods, table.by_class[class].iter().filter(holds));
-    if table.by_class[class].is_empty() {
-        let needs_label = |mine: &&Involvement| {
-            let group = &problem.topology.groups[mine.group];
-            mine.owner && group.kind != Kind::AntiAffinity && group.scope != Scope::Host
-        };
-        rules.extend(
-            pods.involved
-                .iter()
-                .filter(needs_label)
-                .map(|mine| -> Arc<str> { problem.topology.groups[mine.group].describe(problem.names()).into() }),
-        );
-    }
-    rules
+    closing_ways(problem, state, pods, table.by_class[class].iter().filter(holds))
+}
+
+/// Labels that rules of the class go by and that no machine of the pool will have, with the rule.
+pub(super) fn label_for_rule<'a>(
+    problem: &'a Problem<'_>,
+    table: &'a PoolTable<'_>,
+    pods: &'a PodClass,
+) -> impl Iterator<Item = (KeyId, Arc<str>)> + 'a {
+    let names = problem.names();
+    pods.involved.iter().filter(|mine| mine.owner).filter_map(move |mine| {
+        let group = &problem.topology.groups[mine.group];
+        let Scope::Label(key) = group.scope else { return None };
+        let needs_label = group.kind != Kind::AntiAffinity;
+        let is_missing = !table.mentions(key) && !table.can_have(None, key, &ValueSet::exists(), names);
+        (needs_label && is_missing).then(|| (key, group.describe(names).into()))
+    })
 }
 
 /// A NodePool whose taints and labels the class agrees with, by one of its terms.
@@ -271,35 +279,14 @@ fn pool<'p, 's>(
             }
         }
     }
-    (told.or_else(|| Some(no_term(table))), None)
-}
-
-/// A required affinity without any usable term.
-fn no_term(table: &PoolTable<'_>) -> Reason {
-    Reason::NoInstanceType(Box::new(NoInstanceType {
-        node_pool: table.pool.name.clone(),
-        types: table.catalogue.types.len(),
-        by_node_pool: 0,
-        by_label: Vec::new(),
-        by_resources: 0,
-        by_devices: 0,
-        devices: Vec::new(),
-        by_offering: 0,
-        nearest: None,
-    }))
+    (told, None)
 }
 
 /// The first label, by name, on which the pool and the term can't agree whatever the instance type.
 fn label_conflict(table: &PoolTable<'_>, term: &Term, names: &Interner) -> Option<Reason> {
     let node_pool = || table.pool.name.clone();
     if term.node_name.as_ref().is_some_and(|wanted| !accepts_unknown(wanted)) {
-        let key = names.find_key(api::labels::HOSTNAME)?;
-        return Some(Reason::LabelNotDefined {
-            node_pool: node_pool(),
-            key,
-            wanted: term.node_name.clone()?,
-            typo_of: None,
-        });
+        return Some(Reason::NodeName { node_pool: node_pool(), wanted: term.node_name.clone()? });
     }
     for wanted in term.requirements.iter_by_name(names) {
         let key = wanted.key;
@@ -349,6 +336,9 @@ fn machine(
     let names = problem.names();
     if let Some(reason) = limits_or_min_values(problem, state, rank, table, class) {
         return reason;
+    }
+    if let Some((key, rule)) = label_for_rule(problem, table, pods).next() {
+        return Reason::LabelForRule { node_pool: table.pool.name.clone(), key, rule };
     }
     if !pods.involved.is_empty() {
         let rules = closed_machines(problem, state, table, class);

@@ -4,7 +4,7 @@
 //! From that come
 //!
 //! * an irreducible set of rules: every offering breaks one of them, and no rule of the set can be left out. Rules are
-//!   left out from the back of a fixed order (taints, labels by name, the NodePools' own requirements, resources by name,
+//!   left out from the back of a fixed order (taints, labels by name, the Node's name, the NodePools' own requirements, resources by name,
 //!   devices, availability, limits, minValues, rules between pods), so that it is the same set on every run;
 //! * remedies: for each NodePool the offerings that break the fewest rules, and of those that break the same rules the one
 //!   that lacks least.
@@ -13,11 +13,12 @@
 
 use std::collections::BTreeMap;
 
-use model::{Budget, IdSet, Interner, KeyId, ResourceVec};
+use model::{Budget, IdSet, Interner, KeyId, ResourceVec, ValueSet};
 
 use super::{
     affinity::{self, Term, accepts_unknown},
     classes::ClassId,
+    explain::label_for_rule,
     pools::{PoolRank, PoolTable},
     problem::Problem,
 };
@@ -42,6 +43,7 @@ type Needs = BTreeMap<Rule, Need>;
 enum Rule {
     Taints,
     Label(String),
+    NodeName,
     NodePools,
     Resource(String),
     Devices,
@@ -104,6 +106,7 @@ impl Asked<'_, '_> {
             .map(|(_, table, needs)| Remedy {
                 node_pool: table.pool.name.clone(),
                 needs: needs.into_values().collect(),
+                rules_may_close: self.rules_may_close(table),
             })
             .collect();
         let excluded_by = irreducible(&broken);
@@ -119,6 +122,19 @@ impl Asked<'_, '_> {
         (!was_told).then(|| Reason::Remedies(Box::new(Remedies { excluded_by, remedies })))
     }
 
+    /// Whether the class is coupled with others and the pool said no before that was asked.
+    fn rules_may_close(&self, table: &PoolTable<'_>) -> bool {
+        let said_before = |reason: &Reason| match reason {
+            Reason::NodePoolTaint { node_pool, .. }
+            | Reason::LabelNotDefined { node_pool, .. }
+            | Reason::LabelForRule { node_pool, .. }
+            | Reason::NodeName { node_pool, .. }
+            | Reason::Requirement { node_pool, .. } => *node_pool == table.pool.name,
+            _ => false,
+        };
+        !self.problem.classes[self.class].involved.is_empty() && self.reasons.iter().any(said_before)
+    }
+
     /// What each offering of a pool would need.
     fn needs(&self, table: &PoolTable<'_>, given: Option<&IdSet<OfferingId>>) -> Vec<Needs> {
         let names = self.problem.names();
@@ -126,6 +142,10 @@ impl Asked<'_, '_> {
         let mut of_pool = Needs::new();
         if let Some(taint) = affinity::untolerated(&table.pool.taints, &pods.shape.tolerations, names) {
             of_pool.insert(Rule::Taints, Need::Tolerate(taint));
+        }
+        for (key, _) in label_for_rule(self.problem, table, pods) {
+            let rule = Rule::Label(names.key_name(key).to_owned());
+            of_pool.insert(rule, Need::Allowed { key, values: ValueSet::exists() });
         }
         let of_this_pool = |reason: &&Reason| reason.node_pool() == Some(&table.pool.name);
         for reason in self.reasons.iter().filter(of_this_pool) {
@@ -164,10 +184,8 @@ impl Asked<'_, '_> {
     fn labels(&self, table: &PoolTable<'_>, term: &Term, offering: OfferingId, needs: &mut Needs, names: &Interner) {
         let offered = &table.catalogue.offerings[offering].requirements;
         let rule = |key: KeyId| Rule::Label(names.key_name(key).to_owned());
-        if let (Some(wanted), Some(key)) = (&term.node_name, names.find_key(api::labels::HOSTNAME))
-            && !accepts_unknown(wanted)
-        {
-            needs.insert(rule(key), Need::NotWanted { key, wanted: wanted.clone() });
+        if term.node_name.as_ref().is_some_and(|wanted| !accepts_unknown(wanted)) {
+            needs.insert(Rule::NodeName, Need::AnyNode);
         }
         for wanted in term.requirements.iter() {
             let key = wanted.key;
@@ -216,6 +234,7 @@ fn can_be_done(need: &Need) -> bool {
     match need {
         Need::Tolerate(_)
         | Need::NotWanted { .. }
+        | Need::AnyNode
         | Need::Allowed { .. }
         | Need::OtherTypes
         | Need::Less { .. }
@@ -256,6 +275,7 @@ impl Rule {
                 Excluding::Resource { resource: *resource, wanted: most.saturating_add(*by) }
             }
             (Self::Taints, _) => Excluding::Taints,
+            (Self::NodeName, _) => Excluding::NodeName,
             (Self::Devices, _) => Excluding::Devices,
             (Self::Availability, _) => Excluding::Availability,
             (Self::Limits, _) => Excluding::Limits,

@@ -89,6 +89,15 @@ pub(crate) enum Rule {
     Claim(NamespacedName),
 }
 
+impl Rule {
+    /// The pods that terms of an affinity mean, in brackets.
+    fn pods(&self, names: &Interner) -> String {
+        let Self::Terms(terms) = self else { return String::new() };
+        let each: Vec<String> = terms.iter().map(|term| term.selector.display("pods", names).to_string()).collect();
+        format!(" ({})", each.join(" that are "))
+    }
+}
+
 /// Which nodes a spread constraint counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Filter {
@@ -346,8 +355,8 @@ impl Group {
             (_, Kind::Spread { max_skew, source: SpreadSource::ClusterDefault, .. }) => {
                 format!("required topology spread over {over} (maxSkew {max_skew}, the cluster's default)")
             }
-            (_, Kind::Affinity) => format!("required pod affinity over {over}"),
-            (_, Kind::AntiAffinity) => format!("required pod anti-affinity over {over}"),
+            (_, Kind::Affinity) => format!("required pod affinity over {over}{}", self.rule.pods(names)),
+            (_, Kind::AntiAffinity) => format!("required pod anti-affinity over {over}{}", self.rule.pods(names)),
         }
     }
 }

@@ -34,6 +34,9 @@ pub(super) fn reason(refusal: &Refusal) -> Option<&'static str> {
         | Reason::NodePoolNotUsable { .. }
         | Reason::NodePoolTaint { .. }
         | Reason::LabelNotDefined { .. }
+        | Reason::LabelForRule { .. }
+        | Reason::NodeName { .. }
+        | Reason::Contradiction(_)
         | Reason::Requirement { .. }
         | Reason::NoInstanceType(_)
         | Reason::LimitExceeded { .. }

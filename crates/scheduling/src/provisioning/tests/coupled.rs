@@ -266,8 +266,8 @@ fn a_spread_over_a_label_that_no_machine_has_is_refused_with_the_rule() {
     check(
         &f,
         expect![[r#"
-        refused p (DoesNotFit): nodepool/default: machines that would hold it are closed by required topology spread over rack (maxSkew 1)
-    "#]],
+            refused p (DoesNotFit): nodepool/default: required topology spread over rack (maxSkew 1) needs the label rack, which its machines will not have; add it to the NodePool's labels or requirements
+        "#]],
     );
 }
 
@@ -365,8 +365,8 @@ fn affinity_to_pods_that_are_nowhere_is_refused_with_the_rule() {
     check(
         &f,
         expect![[r#"
-        refused p (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by required pod affinity over topology.kubernetes.io/zone; nodepool/default: machines that would hold it are closed by required pod affinity over topology.kubernetes.io/zone
-    "#]],
+            refused p (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody]); nodepool/default: machines that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody])
+        "#]],
     );
 }
 
@@ -385,9 +385,9 @@ fn a_machine_of_another_class_that_opens_a_zone_makes_the_plan_begin_anew() {
         expect![[r#"
             machine tainted-0: small/b/on-demand $0.00000001/h types [small] pods [other]
             machine plain-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-            refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted)
-            refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted)
-    "#]],
+            refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted, if rules between pods let it in there)
+            refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted, if rules between pods let it in there)
+        "#]],
     );
 }
 
@@ -426,9 +426,9 @@ fn a_pod_follows_the_node_affinity_of_its_bound_volume() {
     check(
         &f,
         expect![[r#"
-        machine default-0: small/c/on-demand $0.000000012/h types [small] pods [p]
-        refused lost (DoesNotFit): of 1 existing node 1 do not match its node selector or affinity; nodepool/default: none of 1 instance types fits
-    "#]],
+            machine default-0: small/c/on-demand $0.000000012/h types [small] pods [p]
+            refused lost (DoesNotFit): no node can satisfy it: PersistentVolumeClaim default/data is only reached with topology.kubernetes.io/zone In [elsewhere], the pod wants topology.kubernetes.io/zone In [b]; PersistentVolumeClaim default/data is only reached with topology.kubernetes.io/zone In [c], the pod wants topology.kubernetes.io/zone In [b]
+        "#]],
     );
 }
 

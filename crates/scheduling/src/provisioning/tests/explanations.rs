@@ -1,5 +1,9 @@
 //! What is said of a pod that no machine would hold, as a whole: which rules exclude all, and what would let it in.
 
+use std::sync::Arc;
+
+use model::{Operator, Requirement, Requirements};
+
 use super::fixture::{Fixture, gib};
 use crate::{provisioning::plan, reason::Reason};
 
@@ -82,4 +86,87 @@ fn what_would_help_is_worked_out_for_the_first_of_very_many() {
     let is_told = |reasons: &[Reason]| reasons.iter().any(|reason| matches!(reason, Reason::Remedies(_)));
     let told = plan.refusals.iter().filter(|refusal| is_told(&refusal.reasons)).count();
     assert_eq!((plan.refusals.len(), told), (1000, 500), "400 offerings each, of 200,000");
+}
+
+/// All that is said of the only pod.
+fn said(f: &Fixture) -> Vec<String> {
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let [refusal] = plan.refusals.as_slice() else { panic!("{} refusals", plan.refusals.len()) };
+    refusal.reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect()
+}
+
+#[test]
+fn what_a_pod_asks_against_itself_is_named() {
+    let mut f = two_zones();
+    f.pool("p");
+    f.pod("p").select(ZONE, "a").term(&[(ZONE, "In", &["b"])]).term(&[("disk", "In", &["x"]), ("disk", "In", &["y"])]);
+    assert_eq!(
+        said(&f),
+        [
+            "no node can satisfy it: nodeSelectorTerms[0] of its node affinity wants topology.kubernetes.io/zone In [b], its \
+          nodeSelector topology.kubernetes.io/zone In [a]; nodeSelectorTerms[1] of its node affinity leaves no value of disk"
+        ]
+    );
+}
+
+#[test]
+fn a_volume_where_the_pod_cannot_be_is_named() {
+    let mut f = two_zones();
+    f.pool("p");
+    f.waiting_claim("data", "ebs.csi.example.com");
+    let (names, volumes) = f.volumes();
+    let allowed = Requirement::parse(ZONE, Operator::In, ["b"], names).unwrap();
+    for class in volumes.classes.values_mut() {
+        Arc::make_mut(class).allowed_topologies = vec![Requirements::from_requirements([allowed.clone()], names)];
+    }
+    f.pod("p").select(ZONE, "a").claim("data");
+    assert_eq!(
+        said(&f),
+        [
+            "no node can satisfy it: PersistentVolumeClaim default/data is only reached with topology.kubernetes.io/zone In \
+          [b], the pod wants topology.kubernetes.io/zone In [a]"
+        ]
+    );
+}
+
+#[test]
+fn a_label_that_a_rule_between_pods_goes_by_is_named_where_machines_lack_it() {
+    let mut f = two_zones();
+    f.pool("tainted").taint("team", "x");
+    f.pool("open");
+    f.pod("p").label("app", "x").spread("rack", 1, "x");
+    let [tainted, open, remedies] = said(&f).try_into().unwrap();
+    assert_eq!(tainted, "does not tolerate the taint team=x:NoSchedule");
+    assert_eq!(
+        open,
+        "required topology spread over rack (maxSkew 1) needs the label rack, which its machines will not have; add it to the \
+         NodePool's labels or requirements"
+    );
+    assert_eq!(
+        remedies,
+        "a machine would do if nodepool/open had the label rack (if rules between pods let it in there), or if it tolerated \
+         team=x:NoSchedule and if nodepool/tainted had the label rack (if rules between pods let it in there)"
+    );
+}
+
+#[test]
+fn the_name_of_a_node_is_no_label() {
+    let mut f = two_zones();
+    f.pool("p");
+    f.pod("p").node_named("gone");
+    assert_eq!(
+        said(&f),
+        ["goes by the name of a Node (metadata.name In [gone]), which is not known of a machine to come"]
+    );
+}
+
+#[test]
+fn a_resource_that_no_machine_has_is_not_called_small() {
+    let mut f = two_zones();
+    f.pool("p");
+    f.pod("p").extended("example.com/gpu", 2);
+    let [types, remedies] = said(&f).try_into().unwrap();
+    assert_eq!(types, "none of 2 instance types fits: 2 too small (example.com/gpu 2 wanted, none has any)");
+    assert_eq!(remedies, "a machine would do without example.com/gpu (nodepool/p)");
 }

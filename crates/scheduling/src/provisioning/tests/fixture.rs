@@ -9,7 +9,7 @@ use cloudprovider::CapacityType;
 use model::{
     IdVec, Interner, LabelSelector, Labels, NamespacedName, NodeClaimName, NodePoolName, Pod, PodShape,
     PriceNanoUsdPerHour, Requirement, Requirements, ResourceId, ResourceVec, Taint, TaintEffect, Timestamp, Toleration,
-    TolerationOperator, Unsupported,
+    TolerationOperator, Unsupported, ValueSet,
     pod::{
         HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, SchedulingGroup, SpreadSource,
         TopologySpreadConstraint, VolumeRef, Weighted, WhenUnsatisfiable,
@@ -413,6 +413,13 @@ impl PodFixture<'_> {
     pub(super) fn term(mut self, expressions: &[(&str, &str, &[&str])]) -> Self {
         let term = self.selector_term(expressions);
         self.shape().required_node_affinity.push(term);
+        self
+    }
+
+    /// Wants the Node of that name.
+    pub(super) fn node_named(mut self, name: &str) -> Self {
+        let node_name = Some(ValueSet::one(self.fixture.names.value(name)));
+        self.shape().required_node_affinity.push(NodeSelectorTerm { node_name, ..NodeSelectorTerm::default() });
         self
     }
 

@@ -88,7 +88,7 @@ fn a_rule_between_pods_is_named_as_what_closes_a_node() {
         why(&f, "two"),
         [
             "the only free room that holds it",
-            "of 1 other node 1 closed by required pod anti-affinity over kubernetes.io/hostname"
+            "of 1 other node 1 closed by required pod anti-affinity over kubernetes.io/hostname (pods with app In [db])"
         ]
     );
 }
