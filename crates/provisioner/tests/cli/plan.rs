@@ -508,7 +508,7 @@ fn a_side_without_a_place_for_a_pod_says_why() {
           pods with a place              1             0                      -1
           pods without a place           0             1                      +1
           price                  $0.0190/h     $0.0000/h   -$0.0190/h (-100.0 %)
-          no plan below          $0.0011/h     $0.0000/h
+          no plan below          $0.0190/h     $0.0000/h
 
         Other machines
           MACHINES   NODEPOOL, INSTANCE TYPE, CAPACITY

@@ -89,7 +89,7 @@ fn two_gpus_on_one_pcie_root_get_the_cheapest_right_machine_from_an_empty_cluste
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
 
-        1 pod: 1 on 1 new machine for $3.0000/h (no plan below $2.9999/h)
+        1 pod: 1 on 1 new machine for $3.0000/h (no plan below $3.0000/h)
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -203,7 +203,7 @@ fn a_broken_object_is_named_and_leaves_the_others_alone() {
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
 
-        1 pod: 1 on 1 new machine for $3.0000/h (no plan below $2.9999/h)
+        1 pod: 1 on 1 new machine for $3.0000/h (no plan below $3.0000/h)
     "#]].assert_eq(&ran.transcript());
 }
 

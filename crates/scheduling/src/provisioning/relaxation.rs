@@ -16,12 +16,14 @@
 //!   that each machine has one of; pods with claims one of as many as the machine's devices serve.
 //! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π is
 //!   that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
+//! * Machines are bought whole, which counts where pods need less than one (`whole`).
 //! * Existing nodes and reservations hold at most so many copies: what that room is worth at most is subtracted.
 //!
 //! Left out, which makes the bound lower but never wrong: limits, weights, spread, affinity, minValues,
 //! and that classes compete for devices.
 
 mod solve;
+mod whole;
 mod worth;
 
 use std::{cell::RefCell, rc::Rc};
@@ -32,7 +34,7 @@ use model::{
     define_id,
 };
 
-use self::solve::ResourcePrices;
+use self::{solve::ResourcePrices, whole::WholeMachines};
 use super::{
     classes::ClassId,
     devices::Spot,
@@ -115,6 +117,7 @@ struct Relaxation {
     sites: Vec<Site>,
     /// Offerings of reservations.
     reserved: Vec<Reserved>,
+    whole: WholeMachines,
 }
 
 /// What is scarce on a machine.
@@ -179,7 +182,8 @@ impl Relaxation {
             kinds[of_key].copies += u64::from(copies);
             kind_of[class] = Some(of_key);
         }
-        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), reserved: Vec::new() };
+        let whole = WholeMachines::new(kinds.len());
+        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), reserved: Vec::new(), whole };
         let mut sites = Vec::new();
         for (pool, table) in problem.pools.iter_enumerated() {
             let index = model::Id::index(pool);
@@ -231,13 +235,19 @@ impl Relaxation {
             let takes = std::mem::take(&mut takes[offering]);
             let site = Site { price: table.price(offering), holds, takes };
             match table.catalogue.offerings[offering].reservation {
-                Some(reservation) => self.reserved.push(Reserved {
-                    id: reservation.id,
-                    remaining: i64::from(reservation.remaining),
-                    site,
-                }),
+                Some(reservation) => {
+                    self.whole.add(&site.takes, site.price, true);
+                    self.reserved.push(Reserved {
+                        id: reservation.id,
+                        remaining: i64::from(reservation.remaining),
+                        site,
+                    });
+                }
                 // The first is the cheapest.
-                None if seen.insert((site.takes.clone(), site.holds.clone())) => sites.push(site),
+                None if seen.insert((site.takes.clone(), site.holds.clone())) => {
+                    self.whole.add(&site.takes, site.price, false);
+                    sites.push(site);
+                }
                 None => {}
             }
         }

@@ -24,9 +24,10 @@ impl Relaxation {
         let all = self.kinds.iter().zip(worth).map(|(kind, &worth)| i128::from(worth) * i128::from(kind.copies));
         let mut bound: i128 = all.sum();
         let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
+        let mut elsewhere = IdSet::with_len(self.kinds.len());
         for node in problem.node_order.iter().copied() {
             if bound <= 0 {
-                break;
+                return PriceNanoUsdPerHour(0);
             }
             // Which devices the node has free is not asked: as if it served all.
             let room = self.amounts(&problem.room[node], |_| u32::MAX);
@@ -41,6 +42,7 @@ impl Relaxation {
             if takes.is_empty() {
                 continue;
             }
+            elsewhere.union_with(&takes);
             let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
             bound -= self.room_worth(&takes, &room, covers, worth);
         }
@@ -50,7 +52,8 @@ impl Relaxation {
             let gain = (one - i128::from(reserved.site.price.0)).max(0);
             bound -= gain * i128::from(self.left_of(problem, reserved));
         }
-        PriceNanoUsdPerHour(i64::try_from(bound.max(0)).unwrap_or(i64::MAX))
+        let bound = bound.max(0) + self.whole.beyond(&self.kinds, worth, &elsewhere);
+        PriceNanoUsdPerHour(i64::try_from(bound).unwrap_or(i64::MAX))
     }
 
     fn left_of(&self, problem: &Problem<'_>, reserved: &super::Reserved) -> i64 {

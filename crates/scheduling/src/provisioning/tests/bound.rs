@@ -48,9 +48,26 @@ fn two_scarce_resources_share_the_price() {
 fn a_pod_pays_for_its_share_where_it_pays_least() {
     let mut f = cpus();
     f.instance_type("elsewhere", 2, 64).offering("zb", "on-demand", 3 * DOLLAR);
-    f.pod("any").requests(1000, gib(1));
-    f.pod("picky").requests(1000, gib(1)).select(ZONE, "zb");
-    assert_eq!(bound(&f), 2000, "half a machine each, of a dollar and of three");
+    for index in 0..3 {
+        f.pod(&format!("any{index}")).requests(1000, gib(1));
+        f.pod(&format!("picky{index}")).requests(1000, gib(1)).select(ZONE, "zb");
+    }
+    assert_eq!(bound(&f), 6000, "one and a half machines each, of a dollar and of three");
+}
+
+#[test]
+fn less_than_a_machine_costs_a_machine_where_there_is_no_room() {
+    let mut f = cpus();
+    f.instance_type("elsewhere", 2, 64).offering("zb", "on-demand", 3 * DOLLAR);
+    f.pod("here").requests(100, gib(1)).select(ZONE, "za");
+    f.pod("there").requests(100, gib(1)).select(ZONE, "zb");
+    assert_eq!(bound(&f), 4000, "these two share none");
+    f.pod("anywhere").requests(100, gib(1));
+    assert_eq!(bound(&f), 3000, "all could be one part now, and the dearest of its machines is needed");
+    f.node("n").allocatable(50, gib(64)).label(ZONE, "za");
+    assert_eq!(bound(&f), 3000, "no room for any");
+    f.node("m").allocatable(100, gib(64)).label(ZONE, "za");
+    assert!(bound(&f) < 1000, "one of them may be there");
 }
 
 #[test]
