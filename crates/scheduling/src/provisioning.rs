@@ -175,7 +175,7 @@ fn improved(
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
-        let Some(other) = fill_all(&mut problem, order) else { return };
+        let Some(other) = fill_cheaper(&mut problem, order, &best.0) else { return };
         // The plain order sees to it that there is an order of binding; others may not.
         if other.0.is_better_than(&best.0, &problem) && rules_hold(&problem, &other.0.state) {
             *best = other;
@@ -198,6 +198,18 @@ fn improved(
     let bound =
         if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed, solved).bound };
     Plan { kept_apart, ..assemble(&problem, filled, bound, steps) }
+}
+
+/// Places everything in another order; `None` as soon as it is known to be no better than a plan with a place for each pod.
+fn fill_cheaper(problem: &mut Problem<'_>, order: Order<'_>, best: &Filled) -> Option<(Filled, u64)> {
+    if !best.refused.is_empty() || !problem.ends_with_first_round() {
+        return fill_all(problem, order);
+    }
+    let limit = LimitByClass { cost: best.price() - 1, refused: problem.classes.map(|_| 0) };
+    let before = problem.limit.replace(limit);
+    let other = fill_all(problem, order);
+    problem.limit = before;
+    other
 }
 
 /// The plan, or one that places as much and does not depend on which pods are bound first: machines come in any order.

@@ -10,8 +10,8 @@ use super::state::BinId;
 #[derive(Debug, Default)]
 pub(crate) struct Alike {
     by_kind: FastMap<u64, BTreeSet<BinId>>,
-    /// The last of each kind that has more than one.
-    repeated: BTreeSet<BinId>,
+    /// The last of each kind that has more than one, in order.
+    repeated: Vec<BinId>,
 }
 
 impl Alike {
@@ -35,10 +35,12 @@ impl Alike {
         change(bins);
         let after = stands_for(bins);
         if before != after {
-            if let Some(before) = before {
-                self.repeated.remove(&before);
+            if let Some(position) = before.and_then(|before| self.repeated.binary_search(&before).ok()) {
+                self.repeated.remove(position);
             }
-            self.repeated.extend(after);
+            if let Some((after, position)) = after.and_then(|it| Some((it, self.repeated.binary_search(&it).err()?))) {
+                self.repeated.insert(position, after);
+            }
         }
     }
 

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use super::{
     classes::ClassId,
     devices::{Spot, Ways},
+    growth::MAX_ROWS,
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
     state::{Bin, BinId, State},
@@ -302,12 +303,16 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
         let first_of_last = last.saturating_sub(MAX_GROWN);
         let mut grown: SmallVec<[BinId; 2 * MAX_GROWN]> = (first_of_last..last).rev().map(BinId).collect();
         grown.extend(state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last));
-        for id in grown {
-            if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
-                for allowed in &open {
-                    larger_size(problem, state, id, table, class, allowed, &mut best);
+        if problem.classes[class].devices.is_some() || open.len() > MAX_ROWS {
+            for id in grown {
+                if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
+                    for allowed in &open {
+                        larger_size(problem, state, id, table, class, allowed, &mut best);
+                    }
                 }
             }
+        } else {
+            larger_sizes(problem, state, &grown, pool, class, &open, &mut best);
         }
         return best;
     }
@@ -348,6 +353,55 @@ pub(crate) fn new_machine<'p>(
     best.unwrap_or_else(|| offer(wanted, i128::from(i64::MAX)))
 }
 
+/// Offers larger sizes of open machines, those of a class without claims. Which machines are looked at is told by what one copy
+/// more adds: above `most` for all of the copies it is beaten, as `larger_size` would find.
+fn larger_sizes<'p>(
+    problem: &Problem<'_>,
+    state: &mut State,
+    bins: &[BinId],
+    pool: PoolRank,
+    class: ClassId,
+    open: &[Allowed<'p>],
+    best: &mut Option<Offer<'p>>,
+) {
+    let table = &problem.pools[pool];
+    let rows = state.growths.rows(pool, open.iter().map(|allowed| allowed.alternative.fit), state.bins.len());
+    // What is added at most for as many copies as may come, and whether there is nothing left to compare at exactly that.
+    let limits = |best: &Option<Offer<'_>>| -> SmallVec<[(i64, bool); 4]> {
+        let limit = |allowed: &Allowed<'_>| {
+            let Some(best) = best else { return (i64::MAX, false) };
+            let (all, each) = (best.added * i128::from(allowed.copies), i128::from(best.copies.max(1)));
+            let most = i64::try_from(all.div_euclid(each)).unwrap_or(i64::MAX);
+            (most, all.rem_euclid(each) == 0 && best.copies >= allowed.copies)
+        };
+        open.iter().map(limit).collect()
+    };
+    let mut most = limits(best);
+    for &id in bins {
+        for index in 0..open.len() {
+            let (Some(allowed), Some(&row), Some(&(most_added, is_exact))) =
+                (open.get(index), rows.get(index), most.get(index))
+            else {
+                continue;
+            };
+            let Some(added) = state.growths.added(row, id, &state.bins, table, allowed.alternative) else { continue };
+            if added > most_added || (added == most_added && is_exact && !is_more_forced(state, id, best)) {
+                continue;
+            }
+            let before = best.map(|best| (best.added, best.copies));
+            larger_size(problem, state, id, table, class, allowed, best);
+            if best.map(|best| (best.added, best.copies)) != before {
+                most = limits(best);
+            }
+        }
+    }
+}
+
+/// Whether a machine has to be there anyway and that of the best offer has not.
+fn is_more_forced(state: &State, id: BinId, best: &Option<Offer<'_>>) -> bool {
+    best.is_some_and(|best| !best.is_forced) && state.bins.get(id.0).is_some_and(|bin| bin.is_forced)
+}
+
 /// Offers the larger size of an open machine that adds least per copy, if it beats the best so far.
 fn larger_size<'p>(
     problem: &Problem<'_>,
@@ -367,10 +421,9 @@ fn larger_size<'p>(
         state.growths.of(id, bin, table, alternative).least()
     };
     let Some(least) = least else { return };
-    let is_forced = || bin.contents.iter().any(|(class, _, _)| problem.classes[*class].needs_host_alone);
     let is_beaten = |offer: &Offer<'_>, wanted: u32| match against(offer, bin, least, wanted) {
         Ordering::Greater => true,
-        Ordering::Equal => offer.copies >= wanted && (offer.is_forced || !is_forced()),
+        Ordering::Equal => offer.copies >= wanted && (offer.is_forced || !bin.is_forced),
         Ordering::Less => false,
     };
     if best.as_ref().is_some_and(|best| is_beaten(best, allowed.copies)) {
@@ -385,7 +438,7 @@ fn larger_size<'p>(
     }
     let offer = |copies: u32, price: PriceNanoUsdPerHour| {
         let added = i128::from(price.0) - i128::from(bin.price.0);
-        Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced: is_forced() }
+        Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced: bin.is_forced }
     };
     let mut found: Option<Offer<'p>> = None;
     // Cheapest first: what is dearer adds more, for `wanted` copies at most.

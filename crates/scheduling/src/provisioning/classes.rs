@@ -9,7 +9,7 @@ use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupporte
 use super::{
     affinity::{self, Term, terms_with_volumes},
     supported,
-    topology::{self, AffinitySet, Coupling, GroupId, Involvement, Kind, Owned, Signature, Topology},
+    topology::{self, AffinitySet, Coupling, GroupId, Involvement, Kind, MatchedByLabels, Owned, Signature, Topology},
 };
 use crate::{
     devices::{Demand, DemandId},
@@ -79,6 +79,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         })
         .collect();
     builder.add_running();
+    let mut matched_by_labels = MatchedByLabels::default();
     let mut classes: Vec<PodClass> = Vec::new();
     let mut by_key: FastMap<(i32, Arc<PodShape>, Option<DemandId>, Coupling), usize> = FastMap::default();
     for (variant, owned) in variants.into_iter().zip(owned) {
@@ -87,7 +88,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
             Err(unsupported) => (Owned::default(), Some(unsupported)),
         };
         let Some(&first) = variant.members.first() else { continue };
-        let coupling = builder.coupling(&snapshot.pods[first].pod, &owned);
+        let coupling = builder.coupling(&snapshot.pods[first].pod, &owned, &mut matched_by_labels);
         let key = (variant.priority, Arc::clone(&variant.shape), variant.demand, coupling);
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
             class.members.extend(variant.members);

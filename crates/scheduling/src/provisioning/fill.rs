@@ -22,7 +22,7 @@ use super::{
     problem::Problem,
     repair,
     state::{Charging, State},
-    topology::{Checking, GroupId, Kind, Scope, rules_hold},
+    topology::{Checking, GroupId, Kind, Scope, ToCome, rules_hold},
 };
 use crate::{
     plan::Verdict,
@@ -91,7 +91,7 @@ pub(crate) enum Order<'w> {
 }
 
 /// Places everything that can be placed. What an order leaves over goes class by class. `None` if the problem has a limit
-/// that is not kept.
+/// that is not kept, and if a skew is broken for good in the order that is there to keep them.
 pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>) -> Option<Filled> {
     let mut state = State::new(problem, Charging::Least);
     let kept = keep_earlier_placements(problem, &mut state);
@@ -113,6 +113,8 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
     }
     let mut untouched = State::new(problem, Charging::Least);
     untouched.checking = Checking::AtTheEnd;
+    let keeps_skews = matches!(order, Order::CountedFirst) && problem.ends_with_first_round();
+    let mut to_come = keeps_skews.then(|| ToCome::new(problem, &waiting));
     let mut refused = Vec::new();
     for class in sequence(problem, order) {
         let (pods, wanted) = (&problem.classes[class], waiting[class]);
@@ -128,7 +130,13 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
             continue;
         }
         take_undecided(problem);
+        let before = state.assignments.len();
         let mut left = place(problem, &mut state, class, wanted);
+        if let Some(to_come) = &mut to_come
+            && to_come.has_broken(problem, &state, (class, wanted), state.assignments.get(before..).unwrap_or_default())
+        {
+            return None;
+        }
         // The search takes a step for each copy at least.
         if problem.is_too_many(class, left) && u64::from(left) > budget.remaining() {
             return None;

@@ -2,24 +2,49 @@
 //!
 //! A class asks the machines opened last for every few copies, and classes that ask the same come one after the other, while
 //! most machines stay as they are. So the answer for a machine is kept until it changes, and it is worked out only as far
-//! as somebody would still pay for.
+//! as somebody would still pay for. What the first larger size adds is kept of all machines side by side, since that is
+//! enough to pass over most of them.
 
 use model::PriceNanoUsdPerHour;
+use smallvec::SmallVec;
 
 use super::{
     choose::more_copies,
-    pools::{Alternative, FitId, PoolTable},
+    pools::{Alternative, FitId, PoolRank, PoolTable},
     state::{Bin, BinId},
 };
 
 /// For how many kinds of copies the answers of one machine are kept: a machine whose zone is open has one for each.
 const MAX_KEPT: usize = 8;
 
+/// For how many kinds of copies it is kept what they add to each machine.
+pub(crate) const MAX_ROWS: usize = 16;
+
+/// Nobody has asked yet.
+const UNKNOWN: i64 = i64::MIN;
+
+/// More than any price: the machine can't hold another copy.
+const NEVER: i64 = i64::MAX;
+
 /// What is known of open machines.
 #[derive(Debug, Default)]
 pub(crate) struct Growths {
     by_bin: Vec<Vec<Growth>>,
+    rows: Vec<Row>,
 }
+
+/// What copies of one fit add to each machine.
+#[derive(Debug)]
+struct Row {
+    pool: PoolRank,
+    fit: FitId,
+    /// By machine: nano-dollars per hour for one copy more, at least.
+    added: Vec<i64>,
+}
+
+/// Where the additions for copies of one fit are; as long as no others are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowIndex(usize);
 
 /// The larger sizes of one machine for copies of one fit.
 #[derive(Debug)]
@@ -39,6 +64,62 @@ impl Growths {
         if let Some(kept) = self.by_bin.get_mut(id.0) {
             kept.clear();
         }
+        for row in &mut self.rows {
+            if let Some(added) = row.added.get_mut(id.0) {
+                *added = UNKNOWN;
+            }
+        }
+    }
+
+    /// Where additions are for copies of these fits of a pool, at most [`MAX_ROWS`]; there are so many machines.
+    pub(crate) fn rows(
+        &mut self,
+        pool: PoolRank,
+        fits: impl Iterator<Item = FitId> + Clone,
+        bins: usize,
+    ) -> SmallVec<[RowIndex; 4]> {
+        let position = |rows: &[Row], fit: FitId| rows.iter().position(|row| row.fit == fit && row.pool == pool);
+        let missing = fits.clone().filter(|&fit| position(&self.rows, fit).is_none()).count();
+        if self.rows.len() + missing > MAX_ROWS {
+            self.rows.clear();
+        }
+        let index = |fit: FitId| {
+            let index = position(&self.rows, fit).unwrap_or_else(|| {
+                self.rows.push(Row { pool, fit, added: Vec::new() });
+                self.rows.len() - 1
+            });
+            if let Some(row) = self.rows.get_mut(index).filter(|row| row.added.len() < bins) {
+                row.added.resize(bins, UNKNOWN);
+            }
+            RowIndex(index)
+        };
+        fits.map(index).collect()
+    }
+
+    /// What one copy more adds to a machine's price at least, by an alternative of that row; `None` if it holds none.
+    pub(crate) fn added(
+        &mut self,
+        row: RowIndex,
+        id: BinId,
+        bins: &[Bin],
+        table: &PoolTable<'_>,
+        alternative: &Alternative,
+    ) -> Option<i64> {
+        let known = |rows: &[Row]| rows.get(row.0).and_then(|row| row.added.get(id.0)).copied();
+        let added = match known(&self.rows) {
+            Some(UNKNOWN) | None => {
+                let pool = self.rows.get(row.0).map(|row| row.pool);
+                let bin = bins.get(id.0).filter(|bin| Some(bin.pool) == pool);
+                let least = bin.and_then(|bin| Some((self.of(id, bin, table, alternative).least()?, bin.price)));
+                let added = least.map_or(NEVER, |(least, price)| least.0.saturating_sub(price.0).min(NEVER - 1));
+                if let Some(slot) = self.rows.get_mut(row.0).and_then(|row| row.added.get_mut(id.0)) {
+                    *slot = added;
+                }
+                added
+            }
+            Some(known) => known,
+        };
+        (added != NEVER).then_some(added)
     }
 
     /// What is known of one machine for copies by an alternative.

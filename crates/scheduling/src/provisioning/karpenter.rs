@@ -33,6 +33,9 @@ pub(crate) fn place(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVe
         for &class in &order {
             while waiting[class] > 0 && place_one(problem, state, class) {
                 waiting[class] -= 1;
+                if problem.is_too_dear(state.price()) {
+                    return;
+                }
             }
         }
         let after: u64 = waiting.iter().map(|&left| u64::from(left)).sum();

@@ -232,10 +232,31 @@ pub(crate) struct MinValues {
     pub(crate) key: KeyId,
     pub(crate) wanted: usize,
     /// The members with each value, by value name.
-    pub(crate) by_value: Vec<(ValueId, IdSet<OfferingId>)>,
+    pub(crate) by_value: Rc<[(ValueId, IdSet<OfferingId>)]>,
+    /// The value of each member; `None` where one has several.
+    only_value: Option<Rc<FastMap<OfferingId, ValueId>>>,
 }
 
+/// How many values are told apart without memory for it.
+const FEW_VALUES: usize = 32;
+
 impl MinValues {
+    /// Whether `open` still has as many values as are wanted.
+    fn is_kept(&self, open: &IdSet<OfferingId>) -> bool {
+        let Some(only_value) = self.only_value.as_ref().filter(|_| self.wanted <= FEW_VALUES) else {
+            return self.left(open) >= self.wanted;
+        };
+        let mut seen: SmallVec<[ValueId; FEW_VALUES]> = SmallVec::new();
+        let mut values = open.iter().filter_map(|offering| only_value.get(&offering));
+        while seen.len() < self.wanted {
+            match values.find(|value| !seen.contains(value)) {
+                Some(&value) => seen.push(value),
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// How many values `open` still has.
     pub(crate) fn left(&self, open: &IdSet<OfferingId>) -> usize {
         self.by_value.iter().filter(|(_, offerings)| offerings.intersects(open)).count()
@@ -349,7 +370,7 @@ impl<'s> PoolTable<'s> {
 
     /// Whether a machine with these offerings open keeps every minValues.
     pub(crate) fn has_min_values(&self, open: &IdSet<OfferingId>) -> bool {
-        self.min_values.iter().all(|min| min.left(open) >= min.wanted)
+        self.min_values.iter().all(|min| min.is_kept(open))
     }
 
     /// Allocatable minus the daemons that would run there.
@@ -588,18 +609,19 @@ impl<'s> PoolTable<'s> {
         let mut all: Vec<MinValues> = wanted
             .map(|(key, wanted)| {
                 let mut by_value: FastMap<ValueId, IdSet<OfferingId>> = FastMap::default();
+                let mut only_value: FastMap<OfferingId, ValueId> = FastMap::default();
+                let mut is_only = true;
                 for offering in self.members.iter() {
                     let Some(values) = self.known(Some(offering), key, names) else { continue };
                     for &value in values.finite_values().unwrap_or_default() {
-                        by_value
-                            .entry(value)
-                            .or_insert_with(|| IdSet::with_len(self.catalogue.offerings.len()))
-                            .insert(offering);
+                        by_value.entry(value).or_default().insert(offering);
+                        is_only &= only_value.insert(offering, value).is_none();
                     }
                 }
+                let only_value = is_only.then(|| Rc::new(only_value));
                 let mut by_value: Vec<(ValueId, IdSet<OfferingId>)> = by_value.into_iter().collect();
                 by_value.sort_by_key(|(value, _)| names.value_name(*value));
-                MinValues { key, wanted: wanted as usize, by_value }
+                MinValues { key, wanted: wanted as usize, by_value: by_value.into(), only_value }
             })
             .collect();
         all.sort_by_key(|min| names.key_name(min.key));

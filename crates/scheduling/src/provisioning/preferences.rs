@@ -45,7 +45,7 @@ enum Kind {
     Spread(usize),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Preference<'s> {
     shape: usize,
     kind: Kind,
@@ -105,18 +105,23 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
     let can_be_kept: Vec<Preference<'_>> =
         preferences.iter().filter(|it| it.can_be_required(&shapes)).copied().collect();
     let mut open: Vec<&[Preference<'_>]> = vec![&can_be_kept];
+    let mut failed: Vec<Vec<&Preference<'_>>> = Vec::new();
     while let Some(part) = open.pop() {
         if search.plans_left == 0 {
             break;
         }
         let more: Vec<&Preference<'_>> = kept.iter().copied().chain(part).collect();
-        match search.with(&more) {
-            Some(found) => (kept, best) = (more, Some(found)),
-            None if part.len() > 1 => {
-                let (first, second) = part.split_at(part.len() / 2);
-                open.extend([second, first]);
-            }
-            None => {}
+        search.plans_left -= 1;
+        // Where all of the first half can be kept, both halves are what has failed before.
+        let found = if failed.contains(&more) { None } else { search.with(&more) };
+        if let Some(found) = found {
+            (kept, best) = (more, Some(found));
+            continue;
+        }
+        failed.push(more);
+        if part.len() > 1 {
+            let (first, second) = part.split_at(part.len() / 2);
+            open.extend([second, first]);
         }
     }
     let Some(mut best) = best else { return without };
@@ -204,8 +209,7 @@ struct Search<'a, 's, F> {
 
 impl<F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, '_, F> {
     /// The plan with these as requirements, if it refuses the same pods and the difference in price is worth it.
-    fn with(&mut self, preferences: &[&Preference<'_>]) -> Option<Plan> {
-        self.plans_left -= 1;
+    fn with(&self, preferences: &[&Preference<'_>]) -> Option<Plan> {
         let worth = preferences.iter().map(|preference| {
             let pods = i128::try_from(preference.pods).unwrap_or(i128::MAX);
             i128::from(self.snapshot.options.preference_price.0) * i128::from(preference.weight) * pods

@@ -126,6 +126,12 @@ impl<'s> Problem<'s> {
         self.limit.as_ref().is_some_and(|limit| refused > limit.refused[class])
     }
 
+    /// Whether a plan that is given up half-way leaves nothing behind: none opens a domain, so that it is made once more,
+    /// and none asks for devices, which says of all plans whether claims were kept apart.
+    pub(crate) fn ends_with_first_round(&self) -> bool {
+        self.devices.is_none() && self.topology.is_open(&self.pools, self.names())
+    }
+
     /// Whether taints and labels of an existing node let the class in.
     pub(crate) fn node_accepts(&self, class: ClassId, node: NodeId) -> bool {
         self.accepted[class].contains(node)

@@ -216,8 +216,8 @@ impl Relaxation {
         served: &Served,
         sites: &mut Vec<Site>,
     ) {
-        let mut takes: IdVec<OfferingId, IdSet<KindId>> =
-            IdVec::filled(IdSet::with_len(self.kinds.len()), table.catalogue.offerings.len());
+        // Mostly a pool is for few of the kinds, so that sets grow only where there is one.
+        let mut takes: IdVec<OfferingId, IdSet<KindId>> = IdVec::filled(IdSet::new(), table.catalogue.offerings.len());
         for (kind, offerings) in self.kinds.ids().zip(by_kind) {
             for offering in offerings.iter().flat_map(|offerings| offerings.iter()) {
                 takes[offering].insert(kind);
@@ -361,7 +361,7 @@ fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> 
 /// The pool's offerings that hold a copy.
 fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served) -> IdSet<OfferingId> {
     let table = &problem.pools[pool];
-    let mut taking = IdSet::with_len(table.catalogue.offerings.len());
+    let mut taking = IdSet::new();
     for alternative in &table.by_class[class] {
         let mut here = alternative.offerings.clone();
         for (resource, amount) in problem.classes[class].requests(alternative.variant).iter().filter(|(_, it)| *it > 0)

@@ -54,6 +54,8 @@ pub(crate) struct Bin {
     charge: Amounts,
     /// Equal for machines that hold the same.
     kind: u64,
+    /// Whether it has to be there for pods that need a host each.
+    pub(crate) is_forced: bool,
 }
 
 /// What a machine takes of what machines share.
@@ -82,6 +84,7 @@ impl Bin {
             attached: Attached::new(),
             charge: Amounts::new(),
             kind: 0,
+            is_forced: false,
         }
     }
 
@@ -123,6 +126,8 @@ pub(crate) enum Target {
 pub(crate) struct Assignment {
     pub(crate) class: ClassId,
     pub(crate) target: Target,
+    /// The position of the alternative in a machine's pool.
+    pub(crate) alternative: usize,
     pub(crate) copies: u32,
 }
 
@@ -395,16 +400,14 @@ impl State {
         &self.start_counts
     }
 
-    /// Where copies of a class are that were put on a target, for one of its involvements.
-    pub(crate) fn place_of(&self, problem: &Problem<'_>, class: ClassId, target: Target, position: usize) -> Place {
-        let Some(mine) = problem.classes[class].involved.get(position) else { return Place::Outside };
-        match target {
+    /// Where copies of a class are, for one of its involvements.
+    pub(crate) fn place_of(&self, problem: &Problem<'_>, of: &Assignment, position: usize) -> Place {
+        let Some(mine) = problem.classes[of.class].involved.get(position) else { return Place::Outside };
+        match of.target {
             Target::Node(node) => problem.topology.place_of_node(mine.group, node),
             Target::Bin(id) => {
-                let alternative = self.bins.get(id.0).and_then(|bin| {
-                    let (_, index, _) = bin.contents.iter().find(|(held, _, _)| *held == class)?;
-                    problem.pools[bin.pool].by_class[class].get(*index)
-                });
+                let pool = self.bins.get(id.0).map(|bin| &problem.pools[bin.pool]);
+                let alternative = pool.and_then(|pool| pool.by_class[of.class].get(of.alternative));
                 alternative.map_or(Place::Outside, |found| place_in_bin(problem, id, found, position, mine))
             }
         }

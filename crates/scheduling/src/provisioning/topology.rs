@@ -39,9 +39,11 @@ use super::{
 use crate::snapshot::NodeId;
 
 pub(crate) use self::{
-    build::{Builder, Coupling, Owned, Signature},
+    build::{Builder, Coupling, MatchedByLabels, Owned, Signature},
     cells::{Cell, CellKey, cells},
-    counts::{AllCounts, Before, Checking, Counts, replay_steps, room, rules_hold, rules_hold_since, skews_hold},
+    counts::{
+        AllCounts, Before, Checking, Counts, ToCome, replay_steps, room, rules_hold, rules_hold_since, skews_hold,
+    },
 };
 
 define_id! {
@@ -148,8 +150,11 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) groups: IdVec<GroupId, Group>,
-    /// Whether a chain of classes, each with the next in a group of both, leads from the group to a class with affinity.
-    reaches_affinity: IdVec<GroupId, bool>,
+    /// By group: one of those that chains of classes, each with the next in a group of both, lead to from it; the same for all
+    /// of them.
+    parts: IdVec<GroupId, GroupId>,
+    /// Which of these have a class with affinity.
+    parts_with_affinity: IdSet<GroupId>,
 }
 
 /// How a group concerns a class.
@@ -172,6 +177,14 @@ pub(crate) struct AffinitySet {
 }
 
 impl Rule {
+    /// Whether labels and namespace of a pod decide; otherwise its ports or volumes do.
+    fn reads_labels(&self) -> bool {
+        match self {
+            Rule::Selected { .. } | Rule::Terms(_) => true,
+            Rule::Port(_) | Rule::Claim(_) => false,
+        }
+    }
+
     fn matches(
         &self,
         namespace: &Arc<str>,
@@ -226,30 +239,43 @@ impl Topology {
         })
     }
 
-    /// Finds out which groups have to do with affinity; these are the classes.
+    /// Finds out which groups have to do with each other, and which with affinity; these are the classes.
     pub(crate) fn connect(&mut self, classes: &[PodClass]) {
-        let mut reaches: IdVec<GroupId, bool> = self.groups.map(|_| false);
-        let mut undecided: Vec<&PodClass> = classes.iter().filter(|class| !class.involved.is_empty()).collect();
-        loop {
-            let before = undecided.len();
-            undecided.retain(|class| {
-                let is_connected =
-                    !class.affinity_sets.is_empty() || class.involved.iter().any(|mine| reaches[mine.group]);
-                if is_connected {
-                    class.involved.iter().for_each(|mine| reaches[mine.group] = true);
-                }
-                !is_connected
-            });
-            if undecided.len() == before {
-                break;
+        // Each points to an earlier one of its part, or to itself.
+        let mut parts: IdVec<GroupId, GroupId> = self.groups.ids().collect();
+        fn first_of(parts: &IdVec<GroupId, GroupId>, mut group: GroupId) -> GroupId {
+            while parts[group] != group {
+                group = parts[group];
+            }
+            group
+        }
+        for class in classes {
+            let firsts = class.involved.iter().map(|mine| first_of(&parts, mine.group));
+            let Some(first) = firsts.min() else { continue };
+            for mine in &class.involved {
+                let other = first_of(&parts, mine.group);
+                parts[other] = first;
+                parts[mine.group] = first;
             }
         }
-        self.reaches_affinity = reaches;
+        self.parts = self.groups.ids().map(|group| first_of(&parts, group)).collect();
+        let with_affinity = classes.iter().filter(|class| !class.affinity_sets.is_empty());
+        self.parts_with_affinity = with_affinity.filter_map(|class| self.part_of(class)).collect();
     }
 
-    /// Whether pods that the group counts can matter to pods with affinity, or the other way round.
-    pub(crate) fn reaches_affinity(&self, group: GroupId) -> bool {
-        self.reaches_affinity.try_get(group).copied().unwrap_or(true)
+    /// The part of the groups that a class belongs to; `None` if no rule concerns it.
+    pub(crate) fn part_of(&self, class: &PodClass) -> Option<GroupId> {
+        class.involved.first().and_then(|mine| self.parts.try_get(mine.group)).copied()
+    }
+
+    /// The part that a group belongs to.
+    pub(crate) fn part(&self, group: GroupId) -> GroupId {
+        self.parts.try_get(group).copied().unwrap_or(group)
+    }
+
+    /// Whether some class of the part wants to be near to others.
+    pub(crate) fn has_affinity(&self, part: GroupId) -> bool {
+        self.parts_with_affinity.contains(part)
     }
 
     /// What runs now, by group.
@@ -266,6 +292,11 @@ impl Topology {
         }
     }
 
+    /// Whether no plan can add a domain: mostly all of them are there.
+    pub(crate) fn is_open(&self, pools: &IdVec<PoolRank, PoolTable<'_>>, names: &Interner) -> bool {
+        self.groups.iter().all(|group| group.is_open(pools, names))
+    }
+
     /// Adds the domains in which machines of a plan count although the spread class could not have got a machine there;
     /// says whether there is one. Then the plan has to be made again, since the least is 0 there.
     pub(crate) fn open_planned(
@@ -275,18 +306,7 @@ impl Topology {
         names: &Interner,
     ) -> bool {
         let mut opened = false;
-        let could_be_anywhere = |key: KeyId| pools.iter().any(|table| table.is_open(key, names));
-        for group in self.groups.iter_mut().filter(|group| matches!(group.kind, Kind::Spread { .. })) {
-            // Mostly all of them are there, and then no machine can open another.
-            let all_present = group.values.ids().all(|domain| group.present.contains(domain));
-            let numbered = match group.scope {
-                Scope::Host => false,
-                Scope::Cluster => true,
-                Scope::Label(key) => !could_be_anywhere(key),
-            };
-            if all_present && (group.least_is_zero || numbered) {
-                continue;
-            }
+        for group in self.groups.iter_mut().filter(|group| !group.is_open(pools, names)) {
             for bin in bins {
                 let Some(table) = pools.try_get(bin.pool) else { continue };
                 let (domains, elsewhere) = group.landing(table, bin, names);
@@ -323,6 +343,20 @@ pub(crate) fn reachable(problem: &Problem<'_>) -> Vec<(GroupId, Place)> {
 }
 
 impl Group {
+    /// Whether no machine can open another domain.
+    fn is_open(&self, pools: &IdVec<PoolRank, PoolTable<'_>>, names: &Interner) -> bool {
+        if !matches!(self.kind, Kind::Spread { .. }) {
+            return true;
+        }
+        let is_numbered = || match self.scope {
+            Scope::Host => false,
+            Scope::Cluster => true,
+            Scope::Label(key) => !pools.iter().any(|table| table.is_open(key, names)),
+        };
+        let all_present = self.values.ids().all(|domain| self.present.contains(domain));
+        all_present && (self.least_is_zero || is_numbered())
+    }
+
     fn open(&mut self, place: Place) {
         match place {
             Place::Domain(domain) => drop(self.present.insert(domain)),

@@ -176,7 +176,7 @@ impl Buyer {
     fn costs(&self, prices: &Table, costs: &mut Vec<f64>) {
         costs.clear();
         costs.resize(self.options.len(), 0.0);
-        for (amount, prices) in self.requests.iter().zip(&prices.rows) {
+        for (amount, prices) in self.requests.iter().zip(&prices.rows).filter(|(amount, _)| **amount > 0.0) {
             if self.options.len() == prices.len() {
                 for (cost, price) in costs.iter_mut().zip(prices) {
                     *cost += amount * price;
@@ -191,7 +191,7 @@ impl Buyer {
 
     /// Adds what so many copies by option need of the sites.
     fn load(&self, copies: &[f64], loads: &mut Table) {
-        for (amount, loads) in self.requests.iter().zip(&mut loads.rows) {
+        for (amount, loads) in self.requests.iter().zip(&mut loads.rows).filter(|(amount, _)| **amount > 0.0) {
             if self.options.len() == loads.len() {
                 for (load, copies) in loads.iter_mut().zip(copies) {
                     *load += copies * amount;

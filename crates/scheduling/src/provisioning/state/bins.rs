@@ -63,7 +63,7 @@ impl State {
             self.record(|| Undo::Changed(id, before));
         }
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
-        self.assign(problem, Assignment { class, target: Target::Bin(id), copies });
+        self.assign(problem, Assignment { class, target: Target::Bin(id), alternative: alternative.index, copies });
         true
     }
 
@@ -101,7 +101,7 @@ impl State {
         self.bins.push(bin);
         self.record(|| Undo::Opened);
         self.count(problem, class, |position, mine| place_in_bin(problem, id, alternative, position, mine), copies);
-        self.assign(problem, Assignment { class, target: Target::Bin(id), copies });
+        self.assign(problem, Assignment { class, target: Target::Bin(id), alternative: alternative.index, copies });
         true
     }
 
@@ -134,6 +134,7 @@ impl State {
             Some((_, _, held)) => *held += copies,
             None => bin.contents.push((class, alternative.index, copies)),
         }
+        bin.is_forced |= problem.classes[class].needs_host_alone;
         bin.kind = fast_hash(&(bin.pool, &bin.contents));
         bin.charge = self.charge(table, &bin.offerings);
         bin.measure(table);

@@ -130,7 +130,7 @@ impl State {
         self.record(|| Undo::Room(node, before));
         self.note_room(problem, node);
         self.count(problem, class, |_, mine| problem.topology.place_of_node(mine.group, node), copies);
-        self.assign(problem, Assignment { class, target: Target::Node(node), copies });
+        self.assign(problem, Assignment { class, target: Target::Node(node), alternative: 0, copies });
     }
 }
 

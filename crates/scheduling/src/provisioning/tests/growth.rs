@@ -27,6 +27,23 @@ fn kept(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> 
     table.by_class[class].iter().map(of_alternative).collect()
 }
 
+/// What one copy more adds is kept too, and no more than the first step adds.
+fn check_added(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId, steps: &Steps) {
+    let (pool, price) = (state.bins[id.0].pool, state.bins[id.0].price);
+    let (table, bins) = (&problem.pools[pool], state.bins.len());
+    let alternatives = &table.by_class[class];
+    let rows = state.growths.rows(pool, alternatives.iter().map(|alternative| alternative.fit), bins);
+    for ((row, alternative), steps) in rows.into_iter().zip(alternatives).zip(steps) {
+        let of_step = steps.first().map(|(_, of_step)| of_step.0 - price.0);
+        for _ in ["asked first", "kept"] {
+            match state.growths.added(row, id, &state.bins, table, alternative) {
+                Some(added) => assert!(added >= 0 && of_step.is_none_or(|of_step| added <= of_step)),
+                None => assert_eq!(of_step, None),
+            }
+        }
+    }
+}
+
 fn by_looking(problem: &Problem<'_>, state: &State, id: BinId, class: ClassId) -> Steps {
     let bin = &state.bins[id.0];
     let table = &problem.pools[bin.pool];
@@ -77,6 +94,7 @@ fn larger_sizes_are_those_that_looking_at_each_offering_finds() {
             for &class in &classes {
                 let expected = by_looking(&problem, state, id, class);
                 assert_eq!(kept(&problem, state, id, class), expected);
+                check_added(&problem, state, id, class, &expected);
                 compared += expected.iter().flatten().count();
             }
         }

@@ -47,6 +47,10 @@ pub(crate) struct Owned {
     affinity: Vec<Vec<GroupId>>,
 }
 
+/// Groups that match pods by their labels, for pods of which selectors read the same.
+#[derive(Debug, Default)]
+pub(crate) struct MatchedByLabels(FastMap<Signature, Vec<GroupId>>);
+
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct GroupKey {
     kind: Kind,
@@ -269,15 +273,29 @@ impl<'s> Builder<'s> {
     }
 
     /// How all groups concern a class of pods like this one; call when all groups are known.
-    pub(crate) fn coupling(&self, pod: &Pod, owned: &Owned) -> Coupling {
+    pub(crate) fn coupling(&self, pod: &Pod, owned: &Owned, alike: &mut MatchedByLabels) -> Coupling {
         let mut coupling = Coupling::default();
-        for (group, key) in self.groups.iter_enumerated() {
-            let owner = owned.groups.contains(&group) || owned.affinity.iter().any(|set| set.contains(&group));
-            let matched = self.matches(&key.rule, &pod.name.namespace, &pod.labels, &pod.shape);
-            if owner || matched {
-                coupling.involved.push(Involvement { group, owner, matched });
-            }
+        let Some(signature) = self.signature(pod) else { return coupling };
+        let matches = |key: &GroupKey| self.matches(&key.rule, &pod.name.namespace, &pod.labels, &pod.shape);
+        let matched_of = |is_asked: fn(&Rule) -> bool| {
+            let asked = self.groups.iter_enumerated().filter(move |(_, key)| is_asked(&key.rule));
+            asked.filter(|(_, key)| matches(key)).map(|(group, _)| group).collect::<Vec<GroupId>>()
+        };
+        let by_labels = alike.0.entry(signature).or_insert_with(|| matched_of(Rule::reads_labels));
+        let mut matched = by_labels.clone();
+        if !pod.shape.host_ports.is_empty() || !pod.shape.volumes.is_empty() {
+            matched.extend(matched_of(|rule| !rule.reads_labels()));
+            matched.sort_unstable();
         }
+        let owners = || owned.groups.iter().chain(owned.affinity.iter().flatten());
+        let mut groups: Vec<GroupId> = matched.iter().chain(owners()).copied().collect();
+        groups.sort_unstable();
+        groups.dedup();
+        coupling.involved.extend(groups.into_iter().map(|group| Involvement {
+            group,
+            owner: owners().any(|&own| own == group),
+            matched: matched.binary_search(&group).is_ok(),
+        }));
         for set in &owned.affinity {
             let positions = set
                 .iter()

@@ -5,7 +5,7 @@
 //! steps can still mend only at the end ([`Checking::AtTheEnd`]): skews, because the least may rise, and affinity,
 //! because the pods that it wants may come.
 
-use model::{Id, IdVec};
+use model::{Id, IdSet, IdVec};
 
 use super::{AffinitySet, DomainId, Group, GroupId, Involvement, Kind, Place, Topology};
 use crate::provisioning::{
@@ -83,8 +83,10 @@ impl Counts {
 impl Group {
     /// The least count of the domains other than `domain`; `None` if there is no other.
     fn least_elsewhere(&self, counts: &Counts, domain: DomainId) -> Option<u32> {
-        let Kind::Spread { min_domains, .. } = self.kind else { return None };
-        if self.least_is_zero || self.present.count() < min_domains as usize {
+        if !matches!(self.kind, Kind::Spread { .. }) {
+            return None;
+        }
+        if self.least_stays_zero() {
             return Some(0);
         }
         self.present.iter().filter(|&other| other != domain).map(|other| counts.matched(other)).min()
@@ -141,6 +143,25 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// Whether a domain has more than its skew allows and will have at the end, if so many matched copies are still to come.
+    fn is_broken_for_good(&self, counts: &Counts, domain: DomainId, to_come: u64) -> bool {
+        let Kind::Spread { max_skew, .. } = self.kind else { return false };
+        if self.skew_holds_in(counts, domain) {
+            return false;
+        }
+        // All others have to get that far.
+        let wanted = counts.matched(domain).saturating_sub(max_skew);
+        let missing = |other: DomainId| u64::from(wanted.saturating_sub(counts.matched(other)));
+        let others = || self.present.iter().filter(|&other| other != domain);
+        self.least_stays_zero() || others().map(missing).sum::<u64>() > to_come
+    }
+
+    /// Whether the least is 0 whatever is placed.
+    fn least_stays_zero(&self) -> bool {
+        let Kind::Spread { min_domains, .. } = self.kind else { return false };
+        self.least_is_zero || self.present.count() < min_domains as usize
     }
 
     fn skew_holds(&self, counts: &Counts) -> bool {
@@ -203,7 +224,7 @@ pub(crate) fn room(
 
 /// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].
 pub(crate) fn rules_hold(problem: &Problem<'_>, state: &State) -> bool {
-    can_bind(problem, state, skews_hold(problem, state))
+    can_bind(problem, state, skews_hold(problem, state), |_| true)
 }
 
 /// Whether all spreads hold once everything is bound. If not, there are pods that would not come where they are planned if
@@ -212,15 +233,57 @@ pub(crate) fn skews_hold(problem: &Problem<'_>, state: &State) -> bool {
     problem.topology.groups.iter().zip(state.counts.iter()).all(|(group, counts)| group.skew_holds(counts))
 }
 
+/// Copies that spreads count and that are still to come, by group.
+#[derive(Debug)]
+pub(crate) struct ToCome(IdVec<GroupId, u64>);
+
+impl ToCome {
+    pub(crate) fn new(problem: &Problem<'_>, waiting: &IdVec<ClassId, u32>) -> Self {
+        let mut to_come = Self(problem.topology.groups.map(|_| 0));
+        for (class, &copies) in waiting.iter_enumerated() {
+            for mine in problem.classes[class].involved.iter().filter(|mine| mine.matched) {
+                to_come.0[mine.group] += u64::from(copies);
+            }
+        }
+        to_come
+    }
+
+    /// So many copies of a class came, as those assignments say or not at all; whether they broke a skew for good.
+    pub(crate) fn has_broken(
+        &mut self,
+        problem: &Problem<'_>,
+        state: &State,
+        (class, copies): (ClassId, u32),
+        assignments: &[Assignment],
+    ) -> bool {
+        let involved = &problem.classes[class].involved;
+        for mine in involved.iter().filter(|mine| mine.matched) {
+            self.0[mine.group] = self.0[mine.group].saturating_sub(u64::from(copies));
+        }
+        let is_broken = |group: GroupId, domain: DomainId| {
+            problem.topology.groups[group].is_broken_for_good(&state.counts[group], domain, self.0[group])
+        };
+        assignments.iter().any(|entry| {
+            involved.iter().enumerate().any(|(position, mine)| {
+                let place = state.place_of(problem, entry, position);
+                matches!(place, Place::Domain(domain) if entry.class == class && is_broken(mine.group, domain))
+            })
+        })
+    }
+}
+
 /// The same for what was placed since the mark, if what was placed before keeps them: only domains that got pods can have
-/// too many, and an order of binding has to be looked for only if these have to do with affinity.
+/// too many, and an order of binding has to be looked for only if these have to do with affinity, and only for classes that
+/// have to do with what was placed.
 pub(crate) fn rules_hold_since(problem: &Problem<'_>, state: &State, mark: &Mark) -> bool {
     let skews_hold = state
         .counted_since(mark)
         .all(|(group, domain)| problem.topology.groups[group].skew_holds_in(&state.counts[group], domain));
-    let concerns_affinity = || state.counted_since(mark).any(|(group, _)| problem.topology.reaches_affinity(group));
+    let topology = &problem.topology;
+    let parts: IdSet<GroupId> = state.counted_since(mark).map(|(group, _)| topology.part(group)).collect();
+    let concerns_affinity = || parts.iter().any(|part| topology.has_affinity(part));
     if !skews_hold || (state.has_affinity() && concerns_affinity()) {
-        can_bind(problem, state, skews_hold)
+        can_bind(problem, state, skews_hold, |part| parts.contains(part))
     } else {
         true
     }
@@ -241,11 +304,12 @@ pub(crate) fn replay_steps(problem: &Problem<'_>, state: &State) -> u64 {
 /// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there always is one
 /// if the skews hold at the end: the domain with least is filled up first. Otherwise the order is looked for, beginning
 /// with the order of placing: pods with affinity come last, since kube-scheduler does not wait with the others, and who
-/// begins of those that want to be together is tried.
-fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool) -> bool {
+/// begins of those that want to be together is tried. Only classes of the wanted parts are looked at.
+fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool, is_wanted: impl Fn(GroupId) -> bool) -> bool {
     let has_affinity = |class: ClassId| !problem.classes[class].affinity_sets.is_empty();
-    let mut entries: Vec<&Assignment> =
-        state.assignments.iter().filter(|entry| !problem.classes[entry.class].involved.is_empty()).collect();
+    let is_concerned =
+        |entry: &&Assignment| problem.topology.part_of(&problem.classes[entry.class]).is_some_and(&is_wanted);
+    let mut entries: Vec<&Assignment> = state.assignments.iter().filter(is_concerned).collect();
     entries.sort_by_key(|entry| has_affinity(entry.class));
     let first = entries.partition_point(|entry| !has_affinity(entry.class));
     if first == entries.len() {
@@ -268,7 +332,7 @@ fn binds_in_order(problem: &Problem<'_>, state: &State, order: &[&Assignment]) -
         let mut changed = false;
         for (entry, left) in &mut waiting {
             let class = &problem.classes[entry.class];
-            let place = |position: usize, _: &Involvement| state.place_of(problem, entry.class, entry.target, position);
+            let place = |position: usize, _: &Involvement| state.place_of(problem, entry, position);
             let known = |position: usize, mine: &Involvement| Some(place(position, mine));
             let copies = room(&problem.topology, &counts, Checking::OwnOnly, class, known, *left);
             if copies == 0 {
@@ -290,5 +354,61 @@ fn binds_in_order(problem: &Problem<'_>, state: &State, order: &[&Assignment]) -
         if !changed {
             return false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{LabelSelector, pod::SpreadSource};
+
+    use super::*;
+    use crate::provisioning::topology::{Rule, Scope};
+
+    fn spread(max_skew: u32, domains: usize, least_is_zero: bool) -> Group {
+        Group {
+            kind: Kind::Spread { max_skew, min_domains: 1, source: SpreadSource::Pod },
+            scope: Scope::Cluster,
+            rule: Rule::Selected { namespace: "n".into(), selector: LabelSelector::Nothing },
+            filter: None,
+            values: IdVec::new(),
+            places: IdVec::new(),
+            present: IdSet::full(domains),
+            least_is_zero,
+            hosts: 0,
+            start: Counts::default(),
+        }
+    }
+
+    /// Whether some way to add so many copies to the domains keeps the skew in the first.
+    fn can_be_mended(group: &Group, counts: &Counts, to_come: u32) -> bool {
+        let first = DomainId::from_index(0);
+        group.skew_holds_in(counts, first)
+            || (to_come > 0
+                && group.present.iter().any(|domain| {
+                    let mut more = counts.clone();
+                    more.add(domain, 1, 0);
+                    can_be_mended(group, &more, to_come - 1)
+                }))
+    }
+
+    #[test]
+    fn a_skew_is_broken_for_good_if_no_way_to_place_what_is_to_come_mends_it() {
+        let mut seen = [0, 0];
+        for (max_skew, least_is_zero) in [(1, false), (2, false), (1, true)] {
+            let group = spread(max_skew, 3, least_is_zero);
+            for numbers in 0..4_u32.pow(3) {
+                let mut counts = Counts::default();
+                counts.add(DomainId::from_index(0), 0, 1);
+                for domain in 0..3 {
+                    counts.add(DomainId::from_index(domain), numbers / 4_u32.pow(domain as u32) % 4, 0);
+                }
+                for to_come in 0..4 {
+                    let is_broken = group.is_broken_for_good(&counts, DomainId::from_index(0), u64::from(to_come));
+                    assert_eq!(is_broken, !can_be_mended(&group, &counts, to_come), "{counts:?} {to_come}");
+                    seen[usize::from(is_broken)] += 1;
+                }
+            }
+        }
+        assert!(seen.iter().all(|&cases| cases > 50), "{seen:?}");
     }
 }
