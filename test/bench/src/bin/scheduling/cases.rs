@@ -33,7 +33,7 @@ impl Named {
 }
 
 /// One line for each group, for the head of a table.
-pub const GROUPS: [(&str, &str); 8] = [
+pub const GROUPS: [(&str, &str); 9] = [
     ("P1", "Karpenter's own benchmark: diverse pods, 400 types"),
     ("P2", "identical pods with preferences of which one cannot be met"),
     ("P3", "deployments without rules, 800 real-shaped types: price"),
@@ -41,6 +41,7 @@ pub const GROUPS: [(&str, &str); 8] = [
     ("P5", "30 wide deployments, all spread over zones"),
     ("P6", "60 NodePools with taints, weights, limits and minValues"),
     ("P7", "a backlog of identical pods, and diverse ones"),
+    ("P8", "P1's pods, those without a spread with a cluster's default ones, which only prefer"),
     ("X2", "cold start: 5,000 nodes with 150,000 pods"),
 ];
 
@@ -72,6 +73,9 @@ pub fn all(pods: Option<usize>) -> Vec<Named> {
     }
     for count in sizes(&[105_000]) {
         all.push(Named::new("P7", "", count, move || backlog(count)));
+    }
+    for count in sizes(&[1000, 5000]) {
+        all.push(Named::new("P8", "", count, move || with_defaults(count)));
     }
     for count in sizes(&[1000]) {
         all.push(Named::new("X2", "", count, move || cold_start(count)));
@@ -120,6 +124,10 @@ fn on_linear_types(pods: Vec<Value>) -> Case {
 
 fn diverse(count: usize) -> Case {
     on_linear_types(pods::diverse(count, &mut Random::new(42)))
+}
+
+fn with_defaults(count: usize) -> Case {
+    on_linear_types(pods::diverse_with_defaults(count, &mut Random::new(42)))
 }
 
 fn with_preferences(count: usize, preferences: Preferences) -> Case {

@@ -41,6 +41,18 @@ pub fn diverse(count: usize, random: &mut Random) -> Vec<Value> {
     pods
 }
 
+/// The same where the cluster has kube-scheduler's built-in defaults and a Service selects each label: pods without a spread of
+/// their own would rather be spread over hosts and zones.
+pub fn diverse_with_defaults(count: usize, random: &mut Random) -> Vec<Value> {
+    let mut pods = diverse(count, random);
+    for pod in pods.iter_mut().filter(|pod| pod["spec"]["topologySpreadConstraints"].is_null()) {
+        let selector = json!({"matchLabels": pod["metadata"]["labels"]});
+        let over = |key: &str, skew: u64| json!({"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector});
+        pod["spec"]["topologySpreadConstraints"] = json!([over(HOSTNAME, 3), over(ZONE, 5)]);
+    }
+    pods
+}
+
 /// Required anti-affinity between hosts.
 fn apart(key: &str, value: &str) -> Value {
     let term = json!({"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {key: value}}});
