@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use cloudprovider_kwok::catalogue::default_instance_types;
-use e2e::bench::{self, Pods, Usage};
+use e2e::bench::{self, Pods, Requests, Usage};
 use e2e::control_plane::ControlPlane;
 use e2e::fleet::{Fleet, Machine, dollars};
 use e2e::scratch::Scratch;
@@ -27,6 +27,8 @@ const NODE_POOL: &str = "bench";
 /// What the log says when a planning pass has created NodeClaims.
 const ROUND: &str = "computed new nodeclaim(s) to fit pod(s)";
 const GIVE_UP: Duration = Duration::from_secs(600);
+/// How many kinds of requests are shown.
+const SHOWN_REQUESTS: usize = 10;
 
 #[derive(Parser)]
 #[command(about = "Time a workload from waiting pods to bound pods on a real control plane")]
@@ -82,6 +84,8 @@ struct Measured {
     price_nano_usd_per_hour: i64,
     bound_nano_usd_per_hour: i64,
     usage: Usage,
+    /// Of ours; Karpenter's controller does not count them.
+    requests: Option<Requests>,
 }
 
 impl Measured {
@@ -120,6 +124,9 @@ impl Measured {
             }
             // It does not note which pods a machine is for.
             Side::Karpenter(_) => {}
+        }
+        if let Some(requests) = &self.requests {
+            println!("asked      {}", most_frequent(requests));
         }
         println!("used       {:.2} CPU s, at most {} MB\n", self.usage.cpu.as_secs_f64(), self.megabytes());
     }
@@ -210,6 +217,10 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
         }
     };
     let usage = Usage::of(controller.id())?;
+    let requests = match side {
+        Side::Ours => Some(Requests::of(&controller)?),
+        Side::Karpenter(_) => None,
+    };
     let fleet = Fleet::read(&client, NAMESPACE, NODE_POOL).await?;
     let took = took.with_context(|| format!("{} of {} pods are bound", fleet.bound(), arguments.pods))?;
     let log = controller.log()?;
@@ -221,6 +232,7 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
         price_nano_usd_per_hour: price(&fleet)?,
         bound_nano_usd_per_hour,
         usage,
+        requests,
     };
     measured.print(arguments.pods, side, &fleet);
     eprintln!("{:.1} s in all", started.elapsed().as_secs_f64());
@@ -232,6 +244,17 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
     }
     tokio::task::spawn_blocking(move || drop(cluster)).await?;
     Ok(measured)
+}
+
+/// How many requests there were, and of which verb and resource most of them.
+fn most_frequent(requests: &Requests) -> String {
+    let mut by_count: Vec<_> = requests.0.iter().collect();
+    by_count.sort_by_key(|(_, asked)| std::cmp::Reverse(asked.requests));
+    let most = by_count.iter().take(SHOWN_REQUESTS).map(|((verb, resource), asked)| match asked.failed {
+        0 => format!("{} {verb} {resource}", asked.requests),
+        failed => format!("{} {verb} {resource} ({failed} failed)", asked.requests),
+    });
+    format!("{} requests: {}", requests.total(), most.collect::<Vec<_>>().join(", "))
 }
 
 /// What the machines cost, by the catalogue that both providers have: only ours notes prices.
