@@ -200,6 +200,19 @@ pub(crate) fn template_devices(object: &Value, kind: &'static str, spec: &str) -
     Ok(scheduling::devices::may_want_devices(&pod).then_some(pod))
 }
 
+/// Whether a pod of the API server may want devices: a quick look, without which [`pod_devices`] finds the same.
+pub fn may_want_devices(pod: &Value) -> bool {
+    let is_extended = |(name, _): (&String, &Value)| name.contains('/');
+    let wants_any = |container: &Value| {
+        let resources = container.get("resources");
+        let lists = ["requests", "limits"].map(|list| resources.and_then(|it| it.get(list)).and_then(Value::as_object));
+        lists.into_iter().flatten().flatten().any(is_extended)
+    };
+    let spec = pod.get("spec");
+    let list = |field: &str| spec.and_then(|it| it.get(field)).and_then(Value::as_array).into_iter().flatten();
+    list("resourceClaims").next().is_some() || list("initContainers").chain(list("containers")).any(wants_any)
+}
+
 /// Reads of a pod what devices depend on; `None` if it can't want any.
 pub fn pod_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
     let pod = read(object, "Pod", Admitted::ByServer, Pod::from_json, |_, _| Ok(()))?;

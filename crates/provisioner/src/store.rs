@@ -195,6 +195,11 @@ impl ClusterStore {
         Ok(self.apply_to(&mut state, object, revision))
     }
 
+    /// Whether this state of the object, or a later one, is stored.
+    pub(crate) fn has<T: Stored>(&self, key: &T::Key, revision: &Revision) -> bool {
+        T::table(&self.state.read()).revision(key).is_some_and(|known| !revision.supersedes(known))
+    }
+
     /// Adds names that are to mean the same in every later snapshot of the same epoch, which is given back too.
     pub fn intern<R>(&self, add: impl FnOnce(&mut Interner) -> R) -> (R, u64) {
         let mut state = self.state.write();

@@ -48,13 +48,25 @@ fn an_object_from_a_server_is_not_held_to_rules_that_the_server_may_have_relaxed
 }
 
 #[test]
-fn only_pods_that_may_want_devices_are_kept() {
-    let pod = |resources: Value| {
-        let container = json!({"name": "c", "resources": {"requests": resources}});
-        json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
-    };
-    assert_eq!(pod_devices(&pod(json!({"cpu": "1", "memory": "1Gi"}))), Ok(None));
-    assert!(pod_devices(&pod(json!({"example.com/gpu": "1"}))).unwrap().is_some());
+fn only_pods_that_may_want_devices_are_kept_and_a_quick_look_tells_them() {
+    let container = |resources: Value| json!({"name": "c", "resources": resources});
+    let plain = container(json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1"}}));
+    let claims = json!([{"name": "gpu", "resourceClaimName": "shared"}]);
+    for (spec, wants_any) in [
+        (json!({"containers": [plain]}), false),
+        (json!({"containers": [plain], "initContainers": [], "resourceClaims": []}), false),
+        (json!({"containers": [plain, container(json!({"requests": {"example.com/gpu": "1"}}))]}), true),
+        (json!({"containers": [container(json!({"limits": {"example.com/gpu": "1"}}))]}), true),
+        (json!({"containers": [plain], "initContainers": [container(json!({"limits": {"a/b": "1"}}))]}), true),
+        (json!({"containers": [plain], "resourceClaims": claims}), true),
+    ] {
+        let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+        assert_eq!(pod_devices(&pod).unwrap().is_some(), wants_any, "{pod}");
+        assert_eq!(may_want_devices(&pod), wants_any, "{pod}");
+    }
+    for odd in [json!(7), json!({"spec": {"containers": [7, {"resources": []}], "resourceClaims": {}}})] {
+        assert!(!may_want_devices(&odd));
+    }
 }
 
 /// A catalogue with one type, its templates as given, and what was wrong.

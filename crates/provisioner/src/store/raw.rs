@@ -4,13 +4,16 @@
 //! and not a failed list. Nothing but a non-object can fail to be read here.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
 use model::{NamespacedName, Uid};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::object::Revision;
 
@@ -55,10 +58,7 @@ impl RawObject {
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut json = Value::deserialize(deserializer)?;
-        if let Some(Value::Object(metadata)) = json.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
+        let json = Part::Object.deserialize(deserializer)?;
         let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
         let metadata = ObjectMeta {
             name: text("name"),
@@ -68,6 +68,73 @@ impl<'de> Deserialize<'de> for RawObject {
             ..ObjectMeta::default()
         };
         Ok(Self { json, metadata })
+    }
+}
+
+/// Reads JSON without managed fields. They are up to half of an object, so they are passed over and not taken out later.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Object,
+    Metadata,
+}
+
+impl<'de> DeserializeSeed<'de> for Part {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Part {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(field) = entries.next_key::<String>()? {
+            let value = match (self, field.as_str()) {
+                (Self::Metadata, "managedFields") => {
+                    entries.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                (Self::Object, "metadata") => entries.next_value_seed(Self::Metadata)?,
+                (Self::Object | Self::Metadata, _) => entries.next_value()?,
+            };
+            fields.insert(field, value);
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(items)).map(Value::Array)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 }
 
@@ -120,5 +187,18 @@ mod tests {
         assert_eq!(typed(json!({ "metadata": { "name": "a" } })), class);
         let other = json!({ "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceClass", "metadata": {} });
         assert_eq!(typed(other.clone()), other);
+    }
+    #[test]
+    fn everything_but_managed_fields_is_kept() {
+        let read = |text: &str| serde_json::from_str::<RawObject>(text).unwrap().json;
+        let kept = r#"{"managedFields": [1], "metadata": {"name": "a", "labels": {"managedFields": "b"}, "uid": null}, "spec":
+            {"metadata": {"managedFields": {}}, "numbers": [1, -1, 1.5, true]}}"#;
+        let with = kept.replacen(r#""name": "a""#, r#""managedFields": [{"f:spec": {"f:a": {}}}], "name": "a""#, 1);
+        assert_eq!(read(&with), serde_json::from_str::<Value>(kept).unwrap());
+        for odd in ["7", "-7", "1.5", "true", "null", r#""a""#, r#"[{"metadata": {"managedFields": 1}}]"#] {
+            assert_eq!(read(odd), serde_json::from_str::<Value>(odd).unwrap());
+            let object = format!(r#"{{"metadata": {odd}}}"#);
+            assert_eq!(read(&object), serde_json::from_str::<Value>(&object).unwrap());
+        }
     }
 }

@@ -63,6 +63,18 @@ fn pods_on(state: &State, node: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_is_stored_is_known_until_something_newer_comes() {
+    let store = ClusterStore::new();
+    let has = |uid: &str, resource_version| {
+        store.has::<model::Pod>(&name("a"), &Revision { uid: uid.into(), resource_version })
+    };
+    assert!(!has("uid-a", 1));
+    apply(&store, pod("a", 5, None, None));
+    let known = [("uid-a", 4), ("uid-a", 5), ("uid-a", 6), ("uid-a", 0), ("uid-b", 4)].map(|(uid, it)| has(uid, it));
+    assert_eq!(known, [true, true, false, false, false]);
+}
+
+#[test]
 fn pods_are_found_by_their_node_from_binding_to_deletion() {
     let store = ClusterStore::new();
     apply(&store, pod("b", 1, None, None));

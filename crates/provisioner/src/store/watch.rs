@@ -436,8 +436,13 @@ impl Watches {
 
     fn apply<T: Stored>(&self, raw: &RawObject, source: &Source<T>) {
         let decoded = self.feed.with(|store| {
+            let revision = raw.revision();
+            // The answer to a write of ours was stored before, and a new list brings mostly what is known.
+            if store.has::<T>(&(source.key)(raw), &revision) {
+                return Ok(false);
+            }
             (source.note)(store, raw);
-            store.apply_with(raw.revision(), |interner| {
+            store.apply_with(revision, |interner| {
                 (source.decode)(raw, &mut decode::Context::with_labels(interner, &self.labels))
             })
         });
@@ -552,7 +557,12 @@ impl<T: Stored> Listing<T> {
 
 /// What devices read of a pod. A pod that cannot be read is told when it is stored.
 fn note_devices(store: &ClusterStore, raw: &RawObject) {
-    store.note_devices(&raw.uid(), decode::devices::pod_devices(&raw.json).ok().flatten());
+    // Most pods want none, and there may be many.
+    let devices = match decode::devices::may_want_devices(&raw.json) {
+        true => decode::devices::pod_devices(&raw.json).ok().flatten(),
+        false => None,
+    };
+    store.note_devices(&raw.uid(), devices);
 }
 
 /// The same of the pods that a DaemonSet will make.
