@@ -4,7 +4,8 @@
 //! which we do not know, are not touched. [`Lock::Revision`] makes the API server refuse the patch if the object has
 //! changed since it was read: needed where a list is replaced as a whole, as conditions, finalizers and taints are.
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, Request};
+use kube::core::object::HasStatus;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,6 +32,16 @@ pub enum Lock {
 /// If the object cannot be written as JSON.
 pub fn between<T: Resource + Serialize>(before: &T, after: &T, lock: Lock) -> serde_json::Result<Option<Value>> {
     let Some(mut patch) = diff(&serde_json::to_value(before)?, &serde_json::to_value(after)?) else { return Ok(None) };
+    if let Some(patch) = patch.as_object_mut()
+        && let Value::Object(metadata) = patch.entry("metadata").or_insert_with(|| json!({}))
+    {
+        metadata.extend(precondition(before, lock));
+    }
+    Ok(Some(patch))
+}
+
+/// The metadata without which a patch must not be carried out.
+fn precondition(before: &impl Resource, lock: Lock) -> Map<String, Value> {
     let mut precondition = Map::new();
     if let Some(uid) = before.uid() {
         precondition.insert("uid".to_owned(), uid.into());
@@ -38,12 +49,7 @@ pub fn between<T: Resource + Serialize>(before: &T, after: &T, lock: Lock) -> se
     if let (Lock::Revision, Some(revision)) = (lock, before.resource_version()) {
         precondition.insert("resourceVersion".to_owned(), revision.into());
     }
-    if let Some(patch) = patch.as_object_mut()
-        && let Value::Object(metadata) = patch.entry("metadata").or_insert_with(|| json!({}))
-    {
-        metadata.extend(precondition);
-    }
-    Ok(Some(patch))
+    precondition
 }
 
 /// Writes what differs outside the status. Gives back the API server's answer, or `None` if nothing differs.
@@ -85,10 +91,27 @@ where
 /// Those of the API server.
 pub async fn status<T>(api: &Api<T>, before: &T, after: &T, lock: Lock) -> anyhow::Result<Option<T>>
 where
-    T: Resource + Serialize + DeserializeOwned + Clone + Debug,
+    T: Resource + HasStatus + DeserializeOwned + Clone + Debug,
+    T::Status: Serialize,
 {
-    let Some(patch) = between(before, after, lock)? else { return Ok(None) };
+    // The rest may be large, and is not written here.
+    let status = |of: &T| serde_json::to_value(of.status());
+    let Some(status) = diff(&status(before)?, &status(after)?) else { return Ok(None) };
+    let patch = json!({"metadata": precondition(before, lock), "status": status});
     Ok(Some(api.patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?))
+}
+
+/// Patches an object whose new state nobody wants to know: the answer is kept short and not read.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn unread<K>(api: &Api<K>, name: &str, params: &PatchParams, patch: &Patch<()>) -> kube::Result<()>
+where
+    K: Resource + Clone,
+{
+    let request = Request::new(api.resource_url()).patch_metadata(name, params, patch);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    api.clone().into_client().request_text(request).await.map(drop)
 }
 
 /// RFC 7386, backwards.

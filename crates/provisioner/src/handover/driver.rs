@@ -34,10 +34,12 @@ use crate::store::{Change, RawObject, State};
 const PARALLEL_CALLS: usize = 16;
 /// Changes are collected for this long at least: one look serves all that come together.
 const COLLECT: Duration = Duration::from_millis(25);
-/// And for this many times as long as a look takes, which grows with the pods that are handed over.
-const COLLECT_PER_LOOK: u32 = 10;
+/// The next look begins this long after the last one at the earliest: while pods are bound there is always news.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
+/// And this many times as long after it as it took, which grows with the pods that are handed over.
+const LOOK_AFTER_TIMES: u32 = 50;
 /// But not longer.
-const COLLECT_AT_MOST: Duration = Duration::from_millis(500);
+const LOOK_AFTER_AT_MOST: Duration = Duration::from_millis(500);
 /// The same while nominations are under way, which soon are lost.
 const COLLECT_IN_HURRY: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
@@ -195,11 +197,14 @@ impl Driver {
         loop {
             let looked_at = Instant::now();
             let next = self.step();
-            let unhurried = (looked_at.elapsed() * COLLECT_PER_LOOK).clamp(COLLECT, COLLECT_AT_MOST);
+            let unhurried = (looked_at.elapsed() * LOOK_AFTER_TIMES).clamp(LOOK_AFTER, LOOK_AFTER_AT_MOST);
             tokio::select! {
                 () = self.inbox.changed.notified() => {
-                    let collect = if self.engine.is_nominating() { COLLECT_IN_HURRY } else { unhurried };
-                    tokio::time::sleep(collect).await;
+                    let until = match self.engine.is_nominating() {
+                        true => Instant::now() + COLLECT_IN_HURRY,
+                        false => (Instant::now() + COLLECT).max(looked_at + unhurried),
+                    };
+                    tokio::time::sleep_until(until).await;
                 }
                 () = sleep_until(next), if next.is_some() => {}
                 () = stop.cancelled() => break,
@@ -402,7 +407,7 @@ async fn tolerate(
     // There may be thousands. We need no answer but that it was done, and write fields that every release knows.
     let params = PatchParams::default().validation_ignore();
     let patched = match serde_json::from_value(patch) {
-        Ok(patch) => pods.patch_metadata(&pod.name, &params, &Patch::<()>::Json(patch)).await,
+        Ok(patch) => patch::unread(&pods, &pod.name, &params, &Patch::Json(patch)).await,
         Err(error) => Err(kube::Error::SerdeError(error)),
     };
     let (outcome, label) = match patched {
