@@ -40,7 +40,7 @@ pub fn new_record(
         node: NodeTemplate {
             labels: node_labels(claim, &provider_labels, &node_name, price),
             provider_labels,
-            annotations: claim.metadata.annotations.clone().unwrap_or_default(),
+            annotations: node_annotations(claim),
             taints: node_taints(claim),
             // Differs: Karpenter's kwok provider writes the NodeClaim's requests as the Node's capacity.
             capacity: amounts(&option.offering.capacity(option.instance_type)),
@@ -74,6 +74,13 @@ fn node_labels(
         (labels::NODE_VIEWER_PRICE, dollars(price)),
     ];
     all.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    all
+}
+
+/// The NodeClaim's, but for the one that can be long and says nothing about the machine.
+fn node_annotations(claim: &NodeClaim) -> BTreeMap<String, String> {
+    let mut all = claim.metadata.annotations.clone().unwrap_or_default();
+    all.remove(annotations::PLANNED_PODS);
     all
 }
 

@@ -15,7 +15,7 @@ fn claim() -> NodeClaim {
         "metadata": {
             "name": "general-x7k2p",
             "labels": {"karpenter.sh/nodepool": "general", "team": "a"},
-            "annotations": {"example.com/note": "n"},
+            "annotations": {"example.com/note": "n", "dovetail.sh/planned-pods": "uid-2,uid-3"},
         },
         "spec": {
             "requirements": [
@@ -102,6 +102,7 @@ fn only_a_node_with_a_kubelet_carries_kwoks_annotation() {
     let annotation = |kubelet| {
         let annotations = to_node(&record(), "kube-system", kubelet).metadata.annotations.unwrap();
         assert_eq!(annotations["example.com/note"], "n");
+        assert_eq!(annotations.get("dovetail.sh/planned-pods"), None);
         annotations.get("kwok.x-k8s.io/node").cloned()
     };
     let record_name = annotations::KWOK_INSTANCE_RECORD;
