@@ -1,7 +1,7 @@
 //! Provisioning: pods that have no place get machines.
 //!
 //! A loop over the whole cluster: wait for a batch of pods, take a snapshot of the store, plan on a blocking thread,
-//! commit. Each step is a module: `batcher`, `backlog`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
+//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
 //! [`scheduling::provisioning::plan`], a pure function.
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was refused
@@ -28,6 +28,7 @@ mod places;
 mod planned_pods_update;
 mod report;
 pub mod snapshot;
+mod start;
 mod trigger;
 
 use crate::context::Context;
@@ -91,15 +92,16 @@ impl Provisioner {
     pub async fn run(self) {
         let stop = self.context.stop.clone();
         self.context.store.wait_until_synced().await;
-        self.batcher.trigger(Trigger::Cluster);
+        let mut is_first = true;
         let mut failures = 0_u32;
         let mut retry_at = None;
         loop {
             let window_ends = tokio::select! {
-                ends = self.batcher.wait() => Some(ends),
+                ends = self.window(is_first) => Some(ends),
                 () = sleep_until(retry_at) => None,
                 () = stop.cancelled() => return,
             };
+            is_first = false;
             // What was planned within the last moments and goes its way is not planned again.
             let keeps_room = !self.context.store.read().capacity_buffers.is_empty();
             if window_ends.is_some() && retry_at.is_some() && !keeps_room {
@@ -137,6 +139,17 @@ impl Provisioner {
                 }
             };
         }
+    }
+
+    /// Waits for a window to close, and says how long it could have been open.
+    async fn window(&self, is_first: bool) -> Instant {
+        let Context { options, store, clock, .. } = &self.context;
+        if !is_first {
+            return self.batcher.wait().await;
+        }
+        let ends = Instant::now() + options.batch_max_duration;
+        start::window(store, clock.as_ref(), options.batch_idle_duration).await;
+        ends
     }
 
     async fn round(&self) -> Outcome {

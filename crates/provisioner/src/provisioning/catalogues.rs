@@ -219,6 +219,11 @@ fn ready_condition(pool: &NodePool) -> Option<&Condition> {
     pool.status.iter().flat_map(|status| &status.conditions).find(|it| it.type_ == conditions::READY)
 }
 
+/// Whether somebody has looked into whether the NodePool may be used.
+pub(super) fn is_judged(pool: &NodePool) -> bool {
+    ready_condition(pool).is_some()
+}
+
 /// Whether the NodePool's condition `Ready` is true; if not, what it says.
 pub fn readiness(pool: &NodePool) -> Result<(), Arc<str>> {
     match ready_condition(pool) {
