@@ -14,11 +14,13 @@ use std::sync::Arc;
 use api::labels::ProviderLabels;
 use api::{NodeClaim, NodePool};
 use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
-use model::{Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestamp, Uid};
+use model::{IdVec, Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
-use scheduling::devices::DaemonPod;
-use scheduling::snapshot::{Buffer, Options, PodsToPlace, Snapshot, Volumes, attach_resource};
+use scheduling::devices::{DaemonPod, NominatedPod, PodsBefore};
+use scheduling::snapshot::{
+    Buffer, Node as PlannedNode, NodeId, Options, PendingPod, PodId, PodsToPlace, Snapshot, Volumes, attach_resource,
+};
 
 use crate::context::Context;
 use crate::default_spread::{self, DefaultSpread};
@@ -112,7 +114,7 @@ pub fn snapshot(
         context.interner.resource(&attach_resource(driver));
     }
     let ClusterDevices { compat, objects, pods: with_devices } = cluster.devices;
-    let mut node_pools = model::IdVec::new();
+    let mut node_pools = IdVec::new();
     for pool in &cluster.node_pools {
         let name = pool.object.metadata.name.as_deref().unwrap_or_default();
         let usage = usage.get(name).cloned().unwrap_or_default();
@@ -136,7 +138,9 @@ pub fn snapshot(
         None
     } else {
         let to_place = PodsToPlace { pods: &pods, buffers: &buffers };
-        Devices::new(objects, compat, &node_pools, &nodes, to_place, &daemons, &interner)
+        let nominated = nominated_pods(&nodes, &pods, &with_devices);
+        let before = PodsBefore { daemon_sets: &daemons, nominated: &nominated };
+        Devices::new(objects, compat, &node_pools, &nodes, to_place, before, &interner)
     };
     let snapshot = Snapshot {
         interner,
@@ -157,6 +161,20 @@ pub fn snapshot(
         shared_volumes: BTreeMap::new(),
     };
     (snapshot, errors)
+}
+
+/// Pods that may want devices of the node that the scheduler has promised them.
+fn nominated_pods(
+    nodes: &IdVec<NodeId, PlannedNode>,
+    pending: &IdVec<PodId, PendingPod>,
+    with_devices: &BTreeMap<Uid, Arc<dra_sched::types::Pod>>,
+) -> Vec<NominatedPod> {
+    let is_pending = |pod: &Pod| pending.iter().any(|other| other.pod.uid == pod.uid);
+    let on_node = |(id, node): (NodeId, &PlannedNode)| {
+        let nominated = node.pods.iter().filter(|pod| pod.nominated_node_name.is_some() && !is_pending(pod));
+        nominated.filter_map(|pod| Some((id, Arc::clone(with_devices.get(&pod.uid)?)))).collect::<Vec<_>>()
+    };
+    if with_devices.is_empty() { Vec::new() } else { nodes.iter_enumerated().flat_map(on_node).collect() }
 }
 
 /// A DaemonSet whose template says the priority that admission will give to its pods.

@@ -191,15 +191,19 @@ impl ClusterLedger {
     /// Counts an allocation that is not among the inventory's claims.
     pub fn hold(&mut self, inventory: &Inventory, allocation: &Allocation) {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
-            let Some(key) = inventory.device_key(&result.device).map(Unit::from) else { continue };
-            match &result.share_id {
-                Some(_) => {
-                    let taken = result.consumed_capacity.iter();
-                    let amounts = taken.map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
-                    self.base.add_share(key, 1, &amounts);
-                }
-                None => {
-                    self.base.dedicated.insert(key);
+            let mut units: SmallVec<[Unit; 2]> =
+                inventory.device_key(&result.device).map(Unit::from).into_iter().collect();
+            units.extend(inventory.stand_ins(result, allocation.node_selector.as_ref(), &self.base));
+            for unit in units {
+                match &result.share_id {
+                    Some(_) => {
+                        let taken = result.consumed_capacity.iter();
+                        let amounts = taken.map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
+                        self.base.add_share(unit, 1, &amounts);
+                    }
+                    None => {
+                        self.base.dedicated.insert(unit);
+                    }
                 }
             }
         }

@@ -55,7 +55,7 @@ pub enum ClaimUse {
         claim: ClaimId,
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
-        /// Whether the pod, or its PodGroup, is among the claim's consumers already.
+        /// Whether the pod itself is among the claim's consumers already. That its PodGroup is makes it one of several users.
         reserved: bool,
     },
 }

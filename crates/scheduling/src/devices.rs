@@ -20,12 +20,13 @@
 mod daemons;
 mod demand;
 mod nodes;
+mod nominated;
 mod shapes;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    ClusterLedger, Compat, Inventory, InventoryBuilder, MachineOverhead, NodeFacts, ShapeId,
+    BinLedger, ClusterLedger, Compat, Inventory, InventoryBuilder, MachineOverhead, NodeFacts, ShapeId,
     types::{ClaimTemplate, DeviceClass, DeviceTaintRule, Pod, PodGroup, ResourceClaim, ResourceSlice},
 };
 use model::{IdSet, IdVec, Interner, NamespacedName, ResourceVec, define_id, workload::DaemonSet};
@@ -38,10 +39,12 @@ use crate::{
 pub use daemons::DaemonPod;
 pub(crate) use daemons::RunningDaemon;
 pub use demand::{Demand, Variant};
+pub use nominated::NominatedPod;
 
 use self::{
     daemons::{Daemons, Place},
     demand::Demands,
+    nominated::Nominated,
     shapes::Shapes,
 };
 
@@ -67,6 +70,15 @@ pub struct DeviceObjects {
     pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
 }
 
+/// Pods that have their devices before any pod that is planned.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PodsBefore<'a> {
+    /// DaemonSets whose pods may want devices.
+    pub daemon_sets: &'a [DaemonPod],
+    /// Pods that the scheduler is about to bind.
+    pub nominated: &'a [NominatedPod],
+}
+
 /// Everything about devices that stays the same while planning. Immutable; what searches find out about selectors is
 /// kept in the inventory and changes no answer.
 #[derive(Debug)]
@@ -81,6 +93,7 @@ pub struct Devices {
     shapes: IdVec<PoolId, IdVec<TypeId, ShapeId>>,
     nodes: IdVec<NodeId, NodeDevices>,
     daemons: Daemons,
+    nominated: Nominated,
     /// What is taken before anything is planned.
     ledger: ClusterLedger,
     has_shared_devices: bool,
@@ -104,18 +117,18 @@ impl Devices {
         pools: &IdVec<PoolId, NodePool>,
         nodes: &IdVec<NodeId, Node>,
         pods: PodsToPlace<'_>,
-        daemon_sets: &[DaemonPod],
+        before: PodsBefore<'_>,
         names: &Interner,
     ) -> Option<Self> {
-        if daemon_sets.is_empty() && pods.devices().all(|devices| devices.is_none()) {
+        if before.daemon_sets.is_empty() && pods.devices().all(|devices| devices.is_none()) {
             return None;
         }
         let mut builder = InventoryBuilder::new(compat);
         objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
         objects.slices.values().for_each(|slice| builder.slice(Arc::clone(slice)));
         objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
-        let demands = Demands::new(&objects, compat, pods, daemon_sets, names, &mut builder);
-        let mut daemons = Daemons::new(daemon_sets, &demands.of_daemons);
+        let demands = Demands::new(&objects, compat, pods, before, names, &mut builder);
+        let mut daemons = Daemons::new(before.daemon_sets, &demands.of_daemons);
         if daemons.is_empty() && demands.of_pods.iter().all(Option::is_none) {
             return None;
         }
@@ -126,6 +139,8 @@ impl Devices {
         let with_daemons = shapes.into_running();
         let inventory = builder.build();
         let mut ledger = ClusterLedger::new(&inventory);
+        let nominated = Nominated::new(before.nominated, &demands.of_nominated, &demands.demands, nodes);
+        nominated.settle(&of_nodes, (&inventory, &mut ledger));
         let at = (&inventory, &mut ledger);
         daemons.settle(&with_daemons, &of_nodes, nodes, at, &demands.demands, names);
         Some(Self {
@@ -138,6 +153,7 @@ impl Devices {
             shapes: of_pools,
             nodes: of_nodes,
             daemons,
+            nominated,
             ledger,
         })
     }
@@ -162,7 +178,23 @@ impl Devices {
         self.nodes.try_get(node)
     }
 
-    /// What is taken before anything is planned: by claims that are allocated, and by daemons that nodes have still to get.
+    /// The pods that the scheduler is about to bind, in the order in which they are given their devices.
+    pub fn nominated(&self) -> impl Iterator<Item = &NominatedPod> {
+        self.nominated.pods()
+    }
+
+    /// Whether pods are nominated to a node that want devices there.
+    pub(crate) fn has_nominated(&self, node: NodeId) -> bool {
+        self.nominated.is_on(node)
+    }
+
+    /// Gives the pods that are nominated to a node their devices there. [`Self::ledger`] has those of nodes that publish theirs.
+    pub(crate) fn give_nominated(&self, node: NodeId, at: &mut BinLedger, cluster: &mut ClusterLedger) {
+        self.nominated.give(node, at, (&self.inventory, cluster));
+    }
+
+    /// What is taken before anything is planned: by claims that are allocated, by pods that are nominated to nodes, and by
+    /// daemons that nodes have still to get.
     pub fn ledger(&self) -> &ClusterLedger {
         &self.ledger
     }

@@ -19,7 +19,7 @@ use dra_sched::{
     },
 };
 use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
-use scheduling::{Devices, Snapshot};
+use scheduling::{Devices, Snapshot, snapshot::NodeId};
 
 use crate::world::World;
 
@@ -48,6 +48,8 @@ pub(crate) struct Compiled {
     /// By pod and node: the claim for extended resources, with the resources that it serves.
     extended: BTreeMap<(Uid, usize), (ClaimClassId, Vec<String>)>,
     allocated: BTreeMap<NamespacedName, Allocation>,
+    /// Pods that are bound before all others, with their nodes.
+    nominated: Vec<(Uid, usize)>,
 }
 
 /// What bound pods hold.
@@ -75,7 +77,7 @@ impl Compiled {
         objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
         objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
         let mut slices: Vec<Arc<ResourceSlice>> = objects.slices.values().cloned().collect();
-        slices.extend(world.published().into_iter().map(Arc::new));
+        slices.extend(world.published().into_iter().map(|slice| Arc::new(as_allocated(slice, devices))));
         let mut by_name = BTreeMap::new();
         for slice in &slices {
             for device in &slice.devices {
@@ -93,7 +95,9 @@ impl Compiled {
         let mut compiled = (BTreeMap::new(), BTreeMap::new());
         let lookup =
             Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
-        for (pod, wants) in pods_of(world.snapshot) {
+        let waiting = pods_of(world.snapshot).map(|(pod, wants)| (&pod.uid, wants));
+        let nominated = || devices.nominated().map(|(node, wants)| (*node, wants));
+        for (uid, wants) in waiting.chain(nominated().map(|(_, wants)| (&wants.meta.uid, wants))) {
             let wanted = pods::claims(wants, &lookup, &compat).map_err(|fault| fault.to_string());
             let wanted = wanted.map(|wanted| {
                 let mut claims = Vec::new();
@@ -108,10 +112,10 @@ impl Compiled {
                             let spec = Arc::new(objects.claims[&claim].spec.clone());
                             // Bound pods that have to move get new claims.
                             let moves = wants.node_name.is_some() && is_own(&entry);
-                            (if moves { Key::Own(pod.uid.clone(), entry) } else { Key::Named(claim) }, spec)
+                            (if moves { Key::Own(uid.clone(), entry) } else { Key::Named(claim) }, spec)
                         }
                         WantedClaim::Fresh { entry, template } => {
-                            (Key::Own(pod.uid.clone(), entry), of_template(&objects.claim_templates[&template]))
+                            (Key::Own(uid.clone(), entry), of_template(&objects.claim_templates[&template]))
                         }
                         WantedClaim::OfGroup { entry, group, template } => {
                             let name = NamespacedName::new(group.namespace, format!("{}-{entry}", group.name));
@@ -122,7 +126,7 @@ impl Compiled {
                 }
                 claims
             });
-            compiled.0.insert(pod.uid.clone(), wanted);
+            compiled.0.insert(uid.clone(), wanted);
             for (index, node) in world.nodes.iter().enumerate() {
                 let allocatable: Resources = node
                     .allocatable
@@ -133,10 +137,14 @@ impl Compiled {
                 if let Served::Claim(claim) = extended.serve(wants, &allocatable) {
                     let class = builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
                     let served = claim.mappings.iter().map(|mapping| mapping.resource.to_string()).collect();
-                    compiled.1.insert((pod.uid.clone(), index), (class, served));
+                    compiled.1.insert((uid.clone(), index), (class, served));
                 }
             }
         }
+        let index_of = |node: NodeId| {
+            let name = world.snapshot.nodes[node].display_name();
+            world.nodes.iter().position(|known| known.name() == name)
+        };
         let facts = world.nodes.iter().map(|node| node.facts(&world.names)).collect();
         Self {
             inventory: builder.build(),
@@ -145,6 +153,9 @@ impl Compiled {
             claims: compiled.0,
             extended: compiled.1,
             allocated,
+            nominated: nominated()
+                .filter_map(|(node, wants)| Some((wants.meta.uid.clone(), index_of(node)?)))
+                .collect(),
         }
     }
 
@@ -152,15 +163,19 @@ impl Compiled {
     pub(crate) fn replay(&self, bound: &[(&Pod, usize)]) -> Result<Held, String> {
         let mut held =
             Held { ledger: ClusterLedger::new(&self.inventory), done: BTreeMap::new(), costs: BTreeMap::new() };
+        for (pod, node) in &self.nominated {
+            // Who gets none now takes none.
+            let _ = self.bind(&mut held, pod, *node);
+        }
         for (pod, node) in bound {
-            self.bind(&mut held, pod, *node)?;
+            self.bind(&mut held, &pod.uid, *node)?;
         }
         Ok(held)
     }
 
     /// Allocates what the pod claims on the node.
-    pub(crate) fn bind(&self, held: &mut Held, pod: &Pod, node: usize) -> Result<(), String> {
-        let Some(claims) = self.claims.get(&pod.uid) else { return Ok(()) };
+    pub(crate) fn bind(&self, held: &mut Held, pod: &Uid, node: usize) -> Result<(), String> {
+        let Some(claims) = self.claims.get(pod) else { return Ok(()) };
         let facts = &self.facts[node];
         let mut new: Vec<Asked> = Vec::new();
         let mut old: Vec<(Allocation, u32)> = Vec::new();
@@ -180,8 +195,8 @@ impl Compiled {
                 }
             }
         }
-        if let Some((class, _)) = self.extended.get(&(pod.uid.clone(), node)) {
-            new.push((Key::Own(pod.uid.clone(), IN_MEMORY_CLAIM.into()), *class, 0));
+        if let Some((class, _)) = self.extended.get(&(pod.clone(), node)) {
+            new.push((Key::Own(pod.clone(), IN_MEMORY_CLAIM.into()), *class, 0));
         }
         let classes: Vec<ClaimClassId> = new.iter().map(|(_, class, _)| *class).collect();
         let allocations = if classes.is_empty() {
@@ -239,6 +254,22 @@ impl Compiled {
         }
         requests
     }
+}
+
+/// The slice as its driver will publish it: claims that have devices of its domain already say what the pool is called.
+fn as_allocated(mut slice: ResourceSlice, devices: &Devices) -> ResourceSlice {
+    let Some(scope @ NodeScope::Selector(selector)) = &slice.node_scope else { return slice };
+    if !slice.pool.name.as_str().starts_with(&format!("{scope:?}")) {
+        return slice;
+    }
+    let allocations = devices.objects.claims.values().filter_map(|claim| claim.allocation.as_ref());
+    let mut of_domain = allocations.filter(|allocation| allocation.node_selector.as_ref() == Some(selector));
+    let name = of_domain.find_map(|allocation| {
+        let result = allocation.results.iter().find(|result| result.device.driver == slice.driver)?;
+        Some(result.device.pool.clone())
+    });
+    slice.pool.name = name.unwrap_or(slice.pool.name);
+    slice
 }
 
 /// A machine that publishes.

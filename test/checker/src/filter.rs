@@ -70,7 +70,7 @@ fn devices(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
     }
     let Some(compiled) = world.devices() else { return Ok(()) };
     let mut held = compiled.replay(&world.bound())?;
-    compiled.bind(&mut held, pod, node)?;
+    compiled.bind(&mut held, &pod.uid, node)?;
     let there = &world.nodes[node];
     let mut free = there.allocatable.clone();
     for other in there.pods.iter().copied().chain([pod]) {

@@ -60,6 +60,10 @@ pub(crate) struct World<'s> {
 }
 
 impl Node<'_> {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What decides which devices it can reach.
     pub(crate) fn facts(&self, names: &Interner) -> NodeFacts {
         NodeFacts {

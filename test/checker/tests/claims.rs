@@ -246,7 +246,34 @@ fn manifests(random: &mut Random) -> String {
     if random.chance(30) {
         spare_room(random, &mut text);
     }
+    if random.chance(30) {
+        taken_before(random, nodes, &mut text);
+    }
     text
+}
+
+/// What others have of devices that is not to be seen yet: pods that are about to be bound, links of a zone whose pool is
+/// not there.
+fn taken_before(random: &mut Random, nodes: u64, text: &mut String) {
+    object(text, &resource("ResourceClaimTemplate", "soon", &json!({"spec": {"devices": requests(random)}})));
+    for index in 0..if nodes > 0 { 1 + random.below(2) } else { 0 } {
+        let node = format!("n{}", random.below(nodes));
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": "1m"}, "claims": [{"name": "c"}]}});
+        let claims = json!([{"name": "c", "resourceClaimTemplateName": "soon"}]);
+        object(
+            text,
+            &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("soon-{index}"), "namespace": "d"},
+                "spec": {"containers": [container], "resourceClaims": claims, "nodeName": node},
+                "status": {"nominatedNodeName": node}}),
+        );
+    }
+    let zone = json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [random.pick(&ZONES)]}]}]);
+    let devices = json!({"requests": [{"name": "r", "exactly": {"deviceClassName": "net", "count": 1}}]});
+    let mut claim = resource("ResourceClaim", "held", &json!({"devices": devices}));
+    let result = json!({"request": "r", "driver": NET, "pool": "links-of-zone", "device": "l0"});
+    let nodes = json!({"nodeSelectorTerms": zone});
+    claim["status"] = json!({"allocation": {"devices": {"results": [result]}, "nodeSelector": nodes}});
+    object(text, &claim);
 }
 
 /// Room for pods with claims of their own that nobody has made yet.

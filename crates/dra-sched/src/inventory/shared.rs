@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Inventory, PoolIndex, ShapeId, SharedPoolId, Slice, SliceIndex};
-use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance};
+use super::{DeviceIndex, Inventory, PoolIndex, ShapeId, SharedPoolId, Slice, SliceIndex};
+use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance, Unit, Usage};
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
 use crate::node::{NodeFacts, SelectorError};
 use crate::packing::{MAX_DOMAINS, shared_pool_name};
-use crate::types::{DriverName, NodeScope, NodeSelectorRequirement, PoolName, ResourceSlice};
+use crate::types::{
+    AllocationResult, DriverName, NodeScope, NodeSelector, NodeSelectorRequirement, PoolName, ResourceSlice,
+};
 use crate::verdict::Fault;
 use model::IdVec;
+use smallvec::SmallVec;
 
 /// A template, and what is known of the domains that machines could bring it to.
 #[derive(Debug)]
@@ -110,7 +113,13 @@ pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
 
 /// Whether two scopes hold the same nodes, as far as their texts say: requirements and values in any order.
 pub(crate) fn alike(a: &NodeScope, b: &NodeScope) -> bool {
-    let (NodeScope::Selector(a), NodeScope::Selector(b)) = (a, b) else { return a == b };
+    match (a, b) {
+        (NodeScope::Selector(a), NodeScope::Selector(b)) => is_same_selector(a, b),
+        _ => a == b,
+    }
+}
+
+fn is_same_selector(a: &NodeSelector, b: &NodeSelector) -> bool {
     let normal = |requirements: &[NodeSelectorRequirement]| {
         let one = |requirement: &NodeSelectorRequirement| {
             let mut values = requirement.values.clone();
@@ -215,6 +224,49 @@ impl Inventory {
             let to_come = shared.domains.iter().filter(|(_, pool)| !pool.live);
             to_come.map(move |(domain, pool)| (shared, pool.instance, shared.template.nodes.scope(&domain.0)))
         })
+    }
+
+    /// What stands for an allocated device as long as its domain's pool is not published, or not whole, and templates say
+    /// what is there: the device of its name, else the first of its kind of which nothing is taken; by each description
+    /// of the pool.
+    ///
+    /// Left out: claims that are tied to one node by another of their devices, and pools of which each machine brings one.
+    pub(crate) fn stand_ins(
+        &self,
+        result: &AllocationResult,
+        nodes: Option<&NodeSelector>,
+        taken: &Usage,
+    ) -> SmallVec<[Unit; 1]> {
+        let device = &result.device;
+        let is_for = |scope: &NodeScope| match (nodes, scope) {
+            (None, scope) => *scope == NodeScope::AllNodes,
+            (Some(nodes), NodeScope::Selector(selector)) => is_same_selector(nodes, selector),
+            (Some(_), NodeScope::Node(_) | NodeScope::AllNodes | NodeScope::PerDevice) => false,
+        };
+        let described = self.pools_of_domains().filter(|(shared, ..)| shared.template.template.driver == device.driver);
+        let described: Vec<(&SharedPool, Instance)> =
+            described.filter(|(.., scope)| is_for(scope)).map(|(shared, instance, _)| (shared, instance)).collect();
+        let named = |(shared, _): &(&SharedPool, Instance)| {
+            shared.template.template.devices.iter().any(|other| other.name == device.device)
+        };
+        let Some(&(_, instance)) = described.iter().find(|pool| named(pool)).or(described.first()) else {
+            return SmallVec::new();
+        };
+        let stand_in = |shared: &SharedPool| {
+            let devices = || shared.slices.iter().flat_map(|slice| self.devices_of(*slice));
+            let is_it = |index: &DeviceIndex| self.device(*index).name == device.device;
+            let unit = |index: DeviceIndex| Unit::new(self.devices[index].key, instance);
+            let is_free = |index: &DeviceIndex| {
+                let unit = unit(*index);
+                let is_shared = self.device(*index).allow_multiple_allocations;
+                !taken.dedicated.contains(&unit)
+                    && !taken.shares.contains_key(&unit)
+                    && is_shared == result.share_id.is_some()
+            };
+            devices().find(is_it).or_else(|| devices().find(is_free)).map(unit)
+        };
+        let of_instance = described.iter().filter(|(_, of)| *of == instance);
+        of_instance.filter_map(|(shared, _)| stand_in(shared)).collect()
     }
 
     /// Whether a published pool is still incomplete and is what a template describes until then.

@@ -38,7 +38,7 @@ pub enum WantedClaim {
         entry: Arc<str>,
         /// The claim.
         claim: NamespacedName,
-        /// Whether the pod, or its group, is among the claim's consumers already.
+        /// Whether the pod itself is among the claim's consumers already. A group's claim is reserved for the group.
         reserved: bool,
     },
     /// One that will be made for this pod alone.
@@ -164,7 +164,7 @@ fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
     })
 }
 
-/// Checks that the pod may use a claim. Whether it, or its group, is a consumer already.
+/// Checks that the pod may use a claim. Whether it is a consumer already by itself.
 fn existing(
     pod: &Pod,
     objects: &Claims<'_>,
@@ -190,5 +190,5 @@ fn existing(
     if !reserved && claim.reserved_for.len() >= MAX_CONSUMERS {
         return Err(PodFault::TooManyConsumers(name.clone()));
     }
-    Ok(reserved)
+    Ok(reserved && group.is_none())
 }

@@ -281,7 +281,7 @@ fn an_entry_that_the_group_has_too_is_one_claim_for_all_its_pods() {
     let made = group(&json!([entry]), &status);
     let consumer = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "x"});
     let existing = [claim("g-r-x", &json!({}), &json!({"reservedFor": [consumer]}))];
-    let expected = ["r: g-r-x reserved", "own: new from t"].map(str::to_owned).to_vec();
+    let expected = ["r: g-r-x", "own: new from t"].map(str::to_owned).to_vec();
     assert_eq!(wanted(on, &pod, &existing, &[made]), Ok(expected));
 
     assert_eq!(wanted(on, &pod, &[], &[]), Err("pod group ns/g does not exist".to_owned()));

@@ -12,7 +12,7 @@ use dra_sched::{
 };
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
-use super::{DaemonPod, DemandId, DeviceObjects};
+use super::{DemandId, DeviceObjects, PodsBefore};
 use crate::snapshot::{PodId, PodsToPlace};
 
 /// More extended resources in one pod than this are only told apart together: all by DRA, or none.
@@ -106,6 +106,8 @@ pub(super) struct Demands {
     pub(super) of_pods: IdVec<PodId, Option<DemandId>>,
     /// In the order of the DaemonSets.
     pub(super) of_daemons: Vec<Option<DemandId>>,
+    /// In the order of the nominated pods.
+    pub(super) of_nominated: Vec<Option<DemandId>>,
 }
 
 struct Reading<'a> {
@@ -124,12 +126,12 @@ impl Demands {
         objects: &DeviceObjects,
         compat: Compat,
         pods: PodsToPlace<'_>,
-        daemon_sets: &[DaemonPod],
+        before: PodsBefore<'_>,
         names: &Interner,
         builder: &mut InventoryBuilder,
     ) -> Self {
         // Of claims with equal specs the first gives its name to reasons; the pods' own words come first.
-        let of_daemons = daemon_sets.iter().map(|(_, pod)| pod);
+        let of_daemons = before.daemon_sets.iter().map(|(_, pod)| pod);
         let all = pods.devices().flatten().chain(of_daemons);
         let entries = all.flat_map(|pod| {
             pod.claims.iter().filter_map(move |entry| match &entry.source {
@@ -152,8 +154,9 @@ impl Demands {
         // The buffers' own come last; each of their virtual pods wants the same.
         let of_buffers = of_pods.split_off(pods.pods.len());
         of_pods.extend(pods.owners().map(|buffer| of_buffers.get(buffer).copied().flatten()));
-        let of_daemons = daemon_sets.iter().map(|(_, pod)| reading.of_pod(pod)).collect();
-        Self { demands: reading.demands, of_pods: of_pods.into(), of_daemons }
+        let of_daemons = before.daemon_sets.iter().map(|(_, pod)| reading.of_pod(pod)).collect();
+        let of_nominated = before.nominated.iter().map(|(_, pod)| reading.of_pod(pod)).collect();
+        Self { demands: reading.demands, of_pods: of_pods.into(), of_daemons, of_nominated }
     }
 }
 
@@ -291,7 +294,7 @@ impl Reading<'_> {
                         unknown_fields: Vec::new(),
                     }))
                 });
-                ClaimUse::Named { claim, containers, reserved: true }
+                ClaimUse::Named { claim, containers, reserved: false }
             }
         }
     }

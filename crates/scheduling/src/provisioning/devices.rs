@@ -333,6 +333,7 @@ impl DeviceState {
                 let mut ledger = BinLedger::machine_with(shapes, devices.overhead(), &mut cluster);
                 // What it brings for others is theirs from the start.
                 ledger.pin(&devices.inventory, &mut cluster, &Domain::default());
+                devices.give_nominated(node, &mut ledger, &mut cluster);
                 expected.insert(node, ledger);
             }
         }

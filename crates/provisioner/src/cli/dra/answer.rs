@@ -571,7 +571,7 @@ fn ask(
                     unknown_fields: Vec::new(),
                 }))
             });
-            let what = ClaimUse::Named { claim: id, containers, reserved: true };
+            let what = ClaimUse::Named { claim: id, containers, reserved: false };
             Ask { name: name.name.to_string(), full_name: name.to_string(), what }
         }
     }

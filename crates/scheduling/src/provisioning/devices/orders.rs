@@ -471,10 +471,10 @@ impl Question<'_> {
                     given.for_each(|given| inventory.refund(cluster, given));
                 }
                 let published = || self.problem.published.try_get(*node).cloned().flatten();
-                let expected = pristine.expected.get(node).map(|expected| match daemons {
-                    Daemons::First => expected.clone(),
-                    Daemons::InTurn => expected.without_overhead(),
-                });
+                // What nominated pods have there stays; then so does what daemons have.
+                let keeps_all = *daemons == Daemons::First || self.problem.devices.has_nominated(*node);
+                let expected = pristine.expected.get(node);
+                let expected = expected.map(|it| if keeps_all { it.clone() } else { it.without_overhead() });
                 expected.or_else(published)
             }
             PlaceBefore::Machine(shapes, domain, daemons) => {

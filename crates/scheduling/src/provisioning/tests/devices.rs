@@ -4,6 +4,7 @@ mod daemons;
 mod domains;
 mod nodes;
 mod orders;
+mod taken;
 
 use expect_test::expect;
 use serde_json::json;

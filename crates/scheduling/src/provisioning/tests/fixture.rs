@@ -517,6 +517,14 @@ impl PodFixture<'_> {
         node.pods.push(Arc::new(Pod { shape: Arc::new(shape), node_name: node.name.clone(), ..pod }));
     }
 
+    /// The pod is promised the node added last, and will be bound to it, instead of waiting.
+    pub(super) fn nominated(self) {
+        let (pod, shape, _) = self.fixture.pods.pop().unwrap();
+        let node = self.fixture.nodes.last_mut().unwrap();
+        let nominated_node_name = Some(node.display_name().into());
+        node.pods.push(Arc::new(Pod { shape: Arc::new(shape), nominated_node_name, ..pod }));
+    }
+
     /// Room is kept for so many of the pod instead of the pod itself, under its name.
     pub(super) fn buffered(self, replicas: u32) {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
