@@ -160,15 +160,18 @@ fn is_held(node: &Node) -> bool {
     taints.into_iter().any(|taint| taint.key == api::taints::HELD)
 }
 
-/// Names of pods that the controller has refused since it knows the NodePools as they are to be: before, there was none,
-/// or its limits were in the way.
+/// Names of pods that the controller has refused since it knows the NodePools as they are to be: before, there was none, it
+/// was not ready, or its limits were in the way.
 async fn refused(corner: &Corner) -> Result<Vec<String>> {
     let pool = format!("nodepool/{}", corner.name);
     let failed = ListParams::default().fields("reason=FailedScheduling");
     let events: Api<Event> = Api::namespaced(corner.client.clone(), &corner.name);
     let ours = |event: &Event| {
         event.message.as_deref().is_some_and(|message| {
-            message.starts_with("Failed to schedule pod") && message.contains(&pool) && !message.contains("limit")
+            message.starts_with("Failed to schedule pod")
+                && message.contains(&pool)
+                && !message.contains("limit")
+                && !message.contains("is not ready")
         })
     };
     let events = events.list(&failed).await?.items;
