@@ -363,14 +363,15 @@ impl<'t, 's> Settled<'t, 's> {
                 if found.len() >= min.wanted {
                     break;
                 }
-                let has = |offerings: &IdSet<OfferingId>| {
-                    let mut of_type = self.table.catalogue.offerings_of(instance_type);
-                    of_type.any(|offering| self.offerings.contains(offering) && offerings.contains(offering))
-                };
-                let new = min.by_value.iter().filter(|(value, offerings)| !found.contains(value) && has(offerings));
-                let new: Vec<ValueId> = new.map(|(value, _)| *value).collect();
-                if !new.is_empty() {
-                    found.extend(new);
+                let of_type = self.table.catalogue.offerings_of(instance_type);
+                let left = of_type.filter(|&offering| self.offerings.contains(offering));
+                let before = found.len();
+                for value in left.flat_map(|offering| min.values_of(offering)) {
+                    if !found.contains(&value) {
+                        found.push(value);
+                    }
+                }
+                if found.len() > before {
                     needed.insert(instance_type);
                 }
             }

@@ -6,6 +6,8 @@
 //! keys are. The others (a custom label that the pool leaves open, an instance type that allows several values) are
 //! *open*: their values are tracked per machine as a requirement.
 
+mod min_values;
+
 use std::{
     borrow::Cow,
     cell::{OnceCell, RefCell},
@@ -13,11 +15,12 @@ use std::{
 };
 
 use model::{
-    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, Toleration, ValueId,
-    ValueSet, collections::FastMap, define_id, pod::HostPort,
+    IdSet, IdVec, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, Toleration, ValueSet,
+    collections::FastMap, define_id, pod::HostPort,
 };
 use smallvec::SmallVec;
 
+pub(crate) use self::min_values::MinValues;
 use super::{
     affinity::{Term, accepts_unknown, untolerated},
     catalogue_index::{CatalogueIndex, Net},
@@ -223,43 +226,6 @@ impl<'c> KnownWays<'c> {
         });
         cells.cut_off = *cut_off;
         alternatives.clone()
-    }
-}
-
-/// A `minValues` of the pool.
-#[derive(Debug, Clone)]
-pub(crate) struct MinValues {
-    pub(crate) key: KeyId,
-    pub(crate) wanted: usize,
-    /// The members with each value, by value name.
-    pub(crate) by_value: Rc<[(ValueId, IdSet<OfferingId>)]>,
-    /// The value of each member; `None` where one has several.
-    only_value: Option<Rc<FastMap<OfferingId, ValueId>>>,
-}
-
-/// How many values are told apart without memory for it.
-const FEW_VALUES: usize = 32;
-
-impl MinValues {
-    /// Whether `open` still has as many values as are wanted.
-    fn is_kept(&self, open: &IdSet<OfferingId>) -> bool {
-        let Some(only_value) = self.only_value.as_ref().filter(|_| self.wanted <= FEW_VALUES) else {
-            return self.left(open) >= self.wanted;
-        };
-        let mut seen: SmallVec<[ValueId; FEW_VALUES]> = SmallVec::new();
-        let mut values = open.iter().filter_map(|offering| only_value.get(&offering));
-        while seen.len() < self.wanted {
-            match values.find(|value| !seen.contains(value)) {
-                Some(&value) => seen.push(value),
-                None => return false,
-            }
-        }
-        true
-    }
-
-    /// How many values `open` still has.
-    pub(crate) fn left(&self, open: &IdSet<OfferingId>) -> usize {
-        self.by_value.iter().filter(|(_, offerings)| offerings.intersects(open)).count()
     }
 }
 
@@ -608,20 +574,8 @@ impl<'s> PoolTable<'s> {
             self.pool.requirements.iter().filter_map(|requirement| Some((requirement.key, requirement.min_values?)));
         let mut all: Vec<MinValues> = wanted
             .map(|(key, wanted)| {
-                let mut by_value: FastMap<ValueId, IdSet<OfferingId>> = FastMap::default();
-                let mut only_value: FastMap<OfferingId, ValueId> = FastMap::default();
-                let mut is_only = true;
-                for offering in self.members.iter() {
-                    let Some(values) = self.known(Some(offering), key, names) else { continue };
-                    for &value in values.finite_values().unwrap_or_default() {
-                        by_value.entry(value).or_default().insert(offering);
-                        is_only &= only_value.insert(offering, value).is_none();
-                    }
-                }
-                let only_value = is_only.then(|| Rc::new(only_value));
-                let mut by_value: Vec<(ValueId, IdSet<OfferingId>)> = by_value.into_iter().collect();
-                by_value.sort_by_key(|(value, _)| names.value_name(*value));
-                MinValues { key, wanted: wanted as usize, by_value: by_value.into(), only_value }
+                let members = self.members.iter().map(|offering| (offering, self.known(Some(offering), key, names)));
+                MinValues::new(key, wanted as usize, members, names)
             })
             .collect();
         all.sort_by_key(|min| names.key_name(min.key));
