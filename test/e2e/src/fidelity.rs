@@ -161,17 +161,16 @@ fn is_held(node: &Node) -> bool {
 }
 
 /// Names of pods that the controller has refused since it knows the NodePools as they are to be: before, there was none, it
-/// was not ready, or its limits were in the way.
+/// was not ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are.
 async fn refused(corner: &Corner) -> Result<Vec<String>> {
     let pool = format!("nodepool/{}", corner.name);
     let failed = ListParams::default().fields("reason=FailedScheduling");
     let events: Api<Event> = Api::namespaced(corner.client.clone(), &corner.name);
     let ours = |event: &Event| {
         event.message.as_deref().is_some_and(|message| {
-            message.starts_with("Failed to schedule pod")
-                && message.contains(&pool)
-                && !message.contains("limit")
-                && !message.contains("is not ready")
+            let is_final =
+                || message.contains(&pool) && !message.contains("limit") && !message.contains("is not ready");
+            message.starts_with("Failed to schedule pod") && (message.contains("no node can satisfy it") || is_final())
         })
     };
     let events = events.list(&failed).await?.items;
