@@ -4,7 +4,10 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use dra_sched::ClaimUse;
-use model::{IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id};
+use model::{
+    IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id,
+    pod::PodAffinityTerm,
+};
 
 use super::{
     affinity::{self, Term, terms_with_volumes},
@@ -252,6 +255,14 @@ impl PodClass {
     pub(crate) fn requests(&self, variant: usize) -> &ResourceVec {
         let devices = self.devices.as_ref();
         devices.and_then(|devices| devices.requests.get(variant)).unwrap_or(&self.shape.requests)
+    }
+
+    /// Whether kube-scheduler lets its pods in only where certain others are. What they only prefer, and is kept as if it were
+    /// required, makes none of them wait.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let preferred = &self.shape.pod_affinity.preferred;
+        let is_kept = |term: &PodAffinityTerm| preferred.iter().any(|preferred| preferred.term == *term);
+        !self.affinity_sets.is_empty() && !self.shape.pod_affinity.required.iter().all(is_kept)
     }
 
     /// Whether some request of its claims has alternatives.

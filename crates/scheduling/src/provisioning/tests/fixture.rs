@@ -429,6 +429,15 @@ impl PodFixture<'_> {
         self
     }
 
+    /// Would rather share a value of `key` with pods of the app.
+    pub(super) fn rather_near(mut self, key: &str, app: &str) -> Self {
+        self = self.near(key, app);
+        let affinity = &mut self.shape().pod_affinity;
+        let term = affinity.required.pop().unwrap();
+        affinity.preferred.push(Weighted { weight: 100, term });
+        self
+    }
+
     /// Would rather not share a value of `key` with pods of the app.
     pub(super) fn rather_away_from(mut self, key: &str, app: &str) -> Self {
         self = self.away_from(key, app);

@@ -145,3 +145,18 @@ fn what_a_node_costs_makes_fewer_and_larger_machines() {
     assert_eq!((with.machines.len(), with.price.0, with.node_costs.0), (1, 42, 1));
     assert!(with.lower_bound.0 <= 43);
 }
+
+#[test]
+fn a_preferred_neighbour_does_not_keep_others_from_theirs() {
+    let mut f = zones(10, 10);
+    f.pod("store").requests(1000, gib(1)).label("app", "store").select(ZONE, "zb");
+    f.pod("lead").requests(500, gib(1)).label("app", "team").rather_near(ZONE, "store");
+    f.pod("crew").requests(1000, gib(1)).label("app", "team").select(ZONE, "za").near(ZONE, "team");
+    let snapshot = f.snapshot();
+    let found = plan(&snapshot);
+    assert_eq!(found.refusals.len(), 0, "{}", render(&found, &snapshot));
+    // kube-scheduler binds the lead when it comes to it. In zone zb it would be the only one that the crew may be near to.
+    let of_crew =
+        found.machines.iter().find(|machine| snapshot.interner.value_name(machine.launch.zone) == "za").unwrap();
+    assert_eq!(of_crew.pods.len(), 2, "{}", render(&found, &snapshot));
+}

@@ -296,17 +296,17 @@ pub(crate) fn replay_steps(problem: &Problem<'_>, state: &State) -> u64 {
     let (mut entries, mut orders) = (0_u64, 1_u64);
     for entry in involved {
         entries += 1;
-        orders += u64::from(!problem.classes[entry.class].affinity_sets.is_empty());
+        orders += u64::from(problem.classes[entry.class].waits_for_others());
     }
     entries * orders / 8
 }
 
 /// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there always is one
 /// if the skews hold at the end: the domain with least is filled up first. Otherwise the order is looked for, beginning
-/// with the order of placing: pods with affinity come last, since kube-scheduler does not wait with the others, and who
+/// with the order of placing: pods with required affinity come last, since kube-scheduler does not wait with the others, and who
 /// begins of those that want to be together is tried. Only classes of the wanted parts are looked at.
 fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool, is_wanted: impl Fn(GroupId) -> bool) -> bool {
-    let has_affinity = |class: ClassId| !problem.classes[class].affinity_sets.is_empty();
+    let has_affinity = |class: ClassId| problem.classes[class].waits_for_others();
     let is_concerned =
         |entry: &&Assignment| problem.topology.part_of(&problem.classes[entry.class]).is_some_and(&is_wanted);
     let mut entries: Vec<&Assignment> = state.assignments.iter().filter(is_concerned).collect();
