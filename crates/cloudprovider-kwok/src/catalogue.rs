@@ -10,8 +10,8 @@
 //!     {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["test-zone-a"]}]}]}]
 //! ```
 //!
-//! Beyond it an entry may have `volumeAttachmentLimits` and `dynamicResources`. Every error names the entry, the field
-//! and the reason.
+//! Beyond it an entry may have `volumeAttachmentLimits` and `dynamicResources`. An entry that makes no sense is left out;
+//! every error names the entry, the field and the reason.
 
 mod defaults;
 mod file;
@@ -25,7 +25,7 @@ use model::quantity::Format;
 use model::{InstanceTypeName, Quantity};
 
 pub use defaults::{DEFAULT_ZONES, default_instance_types};
-pub use file::{Error, parse};
+pub use file::{Catalogue, Error, parse};
 
 /// What Kubernetes lets run on a node unless told otherwise.
 const DEFAULT_PODS: i64 = 110;

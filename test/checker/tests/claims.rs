@@ -297,7 +297,7 @@ fn spare_room(random: &mut Random, text: &mut String) {
 fn snapshot(random: &mut Random) -> (Snapshot, String) {
     let types = instance_types(random);
     let text = manifests(random);
-    let instance_types: Vec<_> = catalogue::parse(&types).unwrap().into_iter().map(Arc::new).collect();
+    let instance_types: Vec<_> = catalogue::parse(&types).unwrap().instance_types.into_iter().map(Arc::new).collect();
     let labels = ProviderLabels::default();
     let parsed = decode::manifests::parse("random", &text);
     let settings = Settings {

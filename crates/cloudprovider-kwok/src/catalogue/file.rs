@@ -23,7 +23,16 @@ pub const MAX_INSTANCE_TYPES: usize = 20_000;
 /// Most offerings of an entry.
 pub const MAX_OFFERINGS: usize = 2_000;
 
-/// Why a catalogue cannot be used.
+/// What a catalogue file describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Catalogue {
+    /// The types that make sense, ordered by name. At least one.
+    pub instance_types: Vec<InstanceType>,
+    /// The entries that were left out, each an [`Error::Entry`], in the order of the file.
+    pub left_out: Vec<Error>,
+}
+
+/// Why a catalogue or one of its entries cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is not a JSON list, or too long.
@@ -100,43 +109,49 @@ fn wrong(field: impl fmt::Display, reason: impl fmt::Display) -> Wrong {
     Wrong(field.to_string(), reason.to_string())
 }
 
-/// Reads a catalogue; the types come ordered by name.
+/// Reads a catalogue. An entry that makes no sense is left out and told of; the others are used.
 ///
 /// Entries that differ in architecture and operating system only are one type that can be had with either: Karpenter's
 /// generator for AWS writes such.
 ///
 /// # Errors
-/// The first entry that makes no sense.
-pub fn parse(text: &str) -> Result<Vec<InstanceType>, Error> {
+/// If the text is not a JSON list, too long, or has no entry that makes sense: then the first entry's error is told.
+pub fn parse(text: &str) -> Result<Catalogue, Error> {
     let file_error = |reason: String| Error::File { reason };
     if text.len() > MAX_LEN {
         return Err(file_error(format!("{} bytes, more than {MAX_LEN}", text.len())));
     }
     let entries: Vec<Value> =
         serde_json::from_str(text).map_err(|error| file_error(format!("expected a JSON list: {error}")))?;
-    if entries.is_empty() {
-        return Err(file_error("the list is empty".to_owned()));
-    }
     if entries.len() > MAX_INSTANCE_TYPES {
         return Err(file_error(format!("{} entries, more than {MAX_INSTANCE_TYPES}", entries.len())));
     }
     let mut described = BTreeMap::<String, Description>::new();
+    let mut left_out = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
-        let entry_error = |name: String, Wrong(field, reason): Wrong| Error::Entry { index, name, field, reason };
-        let named = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let entry: Entry = serde_json::from_value(entry).map_err(|error| entry_error(named, wrong("entry", error)))?;
-        let name = entry.name.clone();
-        let description = describe(entry).map_err(|wrong| entry_error(name.clone(), wrong))?;
-        match described.entry(name.clone()) {
-            MapEntry::Vacant(vacant) => {
-                vacant.insert(description);
-            }
-            MapEntry::Occupied(mut earlier) => {
-                merge(earlier.get_mut(), description).map_err(|wrong| entry_error(name, wrong))?;
-            }
+        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Err(Wrong(field, reason)) = add(entry, &mut described) {
+            left_out.push(Error::Entry { index, name, field, reason });
         }
     }
-    Ok(described.into_values().map(Description::into_instance_type).collect())
+    if described.is_empty() {
+        return Err(left_out.into_iter().next().unwrap_or_else(|| file_error("the list is empty".to_owned())));
+    }
+    Ok(Catalogue { instance_types: described.into_values().map(Description::into_instance_type).collect(), left_out })
+}
+
+/// Takes in one entry, or leaves all as it was.
+fn add(entry: Value, described: &mut BTreeMap<String, Description>) -> Result<(), Wrong> {
+    let entry: Entry = serde_json::from_value(entry).map_err(|error| wrong("entry", error))?;
+    let name = entry.name.clone();
+    let description = describe(entry)?;
+    match described.entry(name) {
+        MapEntry::Vacant(vacant) => {
+            vacant.insert(description);
+            Ok(())
+        }
+        MapEntry::Occupied(mut earlier) => merge(earlier.get_mut(), description),
+    }
 }
 
 /// Adds what a later entry of the same name says.

@@ -43,7 +43,7 @@ fn an_entry_of_karpenters_file_reads_like_our_default_type_price_included() {
     let mut expected = default_type("c-1x-amd64-linux");
     expected.offerings.truncate(2);
     expected.requirements.insert(labels::ZONE.to_owned(), ["test-zone-a".to_owned()].into());
-    assert_eq!(parse(KARPENTERS).unwrap(), [expected]);
+    assert_eq!(parse(KARPENTERS).unwrap(), Catalogue { instance_types: vec![expected], left_out: Vec::new() });
 }
 
 #[test]
@@ -144,22 +144,41 @@ fn errors_name_entry_field_and_reason() {
 #[test]
 fn entries_that_differ_in_system_only_are_one_type_and_others_are_refused() {
     let entry = KARPENTERS.trim_start_matches('[').trim_end_matches(']');
-    let both = |second: &str| parse(&format!("[{entry},{second}]"));
-    let merged = both(&entry.replace("linux\"]", "windows\"]")).unwrap();
+    let both = |second: &str| parse(&format!("[{entry},{second}]")).unwrap();
+    let merged = both(&entry.replace("linux\"]", "windows\"]")).instance_types;
     assert_eq!(merged.len(), 1);
     let systems: Vec<_> = merged[0].requirements[labels::OS].iter().map(String::as_str).collect();
     assert_eq!(systems, ["linux", "windows"]);
 
-    let twice = both(entry).unwrap_err().to_string();
+    let alone = parse(KARPENTERS).unwrap().instance_types;
+    let left_out = |second: &str| {
+        let read = both(second);
+        assert_eq!(read.instance_types, alone);
+        let [error] = read.left_out.as_slice() else { panic!("{:?}", read.left_out) };
+        error.to_string()
+    };
+    let twice = left_out(entry);
     assert!(twice.contains("entry 1 (\"c-1x-amd64-linux\"): name: an earlier entry has the same name"), "{twice}");
-    let other = both(&entry.replace("\"2Gi\"", "\"3Gi\"").replace("linux\"]", "windows\"]")).unwrap_err().to_string();
+    let other = left_out(&entry.replace("\"2Gi\"", "\"3Gi\"").replace("linux\"]", "windows\"]"));
     assert!(other.ends_with("resources: an earlier entry of this name has it differently"), "{other}");
+}
+
+#[test]
+fn an_entry_that_makes_no_sense_takes_no_other_with_it() {
+    let good = KARPENTERS.trim_start_matches('[').trim_end_matches(']');
+    let bad = good.replace("c-1x", "c-2x").replace("\"2Gi\"", "\"-2Gi\"");
+    let read = parse(&format!("[{bad},7,{good}]")).unwrap();
+    assert_eq!(read.instance_types, parse(KARPENTERS).unwrap().instance_types);
+    let left_out: Vec<_> = read.left_out.iter().map(ToString::to_string).collect();
+    assert_eq!(left_out[0], r#"instance types: entry 0 ("c-2x-amd64-linux"): resources: memory: -2Gi is negative"#);
+    assert!(left_out[1].starts_with(r#"instance types: entry 1 (""): entry: invalid type"#), "{left_out:?}");
+    assert_eq!(left_out.len(), 2);
 }
 
 #[test]
 fn a_type_without_a_pod_limit_gets_the_kubelets_and_what_cannot_be_had_stays_listed() {
     let text = KARPENTERS.replace(r#", "pods": "16""#, "").replacen("true", "false", 1);
-    let types = parse(&text).unwrap();
+    let types = parse(&text).unwrap().instance_types;
     assert_eq!(types[0].capacity["pods"].to_string(), "110");
     let available: Vec<_> = types[0].offerings.iter().map(|offering| offering.available).collect();
     assert_eq!(available, [false, true]);
@@ -170,7 +189,7 @@ fn the_user_guides_example_is_a_catalogue() {
     let guide = include_str!("../../../../docs/fake-machines.md");
     let (_, rest) = guide.split_once("```json\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
-    let types = parse(example).unwrap();
+    let types = parse(example).unwrap().instance_types;
     assert_eq!(types[0].capacity["nvidia.com/gpu"].to_string(), "1");
     assert_eq!(types[0].offerings[0].price, PriceNanoUsdPerHour(1_624_000_000));
 }

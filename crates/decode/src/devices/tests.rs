@@ -78,7 +78,7 @@ fn compiled(label: &str, resources: &Value) -> (scheduling::Catalogue, Vec<Strin
             {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
             {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]}],
     }]);
-    let types = catalogue::parse(&text.to_string()).unwrap();
+    let types = catalogue::parse(&text.to_string()).unwrap().instance_types;
     let mut interner = Interner::new();
     let (catalogue, errors) = crate::catalogue(&types, &mut Context::new(&mut interner));
     (catalogue, errors.iter().map(ToString::to_string).collect())

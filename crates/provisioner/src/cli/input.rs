@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use cloudprovider_kwok::catalogue;
 use decode::default_spread::SchedulerConfig;
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
 use decode::offline::{self, InputProblem, Offline, Settings};
@@ -11,8 +12,9 @@ use decode::snapshot_file;
 use dra_sched::Compat;
 use scheduling::Snapshot;
 
+use super::machine_types::{self, MachineTypes};
+use super::output;
 use super::release::ReleaseArgs;
-use super::{machine_types, output};
 use crate::planned_pods;
 
 /// Files of a folder that hold manifests or snapshots.
@@ -91,19 +93,20 @@ impl Documents {
 pub(super) struct Input {
     pub(super) snapshot: Snapshot,
     pub(super) offline: Offline,
+    left_out: Vec<catalogue::Error>,
 }
 
 impl Input {
     /// Makes a snapshot of documents.
     pub(super) fn new(documents: Documents, args: &InputArgs) -> anyhow::Result<Self> {
-        let instance_types = machine_types::instance_types(args.instance_types.as_deref())?;
+        let MachineTypes { types, left_out } = machine_types::instance_types(args.instance_types.as_deref())?;
         let default_node_pool = if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool()?) };
-        let labels = cloudprovider_kwok::provider_labels(&instance_types);
+        let labels = cloudprovider_kwok::provider_labels(&types);
         let scheduler_config = args.scheduler_config.as_deref().map(scheduler_config).transpose()?;
         let settings = Settings {
             expand_workloads: args.expand_workloads,
             default_node_pool: default_node_pool.as_ref(),
-            instance_types: &instance_types,
+            instance_types: &types,
             labels: &labels,
             node_classes: &[(api::groups::KARPENTER_KWOK, "KWOKNodeClass")],
             release: args.release.release(),
@@ -123,12 +126,13 @@ impl Input {
             origin: manifests::Origin { source: "input".into(), document: 1 },
             error: error.into(),
         }));
-        Ok(Self { snapshot, offline })
+        Ok(Self { snapshot, offline, left_out })
     }
 
     /// Says what is to be said. Whether part of the input that is not a pod could not be used.
     pub(super) fn tell(&self) -> bool {
-        let mut is_bad = false;
+        self.left_out.iter().for_each(output::problem);
+        let mut is_bad = !self.left_out.is_empty();
         for problem in &self.offline.problems {
             match problem {
                 InputProblem::Document(DocumentError { reason: DocumentReason::NotAnObject(_), .. }) => {

@@ -161,7 +161,8 @@ async fn instance_types(
     node_pools: &[Value],
 ) -> anyhow::Result<Vec<(String, Vec<Arc<InstanceType>>)>> {
     let catalogue = machine_types::instance_types(options.instance_types.as_deref())?;
-    let catalogue = catalogue.iter().map(|instance_type| InstanceType::clone(instance_type)).collect();
+    catalogue.left_out.iter().for_each(output::problem);
+    let catalogue = catalogue.types.iter().map(|instance_type| InstanceType::clone(instance_type)).collect();
     let namespace = client.default_namespace().to_owned();
     let provider_options =
         cloudprovider_kwok::Options { instance_types: catalogue, ..cloudprovider_kwok::Options::new(namespace) };

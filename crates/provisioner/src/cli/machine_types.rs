@@ -6,15 +6,24 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use api::NodePool;
 use cloudprovider::InstanceType;
+use cloudprovider_kwok::catalogue::{self, Catalogue};
 use serde_json::json;
 
 /// Most bytes of a catalogue file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
+/// What can be launched.
+#[derive(Debug)]
+pub(super) struct MachineTypes {
+    pub(super) types: Vec<Arc<InstanceType>>,
+    /// What the file describes and cannot be used.
+    pub(super) left_out: Vec<catalogue::Error>,
+}
+
 /// The default catalogue of the kwok provider, or the one in a file.
-pub(super) fn instance_types(file: Option<&Path>) -> anyhow::Result<Vec<Arc<InstanceType>>> {
-    let types = match file {
-        None => cloudprovider_kwok::catalogue::default_instance_types(),
+pub(super) fn instance_types(file: Option<&Path>) -> anyhow::Result<MachineTypes> {
+    let read = match file {
+        None => Catalogue { instance_types: catalogue::default_instance_types(), left_out: Vec::new() },
         Some(path) => {
             let read = || format!("cannot read the instance types in {}", path.display());
             let size = std::fs::metadata(path).with_context(read)?.len();
@@ -22,10 +31,10 @@ pub(super) fn instance_types(file: Option<&Path>) -> anyhow::Result<Vec<Arc<Inst
                 bail!("{}: it has {size} bytes, more than {MAX_FILE_BYTES}", read());
             }
             let text = std::fs::read_to_string(path).with_context(read)?;
-            cloudprovider_kwok::catalogue::parse(&text).with_context(read)?
+            catalogue::parse(&text).with_context(read)?
         }
     };
-    Ok(types.into_iter().map(Arc::new).collect())
+    Ok(MachineTypes { types: read.instance_types.into_iter().map(Arc::new).collect(), left_out: read.left_out })
 }
 
 /// The NodePool to plan with where none is given: Linux machines of any architecture, under any terms.

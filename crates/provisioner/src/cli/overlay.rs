@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum};
 
 use super::input::Documents;
-use super::{Outcome, machine_types, output};
+use super::{Outcome, output};
 use objects::{Objects, World};
 
 /// Write and check NodeOverlays that describe devices
@@ -178,11 +178,10 @@ fn capture(args: &CaptureArgs) -> anyhow::Result<Outcome> {
         Some(node) if args.filenames.is_empty() => capture::read_cluster(node)?,
         _ => Documents::read(&args.filenames)?,
     };
-    let objects = Objects::new(documents)?;
+    let objects = Objects::new(documents, args.instance_types.as_deref())?;
     objects.problems.iter().for_each(output::problem);
-    let types = machine_types::instance_types(args.instance_types.as_deref())?;
     let wanted = capture::Wanted { node: args.node.as_deref(), driver: args.driver.as_deref(), without: &args.without };
-    let captured = capture::capture(&objects, &types, wanted)?;
+    let captured = capture::capture(&objects, wanted)?;
     let text = match args.output {
         ManifestFormat::Yaml => capture::yaml(&captured)?,
         ManifestFormat::Json => {
@@ -195,7 +194,7 @@ fn capture(args: &CaptureArgs) -> anyhow::Result<Outcome> {
 }
 
 fn read(input: &Input) -> anyhow::Result<Objects> {
-    let objects = Objects::new(Documents::read(&input.filenames)?)?;
+    let objects = Objects::new(Documents::read(&input.filenames)?, input.instance_types.as_deref())?;
     if objects.overlays.is_empty() && objects.problems.is_empty() {
         anyhow::bail!("there is no NodeOverlay in the input");
     }
@@ -204,8 +203,7 @@ fn read(input: &Input) -> anyhow::Result<Objects> {
 
 fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
     let objects = read(&args.input)?;
-    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
-    let world = World::new(&objects, types)?;
+    let world = World::new(&objects)?;
     objects.problems.iter().chain(&world.rejected).for_each(output::problem);
     let rendered = render::render(&world, args.instance_type.as_deref());
     if let Some(name) = &args.instance_type
@@ -222,12 +220,11 @@ fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
 }
 
 fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
-    let objects = Objects::new(Documents::read(&args.input.filenames)?)?;
+    let objects = Objects::new(Documents::read(&args.input.filenames)?, args.input.instance_types.as_deref())?;
     if objects.pools.is_empty() {
         anyhow::bail!("there is no NodePool in the input; the nodes are those of NodePools");
     }
-    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
-    let world = World::new(&objects, types)?;
+    let world = World::new(&objects)?;
     objects.problems.iter().chain(&world.rejected).for_each(output::problem);
     let report = learn::learn(&objects, &world);
     output::stdout(learn::table(&report).as_bytes())?;
@@ -237,8 +234,7 @@ fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
 
 fn lint(args: &LintArgs) -> anyhow::Result<Outcome> {
     let objects = read(&args.input)?;
-    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
-    let world = World::new(&objects, types)?;
+    let world = World::new(&objects)?;
     let found: Vec<String> =
         objects.problems.iter().chain(&world.rejected).cloned().chain(lint::lint(&objects, &world)).collect();
     if found.is_empty() {
@@ -254,8 +250,7 @@ fn lint(args: &LintArgs) -> anyhow::Result<Outcome> {
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<Outcome> {
     let objects = read(&args.input)?;
-    let types = machine_types::instance_types(args.input.instance_types.as_deref())?;
-    let world = World::new(&objects, types)?;
+    let world = World::new(&objects)?;
     objects.problems.iter().chain(&world.rejected).for_each(output::problem);
     let report = verify::verify(&objects, &world, args.node.as_deref());
     if let Some(name) = &args.node

@@ -144,6 +144,25 @@ fn a_catalogue_that_does_not_parse_is_a_fault_that_names_file_entry_and_field() 
 }
 
 #[test]
+fn an_instance_type_that_makes_no_sense_is_named_and_the_others_are_planned_with() {
+    let scratch = Scratch::new();
+    scratch.write("pod.yaml", FINE);
+    let offerings = json!([{"Price": 0.1, "Requirements": [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}]}]);
+    let entry = |name: &str, memory: &str| {
+        json!({"name": name, "architecture": "amd64", "operatingSystems": ["linux"],
+            "resources": {"cpu": "64", "memory": memory}, "offerings": offerings})
+    };
+    scratch.write("types.json", &json!([entry("absurd", "-1Gi"), entry("fine", "512Gi")]).to_string());
+    let ran = scratch.run(&["plan", "-f", "pod.yaml", "--instance-types", "types.json", "-o", "json"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let problem = "problem: instance types: entry 0 (\"absurd\"): resources: memory: -1Gi is negative\n";
+    assert!(ran.stderr.starts_with(problem), "{}", ran.stderr);
+    assert_eq!(ran.json()["nodeClaims"][0]["launch"]["instanceType"], json!("fine"));
+}
+
+#[test]
 fn text_that_is_not_utf_8_is_a_fault() {
     let scratch = Scratch::new();
     scratch.write("fine.yaml", FINE);

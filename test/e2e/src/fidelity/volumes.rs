@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn the_catalogue_has_the_default_machines_with_limits() {
-        let read = cloudprovider_kwok::catalogue::parse(&catalogue().unwrap()).unwrap();
+        let read = cloudprovider_kwok::catalogue::parse(&catalogue().unwrap()).unwrap().instance_types;
         let default = cloudprovider_kwok::catalogue::default_instance_types();
         assert_eq!(read.len(), default.len());
         for instance_type in &read {

@@ -1,10 +1,8 @@
 //! An overlay from what drivers have published: read from files or from a cluster.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use cloudprovider::InstanceType;
 use decode::manifests;
 use dra_sched::types::{NodeScope, ResourceSlice};
 use kube::api::ListParams;
@@ -32,7 +30,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Captures one node of the objects.
-pub(super) fn capture(objects: &Objects, types: &[Arc<InstanceType>], wanted: Wanted<'_>) -> anyhow::Result<Captured> {
+pub(super) fn capture(objects: &Objects, wanted: Wanted<'_>) -> anyhow::Result<Captured> {
     let slices: Vec<&ResourceSlice> = objects.slices.iter().collect();
     if slices.is_empty() {
         bail!("there is no ResourceSlice in the input");
@@ -51,7 +49,7 @@ pub(super) fn capture(objects: &Objects, types: &[Arc<InstanceType>], wanted: Wa
         overlay::capture::implied_labels(&here)
     });
     let type_name = labels.get(api::labels::INSTANCE_TYPE);
-    let of_type = type_name.and_then(|name| types.iter().find(|it| it.name == **name));
+    let of_type = type_name.and_then(|name| objects.types.iter().find(|it| it.name == **name));
     let label_of_type = |key: &str| match of_type {
         Some(of_type) => of_type.certain_label(key).map(str::to_owned),
         None => type_name.filter(|_| key == api::labels::INSTANCE_TYPE).cloned(),

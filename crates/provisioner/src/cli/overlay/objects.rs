@@ -1,6 +1,7 @@
 //! The objects of the input, and what the overlays among them make of the instance types.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -19,6 +20,7 @@ use crate::cli::machine_types;
 /// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
+    pub(super) types: Vec<Arc<InstanceType>>,
     pub(super) overlays: Vec<GivenOverlay>,
     pub(super) pools: Vec<NodePool>,
     pub(super) slices: Vec<ResourceSlice>,
@@ -38,10 +40,12 @@ pub(super) struct GivenOverlay {
 }
 
 impl Objects {
-    /// Sorts documents by kind; other kinds have no part.
-    pub(super) fn new(documents: Documents) -> anyhow::Result<Self> {
+    /// Sorts documents by kind, other kinds have no part, and reads the instance types of a file or the built-in ones.
+    pub(super) fn new(documents: Documents, types: Option<&Path>) -> anyhow::Result<Self> {
         let admission = Admission::new(&api::crd::crds()).context("our own CRDs cannot be used")?;
-        let mut objects = Self::default();
+        let machines = machine_types::instance_types(types)?;
+        let mut objects = Self { types: machines.types, ..Self::default() };
+        objects.problems.extend(machines.left_out.iter().map(ToString::to_string));
         objects.problems.extend(documents.errors.iter().map(ToString::to_string));
         for manifest in &documents.manifests {
             if let Err(problem) = objects.add(manifest, &admission) {
@@ -132,8 +136,9 @@ pub(super) struct World {
 
 impl World {
     /// Evaluates the overlays against NodePools of the input, else a built-in one.
-    pub(super) fn new(objects: &Objects, types: Vec<Arc<InstanceType>>) -> anyhow::Result<Self> {
-        let labels = cloudprovider_kwok::provider_labels(&types);
+    pub(super) fn new(objects: &Objects) -> anyhow::Result<Self> {
+        let types = &objects.types;
+        let labels = cloudprovider_kwok::provider_labels(types);
         let pools =
             if objects.pools.is_empty() { vec![machine_types::default_node_pool()?] } else { objects.pools.clone() };
         let (mut overlays, mut rejected) = (Vec::new(), Vec::new());
@@ -149,7 +154,7 @@ impl World {
         let given: Vec<Pool<'_>> = names
             .iter()
             .zip(&pools)
-            .map(|(name, pool)| Pool { name, template_labels: &pool.spec.template.metadata.labels, types: &types })
+            .map(|(name, pool)| Pool { name, template_labels: &pool.spec.template.metadata.labels, types })
             .collect();
         let evaluation = overlay::evaluate(&overlays, &given);
         rejected.extend(evaluation.rejected.iter().map(|(name, why)| format!("nodeoverlay/{name}: {why}")));
