@@ -129,7 +129,7 @@ pub(crate) struct Limit {
 /// Plans by what pods require alone.
 fn plan_requirements(snapshot: &Snapshot, solved: &Solved) -> Plan {
     let mut problem = Problem::new(snapshot);
-    let first = fill_all(&mut problem, Order::Plain).expect(WITHOUT_LIMIT);
+    let first = fill_first(&mut problem).expect(WITHOUT_LIMIT);
     let placed = first.0.placed(&problem);
     let relaxed = relaxation::relax(&problem, &placed, solved);
     improved(problem, first, &placed, &relaxed, solved)
@@ -149,7 +149,7 @@ fn plan_within(snapshot: &Snapshot, limit: &Limit, solved: &Solved) -> Option<Pl
     // By worth it may come out cheaper than in the plain order.
     let margin = if has_choice(&problem, &placed) { limit.cost / CLOSE } else { 0 };
     problem.limit = Some(LimitByClass { cost: limit.cost.saturating_add(margin), refused });
-    let first = fill_all(&mut problem, Order::Plain)?;
+    let first = fill_first(&mut problem)?;
     if first.0.placed(&problem) != placed {
         return None;
     }
@@ -241,6 +241,26 @@ fn price_of_keeping_apart(problem: &mut Problem<'_>, filled: &Filled) -> Option<
     Some(PriceNanoUsdPerHour(i64::try_from(price).unwrap_or(i64::MAX)))
 }
 
+/// Places everything in the plain order. Where pods have no place and machines for others add domains to a spread, these
+/// are kept out of such domains, if that gives more pods a place.
+fn fill_first(problem: &mut Problem<'_>) -> Option<(Filled, u64)> {
+    let first = fill_all(problem, Order::Plain);
+    let is_complete = first.as_ref().is_some_and(|(filled, _)| filled.refused.is_empty());
+    if is_complete || !problem.topology.was_opened {
+        return first;
+    }
+    let mut apart = Problem::new(problem.snapshot);
+    apart.keeps_outside = true;
+    apart.limit = problem.limit.clone();
+    let Some(other) = fill_all(&mut apart, Order::Plain) else { return first };
+    let is_better = |first: &(Filled, u64)| other.0.compare_refused(&first.0, problem).is_lt();
+    if !first.as_ref().is_none_or(is_better) {
+        return first;
+    }
+    *problem = apart;
+    Some(other)
+}
+
 /// Places everything in one order; says how many steps the search for contended room took. `None` if the problem has a
 /// limit that is not kept.
 fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)> {
@@ -255,7 +275,10 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)
         if let Some(devices) = &problem.devices {
             devices.refill(options.device_steps);
         }
-        let filled = fill::fill(problem, &mut budget, order)?;
+        let mut filled = fill::fill(problem, &mut budget, order)?;
+        if problem.keeps_outside {
+            topology::keep_outside(problem, &mut filled.state);
+        }
         // Ends, because each round adds a domain and there are finitely many.
         if !problem.topology.open_planned(&problem.pools, &filled.state.bins, &problem.snapshot.interner) {
             return Some((filled, steps.saturating_sub(budget.remaining())));

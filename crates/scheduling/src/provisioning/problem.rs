@@ -42,6 +42,8 @@ pub(crate) struct Problem<'s> {
     pub(crate) reservations: Vec<(ValueId, i64)>,
     /// What ends the plan early, if it is only made to be compared.
     pub(crate) limit: Option<LimitByClass>,
+    /// Whether machines are kept out of domains that they would add to a spread.
+    pub(crate) keeps_outside: bool,
     /// Volumes that several pods use and nodes count once.
     pub(crate) shared_volumes: SharedVolumes,
     /// What claims are asked from; `None` if no pod wants a device.
@@ -52,7 +54,7 @@ pub(crate) struct Problem<'s> {
 }
 
 /// What a plan may cost, and how many copies of each class may have no place.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LimitByClass {
     pub(crate) cost: i128,
     pub(crate) refused: IdVec<ClassId, u32>,
@@ -92,6 +94,7 @@ impl<'s> Problem<'s> {
             positions,
             reservations,
             limit: None,
+            keeps_outside: false,
             devices,
             accepted,
             reserved,

@@ -11,6 +11,7 @@ mod gangs;
 mod group_domains;
 mod growth;
 mod oracle;
+mod outside;
 mod placed;
 mod preferences;
 mod volumes;

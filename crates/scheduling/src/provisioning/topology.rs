@@ -10,6 +10,7 @@
 //! * `cells` splits the offerings of a pool by the domain that a machine from them is in, so that a machine with a copy
 //!   of a concerned class is pinned to one domain before anything is counted.
 //! * `counts` holds what is placed and says how many more copies may go to a domain.
+//! * `outside` keeps machines for others out of domains that a spread would have to count because of them.
 //!
 //! Rules are kube-scheduler's (plugins PodTopologySpread, InterPodAffinity, NodePorts, VolumeRestrictions, 1.36).
 //!
@@ -20,6 +21,7 @@
 mod build;
 mod cells;
 mod counts;
+mod outside;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub(crate) use self::{
     counts::{
         AllCounts, Before, Checking, Counts, ToCome, replay_steps, room, rules_hold, rules_hold_since, skews_hold,
     },
+    outside::keep_outside,
 };
 
 define_id! {
@@ -155,6 +158,8 @@ pub(crate) struct Topology {
     parts: IdVec<GroupId, GroupId>,
     /// Which of these have a class with affinity.
     parts_with_affinity: IdSet<GroupId>,
+    /// Whether machines of a plan have added a domain.
+    pub(crate) was_opened: bool,
 }
 
 /// How a group concerns a class.
@@ -309,12 +314,15 @@ impl Topology {
         for group in self.groups.iter_mut().filter(|group| !group.is_open(pools, names)) {
             for bin in bins {
                 let Some(table) = pools.try_get(bin.pool) else { continue };
-                let (domains, elsewhere) = group.landing(table, bin, names);
-                opened |= !domains.is_subset(&group.present) || (elsewhere && !group.least_is_zero);
-                group.present.union_with(&domains);
-                group.least_is_zero |= elsewhere;
+                for offering in bin.offerings.iter() {
+                    let (domains, elsewhere) = group.landing(table, bin, offering, names);
+                    opened |= group.is_opened_by(&domains, elsewhere);
+                    group.present.union_with(&domains);
+                    group.least_is_zero |= elsewhere;
+                }
             }
         }
+        self.was_opened |= opened;
         opened
     }
 }
@@ -343,6 +351,11 @@ pub(crate) fn reachable(problem: &Problem<'_>) -> Vec<(GroupId, Place)> {
 }
 
 impl Group {
+    /// Whether machines that land there add a domain.
+    fn is_opened_by(&self, domains: &IdSet<DomainId>, elsewhere: bool) -> bool {
+        !domains.is_subset(&self.present) || (elsewhere && !self.least_is_zero)
+    }
+
     /// Whether no machine can open another domain.
     fn is_open(&self, pools: &IdVec<PoolRank, PoolTable<'_>>, names: &Interner) -> bool {
         if !matches!(self.kind, Kind::Spread { .. }) {

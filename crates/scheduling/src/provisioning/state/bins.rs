@@ -3,6 +3,7 @@
 use model::{IdSet, PriceNanoUsdPerHour, Requirements, collections::fast_hash};
 
 use super::{Assignment, Bin, BinId, State, Target, Undo, place_in_bin};
+use crate::catalogue::OfferingId;
 use crate::provisioning::{
     classes::ClassId,
     devices::{Pick, Spot, narrow, pinned},
@@ -206,11 +207,24 @@ impl State {
 
     /// Decides labels of an open machine for the sake of what it brings for others; false if it can't have them.
     pub(crate) fn pin_bin(&mut self, problem: &Problem<'_>, id: BinId, pins: &Requirements) -> bool {
+        let Some(bin) = self.bins.get(id.0) else { return false };
+        let offerings = pinned(problem, bin, pins);
+        self.restrict_bin(problem, id, offerings, pins)
+    }
+
+    /// Leaves an open machine those of its offerings, and decides labels of it; false if that is not possible.
+    pub(crate) fn restrict_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        id: BinId,
+        offerings: IdSet<OfferingId>,
+        pins: &Requirements,
+    ) -> bool {
         let Some(before) = self.bins.get(id.0).cloned() else { return false };
         let mut bin = before.clone();
         let table = &problem.pools[bin.pool];
         let taken = self.footprint(problem, &before);
-        bin.offerings = pinned(problem, &bin, pins);
+        bin.offerings = offerings;
         let is_possible = !bin.offerings.is_empty() && table.has_min_values(&bin.offerings);
         if !is_possible || !self.within_limits(table, bin.pool, Some(&before), &bin.offerings) {
             return false;

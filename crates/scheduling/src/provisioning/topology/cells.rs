@@ -142,31 +142,31 @@ impl Group {
         }
     }
 
-    /// Domains in which a planned machine could land and would count, and whether it could land in one that has no
-    /// number: a new host, or a value of the label that is made up at launch.
-    pub(crate) fn landing(&self, table: &PoolTable<'_>, bin: &Bin, names: &Interner) -> (IdSet<DomainId>, bool) {
-        let mut domains = IdSet::new();
-        let mut elsewhere = false;
-        for offering in bin.offerings.iter() {
-            if self.counts_machine(table, offering, names) == Some(false) {
-                continue;
-            }
-            match self.scope {
-                Scope::Host => elsewhere = true,
-                Scope::Cluster => {}
-                Scope::Label(key) => {
-                    let Some(mut values) = table.known(Some(offering), key, names) else { continue };
-                    if let Some(pinned) = bin.open.get(key) {
-                        values = Cow::Owned(values.intersect(&pinned.values, names));
-                    }
-                    let within =
-                        self.values.iter_enumerated().filter(|(_, value)| values.contains(Some(**value), names));
-                    domains.extend(within.map(|(domain, _)| domain));
-                    elsewhere |= values.finite_values().is_none();
+    /// Domains in which a planned machine from the offering could land and would count, and whether it could land in one
+    /// that has no number: a new host, or a value of the label that is made up at launch.
+    pub(crate) fn landing(
+        &self,
+        table: &PoolTable<'_>,
+        bin: &Bin,
+        offering: OfferingId,
+        names: &Interner,
+    ) -> (IdSet<DomainId>, bool) {
+        let nowhere = (IdSet::new(), false);
+        if self.counts_machine(table, offering, names) == Some(false) {
+            return nowhere;
+        }
+        match self.scope {
+            Scope::Host => (IdSet::new(), true),
+            Scope::Cluster => nowhere,
+            Scope::Label(key) => {
+                let Some(mut values) = table.known(Some(offering), key, names) else { return nowhere };
+                if let Some(pinned) = bin.open.get(key) {
+                    values = Cow::Owned(values.intersect(&pinned.values, names));
                 }
+                let within = self.values.iter_enumerated().filter(|(_, value)| values.contains(Some(**value), names));
+                (within.map(|(domain, _)| domain).collect(), values.finite_values().is_none())
             }
         }
-        (domains, elsewhere)
     }
 
     /// Whether the rule is about a node's port rather than about its labels.
