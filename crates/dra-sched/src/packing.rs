@@ -8,6 +8,7 @@
 //! equally among the views; a machine has at most [`MAX_DOMAINS`] combinations of domain values.
 
 mod demand;
+mod ends;
 mod overhead;
 mod reach;
 mod supply;

@@ -139,17 +139,8 @@ pub enum Fault {
         error: ClaimFault,
     },
     /// A selector failed while it was evaluated.
-    #[error("{origin}: selector #{index} on device {device}: {error}")]
-    Selector {
-        /// `class …` or `claim …`.
-        origin: Arc<str>,
-        /// Its position.
-        index: usize,
-        /// The device.
-        device: DeviceId,
-        /// What happened.
-        error: Arc<str>,
-    },
+    #[error(transparent)]
+    Selector(Box<SelectorFault>),
     /// A derived attribute's expression does not compile, or failed while it was evaluated.
     #[error("claim {claim}, request {request}: derived attribute {attribute} on device {device}: {error}")]
     Derived {
@@ -255,7 +246,7 @@ impl Fault {
         match self {
             Self::InvalidPools { .. } => Scope::Node,
             Self::Claim { .. }
-            | Self::Selector { .. }
+            | Self::Selector(_)
             | Self::Derived { .. }
             | Self::AllNeedsPool { .. }
             | Self::AllUnderConstraint { .. }
@@ -266,6 +257,27 @@ impl Fault {
             | Self::SelectorTerms { .. } => Scope::Pod,
         }
     }
+}
+
+/// A selector that failed while it was evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("claim {claim}, request {request}: {of_class}selector #{index} on device {device}: {error} (in {text})",
+    of_class = class.as_ref().map(|class| format!("class {class}: ")).unwrap_or_default())]
+pub struct SelectorFault {
+    /// The claim.
+    pub claim: Arc<str>,
+    /// The request.
+    pub request: RequestName,
+    /// The class that it is a selector of; None for one of the request itself.
+    pub class: Option<DeviceClassName>,
+    /// Its position.
+    pub index: usize,
+    /// The selector.
+    pub text: Arc<str>,
+    /// The device.
+    pub device: DeviceId,
+    /// What happened.
+    pub error: Arc<str>,
 }
 
 /// What is wrong with a claim on every node.

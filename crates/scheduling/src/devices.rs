@@ -12,6 +12,7 @@
 //! * What a machine will publish for the nodes of its domain is part of its shape too; a machine that has still to publish
 //!   it brings it nevertheless.
 //!
+//! * A claim all of whose consumers leave their nodes is one that is not allocated ([`leaving`]).
 //! * What daemons take of machines and nodes is taken before anything is planned ([`daemons`]).
 //!
 //! Nothing of this exists while no waiting pod and no daemon wants a device. Left out: `status.declaredFeatures` of nodes
@@ -19,6 +20,8 @@
 
 mod daemons;
 mod demand;
+mod ends;
+mod leaving;
 mod nodes;
 mod nominated;
 mod shapes;
@@ -38,12 +41,13 @@ use crate::{
 
 pub use daemons::DaemonPod;
 pub(crate) use daemons::RunningDaemon;
-pub use demand::{Demand, Variant};
+pub use demand::{Demand, Variant, device_costs};
 pub use nominated::NominatedPod;
 
 use self::{
     daemons::{Daemons, Place},
     demand::Demands,
+    ends::Ends,
     nominated::Nominated,
     shapes::Shapes,
 };
@@ -94,6 +98,7 @@ pub struct Devices {
     nodes: IdVec<NodeId, NodeDevices>,
     daemons: Daemons,
     nominated: Nominated,
+    ends: Ends,
     /// What is taken before anything is planned.
     ledger: ClusterLedger,
     has_shared_devices: bool,
@@ -127,7 +132,7 @@ impl Devices {
         objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
         objects.slices.values().for_each(|slice| builder.slice(Arc::clone(slice)));
         objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
-        let demands = Demands::new(&objects, compat, pods, before, names, &mut builder);
+        let demands = Demands::new(&objects, compat, (pods, nodes), before, names, &mut builder);
         let mut daemons = Daemons::new(before.daemon_sets, &demands.of_daemons);
         if daemons.is_empty() && demands.of_pods.iter().all(Option::is_none) {
             return None;
@@ -139,11 +144,16 @@ impl Devices {
         let with_daemons = shapes.into_running();
         let inventory = builder.build();
         let mut ledger = ClusterLedger::new(&inventory);
-        let nominated = Nominated::new(before.nominated, &demands.of_nominated, &demands.demands, nodes);
-        nominated.settle(&of_nodes, (&inventory, &mut ledger));
+        let mut nominated = Nominated::new(before.nominated, &demands.of_nominated, &demands.demands, nodes);
+        nominated.settle(&of_nodes, (&inventory, &mut ledger), (&demands.demands, names));
         let at = (&inventory, &mut ledger);
         daemons.settle(&with_daemons, &of_nodes, nodes, at, &demands.demands, names);
+        let at = (&inventory, &mut ledger);
+        nominated.settle_costs(&of_nodes, daemons.overhead(), at, (&demands.demands, names));
+        let wanted = demands.of_pods.iter().flatten().copied();
+        let ends = Ends::new(wanted, &demands.demands, nodes, &of_nodes, (&inventory, &ledger));
         Some(Self {
+            ends,
             has_shared_devices: brings_pools || nodes::has_shared_devices(&objects),
             brings_pools,
             objects,
@@ -178,6 +188,11 @@ impl Devices {
         self.nodes.try_get(node)
     }
 
+    /// Nodes that would answer a demand with an error that ends the pod's attempt on all nodes, and the error.
+    pub(crate) fn ends(&self, demand: DemandId) -> &[(NodeId, Arc<str>)] {
+        self.ends.of(demand)
+    }
+
     /// The pods that the scheduler is about to bind, in the order in which they are given their devices.
     pub fn nominated(&self) -> impl Iterator<Item = &NominatedPod> {
         self.nominated.pods()
@@ -190,7 +205,12 @@ impl Devices {
 
     /// Gives the pods that are nominated to a node their devices there. [`Self::ledger`] has those of nodes that publish theirs.
     pub(crate) fn give_nominated(&self, node: NodeId, at: &mut BinLedger, cluster: &mut ClusterLedger) {
-        self.nominated.give(node, at, (&self.inventory, cluster));
+        self.nominated.give(node, at, (&self.inventory, cluster), |_, _| ());
+    }
+
+    /// What the devices of pods that are nominated to a node cost of it.
+    pub(crate) fn nominated_cost(&self, node: NodeId) -> Option<&ResourceVec> {
+        self.nominated.cost(node)
     }
 
     /// What is taken before anything is planned: by claims that are allocated, by pods that are nominated to nodes, and by

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dra_sched::{
     ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, KubernetesMinor, MachineTemplate, NodeFacts, PoolScope,
-    SharedTemplate, Templates, Verdict,
+    Refusal, SharedTemplate, Templates, Verdict,
     machine::binding_group,
     pods::{self, Claims, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
     types::{
@@ -17,6 +17,7 @@ use dra_sched::{
         NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, ObjectMeta, Pod as DevicePod, Pool, ResourceSlice,
         Resources,
     },
+    verdict::Fault,
 };
 use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
 use scheduling::{Devices, Snapshot, snapshot::NodeId};
@@ -51,6 +52,22 @@ pub(crate) struct Compiled {
     /// Pods that are bound before all others, with their nodes.
     nominated: Vec<(Uid, usize)>,
 }
+
+/// Why a pod's claims are not allocated on a node.
+pub(crate) struct NotGiven {
+    why: String,
+    /// An error, which kube-scheduler takes for the answer of all nodes.
+    is_error: bool,
+}
+
+impl From<String> for NotGiven {
+    fn from(why: String) -> Self {
+        Self { why, is_error: false }
+    }
+}
+
+/// Claims of a pod that were just allocated, and those that were before, with the containers that use them.
+type Given = (Vec<(Asked, Allocation)>, Vec<(Allocation, u32)>);
 
 /// What bound pods hold.
 pub(crate) struct Held {
@@ -146,6 +163,9 @@ impl Compiled {
             world.nodes.iter().position(|known| known.name() == name)
         };
         let facts = world.nodes.iter().map(|node| node.facts(&world.names)).collect();
+        let before = world.without_machines();
+        let before = before.as_ref().and_then(World::devices);
+        let is_about_to_be_bound = |pod: &Uid| before.as_ref().is_none_or(|before| before.has_nominated(pod));
         Self {
             inventory: builder.build(),
             devices: by_name,
@@ -154,9 +174,18 @@ impl Compiled {
             extended: compiled.1,
             allocated,
             nominated: nominated()
+                .filter(|(_, wants)| is_about_to_be_bound(&wants.meta.uid))
                 .filter_map(|(node, wants)| Some((wants.meta.uid.clone(), index_of(node)?)))
                 .collect(),
         }
+    }
+
+    /// Whether a nominated pod gets its devices; nobody is nominated because of what machines to be will bring.
+    fn has_nominated(&self, pod: &Uid) -> bool {
+        let mut held =
+            Held { ledger: ClusterLedger::new(&self.inventory), done: BTreeMap::new(), costs: BTreeMap::new() };
+        let with_devices = |(uid, node): &&(Uid, usize)| self.bind(&mut held, uid, *node).is_ok();
+        self.nominated.iter().filter(with_devices).any(|(uid, _)| uid == pod)
     }
 
     /// What these pods hold, bound one after the other.
@@ -173,9 +202,14 @@ impl Compiled {
         Ok(held)
     }
 
-    /// Allocates what the pod claims on the node.
-    pub(crate) fn bind(&self, held: &mut Held, pod: &Uid, node: usize) -> Result<(), String> {
-        let Some(claims) = self.claims.get(pod) else { return Ok(()) };
+    /// The error with which the node keeps the pod from all nodes, before anything is bound.
+    pub(crate) fn ends(&self, pod: &Uid, node: usize) -> Option<String> {
+        let held = self.replay(&[]).ok()?;
+        self.given(&held, pod, node).err().filter(|not| not.is_error).map(|not| not.why)
+    }
+
+    fn given(&self, held: &Held, pod: &Uid, node: usize) -> Result<Given, NotGiven> {
+        let Some(claims) = self.claims.get(pod) else { return Ok((Vec::new(), Vec::new())) };
         let facts = &self.facts[node];
         let mut new: Vec<Asked> = Vec::new();
         let mut old: Vec<(Allocation, u32)> = Vec::new();
@@ -189,7 +223,7 @@ impl Compiled {
                 Some(allocation) => {
                     let selector = allocation.node_selector.as_ref();
                     if !selector.is_none_or(|selector| facts.matches(selector).unwrap_or(false)) {
-                        return Err(format!("claim {key:?} is allocated elsewhere"));
+                        return Err(format!("claim {key:?} is allocated elsewhere").into());
                     }
                     old.push((allocation, containers));
                 }
@@ -204,11 +238,24 @@ impl Compiled {
         } else {
             match self.inventory.allocate(facts, &classes, &held.ledger, &mut Budget::new(STEPS)) {
                 Verdict::Allocated { allocations, .. } => allocations,
-                Verdict::Refused(refusal) => return Err(format!("{NO_DEVICES}{refusal}")),
-                Verdict::OutOfBudget(_) => return Err(format!("{NO_DEVICES}out of budget")),
+                Verdict::Refused(refusal) => {
+                    // An invalid pool is the only error that is about one node.
+                    let is_error = match &refusal {
+                        Refusal::Fault(fault) => !matches!(fault, Fault::InvalidPools { .. }),
+                        _ => false,
+                    };
+                    return Err(NotGiven { why: format!("{NO_DEVICES}{refusal}"), is_error });
+                }
+                Verdict::OutOfBudget(_) => return Err(format!("{NO_DEVICES}out of budget").into()),
             }
         };
-        for ((key, _, containers), allocation) in new.into_iter().zip(allocations) {
+        Ok((new.into_iter().zip(allocations).collect(), old))
+    }
+
+    /// Allocates what the pod claims on the node.
+    pub(crate) fn bind(&self, held: &mut Held, pod: &Uid, node: usize) -> Result<(), String> {
+        let (new, old) = self.given(held, pod, node).map_err(|not| not.why)?;
+        for ((key, _, containers), allocation) in new {
             held.ledger.hold(&self.inventory, &allocation);
             self.cost(held, node, &allocation, containers);
             held.done.insert(key, allocation);

@@ -9,6 +9,8 @@ use model::{
     volume::{AccessMode, StorageClass},
 };
 
+use scheduling::Snapshot;
+
 use crate::world::World;
 
 /// Why the pod is not let onto the node.
@@ -85,6 +87,20 @@ fn devices(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
         ensure(*nano <= i128::from(free.get(resource)) * unit, format!("{name} is short for devices"))?;
     }
     Ok(())
+}
+
+/// The node that keeps a pod from all nodes, and its error: kube-scheduler asks those that taints, labels and room let it onto
+/// for devices, and an error of one is its answer.
+pub(crate) fn ended(snapshot: &Snapshot, pod: &Pod) -> Option<String> {
+    if !crate::devices::concern(snapshot, pod) {
+        return None;
+    }
+    let world = World::as_it_is(snapshot);
+    let compiled = world.devices()?;
+    let asked = (0..world.nodes.len()).filter(|&node| world.is_asked_for_devices(node));
+    let mut let_in =
+        asked.filter(|&node| taints_and_node_affinity(&world, pod, node).and(resources(&world, pod, node)).is_ok());
+    let_in.find_map(|node| Some(format!("{} ends it: {}", world.name(node), compiled.ends(&pod.uid, node)?)))
 }
 
 fn ports(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {

@@ -38,6 +38,7 @@ fn check_pods(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     let mut problems = each_pod_once(snapshot, plan);
     problems.extend(prices(snapshot, plan));
     problems.extend(limits(snapshot, plan));
+    problems.extend(ended(snapshot, plan));
     if !problems.is_empty() {
         return problems;
     }
@@ -52,6 +53,14 @@ fn check_pods(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Pods that are placed though a node keeps them from all nodes.
+fn ended(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let on_machines = plan.machines.iter().flat_map(|machine| &machine.pods);
+    let placed = on_machines.chain(plan.existing.iter().flat_map(|placement| &placement.pods));
+    let pods = placed.map(|&pod| &snapshot.pods[pod].pod);
+    pods.filter_map(|pod| Some(format!("{} is placed: {}", pod.name, filter::ended(snapshot, pod)?))).collect()
 }
 
 /// Pods that want to be near to each other can depend on which of them begins, so each may. Pods that a spread counts and

@@ -38,6 +38,9 @@ pub fn room_for(snapshot: &Snapshot, pods: &[PodId], steps: u64) -> Room {
         placed: Vec::new(),
         steps,
     };
+    if search.pods.iter().any(|pod| filter::ended(snapshot, pod).is_some()) {
+        return Room::None;
+    }
     match search.place(0) {
         Some(true) => Room::Found,
         Some(false) => Room::None,

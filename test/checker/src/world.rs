@@ -123,6 +123,29 @@ impl<'s> World<'s> {
         world
     }
 
+    /// What is there, before anything is planned, bound or published.
+    pub(crate) fn as_it_is(snapshot: &'s Snapshot) -> Self {
+        let mut world = Self::new(snapshot, &Plan::default(), 0);
+        world.nodes.iter_mut().for_each(|node| node.unpublished.clear());
+        world
+    }
+
+    /// The same without planned machines; nothing if there are none.
+    pub(crate) fn without_machines(&self) -> Option<Self> {
+        let world = Self::new(self.snapshot, &Plan::default(), self.choice);
+        (world.nodes.len() < self.nodes.len()).then_some(world)
+    }
+
+    /// Whether kube-scheduler asks the node for devices that its drivers have published.
+    pub(crate) fn is_asked_for_devices(&self, node: usize) -> bool {
+        let mut nodes = self.snapshot.nodes.iter_enumerated();
+        let known = nodes.find(|(_, known)| known.display_name() == self.nodes[node].name);
+        let describes = |id: NodeId| self.snapshot.devices.as_ref()?.node(id);
+        known.is_some_and(|(id, known)| {
+            known.excluded.is_none() && matches!(describes(id), Some(NodeDevices::Published(_)))
+        })
+    }
+
     fn launch(&mut self, position: usize, machine: &scheduling::plan::Machine, choice: usize) {
         let snapshot = self.snapshot;
         let allowed = launches::allowed(snapshot, machine);

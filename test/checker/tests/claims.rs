@@ -64,8 +64,8 @@ fn gpus(random: &mut Random) -> Value {
     let partitioned = random.chance(25);
     let devices: Vec<Value> = (0..count)
         .map(|index| {
-            let mut device =
-                json!({"name": format!("g{index}"), "attributes": {"model": {"string": random.pick(&MODELS)}}});
+            let attributes = json!({"model": {"string": random.pick(&MODELS)}, "revision": {"int": 1}});
+            let mut device = json!({"name": format!("g{index}"), "attributes": attributes});
             if partitioned {
                 let slices = 1 + random.below(2);
                 device["consumesCounters"] =
@@ -133,6 +133,10 @@ fn requests(random: &mut Random) -> Value {
         if random.chance(30) {
             exact["tolerations"] = json!([{"operator": "Exists"}]);
         }
+        if random.chance(8) {
+            // What fails on devices that lack the attribute.
+            exact["selectors"] = json!([{"cel": {"expression": format!("device.attributes['{GPU}'].revision == 1")}}]);
+        }
         exact
     };
     let mut all = Vec::new();
@@ -184,7 +188,11 @@ fn manifests(random: &mut Random) -> String {
                 "requirements": [requirement(ZONE, &ZONES)]}}}}),
     );
     let device = |random: &mut Random, index: u64| {
-        let attributes = json!({"model": {"string": random.pick(&MODELS)}, ROOT: {"string": random.pick(&["p", "q"])}});
+        let mut attributes =
+            json!({"model": {"string": random.pick(&MODELS)}, ROOT: {"string": random.pick(&["p", "q"])}});
+        if random.chance(50) {
+            attributes["revision"] = json!({"int": random.below(2)});
+        }
         json!({"name": format!("d{index}"), "attributes": attributes})
     };
     let nodes = random.below(3);

@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use api::conditions::{self, node_claim as claim_conditions};
 use api::{NodeClaim, labels, taints as api_taints};
+use dra_sched::NodeDemand;
 use model::node::ConditionStatus;
-use model::{IdVec, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Quantity, ResourceVec, Taint};
+use model::{
+    IdVec, Interner, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape, Quantity, ResourceVec, Taint,
+};
 use scheduling::catalogue::Catalogue;
+use scheduling::devices::device_costs;
 use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState};
 
 use super::Cluster;
@@ -28,7 +32,7 @@ pub(super) fn nodes(
     errors: &mut Vec<ObjectError>,
 ) -> (IdVec<NodeId, Node>, UsageByPool) {
     let mut claims = Claims::decode(cluster, context, errors);
-    let mut pods = PodsByNode::new(cluster);
+    let mut pods = PodsByNode::new(cluster, context.interner);
     let mut nodes = IdVec::new();
     let mut usage = UsageByPool::new();
     for object in &cluster.nodes {
@@ -344,12 +348,12 @@ struct PodsByNode {
 }
 
 impl PodsByNode {
-    fn new(cluster: &Cluster) -> Self {
+    fn new(cluster: &Cluster, names: &Interner) -> Self {
         let mut pods: BTreeMap<NodeName, Vec<Arc<Pod>>> = BTreeMap::new();
         for pod in cluster.pods.iter().filter(|pod| !pod.phase.is_terminal()) {
             // Kube-scheduler keeps the room of a nominated pod as if it were bound.
             if let Some(node) = pod.node_name.as_ref().or(pod.nominated_node_name.as_ref()) {
-                pods.entry(node.clone()).or_default().push(Arc::clone(pod));
+                pods.entry(node.clone()).or_default().push(with_device_costs(pod, cluster, names));
             }
         }
         for pods in pods.values_mut() {
@@ -361,4 +365,14 @@ impl PodsByNode {
     fn take(&mut self, node: &NodeName) -> Vec<Arc<Pod>> {
         self.pods.remove(node).unwrap_or_default()
     }
+}
+
+/// The pod with what its devices cost of the node among its requests, as kube-scheduler counts a pod whose status says it.
+fn with_device_costs(pod: &Arc<Pod>, cluster: &Cluster, names: &Interner) -> Arc<Pod> {
+    let devices = cluster.devices.pods.get(&pod.uid).filter(|devices| !devices.device_costs.is_empty());
+    let costs = devices.and_then(|devices| device_costs(devices, &NodeDemand(devices.device_costs.clone()), names));
+    let Some(costs) = costs else { return Arc::clone(pod) };
+    let mut shape = PodShape::clone(&pod.shape);
+    shape.requests.saturating_add_assign(&costs);
+    Arc::new(Pod { shape: Arc::new(shape), ..Pod::clone(pod) })
 }

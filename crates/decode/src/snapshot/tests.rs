@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
+use model::ResourceId;
 use scheduling::snapshot::NodeLabels;
 use serde_json::{Value, json};
 
@@ -237,6 +238,23 @@ items:
             pending ns/must-leave ns/of-stateful-set ns/of-web ns/of-web-not-tried ns/waits
         "#]],
     );
+}
+
+#[test]
+fn what_the_devices_of_a_bound_pod_cost_counts_among_its_requests() {
+    let status = json!({"nodeAllocatableResourceClaimStatuses": [
+        {"resourceClaimName": "c", "containers": ["c"], "mapping": [{"name": "cpu", "quantity": "2500m"}]}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, "status": status});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    let (mut cluster, interner) = cluster(&format!("{node}\n---\n{pod}"));
+    let read = dra_sched::types::Pod::from_json(&pod).unwrap();
+    cluster.devices.pods.insert(read.meta.uid.clone(), Arc::new(read));
+    let (snapshot, errors) = snapshot(cluster, interner, &ProviderLabels::default());
+    assert!(errors.is_empty());
+    let requests: Vec<i64> =
+        snapshot.nodes.iter().flat_map(|node| &node.pods).map(|pod| pod.shape.requests.get(ResourceId::CPU)).collect();
+    assert_eq!(requests, [3500]);
 }
 
 #[test]

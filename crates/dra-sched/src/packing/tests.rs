@@ -207,6 +207,7 @@ fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
     assert!(offer.alternatives.is_empty() && offer.undecided.is_empty());
 }
 
+mod ends;
 mod node_allocatable;
 mod shared;
 mod supply;

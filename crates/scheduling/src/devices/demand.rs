@@ -12,8 +12,8 @@ use dra_sched::{
 };
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
-use super::{DemandId, DeviceObjects, PodsBefore};
-use crate::snapshot::{PodId, PodsToPlace};
+use super::{DemandId, DeviceObjects, PodsBefore, leaving::Leaving};
+use crate::snapshot::{Node, NodeId, PodId, PodsToPlace};
 
 /// More extended resources in one pod than this are only told apart together: all by DRA, or none.
 const MAX_EXTENDED: usize = 4;
@@ -63,28 +63,32 @@ impl Demand {
     /// # Errors
     /// What the pod says of itself as a whole does not cover its devices.
     pub fn extra(&self, devices: &NodeDemand, names: &Interner) -> Result<Option<ResourceVec>, NodeResourceFault> {
-        let mut extra = ResourceVec::default();
-        if devices.0.is_empty() {
-            return Ok(Some(extra));
-        }
-        let with = total_demand(&self.example, devices);
-        let without = total_demand(&self.example, &NodeDemand::default());
         // Whether the node has room is for the packer to say; here everything is there.
-        let everything = NodeDemand(with.0.keys().map(|name| (Arc::clone(name), i128::MAX)).collect());
+        let everything = |name: &Arc<str>| (Arc::clone(name), i128::MAX);
+        let everything = NodeDemand(total_demand(&self.example, devices).0.keys().map(everything).collect());
         check_node_resources(&self.example, devices, &everything)?;
-        for (name, amount) in with.0 {
-            let more = amount - without.0.get(&name).copied().unwrap_or(0);
-            if more <= 0 {
-                continue;
-            }
-            let Some(resource) = names.find_resource(&name) else { return Ok(None) };
-            let quantity = Quantity::from_nano(more, model::quantity::Format::DecimalSi);
-            if quantity.is_ok_and(|quantity| extra.set_quantity(resource, &quantity).is_err()) {
-                return Ok(None);
-            }
-        }
-        Ok(Some(extra))
+        Ok(device_costs(&self.example, devices, names))
     }
+}
+
+/// What a pod takes of the node's resources on top of its requests because of its devices; `None` where that is a resource
+/// that no node has. What the pod says of itself as a whole covers them.
+pub fn device_costs(pod: &Pod, devices: &NodeDemand, names: &Interner) -> Option<ResourceVec> {
+    let mut extra = ResourceVec::default();
+    if devices.0.is_empty() {
+        return Some(extra);
+    }
+    let without = total_demand(pod, &NodeDemand::default());
+    for (name, amount) in total_demand(pod, devices).0 {
+        let more = amount - without.0.get(&name).copied().unwrap_or(0);
+        if more <= 0 {
+            continue;
+        }
+        let resource = names.find_resource(&name)?;
+        let quantity = Quantity::from_nano(more, model::quantity::Format::DecimalSi).ok()?;
+        extra.set_quantity(resource, &quantity).ok()?;
+    }
+    Some(extra)
 }
 
 /// Amounts by name, in nano-units.
@@ -125,7 +129,7 @@ impl Demands {
     pub(super) fn new(
         objects: &DeviceObjects,
         compat: Compat,
-        pods: PodsToPlace<'_>,
+        (pods, nodes): (PodsToPlace<'_>, &IdVec<NodeId, Node>),
         before: PodsBefore<'_>,
         names: &Interner,
         builder: &mut InventoryBuilder,
@@ -145,7 +149,9 @@ impl Demands {
                 class_of(&entry.name, &template.spec, &template.unsupported, builder);
             }
         }
-        let ids = objects.claims.iter().map(|(name, claim)| (name.clone(), builder.claim(Arc::clone(claim)))).collect();
+        let leaving = Leaving::new(pods, nodes);
+        let ids =
+            objects.claims.iter().map(|(name, claim)| (name.clone(), builder.claim(leaving.without(claim)))).collect();
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
         let known = BTreeMap::new();
         let mut reading = Reading { objects, compat, names, builder, ids, extended, known, demands: IdVec::new() };

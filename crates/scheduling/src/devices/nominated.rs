@@ -8,12 +8,12 @@
 //! A pod that was nominated because others have to go first has no devices yet in the scheduler's eyes. They are kept for
 //! it nevertheless: that node is where it is tried first.
 //!
-//! Left out: what devices cost of the node's own resources.
+//! What their devices cost of the node's own resources is subtracted from its room, unless the pod's status says it already.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Inventory, ShapeId, types::Pod};
-use model::{Budget, IdSet, IdVec};
+use dra_sched::{Alternative, BinLedger, ClaimUse, ClusterLedger, Inventory, MachineOverhead, ShapeId, types::Pod};
+use model::{Budget, IdSet, IdVec, Interner, ResourceVec};
 
 use super::{Demand, DemandId, NodeDevices};
 use crate::snapshot::{Node, NodeId};
@@ -27,7 +27,9 @@ pub type NominatedPod = (NodeId, Arc<Pod>);
 /// The nominated pods that want devices, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Nominated {
-    pods: Vec<(NominatedPod, Vec<ClaimUse>)>,
+    pods: Vec<(NominatedPod, DemandId, Vec<ClaimUse>)>,
+    /// What devices cost of each node.
+    costs: BTreeMap<NodeId, ResourceVec>,
 }
 
 impl Nominated {
@@ -38,53 +40,107 @@ impl Nominated {
         nodes: &IdVec<NodeId, Node>,
     ) -> Self {
         let claims = |(pod, demand): (&NominatedPod, &Option<DemandId>)| {
-            let demand = &demands[(*demand)?];
+            let (id, demand) = ((*demand)?, &demands[(*demand)?]);
             let variant = demand.variants.get(demand.variant_for(&nodes[pod.0].allocatable))?;
-            (!variant.claims.is_empty()).then(|| (pod.clone(), variant.claims.clone()))
+            (!variant.claims.is_empty()).then(|| (pod.clone(), id, variant.claims.clone()))
         };
         let mut pods: Vec<_> = pods.iter().zip(wanted).filter_map(claims).collect();
-        pods.sort_by(|((a, pod), _), ((b, other), _)| {
+        pods.sort_by(|((a, pod), ..), ((b, other), ..)| {
             let key = |node: NodeId| nodes[node].display_name();
             key(*a).cmp(key(*b)).then_with(|| pod.meta.name.cmp(&other.meta.name))
         });
-        Self { pods }
+        Self { pods, costs: BTreeMap::new() }
     }
 
     pub(super) fn pods(&self) -> impl Iterator<Item = &NominatedPod> {
-        self.pods.iter().map(|(pod, _)| pod)
+        self.pods.iter().map(|(pod, ..)| pod)
     }
 
     pub(super) fn is_on(&self, node: NodeId) -> bool {
         self.pods().any(|(of, _)| *of == node)
     }
 
+    /// What devices of these pods cost of a node.
+    pub(super) fn cost(&self, node: NodeId) -> Option<&ResourceVec> {
+        self.costs.get(&node)
+    }
+
     /// Gives the devices of nodes that publish theirs.
-    pub(super) fn settle(&self, described: &IdVec<NodeId, NodeDevices>, at: (&Inventory, &mut ClusterLedger)) {
-        let (inventory, cluster) = at;
-        let mut last = None;
-        for &(node, _) in self.pods() {
-            if let NodeDevices::Published(facts) = &described[node]
-                && last != Some(node)
-            {
-                self.give(node, &mut BinLedger::node(facts.clone()), (inventory, &mut *cluster));
+    pub(super) fn settle(
+        &mut self,
+        described: &IdVec<NodeId, NodeDevices>,
+        (inventory, cluster): (&Inventory, &mut ClusterLedger),
+        of: (&IdVec<DemandId, Demand>, &Interner),
+    ) {
+        for node in self.nodes() {
+            if let NodeDevices::Published(facts) = &described[node] {
+                let mut costs = ResourceVec::default();
+                let mut ledger = BinLedger::node(facts.clone());
+                self.give(node, &mut ledger, (inventory, &mut *cluster), |demand, given| {
+                    costs.saturating_add_assign(&cost(&of.0[demand], given, of.1));
+                });
+                self.costs.insert(node, costs);
             }
-            last = Some(node);
         }
     }
 
-    /// Gives those on one node their devices; who can have none takes none.
+    /// Finds out what devices cost of nodes that have still to publish theirs; nothing is given there.
+    pub(super) fn settle_costs(
+        &mut self,
+        described: &IdVec<NodeId, NodeDevices>,
+        overhead: &MachineOverhead,
+        (inventory, cluster): (&Inventory, &mut ClusterLedger),
+        of: (&IdVec<DemandId, Demand>, &Interner),
+    ) {
+        for node in self.nodes() {
+            if let NodeDevices::Expected(shapes) = &described[node] {
+                let mark = cluster.mark();
+                let mut costs = ResourceVec::default();
+                let mut ledger = BinLedger::machine_with(shapes, overhead, cluster);
+                self.give(node, &mut ledger, (inventory, &mut *cluster), |demand, given| {
+                    costs.saturating_add_assign(&cost(&of.0[demand], given, of.1));
+                });
+                cluster.rollback(mark);
+                self.costs.insert(node, costs);
+            }
+        }
+    }
+
+    /// Their nodes, each once, in order.
+    fn nodes(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = self.pods().map(|(node, _)| *node).collect();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Gives those on one node their devices, and tells what was given; who can have none takes none.
     pub(super) fn give(
         &self,
         node: NodeId,
         at: &mut BinLedger,
         (inventory, cluster): (&Inventory, &mut ClusterLedger),
+        mut tell: impl FnMut(DemandId, &Alternative),
     ) {
-        for (_, claims) in self.pods.iter().filter(|((of, _), _)| *of == node) {
+        for ((_, pod), demand, claims) in self.pods.iter().filter(|((of, _), ..)| *of == node) {
             let shapes: IdSet<ShapeId> = at.shapes().into_iter().flatten().collect();
             let offer = inventory.try_add(at, claims, 1, &shapes, cluster, &mut Budget::new(STEPS));
             if let Some(given) = offer.alternatives.first() {
                 inventory.commit(at, cluster, given);
+                if pod.device_costs.is_empty() {
+                    tell(*demand, given);
+                }
             }
         }
     }
+}
+
+/// What devices cost of the node; the most that they cost on any shape that it may have.
+fn cost(demand: &Demand, given: &Alternative, names: &Interner) -> ResourceVec {
+    let shapes = given.shapes.iter().map(Some);
+    let shapes: Vec<Option<ShapeId>> = if given.shapes.is_empty() { vec![None] } else { shapes.collect() };
+    let mut most = ResourceVec::default();
+    for extra in shapes.into_iter().filter_map(|shape| demand.extra(&given.demand(shape), names).ok().flatten()) {
+        most.max_assign(&extra);
+    }
+    most
 }

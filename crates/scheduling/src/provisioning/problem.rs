@@ -64,9 +64,11 @@ impl<'s> Problem<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
         let names = &*snapshot.interner;
         let hostname = names.find_key(labels::HOSTNAME);
-        let (classes, topology) = classes::classes(snapshot, &largest(snapshot));
-        let pools = pools::tables(snapshot, &classes, &topology, hostname);
+        let (mut classes, topology) = classes::classes(snapshot, &largest(snapshot));
         let room: IdVec<NodeId, ResourceVec> = snapshot.nodes.ids().map(|node| free(node, snapshot)).collect();
+        let mut accepted = accepted(snapshot, &classes);
+        end_on_errors(snapshot, &mut classes, &mut accepted, &room);
+        let pools = pools::tables(snapshot, &classes, &topology, hostname);
         let mut node_order: Vec<NodeId> =
             snapshot.nodes.ids().filter(|&id| snapshot.nodes[id].excluded.is_none()).collect();
         node_order.sort_by(|&a, &b| {
@@ -77,7 +79,6 @@ impl<'s> Problem<'s> {
         for (position, &node) in node_order.iter().enumerate() {
             positions[node] = Some(position);
         }
-        let accepted = accepted(snapshot, &classes);
         let reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>> = pools.iter().map(reserved).collect();
         let reservations = reservations(&pools, names);
         let none = IdSet::default();
@@ -195,6 +196,9 @@ fn free(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
     for pod in &node.pods {
         free.saturating_sub_assign(&pod.shape.requests);
     }
+    if let Some(cost) = snapshot.devices.as_ref().and_then(|devices| devices.nominated_cost(id)) {
+        free.saturating_sub_assign(cost);
+    }
     free.saturating_sub_assign(&daemons::missing(id, snapshot));
     free
 }
@@ -249,6 +253,31 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
             accepted
         })
         .collect()
+}
+
+/// Refuses the classes of which kube-scheduler would ask a node that answers with an error: no other node is for them then.
+/// Asked are nodes whose taints, labels and room let them in; what rules between pods say changes with each that is bound.
+fn end_on_errors(
+    snapshot: &Snapshot,
+    classes: &mut IdVec<ClassId, PodClass>,
+    accepted: &mut IdVec<ClassId, IdSet<NodeId>>,
+    room: &IdVec<NodeId, ResourceVec>,
+) {
+    let Some(devices) = &snapshot.devices else { return };
+    for (class, accepted) in classes.iter_mut().zip(accepted.iter_mut()) {
+        let Some(demand) = class.devices.as_ref().map(|devices| devices.demand) else { continue };
+        let is_asked = |node: NodeId| {
+            let variant = devices.demands[demand].variant_for(&snapshot.nodes[node].allocatable);
+            accepted.contains(node) && class.requests(variant).fits_in(&room[node])
+        };
+        let ends = devices.ends(demand).iter().filter(|(node, _)| is_asked(*node));
+        let first = ends.min_by_key(|(node, _)| snapshot.nodes[*node].display_name());
+        if let Some((node, error)) = first {
+            let node = snapshot.nodes[*node].display_name();
+            class.claim_fault = Some(format!("node {node} ends the search on all nodes: {error}").into());
+            accepted.clear();
+        }
+    }
 }
 
 fn reserved(table: &PoolTable<'_>) -> FastMap<ValueId, IdSet<OfferingId>> {

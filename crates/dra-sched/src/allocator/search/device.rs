@@ -12,7 +12,7 @@ use crate::inventory::{DeviceEntry, Inventory};
 use crate::ledger::Unit;
 use crate::selectors::{Judgement, SelectorId};
 use crate::types::{Device, DeviceId, DeviceTaint, TaintEffect};
-use crate::verdict::Fault;
+use crate::verdict::{Fault, SelectorFault};
 use crate::view::{Position, ViewDevice};
 
 impl Inventory {
@@ -129,16 +129,22 @@ impl<'a> Search<'a> {
     pub(super) fn selector_fault(&self, branch: BranchIndex, position: Position) -> Fault {
         let entry = self.entry(position);
         let device = self.device_id(position);
-        let Some((selector, (of_class, index), _)) = self.first_selector_that_fails(branch, position) else {
-            return Fault::Selector { origin: self.claim_name(branch), index: 0, device, error: "".into() };
-        };
-        let origin = if of_class {
-            format!("class {}", self.branches[branch].alternative.class.meta.name.name)
-        } else {
-            format!("claim {}", self.claim_name(branch))
-        };
-        let error = self.inventory.selectors.error(selector, &self.inventory.shapes[entry.shape]);
-        Fault::Selector { origin: origin.into(), index, device, error }
+        let alternative = self.branches[branch].alternative;
+        let found = self.first_selector_that_fails(branch, position);
+        let (of_class, index) = found.map_or((false, 0), |(_, origin, _)| origin);
+        let selectors = &self.inventory.selectors;
+        Fault::Selector(Box::new(SelectorFault {
+            claim: self.claim_name(branch),
+            request: alternative.name.clone(),
+            class: of_class.then(|| (&*alternative.class.meta.name.name).into()),
+            index,
+            text: found.map_or_else(|| "".into(), |(selector, ..)| Arc::clone(selectors.text(selector))),
+            device,
+            error: found.map_or_else(
+                || "".into(),
+                |(selector, ..)| selectors.error(selector, &self.inventory.shapes[entry.shape]),
+            ),
+        }))
     }
 
     /// What a request takes of a device's capacities.

@@ -58,7 +58,7 @@ fn a_selector_that_fails_is_no_matter_if_too_little_is_left_before_it_is_asked()
 fn a_selector_that_fails_is_an_error_if_the_walk_gets_there_before_it_knows_that_nothing_fits() {
     let claims = [json!({"requests": [failing("nic", 1), exactly("gpu", "gpu", 9)]})];
     let (verdict, steps) = verdict(&claims);
-    assert!(matches!(verdict, Verdict::Refused(Refusal::Fault(Fault::Selector { .. }))), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Refused(Refusal::Fault(Fault::Selector(_)))), "{verdict:?}");
     assert!(steps < 200, "{steps} steps");
 }
 
@@ -68,7 +68,7 @@ fn after_the_last_request_that_may_fail_all_proofs_are_allowed() {
     claims.extend(vec![json!({"requests": [exactly("r", "gpu", 1)]}); 9]);
     let (verdict, steps) = verdict(&claims);
     // The first claim has what the second needs; with another choice the walk gets to the NIC without model.
-    assert!(matches!(verdict, Verdict::Refused(Refusal::Fault(Fault::Selector { .. }))), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Refused(Refusal::Fault(Fault::Selector(_)))), "{verdict:?}");
     assert!(steps < 500, "{steps} steps");
 }
 

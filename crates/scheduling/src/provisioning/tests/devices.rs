@@ -2,6 +2,7 @@
 
 mod daemons;
 mod domains;
+mod ends;
 mod nodes;
 mod orders;
 mod taken;

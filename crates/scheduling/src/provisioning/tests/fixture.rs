@@ -231,6 +231,12 @@ impl Fixture {
         self
     }
 
+    /// The node added last is going.
+    pub(super) fn deleting(&mut self) -> &mut Self {
+        self.nodes.last_mut().unwrap().excluded = Some(crate::snapshot::Excluded::Deleting);
+        self
+    }
+
     pub(super) fn pod(&mut self, name: &str) -> PodFixture<'_> {
         let mut shape = PodShape::default();
         shape.requests.set(ResourceId::PODS, 1);
@@ -511,6 +517,12 @@ impl PodFixture<'_> {
 
     pub(super) fn going(self) -> Self {
         self.fixture.pods.last_mut().unwrap().0.deletion_timestamp = Some(Timestamp::default());
+        self
+    }
+
+    /// The pod is on a node that it has to leave.
+    pub(super) fn leaves(self, node: &str) -> Self {
+        self.fixture.pods.last_mut().unwrap().0.node_name = Some(node.into());
         self
     }
 

@@ -3,11 +3,13 @@
 use expect_test::expect;
 use serde_json::json;
 
-use super::{GPU, gpus, mixed};
+use super::{GPU, NET, gpus, mixed};
 use crate::provisioning::tests::{
     check,
     fixture::{Fixture, exactly, gib},
 };
+
+const ZONE: &str = api::labels::ZONE;
 
 #[test]
 fn a_claim_that_is_allocated_ties_its_pods_to_its_nodes() {
@@ -68,6 +70,46 @@ fn on_a_node_too_a_claim_waits_for_another_place_if_it_could_take_anothers_devic
         expect![[r#"
         machine default-0: mixed/a/on-demand $0.0000001/h types [mixed] devices [1 gpu.example.com] pods [any]
         node n1: [picky]
+    "#]],
+    );
+}
+
+/// Two nodes of a zone whose one device a claim has; `n1` goes with the pods that leave it.
+fn leaving(consumers: &[&str]) -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(NET, None);
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10);
+    f.pool("default");
+    f.node("n2").allocatable(4000, gib(16)).label(ZONE, "b");
+    f.node("n1").allocatable(4000, gib(16)).label(ZONE, "a").deleting();
+    f.slice_for("net-a", NET, (ZONE, "a"), 1);
+    f.slice_for("net-b", NET, (ZONE, "b"), 1);
+    let consumers: Vec<_> = consumers.iter().map(|of| json!({"resource": "pods", "name": of, "uid": of})).collect();
+    let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]});
+    let result = json!({"request": "r", "driver": NET, "pool": "net-a", "device": "d0"});
+    let allocation = json!({"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}});
+    let status = json!({"allocation": allocation, "reservedFor": consumers});
+    f.resource_claim("shared", &json!({"requests": [exactly("r", NET, 1)]}), &status);
+    f.pod("a").requests(3000, gib(1)).claims("shared").leaves("n1");
+    f
+}
+
+#[test]
+fn a_claim_whose_consumers_all_leave_their_node_is_allocated_anew() {
+    check(
+        &leaving(&["a"]),
+        expect![[r#"
+        node n2: [a]
+    "#]],
+    );
+}
+
+#[test]
+fn a_pod_that_leaves_its_node_follows_a_claim_that_others_still_use() {
+    check(
+        &leaving(&["a", "stays"]),
+        expect![[r#"
+        machine default-0: plain/a/on-demand $0.00000001/h types [plain] pods [a]
     "#]],
     );
 }

@@ -6,9 +6,12 @@ use serde_json::json;
 use dra_sched::PoolScope::Domain;
 
 use super::{GPU, NET, gpus};
-use crate::provisioning::tests::{
-    check,
-    fixture::{Fixture, exactly, gib},
+use crate::provisioning::{
+    plan,
+    tests::{
+        check,
+        fixture::{Fixture, exactly, gib},
+    },
 };
 
 const ZONE: &str = api::labels::ZONE;
@@ -39,6 +42,24 @@ fn devices_of_a_nominated_pod_are_its_own_before_its_claim_is_allocated() {
         refused a-1 (DoesNotFit): of 1 existing node 1 do not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted)
     "#]],
     );
+}
+
+#[test]
+fn what_a_nominated_pods_devices_cost_of_the_node_is_gone() {
+    let with_cost = |milli_cpu: i64| {
+        let mut f = two_gpus(0);
+        let costs = json!({"cpu": {"allocationMultiplier": "5"}});
+        let device = |name: &str| json!({"name": name, "nodeAllocatableResourceMappings": costs});
+        f.republish("n1", &json!([device("d0"), device("d1")]));
+        f.pod("soon").requests(1000, gib(1)).claims_from("one").nominated();
+        f.claim_template("none", &json!({"requests": [exactly("r", GPU, 9)]}));
+        f.pod("asks").requests(1, gib(1)).claims_from("none");
+        f.pod("web").requests(milli_cpu, gib(1)).select("kubernetes.io/hostname", "n1");
+        let snapshot = f.snapshot();
+        plan(&snapshot).existing.len()
+    };
+    // Eight, less one that it requests and five that its device costs.
+    assert_eq!((with_cost(2000), with_cost(2001)), (1, 0));
 }
 
 #[test]
