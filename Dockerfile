@@ -4,7 +4,7 @@
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag dovetail .
 
 # The toolchain of this image is rustup's for musl, of the platform that is built for: it links statically, has the target
-# below already, and the C and assembly of two dependencies (ring, psm) needs no cross compiler.
+# below already, and the C and assembly of three dependencies (ring, psm, libmimalloc-sys) needs no cross compiler.
 FROM rust:1.95-alpine AS build
 RUN apk add --no-cache gcc musl-dev
 WORKDIR /src

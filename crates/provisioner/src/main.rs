@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+/// The controller builds and drops small trees all the time, which this does in fewer steps than the systems' own; and the
+/// one of musl, with which images are built, lets threads wait for each other. It asks for no huge pages (`no_thp`): with
+/// them a small cluster took 69 MB instead of 49.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     provisioner::cli::main()
 }
