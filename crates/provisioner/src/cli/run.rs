@@ -17,9 +17,10 @@ pub fn run(options: RawOptions) -> anyhow::Result<()> {
         .check()
         .unwrap_or_else(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit());
     logging::init(&options)?;
-    // Planning and decoding run on blocking threads of their own; these only wait for calls.
+    // Planning runs on blocking threads of its own; these wait for calls, and waking each other up costs more than a
+    // second one saves.
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(options.planner_threads.max(2))
+        .worker_threads(options.planner_threads.max(1))
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
