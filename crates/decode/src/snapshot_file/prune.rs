@@ -203,6 +203,16 @@ const POD_SPEC: [&str; 18] = [
 /// Fields of containers that are kept.
 const CONTAINER: [&str; 4] = ["name", "ports", "resources", "restartPolicy"];
 
+/// Whether planning reads this field of containers.
+pub fn is_read_of_containers(field: &str) -> bool {
+    CONTAINER.contains(&field)
+}
+
+/// Whether planning reads what is in this field of a volume; of any other it reads that it is there.
+pub fn is_read_of_volumes(field: &str) -> bool {
+    matches!(field, "name" | "persistentVolumeClaim" | "ephemeral")
+}
+
 const fn kind(
     api_version: &'static str,
     kind: &'static str,
@@ -287,12 +297,12 @@ fn volume(volume: &Map<String, Value>) -> Value {
     let mut kept = Map::new();
     for (field, value) in volume.iter().filter(|(_, value)| !value.is_null()) {
         let value = match field.as_str() {
-            "name" | "persistentVolumeClaim" => value.clone(),
             "ephemeral" => {
                 let mut ephemeral = Value::Object(Map::new());
                 copy(value, &mut ephemeral, "volumeClaimTemplate.spec.storageClassName");
                 ephemeral
             }
+            read if is_read_of_volumes(read) => value.clone(),
             _ => Value::Object(Map::new()),
         };
         kept.insert(field.clone(), value);

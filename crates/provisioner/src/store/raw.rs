@@ -6,21 +6,21 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use decode::snapshot_file::{is_read_of_containers, is_read_of_volumes};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
 use model::{NamespacedName, Uid};
-use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::object::Revision;
 
-/// An object of any kind: its JSON without managed fields, and the part of the metadata that watching needs.
+/// An object of any kind: what is read of its JSON, and the part of the metadata that watching needs.
 #[derive(Debug, Clone)]
 pub struct RawObject {
-    /// The whole object.
+    /// The object without managed fields, and a pod without what nothing here depends on.
     pub json: Value,
     /// Name, namespace, uid and resource version; nothing else.
     pub metadata: ObjectMeta,
@@ -71,18 +71,82 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-/// Reads JSON without managed fields. They are up to half of an object, so they are passed over and not taken out later.
+/// Reads JSON without what nobody reads of it. Managed fields are up to half of an object, and most of a pod tells its
+/// kubelet what to run; so both are passed over, and no tree is built of them first.
+///
+/// An object of a watch says first of what kind it is. An item of a list does not, and is read whole.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Object,
     Metadata,
+    /// Anything of which nothing is passed over.
+    Whole,
+    PodSpec,
+    PodStatus,
+    /// A list of such items.
+    Each(Item),
+    Item(Item),
+}
+
+/// Items of a pod's lists of which little is read.
+#[derive(Debug, Clone, Copy)]
+enum Item {
+    Container,
+    Volume,
+    Condition,
+    ContainerStatus,
+}
+
+/// What becomes of a field.
+enum Fate {
+    Read(Part),
+    /// Only that it is there, and not null, is of interest.
+    Noted,
+    Passed,
+}
+
+impl Part {
+    fn fate(self, field: &str, object: &Map<String, Value>) -> Fate {
+        let read_if = |is_read: bool| if is_read { Fate::Read(Self::Whole) } else { Fate::Passed };
+        match (self, field) {
+            (Self::Object, "metadata") => Fate::Read(Self::Metadata),
+            (Self::Object, "spec") if is_pod(object) => Fate::Read(Self::PodSpec),
+            (Self::Object, "status") if is_pod(object) => Fate::Read(Self::PodStatus),
+            (Self::Metadata, "managedFields") => Fate::Passed,
+            (Self::PodSpec, "containers" | "initContainers") => Fate::Read(Self::Each(Item::Container)),
+            (Self::PodSpec, "volumes") => Fate::Read(Self::Each(Item::Volume)),
+            (Self::PodStatus, "conditions") => Fate::Read(Self::Each(Item::Condition)),
+            (Self::PodStatus, "containerStatuses" | "initContainerStatuses") => {
+                Fate::Read(Self::Each(Item::ContainerStatus))
+            }
+            (Self::Item(Item::Container), field) => read_if(is_read_of_containers(field)),
+            (Self::Item(Item::Volume), field) if is_read_of_volumes(field) => Fate::Read(Self::Whole),
+            (Self::Item(Item::Volume), _) => Fate::Noted,
+            (Self::Item(Item::Condition), field) => read_if(matches!(field, "type" | "status" | "reason")),
+            (Self::Item(Item::ContainerStatus), field) => {
+                read_if(matches!(field, "name" | "resources" | "allocatedResources"))
+            }
+            (Self::Object | Self::Metadata | Self::Whole | Self::PodSpec | Self::PodStatus | Self::Each(_), _) => {
+                Fate::Read(Self::Whole)
+            }
+        }
+    }
+}
+
+/// Whether what was read of an object so far says that it is a pod.
+fn is_pod(object: &Map<String, Value>) -> bool {
+    let says = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
+    says("kind", "Pod") && says("apiVersion", "v1")
 }
 
 impl<'de> DeserializeSeed<'de> for Part {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
+        match self {
+            Self::Whole => Value::deserialize(deserializer),
+            _ => deserializer.deserialize_any(self),
+        }
     }
 }
 
@@ -96,21 +160,29 @@ impl<'de> Visitor<'de> for Part {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(field) = entries.next_key::<String>()? {
-            let value = match (self, field.as_str()) {
-                (Self::Metadata, "managedFields") => {
+            let value = match self.fate(&field, &fields) {
+                Fate::Read(part) => entries.next_value_seed(part)?,
+                Fate::Noted => entries.next_value::<Option<IgnoredAny>>()?.map_or(Value::Null, |_| Value::Bool(true)),
+                Fate::Passed => {
                     entries.next_value::<IgnoredAny>()?;
                     continue;
                 }
-                (Self::Object, "metadata") => entries.next_value_seed(Self::Metadata)?,
-                (Self::Object | Self::Metadata, _) => entries.next_value()?,
             };
             fields.insert(field, value);
         }
         Ok(Value::Object(fields))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Value, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(items)).map(Value::Array)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let part = match self {
+            Self::Each(item) => Self::Item(item),
+            _ => Self::Whole,
+        };
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(part)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
@@ -173,6 +245,7 @@ impl Resource for RawObject {
 
 #[cfg(test)]
 mod tests {
+    use decode::snapshot_file::{KINDS, prune};
     use kube::core::GroupVersionKind;
     use serde_json::json;
 
@@ -199,6 +272,54 @@ mod tests {
             assert_eq!(read(odd), serde_json::from_str::<Value>(odd).unwrap());
             let object = format!(r#"{{"metadata": {odd}}}"#);
             assert_eq!(read(&object), serde_json::from_str::<Value>(&object).unwrap());
+        }
+    }
+
+    #[test]
+    fn of_a_watched_pod_all_is_read_that_a_snapshot_holds_and_what_nothing_depends_on_is_not() {
+        let whole = json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": "a", "namespace": "b", "uid": "c", "labels": {"d": "e"}, "annotations": {"karpenter.sh/f": "g"}},
+            "spec": {
+                "containers": [{
+                    "name": "h", "image": "i", "env": [{"name": "j"}], "ports": [{"hostPort": 1}],
+                    "resources": {"requests": {"cpu": 1}, "claims": [{"name": "k"}]},
+                }],
+                "initContainers": [{"name": "l", "command": ["m"], "restartPolicy": "Always", "resources": {"limits": {"cpu": 2}}}],
+                "volumes": [
+                    {"name": "n", "projected": {"sources": [{"secret": {"name": "o"}}]}, "secret": null},
+                    {"name": "p", "persistentVolumeClaim": {"claimName": "q"}},
+                    {"name": "r", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "s"}}}},
+                ],
+                "tolerations": [{"key": "t"}], "neverHeardOf": {"u": 1},
+            },
+            "status": {
+                "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "allocatedResources": {"cpu": 3},
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "v", "message": "w"}],
+                "containerStatuses": [{
+                    "name": "h", "image": "i", "state": {"running": {}}, "resources": {"requests": {"cpu": 4}},
+                    "allocatedResources": {"cpu": 5},
+                }],
+                "initContainerStatuses": [{"name": "l", "imageID": "x", "resources": {"requests": {"cpu": 6}}}],
+            },
+        });
+        // In the order of the API server; a tree would sort its fields.
+        let text = |first: &str| {
+            let part = |field: &str| format!(r#""{field}": {}"#, whole[field]);
+            format!("{{{first}{}, {}, {}}}", part("metadata"), part("spec"), part("status"))
+        };
+        let read = |text: &str| serde_json::from_str::<RawObject>(text).unwrap().json;
+        let watched = read(&text(r#""kind": "Pod", "apiVersion": "v1", "#));
+        let pods = KINDS.iter().find(|kind| kind.kind == "Pod").unwrap();
+        assert_eq!(prune(&watched, pods), prune(&whole, pods));
+        assert_eq!(watched["spec"]["containers"][0].as_object().unwrap().len(), 3);
+        assert_eq!(watched["spec"]["volumes"][0], json!({"name": "n", "projected": true, "secret": null}));
+        assert_eq!(watched["status"]["conditions"][0].get("message"), None);
+        assert_eq!(watched["status"]["containerStatuses"][0].as_object().unwrap().len(), 3);
+        // Of what is not known to be a pod everything may matter.
+        for first in ["", r#""kind": "Pod", "apiVersion": "example.com/v1", "#] {
+            assert_eq!(read(&text(first))["spec"], whole["spec"]);
+            assert_eq!(read(&text(first))["status"], whole["status"]);
         }
     }
 }
