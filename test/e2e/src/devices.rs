@@ -184,7 +184,8 @@ impl Devices {
         let facts = self.nodes.get(node).ok_or_else(|| format!("node {node} is gone"))?;
         match inventory.allocate(facts, classes, ledger, &mut Budget::new(STEPS)) {
             Verdict::Allocated { allocations, .. } => Ok(allocations),
-            Verdict::Refused(refusal) => Err(format!("on {node}: {refusal}")),
+            // With what stands in the way of each device: whether others have it, or it is not there.
+            Verdict::Refused(refusal) => Err(format!("on {node}: {}", inventory.explain(&refusal, &|_| None).message)),
             Verdict::OutOfBudget(_) => Err(format!("on {node}: out of budget")),
         }
     }
