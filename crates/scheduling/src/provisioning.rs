@@ -33,6 +33,7 @@ mod fit_index;
 mod gangs;
 mod group_domains;
 mod growth;
+mod host_rooms;
 mod karpenter;
 mod launch;
 mod limits;

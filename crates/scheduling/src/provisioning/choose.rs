@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 use super::{
     classes::ClassId,
     devices::{Spot, Ways},
-    growth::MAX_ROWS,
+    growth::{self, MAX_ROWS, Some64},
+    host_rooms::{self, RowIndex},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
     state::{Bin, BinId, State},
@@ -37,7 +38,8 @@ pub(crate) struct Offer<'p> {
     pub(crate) pool: PoolRank,
     alternative: &'p Alternative,
     copies: u32,
-    added: i128,
+    /// Nano-dollars per hour.
+    added: i64,
     /// Whether it is a machine that has to be there for pods which need a host each.
     is_forced: bool,
 }
@@ -50,9 +52,14 @@ impl Offer<'_> {
 
     /// Cheaper per copy first.
     pub(crate) fn cost_cmp(&self, other: &Self) -> Ordering {
-        let (mine, theirs) = (self.added * i128::from(other.copies), other.added * i128::from(self.copies));
-        mine.cmp(&theirs)
+        cost_cmp((self.added, self.copies), (other.added, other.copies))
     }
+}
+
+/// Of two additions to the price with the copies that they are for, the one that is cheaper per copy first.
+fn cost_cmp(mine: (i64, u32), theirs: (i64, u32)) -> Ordering {
+    let product = |added: i64, copies: u32| i128::from(added) * i128::from(copies);
+    product(mine.0, theirs.1).cmp(&product(theirs.0, mine.1))
 }
 
 /// Places up to `wanted` copies in machines and returns how many are left.
@@ -148,20 +155,18 @@ fn without_growth<'p>(
     open: &mut Open<'p>,
 ) -> u32 {
     let pods = &problem.classes[class];
-    let Some(bin) = state.bins.get(id.0) else { return 0 };
-    let table = &problem.pools[bin.pool];
+    let Some(pool) = state.bins.get(id.0).map(|bin| bin.pool) else { return 0 };
+    let table = &problem.pools[pool];
     let mut best: Option<(&Alternative, u32)> = None;
-    for &Allowed { alternative, copies: wanted, depends_on_host } in open.ways(problem, state, bin.pool, class, wanted)
-    {
-        let requests = pods.requests(alternative.variant);
-        if !requests.fits_in(&bin.slack) || !bin.offerings.intersects(&alternative.offerings) {
+    for way in open.ways(problem, state, pool, class, wanted) {
+        let alternative = way.alternative;
+        let Some(bin) = state.bins.get(id.0) else { break };
+        if !pods.requests(alternative.variant).fits_in(&bin.slack) {
             continue;
         }
-        let mut allowed = wanted;
-        if depends_on_host {
-            allowed = state.copies_allowed_on_host(problem, id, class, alternative, wanted);
-        }
-        if allowed == 0 {
+        let Some(allowed) = way.on_host(problem, state, id, class) else { continue };
+        let Some(bin) = state.bins.get(id.0) else { break };
+        if !bin.offerings.intersects(&alternative.offerings) {
             continue;
         }
         let ways = Size::new(problem, state, Spot::Bin(id), class, alternative, allowed);
@@ -192,12 +197,36 @@ struct Allowed<'p> {
     copies: u32,
     /// Whether rules over hosts may allow fewer.
     depends_on_host: bool,
+    /// Where it is kept how many these allow on each machine, until the class is asked for again or another.
+    host: Option<RowIndex>,
+}
+
+impl Allowed<'_> {
+    /// How many copies rules over hosts allow on an open machine; `None` if none.
+    fn on_host(&self, problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> Option<u32> {
+        if !self.depends_on_host {
+            return Some(self.copies);
+        }
+        let ask = |state: &State, wanted| state.copies_allowed_on_host(problem, id, class, self.alternative, wanted);
+        let copies = match self.host {
+            None => ask(state, self.copies),
+            Some(row) => {
+                let known = state.host_rooms.copies(row, id).unwrap_or_else(|| {
+                    let copies = ask(state, host_rooms::ANY);
+                    state.host_rooms.keep(row, id, copies);
+                    copies
+                });
+                known.min(self.copies)
+            }
+        };
+        (copies > 0).then_some(copies)
+    }
 }
 
 /// The ways in which rules over labels let copies into machines of a pool as things are: these are the same for all machines.
 fn allowed_by_labels<'p>(
     problem: &'p Problem<'_>,
-    state: &State,
+    state: &mut State,
     table: &'p PoolTable<'_>,
     class: ClassId,
     wanted: u32,
@@ -205,9 +234,15 @@ fn allowed_by_labels<'p>(
     let allowed = |alternative: &'p Alternative| {
         let copies = state.copies_allowed_by_labels(problem, class, alternative, wanted);
         let depends_on_host = alternative.places.contains(&Place::OwnHost);
-        (copies > 0).then_some(Allowed { alternative, copies, depends_on_host })
+        (copies > 0).then_some(Allowed { alternative, copies, depends_on_host, host: None })
     };
-    table.by_class[class].iter().filter_map(allowed).collect()
+    let mut open: SmallVec<[Allowed<'p>; 4]> = table.by_class[class].iter().filter_map(allowed).collect();
+    let over_hosts = open.iter().filter(|allowed| allowed.depends_on_host).map(|allowed| allowed.alternative);
+    let rows = state.host_rooms.rows(problem, class, state.checking, over_hosts, state.bins.len());
+    for (allowed, row) in open.iter_mut().filter(|allowed| allowed.depends_on_host).zip(rows) {
+        allowed.host = row;
+    }
+    open
 }
 
 /// The same for the pool that was asked for last, as long as nothing is placed: machines of a pool mostly come together.
@@ -221,7 +256,7 @@ impl<'p> Open<'p> {
     fn ways(
         &mut self,
         problem: &'p Problem<'_>,
-        state: &State,
+        state: &mut State,
         pool: PoolRank,
         class: ClassId,
         wanted: u32,
@@ -301,10 +336,10 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
         let open = allowed_by_labels(problem, state, table, class, wanted);
         let last = state.bins.len();
         let first_of_last = last.saturating_sub(MAX_GROWN);
-        let mut grown: SmallVec<[BinId; 2 * MAX_GROWN]> = (first_of_last..last).rev().map(BinId).collect();
-        grown.extend(state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last));
+        let repeated = state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last);
+        let repeated: SmallVec<[BinId; MAX_GROWN]> = repeated.collect();
         if problem.classes[class].devices.is_some() || open.len() > MAX_ROWS {
-            for id in grown {
+            for id in (first_of_last..last).rev().map(BinId).chain(repeated) {
                 if state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
                     for allowed in &open {
                         larger_size(problem, state, id, table, class, allowed, &mut best);
@@ -312,7 +347,8 @@ fn best_offer<'p>(problem: &'p Problem<'_>, state: &mut State, class: ClassId, w
                 }
             }
         } else {
-            larger_sizes(problem, state, &grown, pool, class, &open, &mut best);
+            let bins = [Some64::Last(first_of_last..last), Some64::These(&repeated)];
+            larger_sizes(problem, state, &bins, pool, class, &open, &mut best);
         }
         return best;
     }
@@ -340,17 +376,17 @@ pub(crate) fn new_machine<'p>(
     let mut best: Option<Offer<'p>> = None;
     if size.ways.is_none() {
         let step = table.staircase(alternative.fit).best(wanted);
-        best = step.map(|(copies, price)| offer(copies, i128::from(price.0)));
+        best = step.map(|(copies, price)| offer(copies, price.0));
     } else {
         let nothing = ResourceVec::default();
         for offering in alternative.offerings.iter() {
             let copies = size.copies(table, offering, &nothing, wanted);
             if copies > 0 {
-                keep_best(&mut best, offer(copies, i128::from(table.price(offering).0)));
+                keep_best(&mut best, offer(copies, table.price(offering).0));
             }
         }
     }
-    best.unwrap_or_else(|| offer(wanted, i128::from(i64::MAX)))
+    best.unwrap_or_else(|| offer(wanted, i64::MAX))
 }
 
 /// Offers larger sizes of open machines, those of a class without claims. Which machines are looked at is told by what one copy
@@ -358,7 +394,7 @@ pub(crate) fn new_machine<'p>(
 fn larger_sizes<'p>(
     problem: &Problem<'_>,
     state: &mut State,
-    bins: &[BinId],
+    bins: &[Some64<'_>],
     pool: PoolRank,
     class: ClassId,
     open: &[Allowed<'p>],
@@ -370,28 +406,39 @@ fn larger_sizes<'p>(
     let limits = |best: &Option<Offer<'_>>| -> SmallVec<[(i64, bool); 4]> {
         let limit = |allowed: &Allowed<'_>| {
             let Some(best) = best else { return (i64::MAX, false) };
-            let (all, each) = (best.added * i128::from(allowed.copies), i128::from(best.copies.max(1)));
+            let (all, each) = (i128::from(best.added) * i128::from(allowed.copies), i128::from(best.copies.max(1)));
             let most = i64::try_from(all.div_euclid(each)).unwrap_or(i64::MAX);
             (most, all.rem_euclid(each) == 0 && best.copies >= allowed.copies)
         };
         open.iter().map(limit).collect()
     };
     let mut most = limits(best);
-    for &id in bins {
-        for index in 0..open.len() {
-            let (Some(allowed), Some(&row), Some(&(most_added, is_exact))) =
-                (open.get(index), rows.get(index), most.get(index))
-            else {
-                continue;
-            };
-            let Some(added) = state.growths.added(row, id, &state.bins, table, allowed.alternative) else { continue };
-            if added > most_added || (added == most_added && is_exact && !is_more_forced(state, id, best)) {
-                continue;
-            }
-            let before = best.map(|best| (best.added, best.copies));
-            larger_size(problem, state, id, table, class, allowed, best);
-            if best.map(|best| (best.added, best.copies)) != before {
-                most = limits(best);
+    for bins in bins {
+        let within = |((&row, &(most, _)), allowed): ((&growth::RowIndex, &(i64, bool)), &Allowed<'_>)| {
+            let full = allowed.host.map_or(0, |row| state.host_rooms.full(row, bins));
+            state.growths.within(row, bins, most) & !full
+        };
+        let mut within: SmallVec<[u64; 4]> = rows.iter().zip(&most).zip(open).map(within).collect();
+        while let Some(first) = within.iter().map(|of_row| of_row.trailing_zeros() as usize).min() {
+            let Some(id) = bins.get(first) else { break };
+            for (index, of_row) in within.iter_mut().enumerate() {
+                let bit = 1 << first;
+                let is_within = *of_row & bit != 0;
+                *of_row &= !bit;
+                let (true, Some(allowed), Some(&row), Some(&(most_added, is_exact))) =
+                    (is_within, open.get(index), rows.get(index), most.get(index))
+                else {
+                    continue;
+                };
+                let Some(added) = state.growths.added(row, id, &state.bins, table, allowed.alternative) else {
+                    continue;
+                };
+                if added > most_added || (added == most_added && is_exact && !is_more_forced(state, id, best)) {
+                    continue;
+                }
+                if larger_step(problem, state, id, table, class, allowed, best) {
+                    most = limits(best);
+                }
             }
         }
     }
@@ -429,63 +476,106 @@ fn larger_size<'p>(
     if best.as_ref().is_some_and(|best| is_beaten(best, allowed.copies)) {
         return;
     }
-    let mut wanted = allowed.copies;
-    if allowed.depends_on_host {
-        wanted = state.copies_allowed_on_host(problem, id, class, alternative, wanted);
-        if wanted == 0 {
-            return;
-        }
-    }
-    let offer = |copies: u32, price: PriceNanoUsdPerHour| {
-        let added = i128::from(price.0) - i128::from(bin.price.0);
-        Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced: bin.is_forced }
-    };
-    let mut found: Option<Offer<'p>> = None;
-    // Cheapest first: what is dearer adds more, for `wanted` copies at most.
-    let is_too_dear = |found: &Option<Offer<'_>>, price: PriceNanoUsdPerHour| {
-        let beats = |offer: &Offer<'_>| against(offer, bin, price, wanted) == Ordering::Greater;
-        best.as_ref().is_some_and(beats) || found.as_ref().is_some_and(beats)
-    };
-    if wants_devices {
-        let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
-        for &offering in table.at_least_at_price(least.max(bin.price)) {
-            let price = table.price(offering);
-            if is_too_dear(&found, price) {
-                break;
-            }
-            if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
-                continue;
-            }
-            let copies = size.copies(table, offering, &bin.requests, wanted);
-            if copies > 0 {
-                keep_best(&mut found, offer(copies, price));
-            }
-        }
-    } else {
-        let growth = state.growths.of(id, bin, table, alternative);
-        let mut index = 0;
-        while let Some((copies, price)) = growth.step(index, bin, table, |price| is_too_dear(&found, price)) {
-            keep_best(&mut found, offer(copies.min(wanted), price));
-            if copies >= wanted {
-                break;
-            }
-            index += 1;
-        }
-    }
-    let Some(found) = found else { return };
-    if best.as_ref().is_some_and(|best| found.cmp(best) != Ordering::Less) {
+    if !wants_devices {
+        larger_step(problem, state, id, table, class, allowed, best);
         return;
     }
-    // Limits, minValues and open labels have their say too.
-    if state.copies_in_bin(problem, id, class, alternative, found.copies) == found.copies {
-        *best = Some(found);
+    let Some(wanted) = allowed.on_host(problem, state, id, class) else { return };
+    let Some(bin) = state.bins.get(id.0) else { return };
+    let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
+    let mut found: Option<Offer<'p>> = None;
+    for &offering in table.at_least_at_price(least.max(bin.price)) {
+        let price = table.price(offering);
+        // Cheapest first: what is dearer adds more, for `wanted` copies at most.
+        let is_too_dear = |offer: &Offer<'_>| against(offer, bin, price, wanted) == Ordering::Greater;
+        if best.iter().chain(&found).any(is_too_dear) {
+            break;
+        }
+        if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
+            continue;
+        }
+        let copies = size.copies(table, offering, &bin.requests, wanted);
+        if copies > 0 {
+            keep_best(&mut found, grown(id, bin, alternative, copies, price));
+        }
     }
+    if let Some(found) = found {
+        keep_if_possible(problem, state, id, class, found, best);
+    }
+}
+
+/// The same for a class without claims, by what is known of the machine's larger sizes; whether it is the best now.
+fn larger_step<'p>(
+    problem: &Problem<'_>,
+    state: &mut State,
+    id: BinId,
+    table: &PoolTable<'_>,
+    class: ClassId,
+    allowed: &Allowed<'p>,
+    best: &mut Option<Offer<'p>>,
+) -> bool {
+    let Some(wanted) = allowed.on_host(problem, state, id, class) else { return false };
+    let found = best_step(state, id, table, allowed.alternative, wanted, best);
+    found.is_some_and(|found| keep_if_possible(problem, state, id, class, found, best))
+}
+
+/// The larger size of an open machine that adds least per copy, if it beats the best so far.
+fn best_step<'p>(
+    state: &mut State,
+    id: BinId,
+    table: &PoolTable<'_>,
+    alternative: &'p Alternative,
+    wanted: u32,
+    best: &Option<Offer<'p>>,
+) -> Option<Offer<'p>> {
+    let bin = state.bins.get(id.0)?;
+    let growth = state.growths.of(id, bin, table, alternative);
+    let mut to_beat = *best;
+    let mut found = None;
+    let mut index = 0;
+    // Cheapest first: what is dearer adds more, for `wanted` copies at most.
+    let is_too_dear = |to_beat: &Option<Offer<'_>>, price: PriceNanoUsdPerHour| {
+        to_beat.as_ref().is_some_and(|offer| against(offer, bin, price, wanted) == Ordering::Greater)
+    };
+    while let Some((copies, price)) = growth.step(index, bin, table, |price| is_too_dear(&to_beat, price)) {
+        let offer = grown(id, bin, alternative, copies.min(wanted), price);
+        if to_beat.as_ref().is_none_or(|to_beat| offer.cmp(to_beat) == Ordering::Less) {
+            (to_beat, found) = (Some(offer), Some(offer));
+        }
+        if copies >= wanted {
+            break;
+        }
+        index += 1;
+    }
+    found
+}
+
+/// Copies in an open machine that becomes one of that price.
+fn grown<'p>(id: BinId, bin: &Bin, alternative: &'p Alternative, copies: u32, price: PriceNanoUsdPerHour) -> Offer<'p> {
+    let added = price.0.saturating_sub(bin.price.0);
+    Offer { bin: Some(id), pool: bin.pool, alternative, copies, added, is_forced: bin.is_forced }
+}
+
+/// Keeps an offer of an open machine if it beats the best so far, and if limits, minValues and open labels let it be.
+fn keep_if_possible<'p>(
+    problem: &Problem<'_>,
+    state: &mut State,
+    id: BinId,
+    class: ClassId,
+    offer: Offer<'p>,
+    best: &mut Option<Offer<'p>>,
+) -> bool {
+    let is_better = best.as_ref().is_none_or(|best| offer.cmp(best) == Ordering::Less)
+        && state.copies_in_bin(problem, id, class, offer.alternative, offer.copies) == offer.copies;
+    if is_better {
+        *best = Some(offer);
+    }
+    is_better
 }
 
 /// So many copies in a larger size of a machine at that price, against an offer.
 fn against(offer: &Offer<'_>, bin: &Bin, price: PriceNanoUsdPerHour, copies: u32) -> Ordering {
-    let added = i128::from(price.0) - i128::from(bin.price.0);
-    (added * i128::from(offer.copies)).cmp(&(offer.added * i128::from(copies)))
+    cost_cmp((price.0.saturating_sub(bin.price.0), copies), (offer.added, offer.copies))
 }
 
 /// Carries an offer out, with fewer copies if limits, minValues or open labels ask for it.

@@ -5,6 +5,8 @@
 //! as somebody would still pay for. What the first larger size adds is kept of all machines side by side, since that is
 //! enough to pass over most of them.
 
+use std::ops::Range;
+
 use model::PriceNanoUsdPerHour;
 use smallvec::SmallVec;
 
@@ -19,6 +21,39 @@ const MAX_KEPT: usize = 8;
 
 /// For how many kinds of copies it is kept what they add to each machine.
 pub(crate) const MAX_ROWS: usize = 16;
+
+/// Machines that are compared at once, 64 at most.
+#[derive(Debug)]
+pub(crate) enum Some64<'b> {
+    /// Those opened one after the other, the last first.
+    Last(Range<usize>),
+    These(&'b [BinId]),
+}
+
+impl Some64<'_> {
+    /// The machine at a position.
+    pub(crate) fn get(&self, position: usize) -> Option<BinId> {
+        match self {
+            Self::Last(bins) => bins.clone().rev().nth(position).map(BinId),
+            Self::These(bins) => bins.get(position).copied(),
+        }
+    }
+
+    /// A bit for each, the first the lowest: whether its entry among those of all machines is so. None is where one is missing.
+    pub(crate) fn that<T>(&self, of_all: &[T], is_so: impl Fn(&T) -> bool) -> u64 {
+        let bit = |(position, entry): (usize, &T)| u64::from(is_so(entry)) << position;
+        match self {
+            Self::Last(bins) => {
+                let entries = of_all.get(bins.clone()).unwrap_or_default();
+                entries.iter().rev().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
+            }
+            Self::These(bins) => {
+                let entries = bins.iter().enumerate().filter_map(|(position, id)| Some((position, of_all.get(id.0)?)));
+                entries.map(bit).fold(0, |bits, bit| bits | bit)
+            }
+        }
+    }
+}
 
 /// Nobody has asked yet.
 const UNKNOWN: i64 = i64::MIN;
@@ -96,6 +131,12 @@ impl Growths {
         fits.map(index).collect()
     }
 
+    /// To which machines one copy more adds no more than that, as far as is known.
+    pub(crate) fn within(&self, row: RowIndex, bins: &Some64<'_>, most: i64) -> u64 {
+        let most = most.min(NEVER - 1);
+        self.rows.get(row.0).map_or(0, |row| bins.that(&row.added, |added| *added <= most))
+    }
+
     /// What one copy more adds to a machine's price at least, by an alternative of that row; `None` if it holds none.
     pub(crate) fn added(
         &mut self,
@@ -155,6 +196,7 @@ impl Growth {
     }
 
     /// A step, cheapest first, as long as it is not too dear.
+    #[inline]
     pub(crate) fn step(
         &mut self,
         index: usize,
@@ -165,6 +207,16 @@ impl Growth {
         if let Some(&known) = self.steps.get(index) {
             return (!is_too_dear(known.1)).then_some(known);
         }
+        self.next_step(bin, table, is_too_dear)
+    }
+
+    /// The first step that is not known.
+    fn next_step(
+        &mut self,
+        bin: &Bin,
+        table: &PoolTable<'_>,
+        is_too_dear: impl Fn(PriceNanoUsdPerHour) -> bool,
+    ) -> Option<(u32, PriceNanoUsdPerHour)> {
         let fit = &table.fits[self.fit];
         while let Some(&(price, offering)) = fit.by_price.get(self.seen) {
             if is_too_dear(price) {

@@ -216,11 +216,15 @@ impl Relaxation {
         served: &Served,
         sites: &mut Vec<Site>,
     ) {
-        // Mostly a pool is for few of the kinds, so that sets grow only where there is one.
+        // Mostly a pool is for few of the kinds, so that sets get room only where there is one.
         let mut takes: IdVec<OfferingId, IdSet<KindId>> = IdVec::filled(IdSet::new(), table.catalogue.offerings.len());
         for (kind, offerings) in self.kinds.ids().zip(by_kind) {
             for offering in offerings.iter().flat_map(|offerings| offerings.iter()) {
-                takes[offering].insert(kind);
+                let takes = &mut takes[offering];
+                if takes.is_empty() {
+                    *takes = IdSet::with_len(self.kinds.len());
+                }
+                takes.insert(kind);
             }
         }
         let mut seen: FastSet<(IdSet<KindId>, Vec<i64>)> = FastSet::default();

@@ -18,6 +18,7 @@ use super::{
     classes::{ClassId, PodClass},
     devices::{BinDevices, DeviceMark, DeviceState, NodeBefore, Spot, Ways},
     growth::Growths,
+    host_rooms::HostRooms,
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
@@ -158,6 +159,8 @@ pub(crate) struct State {
     pub(crate) slack: SlackTree,
     /// Larger sizes of open machines, as far as they were asked for.
     pub(crate) growths: Growths,
+    /// What rules over hosts let onto open machines, as far as that was asked.
+    pub(crate) host_rooms: HostRooms,
     /// What rules that couple pods count.
     pub(crate) counts: AllCounts,
     /// When skews and affinity are checked.
@@ -213,6 +216,7 @@ impl State {
             alike: Alike::default(),
             slack: SlackTree::default(),
             growths: Growths::default(),
+            host_rooms: HostRooms::default(),
             counts: problem.topology.start(),
             checking: Checking::Stepwise,
             confined: SmallVec::new(),
@@ -475,6 +479,7 @@ impl State {
             self.draw(before, 1);
         }
         self.growths.forget(id);
+        self.host_rooms.forget(id);
         let nothing = ResourceVec::default();
         self.slack.set(id.0, after.map_or(&nothing, |after| &after.slack));
         if let Some(after) = after.map(|after| self.footprint(problem, after)) {

@@ -10,6 +10,7 @@ mod fixture;
 mod gangs;
 mod group_domains;
 mod growth;
+mod host_rooms;
 mod oracle;
 mod outside;
 mod placed;

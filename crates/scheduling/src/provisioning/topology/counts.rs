@@ -92,6 +92,14 @@ impl Group {
         self.present.iter().filter(|&other| other != domain).map(|other| counts.matched(other)).min()
     }
 
+    /// Whether what is in other domains says nothing of how many may go to one.
+    pub(crate) fn depends_on_domain_alone(&self) -> bool {
+        match self.kind {
+            Kind::Spread { .. } => self.least_stays_zero(),
+            Kind::Affinity | Kind::AntiAffinity => true,
+        }
+    }
+
     /// How many more copies, at most `wanted`, of a class that the group concerns may go to the place. Affinity is for
     /// the caller, since it is the sets of a class that count.
     pub(crate) fn room(
