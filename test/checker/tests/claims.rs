@@ -1,13 +1,19 @@
 //! Plans of random small clusters whose pods claim devices: played on machines that publish their slices, and refusals
 //! held against a search that tries everything.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use api::labels::ProviderLabels;
 use checker::Room;
 use cloudprovider_kwok::catalogue;
 use decode::offline::{self, Settings};
-use scheduling::{Plan, Snapshot, plan::Verdict, provisioning, snapshot::PodId};
+use model::{NodeClaimName, ResourceId, ResourceVec, Uid};
+use scheduling::{
+    Plan, Snapshot,
+    plan::{Machine, Verdict},
+    provisioning,
+    snapshot::PodId,
+};
 use serde_json::{Value, json};
 
 const CASES: u64 = 100;
@@ -305,9 +311,14 @@ fn spare_room(random: &mut Random, text: &mut String) {
 fn snapshot(random: &mut Random) -> (Snapshot, String) {
     let types = instance_types(random);
     let text = manifests(random);
-    let instance_types: Vec<_> = catalogue::parse(&types).unwrap().instance_types.into_iter().map(Arc::new).collect();
+    (read(&types, &text, &[]), format!("{types}\n{text}"))
+}
+
+/// Reads manifests; pods stay planned on machines that were created for them.
+fn read(types: &str, text: &str, planned_on: &[(Uid, NodeClaimName)]) -> Snapshot {
+    let instance_types: Vec<_> = catalogue::parse(types).unwrap().instance_types.into_iter().map(Arc::new).collect();
     let labels = ProviderLabels::default();
-    let parsed = decode::manifests::parse("random", &text);
+    let parsed = decode::manifests::parse("random", text);
     let settings = Settings {
         expand_workloads: false,
         default_node_pool: None,
@@ -317,12 +328,52 @@ fn snapshot(random: &mut Random) -> (Snapshot, String) {
         release: offline::Release::default(),
         scheduler_config: None,
     };
-    let input = offline::read(parsed.manifests, parsed.errors, &settings);
+    let mut input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{types}\n{text}", input.problems[0]);
+    input.cluster.planned_on.extend(planned_on.iter().cloned());
     let (mut snapshot, errors) = decode::snapshot(input.cluster, input.interner, &labels);
     snapshot.options.search_steps = 5_000;
     assert!(errors.is_empty(), "{}\n{text}", errors[0]);
-    (snapshot, format!("{types}\n{text}"))
+    snapshot
+}
+
+/// The NodeClaim of a planned machine before its launch, or after a launch as planned.
+fn node_claim(snapshot: &Snapshot, machine: &Machine, name: &str, is_launched: bool) -> Value {
+    let pool = &snapshot.node_pools[machine.node_pool];
+    let offering = &pool.catalogue.offerings[machine.launch.offering];
+    let names = &snapshot.interner;
+    let amounts = |amounts: &ResourceVec| -> BTreeMap<String, String> {
+        let each = amounts.iter().map(|(resource, amount)| {
+            let unit = if resource == ResourceId::CPU { "m" } else { "" };
+            (names.resource_name(resource).to_owned(), format!("{amount}{unit}"))
+        });
+        each.collect()
+    };
+    let mut labels: BTreeMap<&str, &str> = BTreeMap::from([("karpenter.sh/nodepool", &*pool.name)]);
+    labels.extend(machine.labels.iter().map(|(key, value)| (names.key_name(*key), &**value)));
+    let mut status = json!({});
+    if is_launched {
+        for requirement in offering.requirements.iter() {
+            if let Some(value) = requirement.values.single_value() {
+                labels.insert(names.key_name(requirement.key), names.value_name(value));
+            }
+        }
+        status = json!({"providerID": format!("id-{name}"), "capacity": amounts(&offering.capacity),
+            "allocatable": amounts(&offering.allocatable)});
+    }
+    let types: Vec<&str> = machine.instance_types.iter().map(|&of| &*pool.catalogue.types[of].name).collect();
+    let mut requirements = vec![json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": types})];
+    for requirement in machine.requirements.iter() {
+        if let Some(values) = requirement.values.finite_values() {
+            let values: Vec<&str> = values.iter().map(|&value| names.value_name(value)).collect();
+            requirements.push(json!({"key": names.key_name(requirement.key), "operator": "In", "values": values}));
+        }
+    }
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name, "labels": labels},
+        "spec": {"nodeClassRef": class, "requirements": requirements,
+            "resources": {"requests": amounts(&machine.requests)}},
+        "status": status})
 }
 
 /// Machines, and nodes, with their pods, and who has none.
@@ -381,4 +432,47 @@ fn planned_pods_get_their_devices_whatever_is_launched_and_no_refusal_is_wrong()
         with_devices > 100 && proved > 50 && kept > 15,
         "{with_devices} with claims, {proved} proved, room for {kept}: the cases say nothing"
     );
+}
+
+/// A controller plans again as soon as anything changes, so also before its machines are launched or registered.
+#[test]
+fn pods_stay_planned_on_the_machines_that_were_created_for_them() {
+    let (mut machines, mut pods) = (0, 0);
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let first = number("CHECKER_SEED").unwrap_or(0);
+    for seed in first..first + number("CHECKER_CASES").unwrap_or(CASES) {
+        let random = &mut Random(seed);
+        let types = instance_types(random);
+        let mut text = manifests(random);
+        let before = read(&types, &text, &[]);
+        let plan = provisioning::plan(&before);
+        if plan.refusals.iter().any(|refusal| refusal.verdict == Verdict::OutOfBudget) {
+            // With fewer machines to think of, another search may find them a place.
+            continue;
+        }
+        let mut planned_on = Vec::new();
+        for (index, machine) in plan.machines.iter().enumerate() {
+            let name = format!("machine-{index}");
+            object(&mut text, &node_claim(&before, machine, &name, random.chance(60)));
+            let uids = machine.pods.iter().map(|&pod| before.pods[pod].pod.uid.clone());
+            planned_on.extend(uids.map(|uid| (uid, NodeClaimName::from(name.as_str()))));
+        }
+        let after = read(&types, &text, &planned_on);
+        let again = provisioning::plan(&after);
+        let context = || format!("seed {seed}\n{}\n{}\n{text}", render(&before, &plan), render(&after, &again));
+        assert!(again.machines.is_empty(), "{}", context());
+        let claims: BTreeMap<&Uid, &NodeClaimName> = planned_on.iter().map(|(uid, claim)| (uid, claim)).collect();
+        for placement in &again.existing {
+            for &pod in &placement.pods {
+                let planned = claims.get(&after.pods[pod].pod.uid).copied();
+                if planned.is_some() {
+                    assert_eq!(after.nodes[placement.node].node_claim.as_ref(), planned, "{}", context());
+                    pods += 1;
+                }
+            }
+        }
+        machines += plan.machines.len();
+    }
+    println!("{machines} machines with {pods} pods");
+    assert!(std::env::var_os("CHECKER_SEED").is_some() || (machines > 50 && pods > 100), "{machines}, {pods}");
 }

@@ -4,8 +4,8 @@
 //!
 //! **By tolerations** ([`Config::tolerate`]): as soon as nothing but our taint keeps pods away from a machine, each of its
 //! planned pods gets a toleration of this very machine's taint. No other pod can come in, and these have nowhere else to
-//! go: what is planned is what happens, whatever else goes on in the cluster. Pods that others of higher priority count in
-//! their spread get theirs after these, since not every spread can be reached in every order. When they are bound, and no
+//! go: what is planned is what happens, whatever else goes on in the cluster. Pods that others count in their
+//! spread may get theirs after these, since not every spread can be reached in every order. When they are bound, and no
 //! pod that waits for another machine would fit into what is left, the taint goes; not before a pause in the binding of
 //! planned pods, or [`Config::max_wait_for_others`], because every opening makes kube-scheduler try all pods that wait. A
 //! machine whose pods may not be changed (somebody's admission policy, missing rights) falls back to the other way.

@@ -86,10 +86,14 @@ impl Cluster<'_> {
         })
     }
 
-    /// Whether pods of higher priority wait whose spread counts this one. The plan placed them first; if this one came
-    /// before them, its domain could be too full for them.
+    /// Whether pods wait whose spread counts this one and that the plan may have placed before it: those of higher priority,
+    /// and those whose spread stays as strict however evenly others are spread. If this one came before them, its domain
+    /// could be too full for them.
     fn comes_after_others(&self, pod: &Pod) -> bool {
-        self.spreading().iter().any(|class| class.priority > pod.priority && class.counts(pod, &self.state.interner))
+        let rank = |shape: &PodShape, priority: i32| (priority, stays_strict(shape));
+        let own = rank(&pod.shape, pod.priority);
+        let mut waiting = self.spreading().iter();
+        waiting.any(|class| rank(&class.shape, class.priority) > own && class.counts(pod, &self.state.interner))
     }
 
     /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
@@ -122,6 +126,11 @@ impl SpreadingClass {
             .hard_spread()
             .any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
     }
+}
+
+/// Whether a spread wants several domains: as long as fewer count, the least is 0.
+fn stays_strict(shape: &PodShape) -> bool {
+    shape.hard_spread().any(|it| it.min_domains.is_some_and(|wanted| wanted > 1))
 }
 
 fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {

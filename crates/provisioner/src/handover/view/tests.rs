@@ -195,13 +195,16 @@ fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
     let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
     // What the waiting pod asks for, its priority, whether it is bound, and whether the other one comes after it.
     let cases = [
-        (hard, "default", 1, false, true),
-        (hard, "default", 0, false, false),
-        (hard, "default", 1, true, false),
-        (hard, "elsewhere", 1, false, false),
-        (soft, "default", 1, false, false),
+        (hard, "default", None, 1, false, true),
+        (hard, "default", None, 0, false, false),
+        (hard, "default", Some(2), 0, false, true),
+        (hard, "default", Some(1), 0, false, false),
+        (hard, "default", Some(2), -1, false, false),
+        (hard, "default", None, 1, true, false),
+        (hard, "elsewhere", None, 1, false, false),
+        (soft, "default", None, 1, false, false),
     ];
-    for (when_unsatisfiable, namespace, priority, is_bound, expected) in cases {
+    for (when_unsatisfiable, namespace, min_domains, priority, is_bound, expected) in cases {
         let store = store(held(), true);
         let mut spread = waiting("spread");
         spread.priority = priority;
@@ -213,7 +216,7 @@ fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
                 when_unsatisfiable,
                 selector: model::LabelSelector::EVERYTHING,
                 namespace: namespace.into(),
-                min_domains: None,
+                min_domains,
                 node_affinity_policy: model::pod::NodeInclusionPolicy::Honor,
                 node_taints_policy: model::pod::NodeInclusionPolicy::Ignore,
                 match_label_keys: Vec::new(),
@@ -230,7 +233,10 @@ fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
             store.apply(pod, revision);
         }
         let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
-        assert_eq!(machine.pods[0].after_others, expected, "{when_unsatisfiable:?} {namespace} {priority} {is_bound}");
+        assert_eq!(
+            machine.pods[0].after_others, expected,
+            "{when_unsatisfiable:?} {namespace} {min_domains:?} {priority} {is_bound}"
+        );
     }
 }
 
