@@ -12,7 +12,7 @@ use scheduling::{
 };
 
 use crate::{
-    devices, filter,
+    devices, filter, launches,
     world::{Planned, World},
 };
 
@@ -29,10 +29,17 @@ pub enum Room {
 
 /// Whether `pods`, and no others that wait, can be placed at once. Labels that a NodePool leaves open take one of the
 /// values that it lists; with endless lists the answer is "undecided" at best.
+///
+/// As the planner does, spreads count the domains of all machines that could be launched. That is stricter than
+/// kube-scheduler, so what is found holds there too, and "none" is said of plans that do not hang on which machines come.
 pub fn room_for(snapshot: &Snapshot, pods: &[PodId], steps: u64) -> Room {
+    let mut world = World::new(snapshot, &Plan::default(), 0);
+    if pods.iter().any(|&pod| snapshot.pods[pod].pod.shape.hard_spread().next().is_some()) {
+        world.add_possible_machines();
+    }
     let mut search = Search {
         snapshot,
-        world: World::new(snapshot, &Plan::default(), 0),
+        world,
         pods: pods.iter().map(|&pod| &*snapshot.pods[pod].pod).collect(),
         launched: Vec::new(),
         placed: Vec::new(),
@@ -61,33 +68,30 @@ impl<'s> Search<'s> {
     fn place(&mut self, index: usize) -> Option<bool> {
         let Some(&pod) = self.pods.get(index) else { return Some(self.plays()) };
         for node in 0..self.world.nodes.len() {
+            if self.world.nodes[node].is_only_possible {
+                continue;
+            }
             if self.enters(pod, node)? && self.descend(pod, node, index)? {
                 return Some(true);
             }
         }
         let snapshot = self.snapshot;
-        for (id, pool) in snapshot.node_pools.iter_enumerated().filter(|(_, pool)| pool.usable.is_ok()) {
-            for (offering, offered) in pool.catalogue.offerings.iter_enumerated() {
-                let allowed = pool.requirements.iter().all(|wanted| {
-                    let offered = offered.requirements.get(wanted.key);
-                    offered.is_none_or(|offered| offered.values.intersects(&wanted.values, &snapshot.interner))
-                });
-                if !allowed || !offered.launchable() || !self.within_limits(id, offering) {
-                    continue;
-                }
-                for labels in World::labelings(snapshot, id, offering) {
-                    self.world.add_machine(id, offering, labels);
-                    self.launched.push((id, offering));
-                    let node = self.world.nodes.len() - 1;
-                    let found = match self.enters(pod, node) {
-                        Some(true) => self.descend(pod, node, index),
-                        other => other,
-                    };
-                    self.launched.pop();
-                    self.world.remove_machine();
-                    if found? {
-                        return Some(true);
-                    }
+        for (id, offering) in launches::possible(snapshot) {
+            if !self.within_limits(id, offering) {
+                continue;
+            }
+            for labels in World::labelings(snapshot, id, offering) {
+                self.world.add_machine(id, offering, labels);
+                self.launched.push((id, offering));
+                let node = self.world.nodes.len() - 1;
+                let found = match self.enters(pod, node) {
+                    Some(true) => self.descend(pod, node, index),
+                    other => other,
+                };
+                self.launched.pop();
+                self.world.remove_machine();
+                if found? {
+                    return Some(true);
                 }
             }
         }
@@ -146,13 +150,14 @@ impl<'s> Search<'s> {
         let pods = self.pods.clone();
         let placed = self.placed.clone();
         let planned = || pods.iter().zip(&placed).map(|(&pod, &node)| Planned { pod, node }).collect::<Vec<_>>();
-        let firsts: Vec<Option<&Pod>> = std::iter::once(None)
-            .chain(self.pods.iter().filter(|pod| !pod.shape.pod_affinity.required.is_empty()).map(|pod| Some(*pod)))
-            .collect();
+        let begins = self.pods.iter().filter(|pod| !pod.shape.pod_affinity.required.is_empty());
+        let firsts = std::iter::once(None).chain(begins.map(|pod| Some(*pod)));
+        let orders = firsts.flat_map(|first| [(first, crate::Order::AsPlanned), (first, crate::Order::SpreadFirst)]);
+        let orders: Vec<(Option<&Pod>, crate::Order)> = orders.collect();
         let mut found = false;
-        for first in firsts {
+        for (first, order) in orders {
             let plan = planned();
-            let stuck = crate::let_in(&mut self.world, plan, first, crate::Order::AsPlanned);
+            let stuck = crate::let_in(&mut self.world, plan, first, order);
             for _ in 0..self.placed.len() - stuck.len() {
                 self.world.unbind();
             }

@@ -38,6 +38,8 @@ pub(crate) struct Node<'s> {
     pub(crate) daemons: Vec<&'s PodShape>,
     /// What drivers will publish there and have not yet.
     unpublished: Vec<ResourceSlice>,
+    /// Nobody launches it: a machine that could be there, whose domains spreads count.
+    pub(crate) is_only_possible: bool,
 }
 
 /// A pod with the node it is planned on.
@@ -109,6 +111,7 @@ impl<'s> World<'s> {
                 pods,
                 daemons: Vec::new(),
                 unpublished: unpublished(snapshot, id, choice),
+                is_only_possible: false,
             });
             let index = world.nodes.len() - 1;
             world.add_daemons_to(index);
@@ -186,9 +189,23 @@ impl<'s> World<'s> {
             pods: Vec::new(),
             daemons: Vec::new(),
             unpublished,
+            is_only_possible: false,
         });
         let node = self.nodes.len() - 1;
         self.add_daemons_to(node);
+    }
+
+    /// Every machine that could be launched, as a node that nobody comes to: the planner spreads over its domains too.
+    pub(crate) fn add_possible_machines(&mut self) {
+        let snapshot = self.snapshot;
+        for (pool, offering) in launches::possible(snapshot) {
+            for labels in Self::labelings(snapshot, pool, offering) {
+                self.add_machine(pool, offering, labels);
+                if let Some(node) = self.nodes.last_mut() {
+                    node.is_only_possible = true;
+                }
+            }
+        }
     }
 
     /// The ways in which labels can turn out that neither the pool nor the offering decides.
