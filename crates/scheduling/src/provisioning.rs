@@ -70,7 +70,7 @@ use self::{
 };
 use crate::{
     plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
-    reason::Note,
+    reason::{Note, NoteKind},
     snapshot::{NodeId, PodId, Snapshot},
 };
 
@@ -312,7 +312,7 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
         machines,
         existing: dealt.existing(problem),
         refusals,
-        notes: notes(problem),
+        notes: notes(problem, |_, _| false),
         kept_apart: None,
         lower_bound,
         search_steps,
@@ -382,16 +382,16 @@ impl Dealt {
     }
 }
 
-/// What is left out of planning, once per class, for classes that are not refused.
-fn notes(problem: &Problem<'_>) -> Vec<Note> {
+/// What is left out of planning, once per class, for classes that are not refused; of those pods for which it is not kept.
+fn notes(problem: &Problem<'_>, is_kept: impl Fn(PodId, NoteKind) -> bool) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for class in problem.classes.iter().filter(|class| class.refused.is_none()) {
-        let Some(example) = class.example(problem.snapshot) else { continue };
-        notes.extend(supported::left_out(&class.shape).map(|kind| Note {
-            example: example.clone(),
-            pods: class.members.len(),
-            kind,
-        }));
+        for kind in supported::left_out(&class.shape) {
+            let pods = class.members.iter().copied().filter(|&pod| !is_kept(pod, kind));
+            let names = pods.map(|pod| &problem.snapshot.pods[pod].pod.name);
+            let Some(example) = names.clone().min() else { continue };
+            notes.push(Note { example: example.clone(), pods: names.count(), kind });
+        }
     }
     notes.sort_by(|a, b| (&a.example, a.kind).cmp(&(&b.example, b.kind)));
     notes

@@ -274,9 +274,4 @@ impl PodClass {
     pub(crate) fn variants(&self) -> usize {
         self.devices.as_ref().map_or(1, |devices| devices.requests.len())
     }
-
-    /// The name of its first pod, for messages.
-    pub(crate) fn example<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s NamespacedName> {
-        self.members.iter().map(|&id| &snapshot.pods[id].pod.name).min()
-    }
 }

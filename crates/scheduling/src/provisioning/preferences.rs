@@ -11,27 +11,32 @@
 //! Preferred node affinity is left alone where a spread that must hold counts only nodes that fit the pod's own affinity
 //! (`nodeAffinityPolicy: Honor`): as a requirement it would change which nodes those are.
 //!
-//! A preference is kept for all pods of a shape or for none. Pods that an earlier plan has given a machine stay as they
-//! are. `PreferNoSchedule` taints are left to kube-scheduler.
+//! What cannot be kept for all pods of a shape is then tried for some of them, the oldest first: for one, and from there
+//! as many as a binary search finds before a second bound on plans is reached.
+//!
+//! Pods that an earlier plan has given a machine stay as they are. `PreferNoSchedule` taints are left to kube-scheduler.
 //!
 //! Differs: Karpenter treats preferences as required until a pod finds no place, so that it launches machines for them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
-    NamespacedName, Pod, PodShape,
+    IdVec, NamespacedName, Pod, PodShape,
     pod::{NodeInclusionPolicy, NodeSelectorTerm, SpreadSource, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
-use super::{COMPARED_STEPS, Limit, classes::Shapes};
+use super::{COMPARED_STEPS, Limit, classes::Shapes, notes, problem::Problem};
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
     snapshot::{PendingPod, PodId, PreferencePolicy, Snapshot},
 };
 
-/// Most plans that are made to find out which preferences can be kept.
+/// Most plans that are made to find out which preferences can be kept for all pods of a shape.
 const MAX_PLANS: usize = 10;
+
+/// Most plans after these, to find out for how many pods others can be kept.
+const MAX_PLANS_FOR_SOME: usize = 8;
 
 /// What a `ScheduleAnyway` spread weighs, which has no weight of its own: as much as the strongest preference.
 const SPREAD_WEIGHT: i32 = 100;
@@ -81,9 +86,13 @@ impl Preference<'_> {
     }
 }
 
+/// A preference with how many pods of its shape it is kept for.
+type Kept<'p, 's> = (&'p Preference<'s>, usize);
+
 /// Pods of one shape that have preferences and no place yet.
 struct Preferring<'s> {
     shape: &'s Arc<PodShape>,
+    /// The oldest first, then by name.
     pods: Vec<PodId>,
     first: &'s NamespacedName,
 }
@@ -100,40 +109,39 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
     let preferences = in_order(&shapes);
     let refused = without.refusals.iter().map(|refusal| refusal.pod).collect();
     let mut search = Search { snapshot, shapes: &shapes, plan, without: &without, refused, plans_left: MAX_PLANS };
-    let mut kept: Vec<&Preference<'_>> = Vec::new();
-    let mut best: Option<Plan> = None;
     let can_be_kept: Vec<Preference<'_>> =
         preferences.iter().filter(|it| it.can_be_required(&shapes)).copied().collect();
-    let mut open: Vec<&[Preference<'_>]> = vec![&can_be_kept];
-    let mut failed: Vec<Vec<&Preference<'_>>> = Vec::new();
-    while let Some(part) = open.pop() {
-        if search.plans_left == 0 {
-            break;
-        }
-        let more: Vec<&Preference<'_>> = kept.iter().copied().chain(part).collect();
-        search.plans_left -= 1;
-        // Where all of the first half can be kept, both halves are what has failed before.
-        let found = if failed.contains(&more) { None } else { search.with(&more) };
-        if let Some(found) = found {
-            (kept, best) = (more, Some(found));
-            continue;
-        }
-        failed.push(more);
-        if part.len() > 1 {
-            let (first, second) = part.split_at(part.len() / 2);
-            open.extend([second, first]);
+    let (mut kept, mut best, failed) = search.for_all_pods(&can_be_kept);
+    search.plans_left = MAX_PLANS_FOR_SOME;
+    for preference in failed {
+        if let Some((pods, found)) = search.for_some_pods(preference, &kept) {
+            kept.push((preference, pods));
+            best = Some(found);
         }
     }
     let Some(mut best) = best else { return without };
-    let is_kept = |pod: &NamespacedName, kind: NoteKind| {
-        let shape = shapes.iter().position(|shape| shape.pods.iter().any(|&id| snapshot.pods[id].pod.name == *pod));
-        shape.is_some_and(|shape| {
-            let of_kind =
-                |preference: &&Preference<'_>| preference.shape == shape && preference.note_kind(&shapes) == kind;
-            kept.iter().copied().filter(of_kind).count() == preferences.iter().filter(|it| of_kind(it)).count()
-        })
+    let kept_for =
+        |preference: &Preference<'_>| kept.iter().find(|(it, _)| *it == preference).map_or(0, |(_, pods)| *pods);
+    let is_kept = |(shape, position): (usize, usize), kind: NoteKind| {
+        let mut of_kind = preferences.iter().filter(|it| it.shape == shape && it.note_kind(&shapes) == kind);
+        of_kind.all(|preference| position < kept_for(preference))
     };
-    best.notes = without.notes.iter().filter(|note| !is_kept(&note.example, note.kind)).cloned().collect::<Vec<Note>>();
+    best.notes = if kept.iter().all(|(preference, pods)| *pods == preference.pods) {
+        let is_left_out = |note: &&Note| {
+            let holds =
+                |shape: &Preferring<'_>| shape.pods.iter().any(|&id| snapshot.pods[id].pod.name == note.example);
+            !shapes.iter().position(holds).is_some_and(|shape| is_kept((shape, 0), note.kind))
+        };
+        without.notes.iter().filter(is_left_out).cloned().collect()
+    } else {
+        let mut place_of: IdVec<PodId, Option<(usize, usize)>> = IdVec::filled(None, snapshot.pods.len());
+        for (shape, of) in shapes.iter().enumerate() {
+            for (position, &pod) in of.pods.iter().enumerate() {
+                place_of[pod] = Some((shape, position));
+            }
+        }
+        notes(&Problem::new(snapshot), |pod, kind| place_of[pod].is_some_and(|place| is_kept(place, kind)))
+    };
     best.refusals = without.refusals;
     best.lower_bound = without.lower_bound;
     best.search_steps = best.search_steps.max(without.search_steps);
@@ -157,6 +165,9 @@ fn preferring(snapshot: &Snapshot) -> Vec<Preferring<'_>> {
             }
             None => shapes.push(Preferring { shape, pods: vec![id], first: &pending.pod.name }),
         }
+    }
+    for shape in &mut shapes {
+        shape.pods.sort_by_key(|&id| (snapshot.pods[id].pod.created_at, &snapshot.pods[id].pod.name));
     }
     shapes.sort_by_key(|shape| shape.first);
     shapes
@@ -207,11 +218,68 @@ struct Search<'a, 's, F> {
     plans_left: usize,
 }
 
-impl<F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, '_, F> {
+impl<'s, F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, 's, F> {
+    /// What can be kept for all pods of its shape, with the best plan, and what was found not to be, the most important first.
+    fn for_all_pods<'p>(
+        &mut self,
+        preferences: &'p [Preference<'s>],
+    ) -> (Vec<Kept<'p, 's>>, Option<Plan>, Vec<&'p Preference<'s>>) {
+        let mut kept: Vec<Kept<'p, 's>> = Vec::new();
+        let mut best: Option<Plan> = None;
+        let mut open: Vec<&'p [Preference<'s>]> = vec![preferences];
+        let mut failed: Vec<Vec<Kept<'p, 's>>> = Vec::new();
+        let mut alone = Vec::new();
+        while let Some(part) = open.pop() {
+            if self.plans_left == 0 {
+                break;
+            }
+            let more: Vec<Kept<'p, 's>> = kept.iter().copied().chain(part.iter().map(|it| (it, it.pods))).collect();
+            self.plans_left -= 1;
+            // Where all of the first half can be kept, both halves are what has failed before.
+            let found = if failed.contains(&more) { None } else { self.with(&more) };
+            if let Some(found) = found {
+                (kept, best) = (more, Some(found));
+                continue;
+            }
+            failed.push(more);
+            match part {
+                [] => {}
+                [preference] => alone.push(preference),
+                [_, _, ..] => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    open.extend([second, first]);
+                }
+            }
+        }
+        (kept, best, alone)
+    }
+
+    /// For how many pods a preference can be kept that can't be for all, beside others, and the plan.
+    fn for_some_pods(&mut self, preference: &Preference<'s>, kept: &[Kept<'_, 's>]) -> Option<(usize, Plan)> {
+        let mut best: Option<(usize, Plan)> = None;
+        let (mut most, mut too_many) = (0, preference.pods);
+        // What can't be kept at all can't be for one pod; mostly that is so.
+        let mut pods = 1;
+        while pods > most && pods < too_many && self.plans_left > 0 {
+            self.plans_left -= 1;
+            let more: Vec<Kept<'_, 's>> = kept.iter().copied().chain([(preference, pods)]).collect();
+            match self.with(&more) {
+                Some(found) => {
+                    most = pods;
+                    best = Some((pods, found));
+                }
+                None if most == 0 => return None,
+                None => too_many = pods,
+            }
+            pods = most + (too_many - most) / 2;
+        }
+        best
+    }
+
     /// The plan with these as requirements, if it refuses the same pods and the difference in price is worth it.
-    fn with(&self, preferences: &[&Preference<'_>]) -> Option<Plan> {
-        let worth = preferences.iter().map(|preference| {
-            let pods = i128::try_from(preference.pods).unwrap_or(i128::MAX);
+    fn with(&self, preferences: &[Kept<'_, 's>]) -> Option<Plan> {
+        let worth = preferences.iter().map(|(preference, pods)| {
+            let pods = i128::try_from(*pods).unwrap_or(i128::MAX);
             i128::from(self.snapshot.options.preference_price.0) * i128::from(preference.weight) * pods
         });
         let cost = |plan: &Plan| i128::from(plan.price.0) + i128::from(plan.node_costs.0);
@@ -222,20 +290,25 @@ impl<F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, '_, F> {
     }
 
     /// The snapshot with preferences turned into requirements.
-    fn required(&self, preferences: &[&Preference<'_>]) -> Snapshot {
+    fn required(&self, preferences: &[Kept<'_, 's>]) -> Snapshot {
         let mut snapshot = self.snapshot.clone();
         let steps = &mut snapshot.options.search_steps;
         *steps = COMPARED_STEPS.min(*steps);
         for (index, shape) in self.shapes.iter().enumerate() {
-            let kinds: Vec<Kind> =
-                preferences.iter().filter(|preference| preference.shape == index).map(|it| it.kind).collect();
-            if kinds.is_empty() {
-                continue;
-            }
-            let required = Arc::new(required(shape.shape, &kinds, self.snapshot));
-            for &id in &shape.pods {
-                let PendingPod { pod, .. } = &mut snapshot.pods[id];
-                *pod = Arc::new(Pod { shape: Arc::clone(&required), ..(**pod).clone() });
+            let of_shape = || preferences.iter().filter(|(preference, _)| preference.shape == index);
+            // Pods up to one of these numbers keep the same preferences.
+            let mut ends: Vec<usize> = of_shape().map(|(_, pods)| *pods).collect();
+            ends.sort_unstable();
+            ends.dedup();
+            let mut first = 0;
+            for end in ends {
+                let kinds: Vec<Kind> = of_shape().filter(|(_, pods)| *pods >= end).map(|(it, _)| it.kind).collect();
+                let required = Arc::new(required(shape.shape, &kinds, self.snapshot));
+                for &id in shape.pods.get(first..end).unwrap_or_default() {
+                    let PendingPod { pod, .. } = &mut snapshot.pods[id];
+                    *pod = Arc::new(Pod { shape: Arc::clone(&required), ..(**pod).clone() });
+                }
+                first = end;
             }
         }
         snapshot

@@ -1,7 +1,9 @@
 //! Which preferences a plan keeps, and what nodes cost.
 
+use std::sync::Arc;
+
 use model::{
-    PriceNanoUsdPerHour,
+    PriceNanoUsdPerHour, Timestamp,
     pod::{SpreadSource, WhenUnsatisfiable},
 };
 
@@ -59,6 +61,38 @@ fn a_preferred_zone_does_not_end_a_spread_over_zones() {
     let found = plan(&f.snapshot());
     assert_eq!((zone(&f, &found).len(), found.refusals.len()), (2, 0), "{found:?}");
     assert!(zone(&f, &found).contains(&"za".to_owned()));
+}
+
+/// Four pods of one shape that prefer zone zb, where a node has room for so many of them; another has room for all.
+fn four_for_a_node(room: i64) -> Fixture {
+    let mut f = zones(10, 10);
+    f.node("a").allocatable(4000, gib(16)).label(ZONE, "za");
+    f.node("b").allocatable(room * 1000, gib(16)).label(ZONE, "zb");
+    for index in 0..4 {
+        f.pod(&format!("p{index}")).requests(1000, gib(1)).prefer(ZONE, "zb");
+    }
+    f
+}
+
+#[test]
+fn a_preference_that_cannot_be_kept_for_all_pods_is_kept_for_the_oldest() {
+    for room in 0..=4 {
+        let mut snapshot = four_for_a_node(room).snapshot();
+        // The last was made first.
+        for (age, pending) in snapshot.pods.iter_mut().enumerate() {
+            Arc::make_mut(&mut pending.pod).created_at = Timestamp(-i64::try_from(age).unwrap());
+        }
+        let found = plan(&snapshot);
+        assert!(found.machines.is_empty() && found.refusals.is_empty(), "{}", render(&found, &snapshot));
+        let mut on_b: Vec<String> = Vec::new();
+        for placement in found.existing.iter().filter(|it| snapshot.nodes[it.node].display_name() == "b") {
+            on_b.extend(placement.pods.iter().map(|&pod| snapshot.pods[pod].pod.name.name.to_string()));
+        }
+        let room = usize::try_from(room).unwrap();
+        assert_eq!(on_b, ["p0", "p1", "p2", "p3"][4 - room..], "{}", render(&found, &snapshot));
+        let notes: Vec<_> = found.notes.iter().map(|note| (&*note.example.name, note.pods)).collect();
+        assert_eq!(notes, if room < 4 { vec![("p0", 4 - room)] } else { Vec::new() });
+    }
 }
 
 #[test]
