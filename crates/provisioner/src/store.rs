@@ -286,7 +286,7 @@ impl ClusterStore {
         let Some(before) = T::table_mut(state).insert(key.clone(), Arc::clone(&after), revision) else {
             return false;
         };
-        T::reindex(state, before.as_deref(), Some(&after));
+        T::reindex(state, before.as_ref(), Some(&after));
         self.notify(&T::change(Delta { key: &key, before: before.as_ref(), after: Some(&after) }), state);
         true
     }

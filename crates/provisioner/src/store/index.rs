@@ -31,14 +31,6 @@ impl<P: Clone + Ord, K: Clone + Ord> Index<P, K> {
         self.entries.get(property).into_iter().flatten()
     }
 
-    /// How many objects have that property.
-    pub fn count<Q: Ord + ?Sized>(&self, property: &Q) -> usize
-    where
-        P: Borrow<Q>,
-    {
-        self.entries.get(property).map_or(0, BTreeSet::len)
-    }
-
     /// Moves a key from what its object had to what it has.
     pub(super) fn update(&mut self, before: Option<(P, K)>, after: Option<(P, K)>) {
         if before == after {

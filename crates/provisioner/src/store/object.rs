@@ -129,7 +129,7 @@ pub trait Stored: Debug + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn table_mut(state: &mut State) -> &mut Table<Self::Key, Self>;
     #[doc(hidden)]
-    fn reindex(_state: &mut State, _before: Option<&Self>, _after: Option<&Self>) {}
+    fn reindex(_state: &mut State, _before: Option<&Arc<Self>>, _after: Option<&Arc<Self>>) {}
     #[doc(hidden)]
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a>;
 }
@@ -155,19 +155,28 @@ impl Stored for Pod {
         self.name.clone()
     }
 
-    fn reindex(state: &mut State, before: Option<&Self>, after: Option<&Self>) {
-        let by_node = |pod: &Self| Some((pod.node_name.clone()?, pod.name.clone()));
+    fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
+        let by_node = |pod: &Arc<Self>| Some((pod.node_name.clone()?, pod.name.clone()));
         state.pods_by_node.update(before.and_then(by_node), after.and_then(by_node));
-        let by_uid = |pod: &Self| (pod.uid.clone(), pod.name.clone());
-        state.pods_by_uid.update(before.map(by_uid), after.map(by_uid));
-        let by_daemon_set = |pod: &Self| {
+        if let Some(gone) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
+            Arc::make_mut(&mut state.pods_by_uid).remove(&gone.uid);
+        }
+        if let Some(pod) = after {
+            Arc::make_mut(&mut state.pods_by_uid).insert(pod.uid.clone(), Arc::clone(pod));
+        }
+        let by_daemon_set = |pod: &Arc<Self>| {
             let owner = pod.owner.as_ref().filter(|_| pod.is_daemon)?;
             Some((NamespacedName::new(Arc::clone(&pod.name.namespace), Arc::clone(&owner.name)), pod.name.clone()))
         };
         state.pods_by_daemon_set.update(before.and_then(by_daemon_set), after.and_then(by_daemon_set));
-        let waiting = |pod: &Self| pod.node_name.is_none().then(|| ((), pod.name.clone()));
-        state.pods_without_node.update(before.and_then(waiting), after.and_then(waiting));
-        let nominated = |pod: &Self| waiting(pod).filter(|_| pod.nominated_node_name.is_some());
+        let waits = |pod: &&Arc<Self>| pod.node_name.is_none();
+        if let Some(pod) = after.filter(waits) {
+            Arc::make_mut(&mut state.pods_without_node).insert(pod.name.clone(), Arc::clone(pod));
+        } else if let Some(before) = before.filter(waits) {
+            Arc::make_mut(&mut state.pods_without_node).remove(&before.name);
+        }
+        let is_nominated = |pod: &Self| pod.node_name.is_none() && pod.nominated_node_name.is_some();
+        let nominated = |pod: &Arc<Self>| is_nominated(pod).then(|| ((), pod.name.clone()));
         state.nominated_pods.update(before.and_then(nominated), after.and_then(nominated));
         forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
     }
@@ -193,8 +202,8 @@ impl Stored for NodeRecord {
         self.model.name.clone()
     }
 
-    fn reindex(state: &mut State, before: Option<&Self>, after: Option<&Self>) {
-        let by_provider_id = |node: &Self| Some((node.model.provider_id.clone()?, node.model.name.clone()));
+    fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
+        let by_provider_id = |node: &Arc<Self>| Some((node.model.provider_id.clone()?, node.model.name.clone()));
         state.nodes_by_provider_id.update(before.and_then(by_provider_id), after.and_then(by_provider_id));
     }
 
@@ -268,13 +277,13 @@ impl Stored for NodeClaim {
         self.metadata.name.as_deref().unwrap_or_default().into()
     }
 
-    fn reindex(state: &mut State, before: Option<&Self>, after: Option<&Self>) {
-        let by_provider_id = |claim: &Self| {
+    fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
+        let by_provider_id = |claim: &Arc<Self>| {
             let provider_id = claim.status.as_ref().map(|status| status.provider_id.as_str())?;
             (!provider_id.is_empty()).then(|| (ProviderId::from(provider_id), claim.key()))
         };
         state.node_claims_by_provider_id.update(before.and_then(by_provider_id), after.and_then(by_provider_id));
-        let by_pool = |claim: &Self| {
+        let by_pool = |claim: &Arc<Self>| {
             let pool = claim.metadata.labels.as_ref()?.get(labels::NODEPOOL)?;
             Some((NodePoolName::from(pool.as_str()), claim.key()))
         };
@@ -337,7 +346,7 @@ impl Stored for DaemonSet {
         self.name.clone()
     }
 
-    fn reindex(state: &mut State, before: Option<&Self>, after: Option<&Self>) {
+    fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
         forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
     }
 
@@ -369,8 +378,8 @@ impl Stored for VolumeAttachment {
         Arc::clone(&self.name)
     }
 
-    fn reindex(state: &mut State, before: Option<&Self>, after: Option<&Self>) {
-        let by_node = |attachment: &Self| (attachment.node_name.clone(), Arc::clone(&attachment.name));
+    fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
+        let by_node = |attachment: &Arc<Self>| (attachment.node_name.clone(), Arc::clone(&attachment.name));
         state.volume_attachments_by_node.update(before.map(by_node), after.map(by_node));
     }
 

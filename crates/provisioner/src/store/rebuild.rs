@@ -187,7 +187,7 @@ fn carry_over<T: Stored>(state: &State, next: &mut State) {
             continue;
         }
         if let Some(before) = T::table_mut(next).insert(key.clone(), Arc::clone(object), revision.clone()) {
-            T::reindex(next, before.as_deref(), Some(object));
+            T::reindex(next, before.as_ref(), Some(object));
         }
     }
 }

@@ -9,6 +9,7 @@ use decode::default_spread::{PodSelector, SelectorKey};
 use decode::priority_class::PriorityClass;
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
+use model::collections::NameMap;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{Interner, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
@@ -60,11 +61,11 @@ pub struct State {
 
     /// Bound pods by their node, the ended ones included.
     pub pods_by_node: Index<NodeName, NamespacedName>,
-    pub pods_by_uid: Index<Uid, NamespacedName>,
+    pub pods_by_uid: Arc<NameMap<Uid, Arc<Pod>>>,
     /// Pods of a DaemonSet; see [`State::newest_pod_of_daemon_set`].
     pub pods_by_daemon_set: Index<NamespacedName, NamespacedName>,
-    /// Pods that no scheduler has bound.
-    pub pods_without_node: Index<(), NamespacedName>,
+    /// Pods that no scheduler has bound. Looked through so often that the pods themselves are here.
+    pub pods_without_node: Arc<BTreeMap<NamespacedName, Arc<Pod>>>,
     /// Of these the ones that are nominated to a node.
     pub nominated_pods: Index<(), NamespacedName>,
     /// More than one node where two registered for one machine.
@@ -94,12 +95,12 @@ impl State {
 
     /// The pods that no scheduler has bound, by name.
     pub fn unbound_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods_without_node.get(&()).filter_map(|name| self.pods.get(name))
+        self.pods_without_node.values()
     }
 
     /// How many these are.
     pub fn unbound_pods_count(&self) -> usize {
-        self.pods_without_node.count(&())
+        self.pods_without_node.len()
     }
 
     /// The pods that no scheduler has bound and that are nominated to a node, by name.
@@ -109,7 +110,7 @@ impl State {
 
     /// The pod with that uid.
     pub fn pod_by_uid(&self, uid: &Uid) -> Option<&Arc<Pod>> {
-        self.pods_by_uid.get(uid).find_map(|name| self.pods.get(name))
+        self.pods_by_uid.get(uid)
     }
 
     /// The nodes that say they are that machine; one, if all is well.

@@ -95,6 +95,33 @@ fn pods_are_found_by_their_node_from_binding_to_deletion() {
 }
 
 #[test]
+fn a_pod_is_found_as_it_is_now_by_its_uid_and_among_those_that_wait() {
+    let store = ClusterStore::new();
+    apply(&store, pod("b", 1, None, None));
+    apply(&store, pod("a", 2, None, None));
+    let earlier = store.snapshot();
+    let mut nominated = pod("b", 3, None, None);
+    nominated["status"]["nominatedNodeName"] = json!("n1");
+    apply(&store, nominated);
+    let waiting = |state: &State| -> Vec<(String, bool)> {
+        state.unbound_pods().map(|pod| (pod.name.name.to_string(), pod.nominated_node_name.is_some())).collect()
+    };
+    let expected = |b_is_nominated| [("a".to_owned(), false), ("b".to_owned(), b_is_nominated)];
+    assert_eq!(waiting(&store.read()), expected(true));
+    assert_eq!(waiting(&earlier), expected(false), "a snapshot stays as it was");
+    assert!(store.read().pod_by_uid(&"uid-b".into()).unwrap().nominated_node_name.is_some());
+    let mut successor = pod("b", 4, Some("n1"), None);
+    successor["metadata"]["uid"] = json!("another");
+    apply(&store, successor);
+    assert_eq!(waiting(&store.read()), expected(false)[..1]);
+    assert_eq!(store.read().unbound_pods_count(), 1);
+    assert!(store.read().pod_by_uid(&"uid-b".into()).is_none());
+    assert_eq!(store.read().pod_by_uid(&"another".into()).unwrap().name, name("b"));
+    store.delete::<model::Pod>(&name("a"), &"uid-a".into());
+    assert_eq!(store.read().unbound_pods_count(), 0);
+}
+
+#[test]
 fn nodes_and_claims_are_found_by_the_machine_they_are() {
     let store = ClusterStore::new();
     apply(&store, node("n1", 1, None));
