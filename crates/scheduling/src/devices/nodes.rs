@@ -7,10 +7,13 @@ use dra_sched::{
     InventoryBuilder, MachineTemplate, NodeFacts, PoolScope, SharedTemplate, Templates,
     types::{DriverName, NodeScope, PoolName},
 };
-use model::{IdSet, IdVec, NodeName, NodePoolName};
+use model::{IdSet, IdVec, NodeName, NodePoolName, Requirement, Requirements, ValueId, ValueSet};
 
 use super::{DeviceObjects, NodeDevices, shapes::Shapes};
-use crate::snapshot::{Node, NodeId, NodeLabels, NodePool, PoolId};
+use crate::{
+    catalogue::TypeId,
+    snapshot::{Node, NodeId, NodeLabels, NodePool, PoolId},
+};
 
 /// Whether any device can be used by more than one node.
 pub(super) fn has_shared_devices(objects: &DeviceObjects) -> bool {
@@ -28,7 +31,7 @@ pub(super) fn describe(
 ) -> IdVec<NodeId, NodeDevices> {
     let published = complete_drivers(objects);
     let by_name: BTreeMap<&NodePoolName, &NodePool> = pools.iter().map(|pool| (&pool.name, pool)).collect();
-    let templates: IdVec<NodeId, Vec<Arc<Templates>>> = nodes
+    let templates: IdVec<NodeId, Vec<OfTypes>> = nodes
         .iter()
         .map(|node| templates_of(node, node.node_pool.as_ref().and_then(|name| by_name.get(name).copied()), shapes))
         .collect();
@@ -39,14 +42,16 @@ pub(super) fn describe(
         let there = node.name.as_ref().and_then(|name| published.get(name)).unwrap_or(&nothing);
         let is_missing = |template: &Arc<MachineTemplate>| !there.contains(&&template.driver);
         let mut misses_some = false;
-        let mut expected: Vec<Arc<Templates>> = Vec::new();
+        let mut expected: Vec<OfTypes> = Vec::new();
         for of_type in templates.iter().filter(|_| node.awaits_devices || node.name.is_none()) {
-            let shared = for_domains.still_to_come(node, &of_type.shared, shapes);
-            misses_some |= of_type.own.iter().any(is_missing) || !shared.is_empty();
-            expected.push(match shared.len() == of_type.shared.len() {
-                true => Arc::clone(of_type),
-                false => Arc::new(Templates { own: of_type.own.clone(), shared }),
-            });
+            let all = &of_type.templates;
+            let shared = for_domains.still_to_come(node, &all.shared, shapes);
+            misses_some |= all.own.iter().any(is_missing) || !shared.is_empty();
+            let templates = match shared.len() == all.shared.len() {
+                true => Arc::clone(all),
+                false => Arc::new(Templates { own: all.own.clone(), shared }),
+            };
+            expected.push(OfTypes { templates, promised: of_type.promised.clone() });
         }
         described.push(match &node.name {
             Some(name) if !misses_some => NodeDevices::Published(facts(name, node, shapes)),
@@ -68,7 +73,7 @@ struct ForDomains<'o> {
 impl<'o> ForDomains<'o> {
     fn new(
         nodes: &IdVec<NodeId, Node>,
-        templates: &IdVec<NodeId, Vec<Arc<Templates>>>,
+        templates: &IdVec<NodeId, Vec<OfTypes>>,
         objects: &'o DeviceObjects,
         shapes: &Shapes<'_>,
     ) -> Self {
@@ -76,7 +81,7 @@ impl<'o> ForDomains<'o> {
         let is_done = |node: &Node| node.name.is_some() && !node.awaits_devices;
         for (node, templates) in nodes.iter().zip(templates).filter(|(node, _)| is_done(node)) {
             // A machine that is there has one type.
-            for shared in templates.iter().take(1).flat_map(|of_type| &of_type.shared) {
+            for shared in templates.iter().take(1).flat_map(|of_type| &of_type.templates.shared) {
                 pools.take(node, shared, shapes);
             }
         }
@@ -118,8 +123,15 @@ fn is_alike(a: &Arc<SharedTemplate>, b: &Arc<SharedTemplate>) -> bool {
     Arc::ptr_eq(a, b) || a.template.driver == b.template.driver && a.scope == b.scope
 }
 
-/// The templates of the types that a machine can be of; none where no catalogue knows its type.
-fn templates_of(node: &Node, pool: Option<&NodePool>, shapes: &Shapes<'_>) -> Vec<Arc<Templates>> {
+/// What a machine brings if it is of one of some types.
+struct OfTypes {
+    templates: Arc<Templates>,
+    /// What is promised of its labels then, for a machine that has not said them: a type may be had in one zone only.
+    promised: Option<Requirements>,
+}
+
+/// What the types bring that a machine can be of; nothing where no catalogue knows its type.
+fn templates_of(node: &Node, pool: Option<&NodePool>, shapes: &Shapes<'_>) -> Vec<OfTypes> {
     let Some(pool) = pool else { return Vec::new() };
     let names = shapes.names();
     let Some(key) = names.find_key(labels::INSTANCE_TYPE) else { return Vec::new() };
@@ -130,28 +142,61 @@ fn templates_of(node: &Node, pool: Option<&NodePool>, shapes: &Shapes<'_>) -> Ve
             NodeLabels::Promised(promised) => promised.get(key).is_some_and(|of| of.values.contains(value, names)),
         }
     };
-    let mut found: Vec<Arc<Templates>> = Vec::new();
-    for instance_type in pool.catalogue.types.iter().filter(|of| is_possible(of.name.as_str())) {
-        if !found.iter().any(|known| Arc::ptr_eq(known, &instance_type.device_templates)) {
-            found.push(Arc::clone(&instance_type.device_templates));
+    let mut found: Vec<(&Arc<Templates>, Vec<TypeId>)> = Vec::new();
+    for (id, of) in pool.catalogue.types.iter_enumerated().filter(|(_, of)| is_possible(of.name.as_str())) {
+        match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &of.device_templates)) {
+            Some((_, types)) => types.push(id),
+            None => found.push((&of.device_templates, vec![id])),
         }
     }
+    let promised = |types: &[TypeId]| match &node.labels {
+        NodeLabels::Known(_) => None,
+        NodeLabels::Promised(promised) => Some(promised_of(promised, pool, types, shapes)),
+    };
     found
+        .into_iter()
+        .map(|(templates, types)| OfTypes { templates: Arc::clone(templates), promised: promised(&types) })
+        .collect()
+}
+
+/// What a NodeClaim promises of labels that matter, if its machine is of one of those types.
+fn promised_of(promised: &Requirements, pool: &NodePool, types: &[TypeId], shapes: &Shapes<'_>) -> Requirements {
+    let names = shapes.names();
+    let offerings: Vec<&Requirements> = pool
+        .catalogue
+        .offerings
+        .iter()
+        .filter(|offering| types.contains(&offering.instance_type))
+        .map(|offering| &offering.requirements)
+        .filter(|of_offering| promised.intersects(of_offering, names).is_ok())
+        .collect();
+    let mut of_types = promised.clone();
+    for (_, key) in shapes.keys() {
+        let values = offerings.iter().map(|of_offering| of_offering.get(*key)?.values.finite_values());
+        let values: Option<Vec<&[ValueId]>> = values.collect();
+        if let Some(values) = values.filter(|values| !values.is_empty()) {
+            let any = ValueSet::among(values.into_iter().flatten().copied());
+            of_types.insert_intersect(Requirement::new(*key, any), names);
+        }
+    }
+    of_types
 }
 
 fn shapes_of(
     node: &Node,
-    templates: &[Arc<Templates>],
+    expected: &[OfTypes],
     shapes: &mut Shapes<'_>,
     builder: &mut InventoryBuilder,
 ) -> IdSet<dra_sched::ShapeId> {
     let none: Arc<Templates> = Arc::default();
-    let templates = if templates.is_empty() { std::slice::from_ref(&none) } else { templates };
-    let shape = |templates: &Arc<Templates>| match &node.labels {
+    let mut shape = |templates: &Arc<Templates>, of_types: Option<&Requirements>| match &node.labels {
         NodeLabels::Known(labels) => shapes.of_labelled(templates, labels, node, builder),
-        NodeLabels::Promised(promised) => shapes.of_machine(templates, promised, node, builder),
+        NodeLabels::Promised(promised) => shapes.of_machine(templates, of_types.unwrap_or(promised), node, builder),
     };
-    templates.iter().map(shape).collect()
+    if expected.is_empty() {
+        return [shape(&none, None)].into_iter().collect();
+    }
+    expected.iter().map(|of_types| shape(&of_types.templates, of_types.promised.as_ref())).collect()
 }
 
 /// Labels of a node that decide which devices it reaches.
