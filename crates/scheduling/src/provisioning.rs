@@ -80,6 +80,9 @@ const CLOSE: i128 = 20;
 /// Steps that the search for contended room may take in a plan that is only made to be compared.
 pub(crate) const COMPARED_STEPS: u64 = 2_000;
 
+/// The same where machines are kept out of domains: what more has a place then seldom has to be searched for.
+const OUTSIDE_STEPS: u64 = 250;
+
 /// Plans every pending pod of the snapshot. Never fails: what can't be placed is refused with reasons, and what can't be
 /// decided within `Options::search_steps` is refused as undecided.
 pub fn plan(snapshot: &Snapshot) -> Plan {
@@ -242,12 +245,15 @@ fn price_of_keeping_apart(problem: &mut Problem<'_>, filled: &Filled) -> Option<
     Some(PriceNanoUsdPerHour(i64::try_from(price).unwrap_or(i64::MAX)))
 }
 
-/// Places everything in the plain order. Where pods have no place and machines for others add domains to a spread, these
+/// Places everything in the plain order. Where pods have no place and machines for others add domains to their spread, these
 /// are kept out of such domains, if that gives more pods a place.
 fn fill_first(problem: &mut Problem<'_>) -> Option<(Filled, u64)> {
     let first = fill_all(problem, Order::Plain);
-    let is_complete = first.as_ref().is_some_and(|(filled, _)| filled.refused.is_empty());
-    if is_complete || !problem.topology.was_opened {
+    let could_gain = match &first {
+        Some((filled, _)) => filled.refused.iter().any(|(class, _, _)| problem.is_spread_over_added(*class)),
+        None => problem.classes.ids().any(|class| problem.is_spread_over_added(class)),
+    };
+    if !could_gain {
         return first;
     }
     let mut apart = Problem::new(problem.snapshot);
@@ -268,6 +274,7 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)
     let options = &problem.snapshot.options;
     // What the plain order has to search for, others need not find as well.
     let steps = match order {
+        Order::Plain if problem.keeps_outside => options.search_steps.min(OUTSIDE_STEPS),
         Order::Plain => options.search_steps,
         Order::CountedFirst | Order::ByWorth(_) | Order::Karpenter => options.search_steps.min(COMPARED_STEPS),
     };

@@ -136,6 +136,12 @@ impl<'s> Problem<'s> {
         self.devices.is_none() && self.topology.is_open(&self.pools, self.names())
     }
 
+    /// Whether the class has to be spread over domains of which machines of a plan have added one.
+    pub(crate) fn is_spread_over_added(&self, class: ClassId) -> bool {
+        let groups = self.classes[class].involved.iter().filter(|mine| mine.owner);
+        groups.map(|mine| &self.topology.groups[mine.group]).any(|group| group.was_added_to)
+    }
+
     /// Whether taints and labels of an existing node let the class in.
     pub(crate) fn node_accepts(&self, class: ClassId, node: NodeId) -> bool {
         self.accepted[class].contains(node)

@@ -143,6 +143,8 @@ pub(crate) struct Group {
     /// Whether the least is 0 whatever is placed: machines with hosts of their own, or with values of the label that
     /// nobody names, could be launched or are planned.
     least_is_zero: bool,
+    /// Whether machines of a plan have added a domain.
+    pub(crate) was_added_to: bool,
     /// For hosts: how many domains existing nodes have.
     hosts: usize,
     /// What runs now.
@@ -158,8 +160,6 @@ pub(crate) struct Topology {
     parts: IdVec<GroupId, GroupId>,
     /// Which of these have a class with affinity.
     parts_with_affinity: IdSet<GroupId>,
-    /// Whether machines of a plan have added a domain.
-    pub(crate) was_opened: bool,
 }
 
 /// How a group concerns a class.
@@ -316,13 +316,15 @@ impl Topology {
                 let Some(table) = pools.try_get(bin.pool) else { continue };
                 for offering in bin.offerings.iter() {
                     let (domains, elsewhere) = group.landing(table, bin, offering, names);
-                    opened |= group.is_opened_by(&domains, elsewhere);
+                    if group.is_opened_by(&domains, elsewhere) {
+                        group.was_added_to = true;
+                        opened = true;
+                    }
                     group.present.union_with(&domains);
                     group.least_is_zero |= elsewhere;
                 }
             }
         }
-        self.was_opened |= opened;
         opened
     }
 }

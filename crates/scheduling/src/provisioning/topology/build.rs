@@ -385,6 +385,7 @@ impl<'s> Builder<'s> {
             places,
             present,
             least_is_zero: false,
+            was_added_to: false,
             hosts,
             start: Counts::default(),
         }

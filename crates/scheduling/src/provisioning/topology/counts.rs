@@ -382,6 +382,7 @@ mod tests {
             places: IdVec::new(),
             present: IdSet::full(domains),
             least_is_zero,
+            was_added_to: false,
             hosts: 0,
             start: Counts::default(),
         }
