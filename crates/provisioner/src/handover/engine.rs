@@ -94,7 +94,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             tolerate: true,
-            max_wait_for_tolerating: DurationMs::from_seconds(5),
+            // kube-scheduler leaves a pod that had no place for up to ten seconds.
+            max_wait_for_tolerating: DurationMs::from_seconds(12),
             pause: DurationMs::from_seconds(1),
             max_wait_for_others: DurationMs::from_seconds(10),
             quiet: DurationMs(60),

@@ -139,7 +139,13 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
     let object = state.node_claims_of_machine(provider_id).next();
     let node_claim = object.map(|node_claim| claim::name(node_claim));
     let planned: Arc<[Uid]> = node_claim.map(|name| cluster.assignments.pods_of(name)).unwrap_or_default();
-    let found: Vec<&Arc<Pod>> = planned.iter().filter_map(|uid| state.pod_by_uid(uid)).collect();
+    // Pods whose devices will not come have no reason to wait here: they are planned anew.
+    let devices_failed = object.is_some_and(|claim| devices::are_given_up(claim));
+    let found: Vec<&Arc<Pod>> = planned
+        .iter()
+        .filter_map(|uid| state.pod_by_uid(uid))
+        .filter(|pod| !devices_failed || pod.node_name.is_some() || pod.shape.resource_claims.is_empty())
+        .collect();
     let waiting: Vec<&Arc<Pod>> = found.iter().copied().filter(|pod| pod.node_name.is_none()).collect();
     let interner = &state.interner;
     let foreign: Vec<Taint> = foreign_taints(&node.model.taints, interner);

@@ -46,6 +46,12 @@ pub fn are_awaited(claim: &NodeClaim) -> bool {
     are_expected(claim) && decided.into_iter().all(|condition| condition.status == conditions::UNKNOWN)
 }
 
+/// Whether a machine's drivers did not publish in time.
+pub fn are_given_up(claim: &NodeClaim) -> bool {
+    let mut conditions = super::claim::conditions(claim).iter();
+    conditions.any(|condition| condition.type_ == DEVICES_PUBLISHED && condition.status == conditions::FALSE)
+}
+
 /// Looks at what is published for a node.
 pub fn look<'s>(expansion: &Expansion, node: &Node, slices: impl Iterator<Item = &'s Arc<ResourceSlice>>) -> Devices {
     let facts = facts(node);

@@ -512,7 +512,7 @@ fn a_machine_stays_closed_while_pods_of_another_would_come_in_but_not_for_ever()
 fn a_pod_that_comes_after_others_is_let_in_when_these_are_bound_or_time_runs_out() {
     for (released, expected) in [
         (Some(30_000), ["0 tolerate 1 on a", "30000 tolerate 2 on a", "30023 open a HandedOver"]),
-        (None, ["0 tolerate 1 on a", "55000 tolerate 2 on a", "55023 open a HandedOver"]),
+        (None, ["0 tolerate 1 on a", "48000 tolerate 2 on a", "48023 open a HandedOver"]),
     ] {
         let mut cluster = Cluster::new(Config::default());
         cluster.machine("a", &["1", "2"]).pods[1].after_others = true;
@@ -596,7 +596,7 @@ fn pods_that_are_not_bound_although_they_may_enter_are_given_up_and_nominated_on
     cluster.usable_at(0, "a");
     cluster.run(60_000);
     let lines = cluster.lines();
-    assert_eq!(lines[..2], ["0 tolerate 1 on a", "5002 open a HeldTooLong"]);
+    assert_eq!(lines[..2], ["0 tolerate 1 on a", "12002 open a HeldTooLong"]);
     assert!(cluster.times("nominate").len() <= 3, "{lines:?}");
 }
 

@@ -1,3 +1,4 @@
+use api::conditions::node_claim::DEVICES_PUBLISHED;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::pod::{TopologySpreadConstraint, WhenUnsatisfiable};
 use serde_json::{Value, json};
@@ -30,13 +31,16 @@ fn add_machine(store: &ClusterStore, claim: &str, node: &str, taints: &Value, re
             Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(record) })
         })
         .unwrap();
-    let object: api::NodeClaim = serde_json::from_value(json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": claim, "uid": claim},
+    store.apply(node_claim(claim, node, &json!([])), revision(claim));
+}
+
+fn node_claim(name: &str, node: &str, conditions: &Value) -> api::NodeClaim {
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name, "uid": name},
         "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
-        "status": {"providerID": provider_id, "nodeName": node},
+        "status": {"providerID": format!("p://{node}"), "nodeName": node, "conditions": conditions},
     }))
-    .unwrap();
-    store.apply(object, revision(claim));
+    .unwrap()
 }
 
 fn revision(uid: &str) -> Revision {
@@ -305,18 +309,37 @@ fn switching_hand_over_off_opens_what_is_held() {
     assert!(machine.held && machine.needs_entry);
 }
 
+fn claimer(milli_cpu: i64) -> Pod {
+    let mut shape = PodShape::default();
+    shape.requests.set(ResourceId::CPU, milli_cpu);
+    shape.resource_claims.push(model::pod::PodResourceClaim {
+        name: "gpu".into(),
+        source: model::pod::PodResourceClaimSource::Claim(model::NamespacedName::new("default", "c")),
+    });
+    Pod { shape: Arc::new(shape), ..waiting("claimer") }
+}
+
 #[test]
 fn pods_with_claims_are_nominated_only_where_cpu_is_tight() {
     for (milli_cpu, expected) in [(2500, true), (1000, false)] {
-        let mut claimer = waiting("claimer");
-        let mut shape = PodShape::default();
-        shape.requests.set(ResourceId::CPU, milli_cpu);
-        shape.resource_claims.push(model::pod::PodResourceClaim {
-            name: "gpu".into(),
-            source: model::pod::PodResourceClaimSource::Claim(model::NamespacedName::new("default", "c")),
-        });
-        claimer.shape = Arc::new(shape);
-        let machine = seen(&store(held(), true), vec![claimer], HandOverMode::Tolerate);
+        let machine = seen(&store(held(), true), vec![claimer(milli_cpu)], HandOverMode::Tolerate);
         assert_eq!(machine.nominate, expected, "{milli_cpu}m of 4 CPU");
+    }
+}
+
+#[test]
+fn a_machine_whose_drivers_were_given_up_is_not_held_for_pods_with_claims() {
+    for (status, expected) in [("Unknown", vec!["claimer", "other"]), ("False", vec!["other"])] {
+        let store = store(held(), true);
+        let conditions = json!([{
+            "type": DEVICES_PUBLISHED, "status": status, "reason": "a", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        let newer =
+            ObjectMeta { uid: Some("c".to_owned()), resource_version: Some("2".to_owned()), ..ObjectMeta::default() };
+        store.apply(node_claim("c", "n", &conditions), Revision::of(&newer));
+        let machine = seen(&store, vec![claimer(1000), waiting("other")], HandOverMode::Tolerate);
+        let names: Vec<&str> = machine.pods.iter().map(|pod| &*pod.name.name).collect();
+        assert_eq!(names, expected, "{status}");
     }
 }
