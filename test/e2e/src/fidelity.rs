@@ -13,6 +13,8 @@ mod resizes;
 mod scenario;
 mod volumes;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -77,6 +79,9 @@ impl Scenario {
         let waiting: Vec<String> =
             pods.iter().filter(|pod| node_of(pod).is_none()).filter_map(ResourceExt::uid).collect();
         let plans = launches(controller)?;
+        if self.node_pools.len() > 1 {
+            self.are_planned_in_vain(corner).await?;
+        }
         corner.apply(self.node_pools.clone()).await?;
         eventually("every pod is bound or refused", DEADLINE, async || {
             let pods = self.judged(corner).await?;
@@ -132,6 +137,19 @@ impl Scenario {
         .await
     }
 
+    /// Waits until every pod that waits was planned while nothing can be launched: a plan that is due would see some of the
+    /// NodePools as they are to be, and others as they were.
+    async fn are_planned_in_vain(&self, corner: &Corner) -> Result<()> {
+        eventually(&format!("what waits of {} is planned in vain", self.name), DEADLINE, async || {
+            let planned: BTreeSet<String> = failures(corner).await?.into_iter().filter_map(|it| it.pod).collect();
+            let mut pods = self.judged(corner).await?;
+            pods.retain(|pod| node_of(pod).is_none() && !planned.contains(&pod.name_any()));
+            ensure!(pods.is_empty(), "{} were not, of them {}", pods.len(), pods[0].name_any());
+            Ok(())
+        })
+        .await
+    }
+
     async fn create(&self, corner: &Corner, pods: &[Value]) -> Result<()> {
         let api: Api<Pod> = Api::namespaced(corner.client.clone(), &self.name);
         stream::iter(pods)
@@ -164,17 +182,28 @@ fn is_held(node: &Node) -> bool {
 /// was not ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are.
 async fn refused(corner: &Corner) -> Result<Vec<String>> {
     let pool = format!("nodepool/{}", corner.name);
+    let is_final = |message: &str| {
+        message.contains("no node can satisfy it")
+            || message.contains(&pool) && !message.contains("limit") && !message.contains("is not ready")
+    };
+    let failures = failures(corner).await?;
+    Ok(failures.into_iter().filter(|it| is_final(&it.message)).filter_map(|it| it.pod).collect())
+}
+
+/// What the controller said of a pod that it had no place for.
+struct Failure {
+    pod: Option<String>,
+    message: String,
+}
+
+async fn failures(corner: &Corner) -> Result<Vec<Failure>> {
     let failed = ListParams::default().fields("reason=FailedScheduling");
     let events: Api<Event> = Api::namespaced(corner.client.clone(), &corner.name);
-    let ours = |event: &Event| {
-        event.message.as_deref().is_some_and(|message| {
-            let is_final =
-                || message.contains(&pool) && !message.contains("limit") && !message.contains("is not ready");
-            message.starts_with("Failed to schedule pod") && (message.contains("no node can satisfy it") || is_final())
-        })
-    };
-    let events = events.list(&failed).await?.items;
-    Ok(events.into_iter().filter(ours).filter_map(|event| event.involved_object.name).collect())
+    let events = events.list(&failed).await?.items.into_iter();
+    let failures =
+        events.filter_map(|event| Some(Failure { pod: event.involved_object.name, message: event.message? }));
+    // kube-scheduler gives the same reason.
+    Ok(failures.filter(|it| it.message.starts_with("Failed to schedule pod")).collect())
 }
 
 fn is_unschedulable(pod: &Pod) -> bool {
