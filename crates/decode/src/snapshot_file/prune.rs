@@ -169,6 +169,8 @@ pub const KINDS: [SnapshotKind; 26] = [
             "status.initContainerStatuses[].allocatedResources",
             "status.initContainerStatuses[].name",
             "status.initContainerStatuses[].resources",
+            "status.extendedResourceClaimStatus",
+            "status.nodeAllocatableResourceClaimStatuses",
             "status.nominatedNodeName",
             "status.phase",
             "status.resourceClaimStatuses",
@@ -206,6 +208,31 @@ const CONTAINER: [&str; 4] = ["name", "ports", "resources", "restartPolicy"];
 /// Whether planning reads this field of containers.
 pub fn is_read_of_containers(field: &str) -> bool {
     CONTAINER.contains(&field)
+}
+
+/// Whether planning reads what is in this field of a PodSpec; `None` of a field that is not known, of which it reads that it
+/// is there.
+pub fn is_read_of_pod_specs(field: &str) -> Option<bool> {
+    let is_read = matches!(field, "containers" | "initContainers" | "volumes") || POD_SPEC.contains(&field);
+    (is_read || is_spec_field(field)).then_some(is_read)
+}
+
+/// Whether planning reads this field of a pod's status.
+pub fn is_read_of_pod_statuses(field: &str) -> bool {
+    matches!(
+        field,
+        "allocatedResources"
+            | "conditions"
+            | "containerStatuses"
+            | "extendedResourceClaimStatus"
+            | "initContainerStatuses"
+            | "nodeAllocatableResourceClaimStatuses"
+            | "nominatedNodeName"
+            | "phase"
+            | "resourceClaimStatuses"
+            | "resources"
+            | "startTime"
+    )
 }
 
 /// Whether planning reads what is in this field of a volume; of any other it reads that it is there.
@@ -283,9 +310,11 @@ fn pod_spec(spec: &Map<String, Value>) -> Value {
         let value = match field.as_str() {
             "containers" | "initContainers" => each(value, |item| only(item, &CONTAINER)),
             "volumes" => each(value, volume),
-            known if POD_SPEC.contains(&known) => value.clone(),
-            known if is_spec_field(known) => continue,
-            _ => Value::Bool(true),
+            field => match is_read_of_pod_specs(field) {
+                Some(true) => value.clone(),
+                Some(false) => continue,
+                None => Value::Bool(true),
+            },
         };
         kept.insert(field.clone(), value);
     }

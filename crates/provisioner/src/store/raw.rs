@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use decode::snapshot_file::{is_read_of_containers, is_read_of_volumes};
+use decode::snapshot_file::{is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses, is_read_of_volumes};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
@@ -119,6 +119,11 @@ impl Part {
             (Self::PodStatus, "containerStatuses" | "initContainerStatuses") => {
                 Fate::Read(Self::Each(Item::ContainerStatus))
             }
+            (Self::PodSpec, field) => match is_read_of_pod_specs(field) {
+                Some(is_read) => read_if(is_read),
+                None => Fate::Noted,
+            },
+            (Self::PodStatus, field) => read_if(is_read_of_pod_statuses(field)),
             (Self::Item(Item::Container), field) => read_if(is_read_of_containers(field)),
             (Self::Item(Item::Volume), field) if is_read_of_volumes(field) => Fate::Read(Self::Whole),
             (Self::Item(Item::Volume), _) => Fate::Noted,
@@ -126,9 +131,7 @@ impl Part {
             (Self::Item(Item::ContainerStatus), field) => {
                 read_if(matches!(field, "name" | "resources" | "allocatedResources"))
             }
-            (Self::Object | Self::Metadata | Self::Whole | Self::PodSpec | Self::PodStatus | Self::Each(_), _) => {
-                Fate::Read(Self::Whole)
-            }
+            (Self::Object | Self::Metadata | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
         }
     }
 }
@@ -137,6 +140,33 @@ impl Part {
 fn is_pod(object: &Map<String, Value>) -> bool {
     let says = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
     says("kind", "Pod") && says("apiVersion", "v1")
+}
+
+/// A field's name, which is not copied before it is known to be kept.
+struct Key<'de>(Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl<'de> Visitor<'de> for KeyVisitor {
+    type Value = Key<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Key<'de>, E> {
+        Ok(Key(name.into()))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Key<'de>, E> {
+        Ok(Key(name.to_owned().into()))
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Part {
@@ -159,7 +189,7 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some(field) = entries.next_key::<String>()? {
+        while let Some(Key(field)) = entries.next_key()? {
             let value = match self.fate(&field, &fields) {
                 Fate::Read(part) => entries.next_value_seed(part)?,
                 Fate::Noted => entries.next_value::<Option<IgnoredAny>>()?.map_or(Value::Null, |_| Value::Bool(true)),
@@ -168,7 +198,7 @@ impl<'de> Visitor<'de> for Part {
                     continue;
                 }
             };
-            fields.insert(field, value);
+            fields.insert(field.into_owned(), value);
         }
         Ok(Value::Object(fields))
     }
@@ -291,7 +321,7 @@ mod tests {
                     {"name": "p", "persistentVolumeClaim": {"claimName": "q"}},
                     {"name": "r", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "s"}}}},
                 ],
-                "tolerations": [{"key": "t"}], "neverHeardOf": {"u": 1},
+                "tolerations": [{"key": "t"}], "neverHeardOf": {"u": 1}, "securityContext": {"runAsUser": 7}, "priority": 8,
             },
             "status": {
                 "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "allocatedResources": {"cpu": 3},
@@ -301,6 +331,10 @@ mod tests {
                     "allocatedResources": {"cpu": 5},
                 }],
                 "initContainerStatuses": [{"name": "l", "imageID": "x", "resources": {"requests": {"cpu": 6}}}],
+                "nominatedNodeName": "y", "resources": {"requests": {"cpu": 9}}, "podIPs": [{"ip": "10.0.0.1"}],
+                "resourceClaimStatuses": [{"name": "z", "resourceClaimName": "z-1"}],
+                "extendedResourceClaimStatus": {"resourceClaimName": "z-2", "requestMappings": []},
+                "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "z-3", "resources": {"cpu": 1}}],
             },
         });
         // In the order of the API server; a tree would sort its fields.
@@ -314,7 +348,9 @@ mod tests {
         assert_eq!(prune(&watched, pods), prune(&whole, pods));
         assert_eq!(watched["spec"]["containers"][0].as_object().unwrap().len(), 3);
         assert_eq!(watched["spec"]["volumes"][0], json!({"name": "n", "projected": true, "secret": null}));
+        assert_eq!(watched["spec"].get("securityContext"), None);
         assert_eq!(watched["status"]["conditions"][0].get("message"), None);
+        assert_eq!(watched["status"].get("podIPs"), None);
         assert_eq!(watched["status"]["containerStatuses"][0].as_object().unwrap().len(), 3);
         // Of what is not known to be a pod everything may matter.
         for first in ["", r#""kind": "Pod", "apiVersion": "example.com/v1", "#] {
