@@ -453,9 +453,12 @@ impl Engine {
             Phase::Settling { until, .. } => Some(*until),
             Phase::Binding { since, .. } => Some(since.saturating_add(config.max_wait_for_binding)),
         };
+        let completes_at = self.completes_at();
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
             Stage::Waiting => Some(machine.hold_ends(&self.config)),
-            Stage::Tolerating => Some(self.next_toleration(machine, now).min(machine.hold_ends(&self.config))),
+            Stage::Tolerating => {
+                Some(self.next_toleration(machine, now, completes_at).min(machine.hold_ends(&self.config)))
+            }
             Stage::OpeningAlone { retry_at, .. } => Some(retry_at),
             Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
         });

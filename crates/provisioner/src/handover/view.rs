@@ -1,12 +1,15 @@
 //! What the engine needs to know of a held machine, read from one state of the store.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::taints;
 use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
-use model::collections::NameSet;
+use model::collections::{NameMap, NameSet};
 use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
 use model::workload::DaemonSet;
 use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid};
@@ -40,7 +43,8 @@ pub fn build<'a>(
     nodes: impl IntoIterator<Item = &'a NodeName>,
     mode: HandOverMode,
 ) -> View {
-    let cluster = Cluster { state, assignments, mode, waiting: OnceCell::new(), spreading: OnceCell::new() };
+    let claims = assignments.claims_by_pod();
+    let cluster = Cluster { state, assignments, claims, mode, waiting: OnceCell::new(), spreading: OnceCell::new() };
     let machines = nodes.into_iter().filter_map(|name| {
         let node = state.nodes.get(name).filter(|node| node.model.deletion_timestamp.is_none())?;
         Some((name.clone(), machine(&cluster, node)))
@@ -51,39 +55,57 @@ pub fn build<'a>(
 struct Cluster<'a> {
     state: &'a State,
     assignments: &'a Assignments,
+    /// The NodeClaim that each pod waits for.
+    claims: Arc<BTreeMap<Uid, NodeClaimName>>,
     mode: HandOverMode,
-    waiting: OnceCell<NameSet<WaitingClass>>,
+    waiting: OnceCell<NameMap<WaitingClass, Machines>>,
     spreading: OnceCell<NameSet<SpreadingClass>>,
 }
 
 impl Cluster<'_> {
-    /// The pods that wait for a machine that is still to be opened. Few machines ask for them.
-    fn waiting(&self) -> &NameSet<WaitingClass> {
+    /// The pods that wait for a machine that is still to be opened, and for which. Few machines ask for them.
+    fn waiting(&self) -> &NameMap<WaitingClass, Machines> {
         self.waiting.get_or_init(|| {
-            let waiting = self.state.unbound_pods().filter(|pod| pod.deletion_timestamp.is_none());
-            let planned = waiting.filter_map(|pod| {
-                let priority = match pod.preemption_policy {
+            let mut waiting = NameMap::default();
+            let mut open: NameMap<&NodeClaimName, bool> = NameMap::default();
+            for (pod, machine) in self.planned() {
+                if pod.deletion_timestamp.is_some() || *open.entry(machine).or_insert_with(|| self.is_open(machine)) {
+                    continue;
+                }
+                let preempts_below = match pod.preemption_policy {
                     PreemptionPolicy::PreemptLowerPriority => pod.priority,
                     PreemptionPolicy::Never => i32::MIN,
                 };
-                let machine = self.assignments.claim_of(&pod.uid).filter(|machine| !self.is_open(machine))?;
-                Some(WaitingClass { shape: Arc::clone(&pod.shape), preempts_below: priority, machine })
-            });
-            planned.collect()
+                match waiting.entry(WaitingClass { shape: Shape(Arc::clone(&pod.shape)), preempts_below }) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(Machines::One(machine.clone()));
+                    }
+                    Entry::Occupied(mut entry) if entry.get().include_others_than(Some(machine)) => {
+                        entry.insert(Machines::Several);
+                    }
+                    Entry::Occupied(_) => {}
+                }
+            }
+            waiting
         })
     }
 
     /// The pods that wait for their machines and must be spread.
     fn spreading(&self) -> &NameSet<SpreadingClass> {
         self.spreading.get_or_init(|| {
-            let planned = self.state.unbound_pods().filter(|pod| {
+            let planned = self.planned().map(|(pod, _)| pod).filter(|pod| {
                 pod.shape.hard_spread().next().is_some()
                     && pod.deletion_timestamp.is_none()
                     && pod.scheduling != SchedulingState::Gated
-                    && self.assignments.claim_of(&pod.uid).is_some()
             });
-            planned.map(|pod| SpreadingClass { shape: Arc::clone(&pod.shape), priority: pod.priority }).collect()
+            planned.map(|pod| SpreadingClass { shape: Shape(Arc::clone(&pod.shape)), priority: pod.priority }).collect()
         })
+    }
+
+    /// The pods that are not bound and wait for a machine, with its NodeClaim.
+    fn planned(&self) -> impl Iterator<Item = (&Arc<Pod>, &NodeClaimName)> {
+        let found = self.claims.iter().filter_map(|(uid, machine)| Some((self.state.pod_by_uid(uid)?, machine)));
+        found.filter(|(pod, _)| pod.node_name.is_none())
     }
 
     /// Whether pods wait whose spread counts this one and that the plan may have placed before it: those of higher priority,
@@ -93,7 +115,7 @@ impl Cluster<'_> {
         let rank = |shape: &PodShape, priority: i32| (priority, stays_strict(shape));
         let own = rank(&pod.shape, pod.priority);
         let mut waiting = self.spreading().iter();
-        waiting.any(|class| rank(&class.shape, class.priority) > own && class.counts(pod, &self.state.interner))
+        waiting.any(|class| rank(&class.shape.0, class.priority) > own && class.counts(pod, &self.state.interner))
     }
 
     /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
@@ -104,25 +126,58 @@ impl Cluster<'_> {
     }
 }
 
-/// Pods of one shape that wait for one machine.
+/// A shape that pods share. Equal ones are one object, so its address tells it from others, at less cost than what is in
+/// it; were they two after all, the same would be looked at twice.
+struct Shape(Arc<PodShape>);
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Shape {}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+/// Pods of one shape that wait for machines.
 #[derive(PartialEq, Eq, Hash)]
 struct WaitingClass {
-    shape: Arc<PodShape>,
+    shape: Shape,
     /// It takes the room of bound pods whose priority is lower.
     preempts_below: i32,
-    machine: NodeClaimName,
+}
+
+/// Which machines pods wait for.
+enum Machines {
+    One(NodeClaimName),
+    Several,
+}
+
+impl Machines {
+    fn include_others_than(&self, machine: Option<&str>) -> bool {
+        match self {
+            Self::One(name) => Some(&**name) != machine,
+            Self::Several => true,
+        }
+    }
 }
 
 /// Pods of one shape and priority that are to be spread over domains.
 #[derive(PartialEq, Eq, Hash)]
 struct SpreadingClass {
-    shape: Arc<PodShape>,
+    shape: Shape,
     priority: i32,
 }
 
 impl SpreadingClass {
     fn counts(&self, pod: &Pod, interner: &Interner) -> bool {
         self.shape
+            .0
             .hard_spread()
             .any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
     }
@@ -167,10 +222,12 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
     };
     let taint = hold(&node.object);
     let own_value = taint.and_then(|taint| taint.value.as_deref()).filter(|value| !value.is_empty());
+    let of_others = || {
+        let classes = cluster.waiting().iter().filter(|(_, machines)| machines.include_others_than(node_claim));
+        classes.map(|(class, _)| class)
+    };
     // As long as its own pods wait, nobody asks.
-    let attracts_others = taint.is_some()
-        && waiting.is_empty()
-        && attracts(state, node, cluster.waiting().iter().filter(|class| Some(&*class.machine) != node_claim));
+    let attracts_others = taint.is_some() && waiting.is_empty() && attracts(state, node, of_others());
     Machine {
         held: taint.is_some(),
         usable,
@@ -264,14 +321,14 @@ fn attracts<'a>(state: &State, node: &NodeRecord, mut waiting: impl Iterator<Ite
         free
     };
     let free = free_beside(&|_| true);
+    let least = bound.iter().map(|pod| pod.priority).min();
     let name = state.interner.find_value(&node.model.name);
     waiting.any(|class| {
-        let requests = &class.shape.requests;
+        let requests = &class.shape.0.requests;
         let stays = |pod: &Pod| pod.priority >= class.preempts_below;
-        let fits = || {
-            requests.fits_in(&free) || (!bound.iter().all(|pod| stays(pod)) && requests.fits_in(&free_beside(&stays)))
-        };
-        fits() && class.shape.node_affinity_matches(&node.model.labels, name, &state.interner)
+        let may_preempt = least.is_some_and(|least| least < class.preempts_below);
+        let fits = || requests.fits_in(&free) || (may_preempt && requests.fits_in(&free_beside(&stays)));
+        fits() && class.shape.0.node_affinity_matches(&node.model.labels, name, &state.interner)
     })
 }
 

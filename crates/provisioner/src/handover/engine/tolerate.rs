@@ -99,7 +99,7 @@ impl Engine {
 
     /// When the machines that have their pods are opened: an opening makes the scheduler try every pod that waits, so they
     /// open together in a pause, or when nobody waits.
-    fn completes_at(&self) -> Option<Timestamp> {
+    pub(super) fn completes_at(&self) -> Option<Timestamp> {
         let complete = self.machines.values().filter(|machine| machine.stage == Stage::Tolerating);
         let since = complete.filter_map(|machine| machine.complete_since).min()?;
         if self.surroundings.waiting_pods == 0 {
@@ -130,15 +130,20 @@ impl Engine {
         self.last_progress.saturating_add(self.config.max_wait_for_tolerating)
     }
 
-    /// When something of a machine's tolerations is next due.
-    pub(super) fn next_toleration(&self, machine: &Progress, now: Timestamp) -> Timestamp {
+    /// When something of a machine's tolerations is next due, if those that have their pods are opened at that time.
+    pub(super) fn next_toleration(
+        &self,
+        machine: &Progress,
+        now: Timestamp,
+        completes_at: Option<Timestamp>,
+    ) -> Timestamp {
         let lost = machine.tolerations.values().filter_map(|toleration| match toleration.call {
             Call::UnderWay { since } => Some(since.saturating_add(self.config.call_timeout)),
             Call::None | Call::Done => None,
         });
         // What is over has been seen to.
         let given_up = Some(self.tolerating_ends()).filter(|end| *end > now);
-        let complete = self.completes_at().filter(|_| machine.complete_since.is_some());
+        let complete = completes_at.filter(|_| machine.complete_since.is_some());
         let deferral_ends = Some(deferral_ends(&self.config, machine)).filter(|end| *end > now);
         lost.chain(given_up)
             .chain(complete)
