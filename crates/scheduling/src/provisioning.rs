@@ -302,9 +302,9 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
     }
     let machines: IdVec<MachineId, Machine> = launch::machines(problem, &state, &dealt.on_bins).into();
     let mut refusals = Vec::new();
-    let mut remedies = Budget::new(remedies::STEPS);
+    let mut survey = remedies::Survey::default();
     for (class, count, verdict) in refused {
-        let reasons = explain::reasons(problem, &state, class, verdict, search_steps, &mut remedies);
+        let reasons = explain::reasons(problem, &state, class, verdict, search_steps, &mut survey);
         refusals.extend(dealt.take(class, count).into_iter().map(|pod| Refusal {
             pod,
             verdict,

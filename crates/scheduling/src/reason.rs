@@ -177,6 +177,8 @@ pub enum Excluding {
         /// Asked for, daemons included.
         wanted: i64,
     },
+    /// What DaemonSets take.
+    Daemons,
     /// The devices that it claims.
     Devices,
     /// Nothing to be had.
@@ -232,6 +234,8 @@ pub enum Need {
         /// The most there is.
         most: i64,
     },
+    /// DaemonSets leave something.
+    Daemons,
     /// The machine brings other devices.
     Devices,
     /// The provider has one.
@@ -546,6 +550,7 @@ impl Excluding {
             Self::Resource { resource, wanted } => {
                 format!("{} {}", names.resource_name(*resource), amount(*resource, *wanted))
             }
+            Self::Daemons => "what DaemonSets take".to_owned(),
             Self::Devices => "the devices it claims".to_owned(),
             Self::Availability => "what can be launched now".to_owned(),
             Self::Limits => "limits".to_owned(),
@@ -589,6 +594,7 @@ impl Need {
             Self::Less { resource, by, .. } => {
                 format!("with {} less {}", amount(*resource, *by), names.resource_name(*resource))
             }
+            Self::Daemons => "if DaemonSets left something".to_owned(),
             Self::Devices => "with other devices".to_owned(),
             Self::Available => "if it were to be had".to_owned(),
             Self::Limit { limit, by } => match limit {

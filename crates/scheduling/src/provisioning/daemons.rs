@@ -9,7 +9,7 @@
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use api::labels;
-use model::{IdSet, IdVec, Interner, PodShape, ResourceVec, pod::HostPort, workload::DaemonSet};
+use model::{IdSet, IdVec, Interner, PodShape, Requirement, ResourceVec, pod::HostPort, workload::DaemonSet};
 
 use super::{
     affinity::{accepts_unknown, terms, untolerated},
@@ -78,6 +78,35 @@ fn running_on(table: &PoolTable<'_>, shape: &PodShape, names: &Interner) -> IdSe
         running.union_with(&by_term);
     }
     running
+}
+
+/// What a machine from an offering that the pool does not allow would hold beside daemons if it did: all count that its own
+/// labels let in.
+pub(crate) fn net_if_allowed(table: &PoolTable<'_>, offering: OfferingId, snapshot: &Snapshot) -> ResourceVec {
+    let names = &*snapshot.interner;
+    let offered = &table.catalogue.offerings[offering];
+    let lets_in = |shape: &PodShape| {
+        let accepts = |wanted: &Requirement| match offered.requirements.get(wanted.key) {
+            Some(offered) => offered.values.intersects(&wanted.values, names),
+            None => table.can_have(None, wanted.key, &wanted.values, names),
+        };
+        untolerated(&table.pool.taints, &shape.tolerations, names).is_none()
+            && terms(shape, names).iter().any(|term| {
+                term.node_name.as_ref().is_none_or(accepts_unknown) && term.requirements.iter().all(accepts)
+            })
+    };
+    let mut net = offered.allocatable.clone();
+    for set in snapshot.daemon_sets.iter().filter(|set| lets_in(&set.template.shape)) {
+        let devices = snapshot.devices.as_ref().filter(|devices| devices.is_daemon_with_devices(set));
+        let requests = match devices {
+            Some(devices) => devices.daemon_requests(set, (table.id, offered.instance_type), &offered.allocatable),
+            None => Some(Cow::Borrowed(&set.template.shape.requests)),
+        };
+        if let Some(requests) = requests {
+            net.saturating_sub_assign(&requests);
+        }
+    }
+    net
 }
 
 /// Whether a daemon could run on a machine of a pool from an offering.

@@ -8,7 +8,7 @@ mod contradiction;
 use std::sync::Arc;
 
 use model::{
-    Budget, IdSet, Interner, KeyId, ResourceId, ResourceVec, ValueSet,
+    IdSet, Interner, KeyId, ResourceId, ResourceVec, ValueSet,
     requirement::{Incompatible, IncompatibleKind},
 };
 
@@ -36,7 +36,7 @@ pub(crate) fn reasons(
     class: ClassId,
     verdict: Verdict,
     steps: u64,
-    for_remedies: &mut Budget,
+    survey: &mut remedies::Survey,
 ) -> Arc<[Reason]> {
     let pods = &problem.classes[class];
     if let Some(unsupported) = &pods.refused {
@@ -89,7 +89,7 @@ pub(crate) fn reasons(
     reasons.extend(unusable.into_iter().map(|(node_pool, why)| Reason::NodePoolNotUsable { node_pool, why }));
     if verdict == Verdict::DoesNotFit {
         let given = |rank: PoolRank, table: &PoolTable<'_>| with_devices(problem, state, rank, table, class);
-        reasons.extend(remedies::Asked { problem, class, reasons: &reasons }.remedies(given, for_remedies));
+        reasons.extend(remedies::Asked { problem, state, class, reasons: &reasons }.remedies(given, survey));
     }
     reasons.into()
 }

@@ -7,29 +7,35 @@
 //!   left out from the back of a fixed order (taints, labels by name, the Node's name, the NodePools' own requirements, resources by name,
 //!   devices, availability, limits, minValues, rules between pods), so that it is the same set on every run;
 //! * remedies: for each NodePool the offerings that break the fewest rules, and of those that break the same rules the one
-//!   that lacks least.
+//!   that lacks least. What a remedy lets in has to keep the NodePool's limits and minValues too.
 //!
 //! Devices of machines that a NodePool does not allow are not known, so these are left out for classes with claims.
 
 use std::collections::BTreeMap;
 
-use model::{Budget, IdSet, Interner, KeyId, ResourceVec, ValueSet};
+use model::{
+    Budget, IdSet, Interner, KeyId, ResourceVec, Taint, ValueId, ValueSet,
+    collections::{FastMap, FastSet},
+};
 
 use super::{
     affinity::{self, Term, accepts_unknown},
     classes::ClassId,
+    daemons,
     explain::label_for_rule,
     pools::{PoolRank, PoolTable},
     problem::Problem,
+    state::State,
 };
 use crate::{
     catalogue::OfferingId,
     reason::{Excluding, Need, Reason, Remedies, Remedy},
+    snapshot::Limit,
 };
 
 /// How many offerings may be asked in one plan, a class and an alternative of its node affinity at a time: what is refused
 /// first is the most important. More are told what each NodePool says and no more.
-pub(crate) const STEPS: u64 = 200_000;
+const STEPS: u64 = 200_000;
 /// Most changes that are worth telling.
 const MAX_NEEDS: usize = 2;
 /// Most remedies that are told.
@@ -41,21 +47,42 @@ type Needs = BTreeMap<Rule, Need>;
 /// A rule, in the order in which they are told.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
-    Taints,
+    Taints(String),
     Label(String),
     NodeName,
     NodePools,
     Resource(String),
+    Daemons,
     Devices,
     Availability,
-    Limits,
-    MinValues,
+    Limits(Limit),
+    MinValues(String),
     PodRules,
+}
+
+/// What is asked of offerings in one plan.
+pub(crate) struct Survey {
+    budget: Budget,
+    /// What offerings that their pool does not allow would hold beside daemons if it did.
+    if_allowed: FastMap<(PoolRank, OfferingId), ResourceVec>,
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self { budget: Budget::new(STEPS), if_allowed: FastMap::default() }
+    }
+}
+
+/// An offering of a pool that some change would let in.
+struct Candidate {
+    offering: OfferingId,
+    needs: Needs,
 }
 
 /// The class as it is asked about.
 pub(crate) struct Asked<'a, 's> {
     pub(crate) problem: &'a Problem<'s>,
+    pub(crate) state: &'a State,
     pub(crate) class: ClassId,
     /// Why each NodePool said no.
     pub(crate) reasons: &'a [Reason],
@@ -68,32 +95,33 @@ impl Asked<'_, '_> {
     pub(crate) fn remedies(
         &self,
         given: impl Fn(PoolRank, &PoolTable<'_>) -> Option<IdSet<OfferingId>>,
-        budget: &mut Budget,
+        survey: &mut Survey,
     ) -> Option<Reason> {
-        if budget.remaining() == 0 {
+        if survey.budget.remaining() == 0 {
             return None;
         }
         let offerings: usize = self.problem.pools.iter().map(|table| table.catalogue.offerings.len()).sum();
         let terms = self.problem.classes[self.class].terms.len();
         // The class that uses it up is told still.
-        let _ = budget.spend((offerings * terms) as u64);
+        let _ = survey.budget.spend((offerings * terms) as u64);
         let mut found: Vec<(PoolRank, &PoolTable<'_>, Needs)> = Vec::new();
         let mut broken: Vec<Vec<(Rule, Need)>> = Vec::new();
         for (rank, table) in self.problem.pools.iter_enumerated() {
             let given = given(rank, table);
-            let mut best: BTreeMap<Vec<Rule>, (i64, Needs)> = BTreeMap::new();
-            for needs in self.needs(table, given.as_ref()) {
-                let rules: Vec<Rule> = needs.keys().cloned().collect();
-                let lacking = needs.values().map(shortage).sum();
-                let entry = best.entry(rules).or_insert_with(|| (lacking, needs.clone()));
-                if lacking < entry.0 {
-                    *entry = (lacking, needs);
+            let candidates = self.candidates(rank, table, given.as_ref(), survey);
+            let mut best: BTreeMap<Vec<&Rule>, ((i64, i64), &Needs)> = BTreeMap::new();
+            for Candidate { needs, .. } in &candidates {
+                let entry = best.entry(needs.keys().collect()).or_insert_with(|| (lacking(needs), needs));
+                if lacking(needs) < entry.0 {
+                    *entry = (lacking(needs), needs);
                 }
             }
-            broken.extend(best.iter().map(|(_, (_, needs))| needs.clone().into_iter().collect()));
-            let fewest = best.keys().map(Vec::len).min().unwrap_or(0);
-            let nearest = best.into_iter().filter(|(rules, _)| rules.len() == fewest && fewest <= MAX_NEEDS);
-            found.extend(nearest.map(|(_, (_, needs))| (rank, table, needs)));
+            let all: Vec<Needs> =
+                best.into_values().map(|(_, needs)| self.with_min_values(table, needs.clone(), &candidates)).collect();
+            broken.extend(all.iter().map(|needs| needs.clone().into_iter().collect()));
+            let fewest = all.iter().map(Needs::len).min().unwrap_or(0);
+            let nearest = all.into_iter().filter(|needs| needs.len() == fewest && fewest <= MAX_NEEDS);
+            found.extend(nearest.map(|needs| (rank, table, needs)));
         }
         if broken.is_empty() || broken.iter().any(Vec::is_empty) {
             return None;
@@ -105,8 +133,9 @@ impl Asked<'_, '_> {
             .take(MAX_REMEDIES)
             .map(|(_, table, needs)| Remedy {
                 node_pool: table.pool.name.clone(),
+                rules_may_close: !needs.contains_key(&Rule::PodRules)
+                    && !self.problem.classes[self.class].involved.is_empty(),
                 needs: needs.into_values().collect(),
-                rules_may_close: self.rules_may_close(table),
             })
             .collect();
         let excluded_by = irreducible(&broken);
@@ -122,44 +151,29 @@ impl Asked<'_, '_> {
         (!was_told).then(|| Reason::Remedies(Box::new(Remedies { excluded_by, remedies })))
     }
 
-    /// Whether the class is coupled with others and the pool said no before that was asked.
-    fn rules_may_close(&self, table: &PoolTable<'_>) -> bool {
-        let said_before = |reason: &Reason| match reason {
-            Reason::NodePoolTaint { node_pool, .. }
-            | Reason::LabelNotDefined { node_pool, .. }
-            | Reason::LabelForRule { node_pool, .. }
-            | Reason::NodeName { node_pool, .. }
-            | Reason::Requirement { node_pool, .. } => *node_pool == table.pool.name,
-            _ => false,
-        };
-        !self.problem.classes[self.class].involved.is_empty() && self.reasons.iter().any(said_before)
-    }
-
-    /// What each offering of a pool would need.
-    fn needs(&self, table: &PoolTable<'_>, given: Option<&IdSet<OfferingId>>) -> Vec<Needs> {
+    /// What each offering of a pool would need, beside minValues.
+    fn candidates(
+        &self,
+        rank: PoolRank,
+        table: &PoolTable<'_>,
+        given: Option<&IdSet<OfferingId>>,
+        survey: &mut Survey,
+    ) -> Vec<Candidate> {
         let names = self.problem.names();
         let pods = &self.problem.classes[self.class];
         let mut of_pool = Needs::new();
-        if let Some(taint) = affinity::untolerated(&table.pool.taints, &pods.shape.tolerations, names) {
-            of_pool.insert(Rule::Taints, Need::Tolerate(taint));
+        let tolerations = &pods.shape.tolerations;
+        let keeps_out = |taint: &&Taint| affinity::untolerated(&[**taint], tolerations, names).is_some();
+        for taint in table.pool.taints.iter().filter(keeps_out) {
+            of_pool.insert(Rule::Taints(taint.display(names).to_string()), Need::Tolerate(*taint));
         }
         for (key, _) in label_for_rule(self.problem, table, pods) {
             let rule = Rule::Label(names.key_name(key).to_owned());
             of_pool.insert(rule, Need::Allowed { key, values: ValueSet::exists() });
         }
-        let of_this_pool = |reason: &&Reason| reason.node_pool() == Some(&table.pool.name);
-        for reason in self.reasons.iter().filter(of_this_pool) {
-            match reason {
-                Reason::LimitExceeded { limit, remaining, needed, .. } => {
-                    let by = needed.saturating_sub((*remaining).max(0));
-                    of_pool.insert(Rule::Limits, Need::Limit { limit: *limit, by });
-                }
-                Reason::MinValues { key, left, .. } => {
-                    of_pool.insert(Rule::MinValues, Need::MinValues { key: *key, left: *left });
-                }
-                Reason::PodRules { .. } => drop(of_pool.insert(Rule::PodRules, Need::PodRules)),
-                _ => {}
-            }
+        let closed = |reason: &Reason| matches!(reason, Reason::PodRules { node_pool: Some(pool), .. } if *pool == table.pool.name);
+        if self.reasons.iter().any(closed) {
+            of_pool.insert(Rule::PodRules, Need::PodRules);
         }
         let knows_devices = |offering: &OfferingId| given.is_none() || table.members.contains(*offering);
         let offerings: Vec<OfferingId> = table.catalogue.offerings.ids().filter(knows_devices).collect();
@@ -168,17 +182,62 @@ impl Asked<'_, '_> {
             for &offering in &offerings {
                 let mut needs = of_pool.clone();
                 self.labels(table, term, offering, &mut needs, names);
-                self.amounts(table, offering, &mut needs, names);
+                self.amounts(rank, table, offering, &mut needs, survey);
+                self.limits(rank, table, offering, &mut needs);
                 if given.is_some_and(|given| !given.contains(offering)) {
                     needs.insert(Rule::Devices, Need::Devices);
                 }
                 if !table.catalogue.offerings[offering].launchable() {
                     needs.insert(Rule::Availability, Need::Available);
                 }
-                all.push(needs);
+                all.push(Candidate { offering, needs });
             }
         }
         all
+    }
+
+    /// Adds the minValues that what such a change lets in would not keep.
+    fn with_min_values(&self, table: &PoolTable<'_>, mut needs: Needs, candidates: &[Candidate]) -> Needs {
+        let names = self.problem.names();
+        let mut missed = Vec::new();
+        for min in &table.min_values {
+            let mut values: FastSet<ValueId> = FastSet::default();
+            for candidate in candidates.iter().filter(|candidate| is_met_by(&candidate.needs, &needs)) {
+                let offered = &table.catalogue.offerings[candidate.offering].requirements;
+                // What the NodePool is to allow, it allows in place of what it did.
+                let is_allowed = |need: &Need| match need {
+                    Need::Allowed { key, values } => {
+                        offered.get(*key).is_none_or(|offered| offered.values.intersects(values, names))
+                    }
+                    _ => true,
+                };
+                if !needs.values().all(is_allowed) {
+                    continue;
+                }
+                let known = offered.get(min.key).or_else(|| table.pool.requirements.get(min.key));
+                values.extend(known.and_then(|known| known.values.finite_values()).unwrap_or_default());
+            }
+            if values.len() < min.wanted {
+                let left = u32::try_from(values.len()).unwrap_or(u32::MAX);
+                missed.push((
+                    Rule::MinValues(names.key_name(min.key).to_owned()),
+                    Need::MinValues { key: min.key, left },
+                ));
+            }
+        }
+        needs.extend(missed);
+        needs
+    }
+
+    /// What a machine from the offering takes of limits beside what the plan has taken.
+    fn limits(&self, rank: PoolRank, table: &PoolTable<'_>, offering: OfferingId, needs: &mut Needs) {
+        let entries = table.limits.entries().iter().zip(table.limits.taken(offering)).zip(self.state.charges(rank));
+        for ((entry, taken), charged) in entries {
+            let by = taken.saturating_add(*charged).saturating_sub(entry.remaining);
+            if by > 0 {
+                needs.insert(Rule::Limits(entry.limit), Need::Limit { limit: entry.limit, by });
+            }
+        }
     }
 
     fn labels(&self, table: &PoolTable<'_>, term: &Term, offering: OfferingId, needs: &mut Needs, names: &Interner) {
@@ -201,9 +260,8 @@ impl Asked<'_, '_> {
             needs.insert(rule(key), need);
         }
         for asked in table.pool.requirements.iter_by_name(names) {
-            let Some(offered) = offered.get(asked.key).filter(|_| !needs.contains_key(&rule(asked.key))) else {
-                continue;
-            };
+            let is_replaced = matches!(needs.get(&rule(asked.key)), Some(Need::Allowed { .. }));
+            let Some(offered) = offered.get(asked.key).filter(|_| !is_replaced) else { continue };
             if !offered.values.intersects(&asked.values, names) && !needs.contains_key(&Rule::NodePools) {
                 let values = offered.values.clone();
                 needs.insert(Rule::NodePools, Need::Allowed { key: asked.key, values });
@@ -214,19 +272,45 @@ impl Asked<'_, '_> {
         }
     }
 
-    fn amounts(&self, table: &PoolTable<'_>, offering: OfferingId, needs: &mut Needs, names: &Interner) {
+    fn amounts(
+        &self,
+        rank: PoolRank,
+        table: &PoolTable<'_>,
+        offering: OfferingId,
+        needs: &mut Needs,
+        survey: &mut Survey,
+    ) {
+        let names = self.problem.names();
         let allocatable = &table.catalogue.offerings[offering].allocatable;
-        let there: &ResourceVec = match table.members.contains(offering) {
+        let there = match table.members.contains(offering) {
             true => table.net(offering),
-            false => allocatable,
+            false => survey
+                .if_allowed
+                .entry((rank, offering))
+                .or_insert_with(|| daemons::net_if_allowed(table, offering, self.problem.snapshot)),
         };
+        if there.has_negative() {
+            needs.insert(Rule::Daemons, Need::Daemons);
+            return;
+        }
         let requests = self.problem.requests_alone(self.class, self.problem.variant_at(self.class, allocatable));
         for resource in requests.exceeding(there) {
-            let most = there.get(resource).max(0);
+            let most = there.get(resource);
             let need = Need::Less { resource, by: requests.get(resource).saturating_sub(most), most };
             needs.insert(Rule::Resource(names.resource_name(resource).to_owned()), need);
         }
     }
+}
+
+/// Whether a change lets in what needs this.
+fn is_met_by(needs: &Needs, change: &Needs) -> bool {
+    needs.iter().all(|(rule, need)| match (need, change.get(rule)) {
+        (_, None) => false,
+        (Need::Less { by, .. }, Some(Need::Less { by: most, .. })) => by <= most,
+        (Need::Limit { by, .. }, Some(Need::Limit { by: most, .. })) => by <= most,
+        (Need::Allowed { .. }, Some(Need::OtherTypes)) => true,
+        (need, Some(change)) => need == change,
+    })
 }
 
 /// Whether somebody can see to it who reads of it.
@@ -240,16 +324,23 @@ fn can_be_done(need: &Need) -> bool {
         | Need::Less { .. }
         | Need::Limit { .. }
         | Need::MinValues { .. } => true,
-        Need::Devices | Need::Available | Need::PodRules => false,
+        Need::Daemons | Need::Devices | Need::Available | Need::PodRules => false,
     }
 }
 
-/// How much is missing, in thousandths of what there is at most.
-fn shortage(need: &Need) -> i64 {
-    match need {
-        Need::Less { by, most, .. } => by.saturating_mul(1000) / (*most).max(1),
-        _ => 0,
+/// How much is missing of resources, in thousandths of what there is at most, and then of limits.
+fn lacking(needs: &Needs) -> (i64, i64) {
+    let mut lacking = (0_i64, 0_i64);
+    for need in needs.values() {
+        match need {
+            Need::Less { by, most, .. } => {
+                lacking.0 = lacking.0.saturating_add(by.saturating_mul(1000) / (*most).max(1))
+            }
+            Need::Limit { by, .. } => lacking.1 = lacking.1.saturating_add(*by),
+            _ => {}
+        }
     }
+    lacking
 }
 
 /// Rules that together break every set, none of which can be left out.
@@ -262,7 +353,11 @@ fn irreducible(broken: &[Vec<(Rule, Need)>]) -> Vec<Excluding> {
             kept = others;
         }
     }
-    kept.into_iter().filter_map(|rule| Some(rule.excluding(all.get(rule)?))).collect()
+    let mut excluding: Vec<Excluding> =
+        kept.into_iter().filter_map(|rule| Some(rule.excluding(all.get(rule)?))).collect();
+    // Several limits, or taints, are one rule to who reads of them.
+    excluding.dedup();
+    excluding
 }
 
 impl Rule {
@@ -274,12 +369,13 @@ impl Rule {
             (Self::Resource(_), Need::Less { resource, by, most }) => {
                 Excluding::Resource { resource: *resource, wanted: most.saturating_add(*by) }
             }
-            (Self::Taints, _) => Excluding::Taints,
+            (Self::Taints(_), _) => Excluding::Taints,
             (Self::NodeName, _) => Excluding::NodeName,
+            (Self::Daemons, _) => Excluding::Daemons,
             (Self::Devices, _) => Excluding::Devices,
             (Self::Availability, _) => Excluding::Availability,
-            (Self::Limits, _) => Excluding::Limits,
-            (Self::MinValues, _) => Excluding::MinValues,
+            (Self::Limits(_), _) => Excluding::Limits,
+            (Self::MinValues(_), _) => Excluding::MinValues,
             (Self::PodRules, _) => Excluding::PodRules,
             (Self::NodePools | Self::Label(_) | Self::Resource(_), _) => Excluding::NodePools,
         }

@@ -15,6 +15,7 @@ mod oracle;
 mod outside;
 mod placed;
 mod preferences;
+mod remedies;
 mod volumes;
 
 use expect_test::{Expect, expect};
@@ -254,7 +255,7 @@ fn min_values_are_kept_and_their_lack_is_named() {
         &f,
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small, large] pods [fits-both]
-            refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 are left for this pod
+            refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 are left for this pod; every machine is excluded by cpu 5 or minValues; one would do with minValues of 1 for node.kubernetes.io/instance-type in nodepool/default, or with 3 less cpu (nodepool/default)
         "#]],
     );
 }
@@ -279,7 +280,7 @@ fn min_values_and_limits_are_kept_together() {
     check(
         &build(3000),
         expect![[r#"
-            refused p (DoesNotFit): nodepool/default: a machine for it takes at least 4 of cpu, the limit of 3 has 3 left
+            refused p (DoesNotFit): nodepool/default: a machine for it takes at least 4 of cpu, the limit of 3 has 3 left; every machine is excluded by limits or minValues; one would do with minValues of 2 for node.kubernetes.io/instance-type in nodepool/default, or with 1 more in limits.cpu of nodepool/default
         "#]],
     );
 }

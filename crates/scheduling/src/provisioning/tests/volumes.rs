@@ -183,7 +183,7 @@ fn shared_volumes_beyond_every_limit_are_the_reason() {
         [
             "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted with \
              daemons, the largest has 1)",
-            "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p)"
+            "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p, if rules between pods let it in there)"
         ]
     );
 }
