@@ -115,7 +115,7 @@ fn with_attachments(snapshot: &Snapshot, plan: impl Fn(&Snapshot) -> Plan) -> Pl
 
 fn pack_in_karpenters_order(snapshot: &Snapshot) -> Plan {
     let mut problem = Problem::new(snapshot);
-    let (filled, steps) = fill_all(&mut problem, Order::Karpenter).expect(WITHOUT_LIMIT);
+    let (filled, steps) = fill_all(&mut problem, Order::Karpenter { is_asked_for: true }).expect(WITHOUT_LIMIT);
     let bound = relaxation::relax(&problem, &filled.placed(&problem), &Solved::default()).bound;
     assemble(&problem, filled, bound, steps)
 }
@@ -178,6 +178,10 @@ fn improved(
     let has_choice = has_choice(&problem, placed);
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
+    // Worth only makes the plan cheaper.
+    let is_far = |best: &(Filled, u64)| best.0.price() > bound + bound / CLOSE;
+    let is_worth_trying =
+        is_far(&best) && is_comparable && karpenter::is_worth_trying(&problem, placed, best.0.state.bins.len());
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
         let Some(other) = fill_cheaper(&mut problem, order, &best.0) else { return };
         // The plain order sees to it that there is an order of binding; others may not.
@@ -188,10 +192,8 @@ fn improved(
     if best.0.price() > bound && has_choice {
         try_order(Order::ByWorth(&relaxed.worth), &mut best);
     }
-    let pods: u64 = placed.iter().map(|&copies| u64::from(copies)).sum();
-    let work = pods.saturating_mul(best.0.state.bins.len() as u64);
-    if best.0.price() > bound + bound / CLOSE && work <= karpenter::MAX_WORK && is_comparable {
-        try_order(Order::Karpenter, &mut best);
+    if is_far(&best) && is_worth_trying {
+        try_order(Order::Karpenter { is_asked_for: false }, &mut best);
     }
     if !skews_hold(&problem, &best.0.state) {
         best = surer(&mut problem, best);
@@ -276,7 +278,7 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)
     let steps = match order {
         Order::Plain if problem.keeps_outside => options.search_steps.min(OUTSIDE_STEPS),
         Order::Plain => options.search_steps,
-        Order::CountedFirst | Order::ByWorth(_) | Order::Karpenter => options.search_steps.min(COMPARED_STEPS),
+        Order::CountedFirst | Order::ByWorth(_) | Order::Karpenter { .. } => options.search_steps.min(COMPARED_STEPS),
     };
     loop {
         let mut budget = Budget::new(steps);

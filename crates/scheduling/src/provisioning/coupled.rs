@@ -7,7 +7,8 @@
 //!   kube-scheduler would use them.
 //! * If some domain can't take its share, and for all other rules, copies go step by step, each where it is cheapest.
 //! * A class that has to be together and may begin anywhere is tried in each domain, and goes where most copies find a
-//!   place for the least money.
+//!   place for the least money. Where it has to share a host, the cheapest room for the first copies may be too small for all
+//!   of them, so the one machine that takes most is tried too.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
@@ -17,8 +18,9 @@ use super::{
     choose::{self, Offer},
     classes::ClassId,
     fill::on_nodes,
+    pools::{Alternative, PoolRank},
     problem::Problem,
-    state::State,
+    state::{BinId, State},
     topology::{Checking, DomainId, GroupId, Involvement, Kind, Place, Scope, rules_hold_since},
 };
 
@@ -275,23 +277,38 @@ fn begins(problem: &Problem<'_>, state: &State, class: ClassId) -> Option<Vec<Be
 
 /// Tries each beginning and keeps the one that places most copies for the least addition to the price.
 fn together(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32, beginnings: &[Beginning]) -> u32 {
-    let mut best: Option<(u32, i128, &Beginning, bool)> = None;
+    let mut best: Option<(u32, i128, &Beginning, First)> = None;
     for beginning in beginnings {
-        for nodes_first in [true, false] {
+        for first in [First::RoomiestNode, First::Cheapest, First::RoomiestMachine] {
+            // What places all of them shares a host if it has to; the room of one machine matters where it did not.
+            if first == First::RoomiestMachine && best.as_ref().is_some_and(|(left, ..)| *left == 0) {
+                continue;
+            }
             let mark = state.mark();
             let before = state.price();
-            let left = begin(problem, state, class, wanted, beginning, nodes_first);
+            let left = begin(problem, state, class, wanted, beginning, first);
             let added = state.price() - before;
             state.rollback(problem, mark);
             if left < wanted && best.as_ref().is_none_or(|(least, cost, ..)| (left, added) < (*least, *cost)) {
-                best = Some((left, added, beginning, nodes_first));
+                best = Some((left, added, beginning, first));
             }
         }
     }
     match best {
-        Some((_, _, beginning, nodes_first)) => begin(problem, state, class, wanted, beginning, nodes_first),
+        Some((_, _, beginning, first)) => begin(problem, state, class, wanted, beginning, first),
         None => wanted,
     }
+}
+
+/// Where the first copies go of a class that has to be together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// The node with most room for it, so that a host that all have to share is not too small.
+    RoomiestNode,
+    /// A machine of the plan, by what copies add to the price.
+    Cheapest,
+    /// The machine of the plan that takes most.
+    RoomiestMachine,
 }
 
 fn begin(
@@ -300,33 +317,104 @@ fn begin(
     class: ClassId,
     wanted: u32,
     beginning: &Beginning,
-    nodes_first: bool,
+    first: First,
 ) -> u32 {
     state.confined.clone_from(beginning);
-    let left = if nodes_first {
-        // The node with most room for it, so that a host that all have to share is not too small.
-        let roomiest = problem
-            .node_order
-            .iter()
-            .map(|&node| (state.copies_on_node(problem, node, class, wanted), node))
-            .filter(|(copies, _)| *copies > 0)
-            .fold(None, |best: Option<(u32, _)>, this| match best {
-                Some(best) if best.0 >= this.0 => Some(best),
-                _ => Some(this),
-            });
-        match roomiest {
-            Some((copies, node)) => {
-                state.place_on_node(problem, node, class, copies);
-                step_by_step(problem, state, class, wanted - copies)
+    let left = match first {
+        First::RoomiestNode => {
+            let copies = |node| state.copies_on_node(problem, node, class, wanted);
+            let roomiest =
+                problem.node_order.iter().map(|&node| (copies(node), node)).filter(|(copies, _)| *copies > 0).fold(
+                    None,
+                    |best: Option<(u32, _)>, this| match best {
+                        Some(best) if best.0 >= this.0 => Some(best),
+                        _ => Some(this),
+                    },
+                );
+            match roomiest {
+                Some((copies, node)) => {
+                    state.place_on_node(problem, node, class, copies);
+                    step_by_step(problem, state, class, wanted - copies)
+                }
+                None => wanted,
             }
-            None => wanted,
         }
-    } else {
-        let left = choose::place(problem, state, class, wanted);
-        step_by_step(problem, state, class, left)
+        First::Cheapest => {
+            let left = choose::place(problem, state, class, wanted);
+            step_by_step(problem, state, class, left)
+        }
+        First::RoomiestMachine => {
+            let left = most_on_one(problem, state, class, wanted);
+            step_by_step(problem, state, class, left)
+        }
     };
     state.confined.clear();
     left
+}
+
+/// How many of the machines opened last are asked what it costs that they take a class that has to share a host.
+const MAX_PRICED: usize = 16;
+
+/// Places copies on the one machine that takes most of them, and returns how many are left: on a new one or on one of those
+/// opened last, by what they add to the price, or on another open one if that takes more.
+fn most_on_one(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    let ways = || {
+        let pools = problem.pools.iter_enumerated();
+        pools.flat_map(|(pool, table)| table.by_class[class].iter().map(move |alternative| (pool, alternative)))
+    };
+    let mut best: Option<(u32, i128, OneMachine<'_>)> = None;
+    let last = state.bins.len();
+    let priced = last.saturating_sub(MAX_PRICED)..last;
+    for id in std::iter::once(None).chain(priced.clone().rev().chain(0..priced.start).map(|id| Some(BinId(id)))) {
+        let is_priced = id.is_none_or(|id| priced.contains(&id.0));
+        if !is_priced && best.is_some_and(|(most, ..)| most == wanted) {
+            break;
+        }
+        let of = id.and_then(|id| Some(state.bins.get(id.0)?.pool));
+        for (pool, alternative) in ways().filter(|(pool, _)| of.is_none_or(|of| of == *pool)) {
+            let machine = OneMachine { id, pool, alternative };
+            let copies = match id {
+                Some(id) => state.copies_in_bin(problem, id, class, alternative, wanted),
+                None => state.copies_in_new_bin(problem, pool, class, alternative, wanted),
+            };
+            let is_better = |added: i128| {
+                best.is_none_or(|(most, least, of)| {
+                    copies > most || (copies == most && (pool, added) < (of.pool, least) && is_priced)
+                })
+            };
+            if copies == 0 || !is_better(i128::MIN) {
+                continue;
+            }
+            let mark = state.mark();
+            let before = state.price();
+            machine.put(problem, state, class, copies);
+            let added = state.price() - before;
+            state.rollback(problem, mark);
+            if is_better(added) {
+                best = Some((copies, added, machine));
+            }
+        }
+    }
+    let Some((copies, _, machine)) = best else { return wanted };
+    machine.put(problem, state, class, copies);
+    wanted - copies
+}
+
+/// A machine to share, open or new.
+#[derive(Clone, Copy)]
+struct OneMachine<'p> {
+    id: Option<BinId>,
+    pool: PoolRank,
+    alternative: &'p Alternative,
+}
+
+impl OneMachine<'_> {
+    fn put(self, problem: &Problem<'_>, state: &mut State, class: ClassId, copies: u32) {
+        match self.id {
+            Some(id) => state.place_in_bin(problem, id, class, self.alternative, copies),
+            None => state.open_bin(problem, self.pool, class, self.alternative, copies),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -87,11 +87,15 @@ pub(crate) enum Order<'w> {
     /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
     ByWorth(&'w IdVec<ClassId, i64>),
     /// Pod by pod, as Karpenter does it.
-    Karpenter,
+    Karpenter {
+        /// Else it is given up where it takes too long.
+        is_asked_for: bool,
+    },
 }
 
 /// Places everything that can be placed. What an order leaves over goes class by class. `None` if the problem has a limit
-/// that is not kept, and if a skew is broken for good in the order that is there to keep them.
+/// that is not kept, if a skew is broken for good in the order that is there to keep them, and if Karpenter's order takes too
+/// long.
 pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>) -> Option<Filled> {
     let mut state = State::new(problem, Charging::Least);
     let kept = keep_earlier_placements(problem, &mut state);
@@ -109,7 +113,11 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
     match order {
         Order::Plain | Order::CountedFirst => {}
         Order::ByWorth(worth) => by_worth(problem, &mut state, &mut waiting, worth),
-        Order::Karpenter => karpenter::place(problem, &mut state, &mut waiting),
+        Order::Karpenter { is_asked_for } => {
+            if !karpenter::place(problem, &mut state, &mut waiting, is_asked_for) {
+                return None;
+            }
+        }
     }
     let mut untouched = State::new(problem, Charging::Least);
     untouched.checking = Checking::AtTheEnd;
@@ -172,7 +180,7 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
 fn sequence(problem: &Problem<'_>, order: Order<'_>) -> Vec<ClassId> {
     let classes = problem.classes.ids();
     match order {
-        Order::Plain | Order::ByWorth(_) | Order::Karpenter => classes.collect(),
+        Order::Plain | Order::ByWorth(_) | Order::Karpenter { .. } => classes.collect(),
         Order::CountedFirst => counted_first(problem, classes.collect()),
     }
 }

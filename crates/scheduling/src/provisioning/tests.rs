@@ -11,6 +11,7 @@ mod gangs;
 mod group_domains;
 mod growth;
 mod host_rooms;
+mod karpenter;
 mod oracle;
 mod outside;
 mod placed;

@@ -358,6 +358,27 @@ fn the_first_of_pods_that_want_to_be_together_may_go_anywhere_and_the_others_fol
 }
 
 #[test]
+fn pods_that_share_a_host_get_one_with_room_for_all_though_a_larger_size_is_cheaper_for_the_first() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 4, 8).offering("a", "on-demand", 11);
+    f.instance_type("large", 8, 16).offering("a", "on-demand", 20);
+    f.pool("default");
+    // In a large plan nothing is searched for.
+    f.search_steps(0);
+    f.pod("other").requests(3000, gib(1)).priority(10);
+    for i in 0..3 {
+        f.pod(&format!("near-{i}")).requests(2000, gib(1)).label("app", "near").near(HOST, "near");
+    }
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: small/a/on-demand $0.000000011/h types [small, large] pods [other]
+            machine default-1: large/a/on-demand $0.00000002/h types [large] pods [near-0, near-1, near-2]
+        "#]],
+    );
+}
+
+#[test]
 fn affinity_to_pods_that_are_nowhere_is_refused_with_the_rule() {
     let mut f = three_zones();
     f.node("old").allocatable(4000, gib(8)).label(ZONE, "c");
