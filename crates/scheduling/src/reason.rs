@@ -133,6 +133,11 @@ pub enum Reason {
         /// Steps taken.
         steps: u64,
     },
+    /// Whether it would have a place if others moved was not searched for: there are too many of them.
+    NotSearched {
+        /// Pods that are planned together with such a search at most.
+        most: u64,
+    },
     /// The search for contended room does not try every order in which machines bring devices for others.
     OthersMayBringDevices {
         /// Steps taken.
@@ -410,9 +415,10 @@ impl Reason {
             Reason::ExistingNodes(_) => "ExistingNodes",
             Reason::PodRules { .. } => "PodRules",
             Reason::Remedies(_) => "Remedies",
-            Reason::OutOfBudget { .. } | Reason::OthersMayBringDevices { .. } | Reason::DevicesOutOfBudget { .. } => {
-                "OutOfBudget"
-            }
+            Reason::OutOfBudget { .. }
+            | Reason::NotSearched { .. }
+            | Reason::OthersMayBringDevices { .. }
+            | Reason::DevicesOutOfBudget { .. } => "OutOfBudget",
         }
     }
 
@@ -447,6 +453,7 @@ impl Reason {
             | Reason::Claim { .. }
             | Reason::ExistingNodes(_)
             | Reason::OutOfBudget { .. }
+            | Reason::NotSearched { .. }
             | Reason::OthersMayBringDevices { .. }
             | Reason::DevicesOutOfBudget { .. } => None,
         }
@@ -518,6 +525,9 @@ impl Reason {
                     "machines of other pods may bring devices for it, and not every order of these was tried in {steps} steps"
                 )
             }
+            Reason::NotSearched { most } => format!(
+                "no place as the others are placed; whether moving them would make room is not searched for among more than {most} pods"
+            ),
             Reason::OutOfBudget { steps } => {
                 format!(
                     "the search for room ended after {steps} steps without an answer; raise the budget to search on"

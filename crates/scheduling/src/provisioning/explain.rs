@@ -54,6 +54,9 @@ pub(crate) fn reasons(
         reasons.push(match devices_undecided(problem, state, class) {
             Some(steps) => Reason::DevicesOutOfBudget { steps },
             None if repair::may_be_brought(problem, class) => Reason::OthersMayBringDevices { steps },
+            None if repair::is_too_large(&repair::with_one_more(state, class)) => {
+                Reason::NotSearched { most: repair::MAX_COPIES }
+            }
             None => Reason::OutOfBudget { steps },
         });
     }

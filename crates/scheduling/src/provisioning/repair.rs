@@ -41,7 +41,7 @@ pub(crate) struct Repaired {
 
 /// Above this number of placed copies the search is not begun: it could not end within any sensible budget, and each
 /// copy is a level of recursion.
-const MAX_COPIES: u64 = 400;
+pub(crate) const MAX_COPIES: u64 = 400;
 
 /// Steps that a place costs for pods whose devices matter to others.
 const SHARED_DEVICES: u64 = 100;
@@ -62,7 +62,7 @@ pub(crate) fn place_more(
         if want_too_much(problem, &copies) {
             return Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: true };
         }
-        if copies.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() > MAX_COPIES {
+        if is_too_large(&copies) {
             return Repaired { state, left, verdict: Verdict::OutOfBudget, is_counted: false };
         }
         // Stable: otherwise the classes stay in their order.
@@ -95,6 +95,11 @@ pub(crate) fn place_more(
         }
     }
     Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: false }
+}
+
+/// Whether there are too many copies to search for another arrangement of them.
+pub(crate) fn is_too_large(copies: &[(ClassId, u32)]) -> bool {
+    copies.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() > MAX_COPIES
 }
 
 fn grows(problem: &Problem<'_>, class: ClassId) -> bool {

@@ -330,6 +330,27 @@ fn without_steps_the_verdict_is_out_of_budget_and_never_does_not_fit() {
 }
 
 #[test]
+fn where_too_many_pods_are_placed_to_move_them_the_reason_does_not_ask_for_more_steps() {
+    let mut f = Fixture::new();
+    f.instance_type("large", 8, 16).offering("a", "on-demand", 10);
+    f.pool("default");
+    for pod in 0..400 {
+        f.pod(&format!("other-{pod}")).requests(2000, gib(1));
+    }
+    for pod in 0..3 {
+        f.pod(&format!("near-{pod}")).requests(4000, gib(1)).label("app", "x").near(api::labels::HOSTNAME, "x");
+    }
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let refusal = plan.refusals.first().unwrap();
+    assert_eq!(refusal.verdict, Verdict::OutOfBudget);
+    assert_eq!(
+        refusal.reasons[0].message(&snapshot.interner),
+        "no place as the others are placed; whether moving them would make room is not searched for among more than 400 pods"
+    );
+}
+
+#[test]
 fn the_order_in_which_names_were_interned_changes_nothing() {
     let build = |order: &[&str]| {
         let mut f = Fixture::new();

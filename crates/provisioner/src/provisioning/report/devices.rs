@@ -46,7 +46,8 @@ pub(super) fn reason(refusal: &Refusal) -> Option<&'static str> {
         | Reason::ExistingNodes(_)
         | Reason::PodRules { .. }
         | Reason::Remedies(_)
-        | Reason::OutOfBudget { .. } => None,
+        | Reason::OutOfBudget { .. }
+        | Reason::NotSearched { .. } => None,
     })
 }
 
