@@ -11,17 +11,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::resource_slice_template::{
-    AttributeBinding, DeviceTemplate, NodeSelectorTemplate, ResourceSliceTemplate, ResourceSliceTemplateSpec, Scope,
-};
+use api::resource_slice_template::{AttributeBinding, NodeSelectorTemplate, ResourceSliceTemplate, Scope};
 use api::{DynamicResources, NodeSelectorRequirement};
-use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, NodeSelectorTerm, QualifiedName};
-use dra_sched::{DomainSelector, MachineTemplate, SharedTemplate, Templates, machine};
+use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, QualifiedName};
+use dra_sched::{MachineTemplate, SharedTemplate, Templates, machine};
 use serde_json::Value;
 
 pub(crate) mod devices;
 mod error;
 pub mod layout;
+mod nodes;
 
 pub use error::{Error, Reason};
 
@@ -50,6 +49,8 @@ pub struct Pool {
     pub scope: PoolScope,
     /// Who can use its devices.
     pub nodes: Nodes,
+    /// How many pools before it differ from it in nothing but whom they select.
+    number: usize,
     /// The templates, in order.
     pub templates: Vec<String>,
     /// The devices, in the order of publishing.
@@ -279,11 +280,20 @@ impl Expansion {
             pool.driver.as_str() == spec.driver && pool.suffix == suffix && pool.scope == scope && pool.nodes == nodes
         });
         let place = known.unwrap_or_else(|| {
+            let differs_in_nodes = |pool: &&Pool| {
+                let kind = |nodes| std::mem::discriminant(nodes);
+                pool.driver.as_str() == spec.driver
+                    && pool.suffix == suffix
+                    && pool.scope == scope
+                    && kind(&pool.nodes) == kind(&nodes)
+            };
+            let number = self.pools.iter().filter(differs_in_nodes).count();
             self.pools.push(Pool {
                 driver: spec.driver.as_str().into(),
                 suffix: suffix.to_owned(),
                 scope,
                 nodes,
+                number,
                 templates: Vec::new(),
                 devices: Vec::new(),
                 shared_counters: Vec::new(),
@@ -445,73 +455,6 @@ pub fn write_counts(templates: &mut DynamicResources, label: &dyn Fn(&str) -> Op
     }
 }
 
-impl Nodes {
-    fn of_template(spec: &ResourceSliceTemplateSpec) -> Self {
-        match &spec.node_selector {
-            Some(selector) => Self::Selected(Selection::new(selector)),
-            None if spec.all_nodes == Some(true) => Self::All,
-            None if spec.per_device_node_selection == Some(true) => Self::PerDevice,
-            None => Self::Host,
-        }
-    }
-
-    fn of_device(device: &DeviceTemplate) -> Option<Self> {
-        match &device.node_selector {
-            Some(selector) => Some(Self::Selected(Selection::new(selector))),
-            None => (device.all_nodes == Some(true)).then_some(Self::All),
-        }
-    }
-}
-
-impl Nodes {
-    /// Whether the machine that publishes a device can use it, whatever its labels.
-    fn hold_host(&self) -> bool {
-        match self {
-            Self::Host | Self::All => true,
-            // A machine is like itself.
-            Self::Selected(selection) => selection.expressions.is_empty() && selection.fields.is_empty(),
-            Self::PerDevice => false,
-        }
-    }
-
-    /// Which nodes besides the machine can use it; `None` for none.
-    fn domain(&self) -> Option<DomainSelector> {
-        match self {
-            Self::Host | Self::PerDevice => None,
-            Self::All => Some(DomainSelector::default()),
-            Self::Selected(selection) => Some(selection.domain()),
-        }
-    }
-}
-
-impl Selection {
-    fn domain(&self) -> DomainSelector {
-        let requirement = |of: &NodeSelectorRequirement| dra_sched::types::NodeSelectorRequirement {
-            key: of.key.as_str().into(),
-            operator: of.operator.as_str().into(),
-            values: of.values.iter().map(|value| value.as_str().into()).collect(),
-        };
-        DomainSelector {
-            match_label_keys: self.match_label_keys.iter().map(|key| key.as_str().into()).collect(),
-            term: NodeSelectorTerm {
-                match_expressions: self.expressions.iter().map(requirement).collect(),
-                match_fields: self.fields.iter().map(requirement).collect(),
-            },
-        }
-    }
-
-    fn new(selector: &NodeSelectorTemplate) -> Self {
-        let mut selection = Self::default();
-        // Exactly one; `check` has seen to it.
-        for term in &selector.node_selector_terms {
-            selection.match_label_keys.extend(term.match_label_keys.iter().cloned());
-            selection.expressions.extend(term.match_expressions.iter().cloned());
-            selection.fields.extend(term.match_fields.iter().cloned());
-        }
-        selection
-    }
-}
-
 /// What can be seen without a machine. The CRD says the same, for objects that come by the API server.
 ///
 /// # Errors
@@ -554,10 +497,8 @@ fn check_template(template: &ResourceSliceTemplate) -> Result<(), Error> {
     if let Some(Scope::Unknown(scope)) = &spec.scope {
         return error(Reason::UnknownScope(scope.clone()), "scope");
     }
-    if let Some(selector) = &spec.node_selector
-        && selector.node_selector_terms.len() != 1
-    {
-        return error(Reason::OneTerm, "nodeSelector.nodeSelectorTerms");
+    if let Some(reason) = spec.node_selector.as_ref().and_then(wrong_term) {
+        return error(reason, "nodeSelector.nodeSelectorTerms");
     }
     let is_shared = spec.all_nodes == Some(true) || spec.node_selector.is_some();
     if spec.scope == Some(Scope::Domain) && !is_shared {
@@ -578,10 +519,8 @@ fn check_template(template: &ResourceSliceTemplate) -> Result<(), Error> {
             (true, _) => return error(Reason::SeveralNodeFields, &field("nodeSelector")),
             (false, _) => return error(Reason::NotPerDevice, &field("nodeSelector")),
         }
-        if let Some(selector) = &device.node_selector
-            && selector.node_selector_terms.len() != 1
-        {
-            return error(Reason::OneTerm, &field("nodeSelector.nodeSelectorTerms"));
+        if let Some(reason) = device.node_selector.as_ref().and_then(wrong_term) {
+            return error(reason, &field("nodeSelector.nodeSelectorTerms"));
         }
         let is_replicated = device.replicas.is_some() || device.replicas_from_label.is_some();
         if is_replicated != device.name.contains(INDEX) {
@@ -590,6 +529,13 @@ fn check_template(template: &ResourceSliceTemplate) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn wrong_term(selector: &NodeSelectorTemplate) -> Option<Reason> {
+    let [term] = selector.node_selector_terms.as_slice() else { return Some(Reason::OneTerm) };
+    let is_empty =
+        term.match_label_keys.is_empty() && term.match_expressions.is_empty() && term.match_fields.is_empty();
+    is_empty.then_some(Reason::EmptyTerm)
 }
 
 #[cfg(test)]

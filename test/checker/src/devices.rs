@@ -336,17 +336,19 @@ pub(crate) fn slices_of(
     let mut slices = Vec::new();
     let own = NodeScope::Node(host.name.into());
     for template in templates.own.iter().filter(|template| missing(template.driver.as_str(), &own, None)) {
-        slices.extend(pool(host.name, template, &own, choice));
+        slices.extend(pool(host.name, host.name, template, &own, choice));
     }
     for shared in &templates.shared {
         let Some(scope) = scope_for(host, shared) else { continue };
-        let name = match shared.scope {
-            PoolScope::Machine => host.name.to_owned(),
+        let nodes = format!("{scope:?}");
+        let (name, publisher) = match shared.scope {
+            // A driver has several where its devices are for different nodes.
+            PoolScope::Machine => (format!("{}-{nodes}", host.name), host.name),
             // Whoever publishes it, it is the same.
-            PoolScope::Domain => format!("{scope:?}"),
+            PoolScope::Domain => (nodes.clone(), nodes.as_str()),
         };
         if missing(shared.template.driver.as_str(), &scope, Some(shared.scope)) {
-            slices.extend(pool(&name, &shared.template, &scope, choice));
+            slices.extend(pool(&name, publisher, &shared.template, &scope, choice));
         }
     }
     slices
@@ -364,12 +366,20 @@ fn scope_for(host: &Host<'_>, shared: &SharedTemplate) -> Option<NodeScope> {
     Some(if is_for_all { NodeScope::AllNodes } else { NodeScope::Selector(NodeSelector { terms: vec![term] }) })
 }
 
-fn pool(name: &str, template: &MachineTemplate, scope: &NodeScope, choice: usize) -> Vec<ResourceSlice> {
+/// `publisher` gives unknown values, which devices of several pools may share.
+fn pool(
+    name: &str,
+    publisher: &str,
+    template: &MachineTemplate,
+    scope: &NodeScope,
+    choice: usize,
+) -> Vec<ResourceSlice> {
     let first_distinct = binding_group(0, true);
     let mut devices = template.devices.clone();
     for (group, bound) in &template.bindings {
         let is_distinct = *group >= first_distinct;
-        let value = if is_distinct || choice.is_multiple_of(2) { format!("{name}-{group}") } else { name.to_owned() };
+        let value =
+            if is_distinct || choice.is_multiple_of(2) { format!("{publisher}-{group}") } else { publisher.to_owned() };
         for device in devices.iter_mut().filter(|device| device.name == bound.device) {
             device.attributes.insert(bound.attribute.clone(), AttributeValue::String(value.as_str().into()));
         }

@@ -19,6 +19,8 @@ use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
 use crate::cel::Selector;
 use crate::compat::Compat;
 
+mod slice_parts;
+
 const MAX_REQUESTS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
 const MAX_SELECTORS: usize = 32;
@@ -289,13 +291,14 @@ fn scope(problems: &mut Problems, field: &str, scope: Option<&NodeScope>) {
             "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required",
         ),
         Some(NodeScope::Node(name)) => problems.subdomain(&format!("{field}.nodeName"), name.as_str(), 253),
-        Some(NodeScope::Selector(selector)) if selector.terms.len() != 1 => {
-            problems.invalid(
-                &format!("{field}.nodeSelector.nodeSelectorTerms"),
-                "must have exactly one node selector term",
-            );
+        Some(NodeScope::Selector(selector)) => {
+            let field = format!("{field}.nodeSelector.nodeSelectorTerms");
+            match selector.terms.as_slice() {
+                [term] => slice_parts::term(problems, &format!("{field}[0]"), term),
+                _ => problems.invalid(&field, "must have exactly one node selector term"),
+            }
         }
-        Some(NodeScope::Selector(_) | NodeScope::AllNodes | NodeScope::PerDevice) => {}
+        Some(NodeScope::AllNodes | NodeScope::PerDevice) => {}
     }
 }
 
@@ -328,8 +331,12 @@ fn device(problems: &mut Problems, field: &str, device: &Device, per_device: boo
         if capacity.request_policy.is_some() && !device.allow_multiple_allocations {
             problems.invalid(&format!("{at}.requestPolicy"), "allowMultipleAllocations must be true");
         }
+        slice_parts::capacity(problems, &at, capacity);
     }
     problems.at_most(&format!("{field}.taints"), device.taints.len(), MAX_TAINTS);
+    for (place, taint) in device.taints.iter().enumerate() {
+        slice_parts::taint(problems, &format!("{field}.taints[{place}]"), taint);
+    }
     let at = format!("{field}.consumesCounters");
     problems.at_most(&at, device.consumes_counters.len(), MAX_CONSUMPTIONS);
     problems.unique(&at, device.consumes_counters.iter().map(|consumption| consumption.counter_set.as_str()));

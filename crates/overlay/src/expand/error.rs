@@ -65,6 +65,9 @@ pub enum Reason {
     /// As in a ResourceSlice.
     #[error("must have exactly one term")]
     OneTerm,
+    /// kube-scheduler takes it for no node.
+    #[error("a term without requirements selects no node; allNodes selects every one")]
+    EmptyTerm,
     /// A device selects nodes although the template does.
     #[error("devices select nodes only where the template says perDeviceNodeSelection")]
     NotPerDevice,

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use super::error::{Error, Place, Reason};
 use super::{Expansion, Nodes, Pool, PoolScope, Selection};
 
+/// Of a selection's requirements in a pool's name.
+const MAX_REQUIREMENTS: usize = 120;
+
 /// The machine that publishes.
 #[derive(Debug, Clone, Copy)]
 pub struct Host<'a> {
@@ -40,11 +43,30 @@ pub fn pool_name(pool: &Pool, host: Host<'_>) -> String {
         }
         (PoolScope::Domain, _) => ("cluster".to_owned(), None),
     };
-    for part in kind.into_iter().chain(Some(pool.suffix.as_str()).filter(|suffix| !suffix.is_empty())) {
+    let number = (pool.number > 0).then(|| (pool.number + 1).to_string());
+    // Machines with other templates must come to the same name for a domain's pool, so it cannot be a number.
+    let (number, requirements) = match pool.scope {
+        PoolScope::Machine => (number, None),
+        PoolScope::Domain => (None, requirements(&pool.nodes)),
+    };
+    let suffix = Some(pool.suffix.as_str()).filter(|suffix| !suffix.is_empty());
+    for part in kind.into_iter().chain(requirements.as_deref()).chain(number.as_deref()).chain(suffix) {
         name.push('/');
         name.push_str(part);
     }
     name
+}
+
+/// What a selection asks of nodes, as part of a pool's name.
+fn requirements(nodes: &Nodes) -> Option<String> {
+    let Nodes::Selected(selection) = nodes else { return None };
+    let all = selection.expressions.iter().chain(&selection.fields);
+    let words = all
+        .flat_map(|it| [it.key.as_str(), it.operator.as_str()].into_iter().chain(it.values.iter().map(String::as_str)));
+    let words: Vec<String> = words.map(subdomain).collect();
+    let mut text = words.join("-");
+    text.truncate(MAX_REQUIREMENTS);
+    Some(text.trim_matches('-').to_owned()).filter(|text| !text.is_empty())
 }
 
 /// A label's value as part of a pool's name.
@@ -200,6 +222,7 @@ fn typed_slices(pool: &Pool, host: Host<'_>) -> Result<Vec<Result<ResourceSlice,
         suffix: pool.suffix.clone(),
         scope: pool.scope,
         nodes: pool.nodes.clone(),
+        number: pool.number,
         templates: Vec::new(),
         devices: pool.devices.iter().take(1).cloned().collect(),
         shared_counters: Vec::new(),

@@ -83,6 +83,66 @@ fn templates_of_one_driver_and_selection_are_one_pool() {
 }
 
 #[test]
+fn pools_of_a_driver_for_different_nodes_have_different_names() {
+    let like = |key: &str| json!({"nodeSelectorTerms": [{"matchLabelKeys": [key]}]});
+    let of_zone = |capacity_type: &str| {
+        let requirement = json!({"key": "example.com/kind", "operator": "In", "values": [capacity_type]});
+        json!({"nodeSelectorTerms": [{"matchLabelKeys": ["zone"], "matchExpressions": [requirement]}]})
+    };
+    let shared = |name: &str, selector: Value, scope: &str| {
+        template(name, json!({"devices": [{ "name": name }], "nodeSelector": selector, "scope": scope}))
+    };
+    let domains =
+        [shared("c", like("zone"), "Domain"), shared("d", of_zone("x"), "Domain"), shared("e", of_zone("y"), "Domain")];
+    let machines = [shared("a", like("zone"), "Machine"), shared("b", like("rack"), "Machine")];
+    let labels = [("zone".to_owned(), "z1".to_owned()), ("rack".to_owned(), "r1".to_owned())].into();
+    let names = |templates: &[Value]| {
+        let expansion = expand(json!({"resourceSliceTemplates": templates}), &[]).unwrap();
+        let host = Host { node_name: "n1", labels: &labels };
+        expansion.pools.iter().map(|pool| pool_name(pool, host)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&machines), ["n1/selected", "n1/selected/2"]);
+    let of_domains = ["z1", "z1/example-com-kind-in-x", "z1/example-com-kind-in-y"];
+    assert_eq!(names(&domains), of_domains);
+    // Whatever else a machine's templates say, a domain's pool has one name.
+    assert_eq!(names(&domains[2..]), of_domains[2..]);
+}
+
+#[test]
+fn a_selection_by_hostname_is_the_machine() {
+    let selector = json!({"nodeSelectorTerms": [{"matchLabelKeys": ["kubernetes.io/hostname"]}]});
+    let expansion = expand(one(json!({"devices": [{"name": "d"}], "nodeSelector": selector})), &[]).unwrap();
+    let templates = expansion.templates();
+    assert_eq!((templates.own.len(), templates.shared.len()), (1, 0));
+    let labels = [("kubernetes.io/hostname".to_owned(), "n1".to_owned())].into();
+    let published = slices(&expansion.pools[0], Host { node_name: "n1", labels: &labels }).unwrap();
+    let requirement = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
+    assert_eq!(
+        published[0]["spec"]["nodeSelector"],
+        json!({"nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
+    );
+}
+
+#[test]
+fn selectors_that_no_scheduler_takes_are_refused() {
+    let refused = |term: Value| {
+        let selector = json!({"nodeSelectorTerms": [term]});
+        expand(one(json!({"devices": [{"name": "d"}], "nodeSelector": selector})), &[]).err().unwrap_or_default()
+    };
+    assert_eq!(
+        refused(json!({})),
+        "resourceSliceTemplates[t].spec.nodeSelector.nodeSelectorTerms: a term without requirements selects no node; \
+         allNodes selects every one"
+    );
+    assert_eq!(
+        refused(json!({"matchExpressions": [{"key": "zone", "operator": "In"}]})),
+        "driver gpu.example.com: spec.nodeSelector.nodeSelectorTerms[0].matchExpressions[0].values: In takes at least \
+         one value, not 0"
+    );
+    assert_eq!(refused(json!({"matchLabelKeys": ["zone"]})), "");
+}
+
+#[test]
 fn slices_are_laid_out_as_a_driver_would_and_the_api_server_would_take_them() {
     let plain = json!({"name": "d-{index}", "replicas": 300});
     let partition = json!({
