@@ -17,6 +17,9 @@ use crate::types::{AttributeValue, QualifiedName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ValueId(u32);
 
+/// How the text of a value begins that no machine has published yet.
+pub(crate) const UNKNOWN_VALUE: &str = "unknown until launch";
+
 const GROUP: u32 = 1 << 31;
 const DISTINCT: u32 = 1 << 30;
 
@@ -184,7 +187,7 @@ pub(crate) fn text(
 ) -> String {
     match device.bound.iter().find(|(bound, _)| *bound == attribute) {
         Some((_, group)) => {
-            format!("unknown until launch, group {}", group_index(group_seen(*group, group_offset)))
+            format!("{UNKNOWN_VALUE}, group {}", group_index(group_seen(*group, group_offset)))
         }
         None => lookup(name, shape).map_or_else(|| "none".to_owned(), ToString::to_string),
     }

@@ -138,7 +138,7 @@ pub struct Selection {
 pub struct Group {
     /// The binding that it comes from, by its place.
     pub binding: usize,
-    /// Whether its value differs from those of the binding's other groups.
+    /// Whether its value differs from those of all other such groups, of whichever binding.
     pub distinct: bool,
     /// The attributes.
     pub attributes: Vec<String>,

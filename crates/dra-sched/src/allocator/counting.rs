@@ -120,10 +120,11 @@ impl Tests<'_, '_> {
                     Some(ConstraintState::Match { .. }) => {
                         self.no_common_value(&demands, &supplies, claim, constraint)?
                     }
-                    Some(ConstraintState::Distinct { forgets: false, .. }) => {
-                        self.too_few_values(&demands, claim, constraint)
+                    Some(ConstraintState::Distinct { forgets, .. }) => {
+                        let forgets = *forgets;
+                        self.too_few_values(&demands, claim, constraint, forgets)
                     }
-                    Some(ConstraintState::Distinct { forgets: true, .. }) | None => None,
+                    None => None,
                 };
                 if proof.is_some() {
                     return Ok(proof);
@@ -280,7 +281,14 @@ impl Tests<'_, '_> {
         Ok(Some(Proof::NoCommonValue { claim: claim.index(), constraint }))
     }
 
-    fn too_few_values(&mut self, demands: &[Demand], claim: ClaimPosition, constraint: usize) -> Option<Proof> {
+    /// `forgets`: a device is only held against the last one of each request.
+    fn too_few_values(
+        &mut self,
+        demands: &[Demand],
+        claim: ClaimPosition,
+        constraint: usize,
+        forgets: bool,
+    ) -> Option<Proof> {
         let covers = |demand: &&Demand| demand.claim == claim && demand.constraints.contains(&constraint);
         let wanted: usize = demands.iter().filter(covers).map(|demand| demand.wanted).sum();
         let mut values: BTreeSet<ValueId> = BTreeSet::new();
@@ -296,7 +304,13 @@ impl Tests<'_, '_> {
                 }
             }
         }
-        (values.len() + unknown < wanted).then_some(Proof::TooFewValues { claim: claim.index(), constraint })
+        // Values of which each surely differs from each other: known ones, or unknown ones that were said to differ.
+        let differing =
+            |one: &&ValueId| values.iter().filter(|other| *other == *one || one.surely_differs(**other)).count();
+        let most = values.iter().map(|one| differing(&one)).max().unwrap_or(0);
+        let most = most + unknown;
+        let are_too_few = if forgets { most < 2 && most < wanted } else { most < wanted };
+        are_too_few.then_some(Proof::TooFewValues { claim: claim.index(), constraint })
     }
 
     /// Counters of which requests must draw more than there is, however they choose.

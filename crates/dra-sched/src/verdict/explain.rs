@@ -180,7 +180,7 @@ impl Inventory {
                     report::of(self, &infeasible.scene, &infeasible.proof).unwrap_or_default();
                 let explain = |request: &RequestReport| self.explain_request(request, holder);
                 Explanation {
-                    message: infeasible.message(&requests),
+                    message: infeasible.message(&requests, &constraints),
                     requests: relevant(&requests).map(explain).collect(),
                     values: constraints.iter().flat_map(values_in_play).collect(),
                     pools: infeasible.pools.iter().map(|(pool, trouble)| format!("{pool} is {trouble}")).collect(),

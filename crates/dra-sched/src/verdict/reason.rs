@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Infeasible, Proof};
+use crate::attributes::UNKNOWN_VALUE;
 use crate::inventory::DeviceIndex;
 use crate::types::{CounterName, CounterSetName, DeviceClassName, QualifiedName, RequestName};
 
@@ -249,7 +250,13 @@ impl fmt::Display for RequestReport {
 
 impl Infeasible {
     /// In one line, with what the requests found.
-    pub(super) fn message(&self, reports: &[RequestReport]) -> String {
+    pub(super) fn message(&self, reports: &[RequestReport], constraints: &[ConstraintReport]) -> String {
+        if let Some(constraint) = self.constraint(constraints) {
+            let claim = reports.iter().find(|report| report.claim == constraint.claim);
+            let claim = claim.map(|report| format!("claim {}, ", report.claim_name)).unwrap_or_default();
+            let pools = self.pools.iter().map(|(pool, trouble)| format!("; pool {pool} is {trouble}"));
+            return format!("{claim}{constraint}{}", pools.collect::<String>());
+        }
         let short = |report: &&RequestReport| report.wanted.is_some_and(|wanted| report.usable < wanted);
         let reports: Vec<String> = reports.iter().filter(short).map(ToString::to_string).collect();
         match &self.proof {
@@ -259,6 +266,29 @@ impl Infeasible {
             }
             _ => self.to_string(),
         }
+    }
+
+    /// The constraint that cannot be met, if it is one.
+    fn constraint<'c>(&self, constraints: &'c [ConstraintReport]) -> Option<&'c ConstraintReport> {
+        let (Proof::NoCommonValue { claim, constraint } | Proof::TooFewValues { claim, constraint }) = &self.proof
+        else {
+            return None;
+        };
+        constraints.iter().find(|report| (report.claim, report.constraint) == (*claim, *constraint))
+    }
+}
+
+/// Why it cannot be met.
+impl fmt::Display for ConstraintReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.distinct {
+            return write!(f, "matchAttribute {}: no value is shared by as many devices as wanted", self.attribute);
+        }
+        write!(f, "distinctAttribute {}: fewer different values than devices wanted", self.attribute)?;
+        if self.requests.iter().any(|(_, values)| values.keys().any(|value| value.starts_with(UNKNOWN_VALUE))) {
+            f.write_str("; unknown values differ where their attributeBindings say distinctGroups")?;
+        }
+        Ok(())
     }
 }
 

@@ -294,3 +294,21 @@ fn requests_that_have_enough_each_by_itself_end_at_their_combination() {
          them; 1 has no combination that satisfies all requests"
     );
 }
+
+#[test]
+fn values_that_may_be_one_are_refused_to_distinct_attribute_by_name() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    f.instance_type("gpu-2", 8, 32).offering("a", "on-demand", 100);
+    f.devices_in_groups(GPU, &json!([{"name": "d0"}, {"name": "d1"}]), &[("d0", ROOT, 0), ("d1", ROOT, 1)], false);
+    f.pool("default");
+    let spread = json!([{"distinctAttribute": ROOT}]);
+    f.claim_template("apart", &json!({"requests": [exactly("r", GPU, 2)], "constraints": spread}));
+    f.pod("a").requests(1000, gib(1)).claims_from("apart");
+    check(
+        &f,
+        expect![[r#"
+        refused a (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim apart, distinctAttribute resource.kubernetes.io/pcieRoot: fewer different values than devices wanted; unknown values differ where their attributeBindings say distinctGroups); needs 2 of gpu.example.com (claim apart, request r); 1 of 1 instance types has a template for it; 1 falls at distinctAttribute resource.kubernetes.io/pcieRoot
+    "#]],
+    );
+}
