@@ -73,6 +73,7 @@ impl Source {
             Documents::read(&self.filenames)?
         };
         let input = Input::new(documents, &self.input)?;
+        input.tell_problems();
         progress.now("planning");
         let plan = scheduling::provisioning::plan(&input.snapshot);
         Ok((input, plan))

@@ -131,6 +131,15 @@ impl Input {
 
     /// Says what is to be said. Whether part of the input that is not a pod could not be used.
     pub(super) fn tell(&self) -> bool {
+        let is_bad = self.tell_problems();
+        for note in &self.offline.notes {
+            output::note(note);
+        }
+        is_bad
+    }
+
+    /// Says what could not be used; [`Self::tell`] without the notes.
+    pub(super) fn tell_problems(&self) -> bool {
         self.left_out.iter().for_each(output::problem);
         let mut is_bad = !self.left_out.is_empty();
         for problem in &self.offline.problems {
@@ -143,9 +152,6 @@ impl Input {
                     is_bad |= !self.is_about_pods(problem);
                 }
             }
-        }
-        for note in &self.offline.notes {
-            output::note(note);
         }
         is_bad
     }

@@ -1,6 +1,7 @@
 //! `dovetail overlay`: write NodeOverlays, and look at what they say of devices, before and after there are machines.
 
 mod capture;
+mod cluster;
 mod learn;
 mod lint;
 mod objects;
@@ -8,7 +9,7 @@ mod render;
 mod table;
 mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
@@ -138,16 +139,22 @@ struct LintArgs {
 
 /// Hold what drivers have published against the overlays
 ///
-/// Reads Nodes and ResourceSlices beside NodeOverlays and NodePools, and tells for each node and driver what is missing,
-/// too much or different. A node's instance type and NodePool are taken from its labels.
+/// Reads Nodes and ResourceSlices beside NodeOverlays and NodePools, from files or a cluster, and tells for each node and
+/// driver what is missing, too much or different. A node's instance type and NodePool are taken from its labels.
 ///
 /// Exit code: 0 all is as described, 1 something differs or a fault, 2 wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  dovetail overlay verify
+  dovetail overlay verify --node worker-1 --instance-types types.json
   kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay verify -f -")]
 struct VerifyArgs {
-    #[command(flatten)]
-    input: Input,
+    /// File or folder to read, - for standard input; may be given more than once [default: the cluster]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
+    /// Instance types: a file in the format of Karpenter's kwok provider [default: its 144 types]
+    #[arg(long, value_name = "FILE")]
+    instance_types: Option<PathBuf>,
     /// Only this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
@@ -175,7 +182,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
 
 fn capture(args: &CaptureArgs) -> anyhow::Result<Outcome> {
     let documents = match &args.node {
-        Some(node) if args.filenames.is_empty() => capture::read_cluster(node)?,
+        Some(node) if args.filenames.is_empty() => cluster::node_and_slices(node)?,
         _ => Documents::read(&args.filenames)?,
     };
     let objects = Objects::new(documents, args.instance_types.as_deref())?;
@@ -194,7 +201,11 @@ fn capture(args: &CaptureArgs) -> anyhow::Result<Outcome> {
 }
 
 fn read(input: &Input) -> anyhow::Result<Objects> {
-    let objects = Objects::new(Documents::read(&input.filenames)?, input.instance_types.as_deref())?;
+    with_overlays(Documents::read(&input.filenames)?, input.instance_types.as_deref())
+}
+
+fn with_overlays(documents: Documents, instance_types: Option<&Path>) -> anyhow::Result<Objects> {
+    let objects = Objects::new(documents, instance_types)?;
     if objects.overlays.is_empty() && objects.problems.is_empty() {
         anyhow::bail!("there is no NodeOverlay in the input");
     }
@@ -249,12 +260,15 @@ fn lint(args: &LintArgs) -> anyhow::Result<Outcome> {
 }
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<Outcome> {
-    let objects = read(&args.input)?;
+    let documents = if args.filenames.is_empty() { cluster::all()? } else { Documents::read(&args.filenames)? };
+    let objects = with_overlays(documents, args.instance_types.as_deref())?;
     let world = World::new(&objects)?;
     objects.problems.iter().chain(&world.rejected).for_each(output::problem);
     let report = verify::verify(&objects, &world, args.node.as_deref());
+    report.unknown.iter().for_each(output::problem);
     if let Some(name) = &args.node
         && report.nodes.is_empty()
+        && report.unknown.is_empty()
     {
         anyhow::bail!("there is no node {name} in the input, or no overlay describes its devices");
     }

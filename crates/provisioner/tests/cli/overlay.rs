@@ -46,7 +46,20 @@ fn lint_finds_what_nobody_else_tells() {
         "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "x2"},
         "spec": {"selectors": [{"cel": {"expression": "device.attributes['gpu.example.com'].model == 'x2'"}}]},
     });
+    let mut price_of_nothing = overlay("price-of-nothing", "z", 1, "x1");
+    price_of_nothing["spec"].as_object_mut().unwrap().remove("dynamicResources");
+    let mut says_nothing = price_of_nothing.clone();
+    says_nothing["metadata"]["name"] = json!("says-nothing");
+    price_of_nothing["spec"]["price"] = json!("1");
+    let mut no_devices = overlay("no-devices", "c", 9, "x1");
+    let of_none = &mut no_devices["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0];
+    of_none["replicas"] = json!(0);
+    no_devices["spec"]["requirements"][0]["key"] = json!("karpenter.kwok.sh/instance-cpu");
+    no_devices["spec"]["requirements"][0]["values"] = json!(["1"]);
     let objects = [
+        price_of_nothing,
+        says_nothing,
+        no_devices,
         misspelt,
         overlay("covered", "c", 1, "x1"),
         overlay("covers", "c", 2, "x1"),
@@ -63,8 +76,11 @@ fn lint_finds_what_nobody_else_tells() {
         "nodeoverlay/misspelt: spec.dynamicResources.resourceSliceTemplates[0].spec.device: is not a known field, and is \
          dropped",
         "nodeoverlay/matches-nothing: spec.requirements: no instance type of any NodePool matches",
-        "nodeoverlay/covered: its templates of gpu.example.com are never used: overlays of more weight describe that driver \
-         on every instance type that matches",
+        "nodeoverlay/covered: its templates of gpu.example.com are never used: overlays that come first describe that \
+         driver on every instance type that matches",
+        "nodeoverlay/price-of-nothing: spec.requirements: no instance type of any NodePool matches",
+        "nodeoverlay/no-devices: its templates of gpu.example.com come to no device on any instance type",
+        "nodeoverlay/says-nothing: spec: it says nothing of price, capacity or dynamicResources",
         "deviceclass/x2: none of the 4 different devices that overlays describe meets its selectors",
     ];
     let mut lines: Vec<&str> = stdout.lines().collect();
@@ -72,6 +88,21 @@ fn lint_finds_what_nobody_else_tells() {
     lines.sort_unstable();
     expected.sort_unstable();
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn explain_says_what_of_the_input_was_refused() {
+    let scratch = Scratch::new();
+    let mut refused = overlay("o", "m", 1, "x1");
+    refused["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0]["name"] =
+        json!("GPU-{index}");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [refused, pod]});
+    scratch.write("objects.json", &list.to_string());
+    let ran = scratch.run(&["explain", "pod", "a", "-f", "objects.json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("device GPU-0, name: \"GPU-0\" is not a lowercase RFC 1123 label"), "{}", ran.stderr);
 }
 
 #[test]
@@ -101,6 +132,14 @@ fn verify_tells_node_driver_and_difference_and_ends_with_one() {
         "{stdout}"
     );
     assert!(stdout.contains("has not published"), "{stdout}");
+    let mut of_no_type = node("b");
+    of_no_type["metadata"]["labels"]["node.kubernetes.io/instance-type"] = json!("p9.huge");
+    let (code, _, stderr) = run("verify", &[overlay("o", "m", 1, "x1"), node("a"), slice("a", "x1"), of_no_type], &[]);
+    assert_eq!(code, 1);
+    assert_eq!(
+        stderr,
+        "problem: node/b: instance type p9.huge is not known; --instance-types names a file that has it\n"
+    );
     let (code, _, stderr) = run("verify", &wrong, &["--node", "nobody"]);
     assert_eq!(code, 1);
     assert!(stderr.contains("there is no node nobody in the input"), "{stderr}");

@@ -232,3 +232,39 @@ fn daemons_take_their_devices_on_each_new_machine_and_leave_the_others_as_they_a
         3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9990/h)
     "#]].assert_eq(&ran.transcript());
 }
+
+#[test]
+fn a_driver_with_devices_for_different_nodes_has_a_pool_for_each() {
+    let scratch = Scratch::new();
+    let zone = json!({"nodeSelectorTerms": [{"matchLabelKeys": ["topology.kubernetes.io/zone"]}]});
+    let template = |name: &str, nodes: Value| {
+        let mut spec = json!({"driver": "gpu.example.com", "devices": [{"name": name}]});
+        spec.as_object_mut().unwrap().extend(nodes.as_object().unwrap().clone());
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let templates = [template("a", json!({"nodeSelector": zone})), template("b", json!({"allNodes": true}))];
+    let overlay = json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": "o"},
+        "spec": {
+            "requirements": [{"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["16"]}],
+            "dynamicResources": {"resourceSliceTemplates": templates},
+        },
+    });
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "one", "namespace": "ml"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
+    });
+    let pod = |name: String| {
+        let container = json!({"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}});
+        let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "one"}]);
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ml"},
+            "spec": {"containers": [container], "resourceClaims": claims}})
+    };
+    let mut items = vec![overlay, claim];
+    items.extend((0..3).map(|index| pod(format!("p{index}"))));
+    scratch.write("objects.json", &json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    scratch.write("claims.yaml", CLAIMS);
+    let ran = scratch.run(&["plan", "-f", "objects.json", "-f", "claims.yaml", "--check"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("3 pods: 3 on 2 new machines"), "{}", ran.stdout);
+}

@@ -2,20 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, bail};
-use decode::manifests;
+use anyhow::bail;
 use dra_sched::types::{NodeScope, ResourceSlice};
-use kube::api::ListParams;
-use kube::core::Request;
 use overlay::capture::{Captured, Source};
 use serde_json::{Value, json};
 
 use super::objects::Objects;
-use crate::cli::input::Documents;
-use crate::client;
-
-/// Objects asked for at a time.
-const PAGE: u32 = 500;
 /// Nodes that a message names.
 const NAMED: usize = 5;
 /// What a machine is called that no slice names.
@@ -95,63 +87,6 @@ pub(super) fn manifest(captured: &Captured) -> anyhow::Result<Value> {
         "metadata": { "name": captured.overlay.metadata.name },
         "spec": serde_json::to_value(&captured.overlay.spec)?,
     }))
-}
-
-/// A node of a cluster, and all slices.
-pub(super) fn read_cluster(node: &str) -> anyhow::Result<Documents> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let items = runtime.block_on(fetch(node))?;
-    let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-    let parsed = manifests::parse("cluster", &list.to_string());
-    Ok(Documents { manifests: parsed.manifests, errors: parsed.errors })
-}
-
-async fn fetch(node: &str) -> anyhow::Result<Vec<Value>> {
-    let client = client::unlimited(client::config().await?)?;
-    let request = Request::new("/api/v1/nodes").get(node, &Default::default())?;
-    let mut object: Value = client.request(request).await.with_context(|| format!("cannot read node {node}"))?;
-    name_kind(&mut object, "v1", "Node");
-    let mut items = vec![object];
-    for version in ["v1", "v1beta2", "v1beta1"] {
-        if let Some(slices) = list(&client, version).await? {
-            items.extend(slices);
-            return Ok(items);
-        }
-    }
-    bail!("the cluster serves no ResourceSlices that can be read")
-}
-
-/// All slices in a version, `None` if it is not served.
-async fn list(client: &kube::Client, version: &str) -> anyhow::Result<Option<Vec<Value>>> {
-    let api_version = format!("resource.k8s.io/{version}");
-    let request = Request::new(format!("/apis/{api_version}/resourceslices"));
-    let mut slices = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE);
-    loop {
-        let page: Value = match client.request(request.list(&parameters)?).await {
-            Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(error) => return Err(error).context("cannot list resourceslices"),
-        };
-        for slice in page.get("items").and_then(Value::as_array).into_iter().flatten() {
-            let mut slice = slice.clone();
-            name_kind(&mut slice, &api_version, "ResourceSlice");
-            slices.push(slice);
-        }
-        match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
-            Some(token) => parameters.continue_token = Some(token.to_owned()),
-            None => return Ok(Some(slices)),
-        }
-    }
-}
-
-/// Items of lists do not say what they are.
-fn name_kind(object: &mut Value, api_version: &str, kind: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), api_version.into());
-        fields.insert("kind".to_owned(), kind.into());
-    }
 }
 
 /// The manifest with its notes above it.

@@ -53,19 +53,28 @@ fn of_no_use(objects: &Objects, world: &World) -> Vec<String> {
         }
     }
     let mut found = Vec::new();
-    for overlay in world.overlays.iter().filter(|it| !it.dynamic_resources.is_empty()) {
+    for overlay in &world.overlays {
         let name = &overlay.name;
-        let Some(described) = world.evaluation.described.get(name) else { continue };
         let is_placeholder =
             |it: &GivenOverlay| it.object.metadata.name.as_deref() == Some(name.as_str()) && is_unfinished(it);
-        if described.is_empty() && !objects.overlays.iter().any(is_placeholder) {
+        let says_nothing =
+            overlay.price.is_none() && overlay.capacity.is_empty() && overlay.dynamic_resources.is_empty();
+        if says_nothing {
+            found.push(format!("nodeoverlay/{name}: spec: it says nothing of price, capacity or dynamicResources"));
+        } else if world.of_no_effect.contains(name) && !objects.overlays.iter().any(is_placeholder) {
             found.push(format!("nodeoverlay/{name}: spec.requirements: no instance type of any NodePool matches"));
         }
-        for driver in described.keys() {
+        for (driver, described) in world.evaluation.described.get(name).into_iter().flatten() {
+            if described.most == 0 {
+                found.push(format!(
+                    "nodeoverlay/{name}: its templates of {driver} come to no device on any instance type"
+                ));
+                continue;
+            }
             if !in_effect.get(name.as_str()).is_some_and(|drivers| drivers.contains(driver.as_str())) {
                 found.push(format!(
-                    "nodeoverlay/{name}: its templates of {driver} are never used: overlays of more weight describe that \
-                     driver on every instance type that matches"
+                    "nodeoverlay/{name}: its templates of {driver} are never used: overlays that come first describe \
+                     that driver on every instance type that matches"
                 ));
             }
         }

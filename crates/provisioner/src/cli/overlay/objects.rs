@@ -1,6 +1,6 @@
 //! The objects of the input, and what the overlays among them make of the instance types.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use api::{NodeOverlay, NodePool};
 use cloudprovider::InstanceType;
 use decode::manifests::Manifest;
 use dra_sched::types::{DeviceClass, ResourceSlice};
-use model::NodePoolName;
+use model::{NodeOverlayName, NodePoolName};
 use overlay::{Evaluation, Overlay, Pool};
 use serde_json::Value;
 
@@ -132,6 +132,8 @@ pub(super) struct World {
     pub(super) overlays: Vec<Overlay>,
     /// Why overlays are not in effect, in words.
     pub(super) rejected: Vec<String>,
+    /// Overlays that would correct no instance type if they were the only ones.
+    pub(super) of_no_effect: BTreeSet<NodeOverlayName>,
 }
 
 impl World {
@@ -158,7 +160,12 @@ impl World {
             .collect();
         let evaluation = overlay::evaluate(&overlays, &given);
         rejected.extend(evaluation.rejected.iter().map(|(name, why)| format!("nodeoverlay/{name}: {why}")));
-        Ok(Self { pools: names, evaluation, overlays, rejected })
+        let corrects_nothing = |overlay: &&Overlay| {
+            let alone = overlay::evaluate(std::slice::from_ref(*overlay), &given);
+            alone.rejected.is_empty() && alone.pools.iter().all(|pool| pool.is_unchanged())
+        };
+        let of_no_effect = overlays.iter().filter(corrects_nothing).map(|overlay| overlay.name.clone()).collect();
+        Ok(Self { pools: names, evaluation, overlays, rejected, of_no_effect })
     }
 
     /// Each NodePool with its name and its instance types as the overlays leave them.

@@ -16,6 +16,8 @@ use super::table;
 pub(super) struct Report {
     /// Nodes whose devices an overlay or the provider describes.
     pub(super) nodes: Vec<NodeReport>,
+    /// Nodes of NodePools that could not be looked at, in words.
+    pub(super) unknown: Vec<String>,
 }
 
 /// What was found on a node.
@@ -30,24 +32,30 @@ pub(super) struct NodeReport {
 impl Report {
     /// Whether nothing differs, and every driver has published.
     pub(super) fn is_as_described(&self) -> bool {
-        self.nodes.iter().all(|node| {
+        let all = self.nodes.iter().all(|node| {
             node.differences.is_empty() && node.drivers.iter().all(|(_, state)| *state == Publication::Complete)
-        })
+        });
+        all && self.unknown.is_empty()
     }
 }
 
 /// Looks at every node of the input, or one.
 pub(super) fn verify(objects: &Objects, world: &World, only: Option<&str>) -> Report {
     let slices: Vec<&ResourceSlice> = objects.slices.iter().collect();
-    let mut nodes = Vec::new();
+    let (mut nodes, mut unknown) = (Vec::new(), Vec::new());
     for (name, labels) in objects.nodes.iter().filter(|(name, _)| only.is_none_or(|only| only == name)) {
         let label = |key: &str| labels.get(key).map(String::as_str);
         let (Some(pool), Some(instance_type)) = (label(api::labels::NODEPOOL), label(api::labels::INSTANCE_TYPE))
         else {
             continue;
         };
-        let types = world.pools().find(|(name, _)| *name == pool).map(|(_, types)| types);
-        let Some(described) = types.into_iter().flatten().find(|it| it.name == *instance_type) else { continue };
+        let Some((_, types)) = world.pools().find(|(name, _)| *name == pool) else { continue };
+        let Some(described) = types.iter().find(|it| it.name == *instance_type) else {
+            unknown.push(format!(
+                "node/{name}: instance type {instance_type} is not known; --instance-types names a file that has it"
+            ));
+            continue;
+        };
         let Ok(expansion) = Expansion::new(&described.dynamic_resources, &|key| labels.get(key).cloned()) else {
             continue;
         };
@@ -68,7 +76,7 @@ pub(super) fn verify(objects: &Objects, world: &World, only: Option<&str>) -> Re
         let differences = differences.iter().filter(|it| complete(&it.driver)).map(ToString::to_string).collect();
         nodes.push(NodeReport { name: name.clone(), instance_type: instance_type.to_owned(), drivers, differences });
     }
-    Report { nodes }
+    Report { nodes, unknown }
 }
 
 fn facts(name: &str, labels: &BTreeMap<String, String>) -> NodeFacts {
