@@ -85,6 +85,8 @@ pub enum Fall {
         /// The most that one of these places has.
         most: i64,
     },
+    /// Its machines never have the devices that the pod claims.
+    Devices,
     /// A rule between pods, in Kubernetes' words.
     PodRule(String),
     /// A limit of the NodePool.
@@ -148,8 +150,9 @@ impl Fall {
             Self::Unavailable => 4,
             Self::Label { .. } | Self::NodeAffinity => 5,
             Self::Resource { .. } => 6,
-            Self::PodRule(_) => 7,
-            Self::Limit(_) | Self::LimitsOrMinValues => 8,
+            Self::Devices => 7,
+            Self::PodRule(_) => 8,
+            Self::Limit(_) | Self::LimitsOrMinValues => 9,
         }
     }
 
@@ -172,6 +175,7 @@ impl Fall {
                 amount(*resource, *wanted),
                 amount(*resource, (*most).max(0))
             ),
+            Self::Devices => "without the devices it claims".to_owned(),
             Self::PodRule(rule) => format!("closed by {rule}"),
             Self::Limit(Limit::Nodes) => "over limits.nodes".to_owned(),
             Self::Limit(Limit::Resource(resource)) => format!("over limits.{}", names.resource_name(*resource)),
@@ -196,7 +200,8 @@ impl Decision {
         }
     }
 
-    fn message(&self) -> String {
+    /// `is_known` if no place that would do depends on devices that were not asked about.
+    fn message(&self, is_known: bool) -> String {
         match self {
             Self::PlannedBefore => "an earlier plan put it there, and the machine is on its way".to_owned(),
             Self::OnlyRoom => "the only free room that holds it".to_owned(),
@@ -207,6 +212,9 @@ impl Decision {
             Self::SharedMachine(1) => "the cheapest machine that holds it together with the other pod on it".to_owned(),
             Self::SharedMachine(others) => {
                 format!("the cheapest machine that holds it together with the {others} other pods on it")
+            }
+            Self::WholePlan if !is_known => {
+                "cheaper machines may lack devices by the time it comes; this one serves the plan as a whole".to_owned()
             }
             Self::WholePlan => {
                 "a cheaper machine would hold it by itself; this one serves the plan as a whole".to_owned()
@@ -220,7 +228,7 @@ impl Placement {
     pub fn messages(&self, names: &Interner) -> Vec<String> {
         let also = "would hold it too";
         [
-            Some(self.decided_by.message()),
+            Some(self.decided_by.message(self.offerings.hold > 0 || self.offerings.by_devices_unasked == 0)),
             self.nodes.message("other node", also, names),
             self.machines.message("other machine", also, names).map(|text| text + " (of this plan)"),
             self.offerings

@@ -413,7 +413,7 @@ impl Rules {
 }
 
 /// The offerings whose machines would give the class its devices; `None` if it wants none anywhere.
-fn with_devices(
+pub(super) fn with_devices(
     problem: &Problem<'_>,
     state: &State,
     rank: PoolRank,

@@ -4,9 +4,10 @@
 //! The question is asked of a snapshot of its own, in which the planned machines are there with their pods and only the one
 //! pod waits. Every place that would have come first (other nodes, other machines of the plan, cheaper offerings) counts at
 //! the first rule it fails, in the order taints, labels, resources, rules between pods, limits. Costs a walk over nodes
-//! and offerings for each pod asked about. Devices are not allocated once more: a place that only they could exclude is told
-//! as such.
+//! and offerings for each pod asked about. Of devices it is known which machines never have those that the pod claims; they
+//! are not allocated once more, and a place that only they could exclude is told as such.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{IdSet, IdVec, Interner, NodeClaimName, Pod, ResourceVec};
@@ -16,7 +17,7 @@ use super::{
     attachments,
     buffers::with_virtual_pods,
     classes::ClassId,
-    explain::closing,
+    explain::{closing, with_devices},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
     state::{Charging, State},
@@ -26,7 +27,7 @@ use crate::{
     catalogue::OfferingId,
     placement::{Decision, Fall, Passed, Placement},
     plan::{Machine, MachineId, Plan},
-    snapshot::{Limit, Node, NodeId, NodeLabels, NodeState, PodId, Snapshot},
+    snapshot::{Limit, Node, NodeId, NodeLabels, NodeState, PodId, PoolId, Snapshot},
 };
 
 /// Why the plan, which is one of this snapshot, puts a pod where it does; `None` for a pod without a place.
@@ -42,8 +43,9 @@ pub fn why_placed(snapshot: &Snapshot, plan: &Plan, pod: PodId) -> Option<Placem
     let problem = Problem::new(&after.snapshot);
     let state = State::new(&problem, Charging::Least);
     let class = problem.classes.ids().next()?;
-    let mut asking =
-        Asking { problem: &problem, state, class, wants_devices: snapshot.pods.try_get(pod)?.devices.is_some() };
+    let wants_devices = snapshot.pods.try_get(pod)?.devices.is_some();
+    let giving = if wants_devices { giving(snapshot, pod) } else { BTreeMap::new() };
+    let mut asking = Asking { problem: &problem, state, class, wants_devices, giving };
     let here = after.node_of(target)?;
     let (mut nodes, mut machines) = (Passed::default(), Passed::default());
     let mut comes_first = true;
@@ -79,6 +81,24 @@ pub fn why_placed(snapshot: &Snapshot, plan: &Plan, pod: PodId) -> Option<Placem
     let names = &*snapshot.interner;
     let [nodes, machines, offerings] = [nodes, machines, offerings].map(|passed| passed.in_order(names));
     Some(Placement { decided_by, nodes, machines, offerings })
+}
+
+/// For each NodePool the offerings whose machines give the pod its devices, as long as nothing else is planned. Nothing if
+/// machines bring devices for others: there it takes the plan to know.
+fn giving(snapshot: &Snapshot, pod: PodId) -> BTreeMap<PoolId, IdSet<OfferingId>> {
+    let problem = Problem::new(snapshot);
+    let state = State::new(&problem, Charging::Least);
+    let Some(of_snapshot) = &snapshot.devices else { return BTreeMap::new() };
+    let of_pod = problem.classes.iter_enumerated().find(|(_, class)| class.members.contains(&pod));
+    let Some((class, _)) = of_pod else { return BTreeMap::new() };
+    let brings = |table: &PoolTable<'_>| table.shapes.iter().any(|shape| of_snapshot.inventory.brings_pools(shape));
+    if problem.pools.iter().any(brings) {
+        return BTreeMap::new();
+    }
+    let of_table = |(rank, table): (PoolRank, &PoolTable<'_>)| {
+        Some((table.id, with_devices(&problem, &state, rank, table, class)?))
+    };
+    problem.pools.iter_enumerated().filter_map(of_table).collect()
 }
 
 /// Where the plan puts the pod.
@@ -192,6 +212,7 @@ struct Asking<'p, 's> {
     state: State,
     class: ClassId,
     wants_devices: bool,
+    giving: BTreeMap<PoolId, IdSet<OfferingId>>,
 }
 
 impl Asking<'_, '_> {
@@ -293,7 +314,8 @@ impl Asking<'_, '_> {
         let with_others = !table.min_values.is_empty();
         let way = if with_others { way.clone() } else { Alternative { offerings: only.clone(), ..way.clone() } };
         if self.state.copies_in_new_bin(problem, rank, self.class, &way, 1) == 1 {
-            return None;
+            let is_without = self.giving.get(&table.id).is_some_and(|giving| !giving.contains(id));
+            return is_without.then_some(Fall::Devices);
         }
         if with_others {
             return Some(Fall::LimitsOrMinValues);

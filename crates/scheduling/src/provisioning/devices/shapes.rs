@@ -13,6 +13,11 @@ pub(crate) struct ShapesOfPool {
 }
 
 impl ShapesOfPool {
+    /// The shapes, each once.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ShapeId> {
+        self.by_shape.iter().map(|(shape, _)| *shape)
+    }
+
     pub(crate) fn new(table: &PoolTable<'_>, devices: Option<&Devices>) -> Self {
         let mut shapes = Self::default();
         let Some(devices) = devices else { return shapes };

@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{provisioning::plan, reason::Reason};
 
-const GPU: &str = "gpu.example.com";
+pub(super) const GPU: &str = "gpu.example.com";
 const NET: &str = "net.example.com";
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
 
 /// Machines with no, two and eight GPUs in zone a, pairs of GPUs under one PCIe root.
-fn gpus() -> Fixture {
+pub(super) fn gpus() -> Fixture {
     let mut f = Fixture::new();
     f.device_class(GPU, None).device_class(NET, None);
     f.instance_type("plain", 16, 64).offering("a", "on-demand", 10);

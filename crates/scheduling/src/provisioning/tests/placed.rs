@@ -1,6 +1,11 @@
 //! What is said of a pod that has a place: which rule decided, and where the other places fell.
 
-use super::fixture::{Fixture, gib};
+use serde_json::json;
+
+use super::{
+    devices::{GPU, gpus},
+    fixture::{Fixture, exactly, gib},
+};
 use crate::{
     plan::Plan,
     provisioning::{plan, why_placed},
@@ -237,4 +242,28 @@ fn a_pod_without_a_place_has_no_such_reason() {
     f.pod("huge").requests(100_000, gib(1));
     let snapshot = f.snapshot();
     assert_eq!(why_placed(&snapshot, &plan(&snapshot), id_of(&snapshot, "huge")), None);
+}
+
+#[test]
+fn cheaper_machines_that_never_have_the_devices_are_told_as_such() {
+    let mut f = gpus();
+    f.claim_template("four", &json!({"requests": [exactly("r", GPU, 4)]}));
+    f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("four");
+    assert_eq!(
+        why(&f, "a"),
+        [
+            "the cheapest machine that its rules leave",
+            "of 2 offerings 2 without the devices it claims (of those that are cheaper or of a NodePool that comes first)"
+        ]
+    );
+    f.pod("b").requests(1000, gib(1)).claims_from("one");
+    assert_eq!(
+        why(&f, "b")[..],
+        [
+            "the cheapest machine that holds it together with the other pod on it",
+            "of 2 offerings 1 without the devices it claims, 1 would do if its devices are there (of those that are \
+             cheaper or of a NodePool that comes first)"
+        ]
+    );
 }
