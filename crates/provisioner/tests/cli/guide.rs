@@ -68,3 +68,8 @@ fn the_readme_shows_what_is_printed() {
 fn the_page_on_overlays_shows_what_is_printed() {
     check("docs/nodeoverlays.md", "", 1);
 }
+
+#[test]
+fn the_way_to_a_first_gpu_pod_shows_what_is_printed() {
+    check("docs/first-gpu-pod.md", "", 5);
+}

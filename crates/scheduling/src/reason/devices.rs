@@ -46,12 +46,15 @@ impl ClaimedDevices {
             Some(wanted) => format!("{wanted} of "),
             None => "all of ".to_owned(),
         };
-        let have = |count: usize| if count == 1 { "has" } else { "have" };
-        let mut text = format!(
-            "needs {count}{class} (claim {claim}, request {request}); {with_template} of {types} instance types {} a \
-             template for it",
-            have(*with_template)
-        );
+        let mut text = format!("needs {count}{class} (claim {claim}, request {request}); ");
+        let _ = match with_template {
+            0 => write!(
+                text,
+                "none of {types} instance types has a template for it; a NodeOverlay can say what its driver will publish"
+            ),
+            1 => write!(text, "1 of {types} instance types has a template for it"),
+            _ => write!(text, "{with_template} of {types} instance types have a template for it"),
+        };
         for end in self.ends.iter().take(MAX_TOLD) {
             let _ = write!(text, "; {} {}", end.types, agreeing(&end.what, end.types));
         }

@@ -85,7 +85,7 @@ pub(super) fn of_class(
         Some(summary(key, known))
     });
     // Of a pod with several requests those that have what they want on every type tell nothing.
-    done.filter(|request| !request.ends.is_empty()).collect()
+    done.filter(|request| !request.ends.is_empty() || request.with_template == 0).collect()
 }
 
 fn add_types(

@@ -35,9 +35,9 @@ fn a_device_that_one_zone_has_pins_the_machine_to_it_whatever_the_price() {
     check(
         &f,
         expect![[r#"
-        machine default-0: plain/b/on-demand $0.00000003/h types [plain] devices [1 net.example.com] pods [networked]
-        refused second (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 0 devices are usable, 1 wanted; or claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated)
-    "#]],
+            machine default-0: plain/b/on-demand $0.00000003/h types [plain] devices [1 net.example.com] pods [networked]
+            refused second (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 0 devices are usable, 1 wanted; or claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs net.example.com (claim net, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+        "#]],
     );
 }
 

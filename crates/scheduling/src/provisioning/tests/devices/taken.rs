@@ -38,9 +38,9 @@ fn devices_of_a_nominated_pod_are_its_own_before_its_claim_is_allocated() {
     check(
         &f,
         expect![[r#"
-        node n1: [a-0]
-        refused a-1 (DoesNotFit): of 1 existing node 1 do not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted)
-    "#]],
+            node n1: [a-0]
+            refused a-1 (DoesNotFit): of 1 existing node 1 do not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+        "#]],
     );
 }
 
@@ -71,9 +71,9 @@ fn a_claim_that_a_nominated_pod_will_have_allocated_is_there_for_those_that_shar
     check(
         &f,
         expect![[r#"
-        node n1: [shares]
-        refused a-0 (DoesNotFit): of 1 existing node 1 do not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted)
-    "#]],
+            node n1: [shares]
+            refused a-0 (DoesNotFit): of 1 existing node 1 do not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+        "#]],
     );
 }
 
