@@ -56,6 +56,12 @@ fn lint_finds_what_nobody_else_tells() {
     of_none["replicas"] = json!(0);
     no_devices["spec"]["requirements"][0]["key"] = json!("karpenter.kwok.sh/instance-cpu");
     no_devices["spec"]["requirements"][0]["values"] = json!(["1"]);
+    let mut of_rack = overlay("of-rack", "c", 1, "x1");
+    let template = &mut of_rack["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"];
+    template["driver"] = json!("net.example.com");
+    template["scope"] = json!("Domain");
+    let keys = json!(["topology.kubernetes.io/zone", "example.com/rack"]);
+    template["nodeSelector"] = json!({"nodeSelectorTerms": [{ "matchLabelKeys": keys }]});
     let objects = [
         price_of_nothing,
         says_nothing,
@@ -66,6 +72,7 @@ fn lint_finds_what_nobody_else_tells() {
         overlay("matches-nothing", "z", 1, "x1"),
         overlay("conflict-a", "s", 3, "x1"),
         overlay("conflict-b", "s", 3, "x3"),
+        of_rack,
         class,
     ];
     let (code, stdout, _) = run("lint", &objects, &[]);
@@ -80,8 +87,10 @@ fn lint_finds_what_nobody_else_tells() {
          driver on every instance type that matches",
         "nodeoverlay/price-of-nothing: spec.requirements: no instance type of any NodePool matches",
         "nodeoverlay/no-devices: its templates of gpu.example.com come to no device on any instance type",
+        "nodeoverlay/of-rack: matchLabelKeys of resourceSliceTemplate gpus: no machine that it describes has the label \
+         example.com/rack, so nobody can use its devices; add it to the NodePool's labels or requirements",
         "nodeoverlay/says-nothing: spec: it says nothing of price, capacity or dynamicResources",
-        "deviceclass/x2: none of the 4 different devices that overlays describe meets its selectors",
+        "deviceclass/x2: none of the 6 different devices that overlays describe meets its selectors",
     ];
     let mut lines: Vec<&str> = stdout.lines().collect();
     let mut expected = expected.to_vec();

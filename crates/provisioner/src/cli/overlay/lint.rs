@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::{NodePool, labels};
+use cloudprovider::InstanceType;
 use dra_sched::Compat;
 use dra_sched::cel::{DeviceView, Selector};
 use dra_sched::types::{DeviceClass, DeviceSelector, DriverName};
 use overlay::Expansion;
 use overlay::capture::PLACEHOLDER_INSTANCE_TYPE;
+use overlay::expand::Nodes;
 
 use super::objects::{GivenOverlay, Objects, World};
 
@@ -20,6 +23,7 @@ pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
     }
     found.extend(placeholders(objects));
     found.extend(of_no_use(objects, world));
+    found.extend(labels_that_no_machine_has(objects, world));
     found.extend(classes_without_devices(objects, world));
     found
 }
@@ -80,6 +84,55 @@ fn of_no_use(objects: &Objects, world: &World) -> Vec<String> {
         }
     }
     found
+}
+
+/// Keys of `matchLabelKeys` that no machine with such devices will have: a node without the label cannot use them.
+fn labels_that_no_machine_has(objects: &Objects, world: &World) -> Vec<String> {
+    let mut seen: BTreeMap<(String, String), bool> = BTreeMap::new();
+    for (name, types) in world.pools() {
+        let pool = objects.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name));
+        for instance_type in types {
+            let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
+            let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { continue };
+            for described in &expansion.pools {
+                let by_device = described.devices.iter().filter_map(|device| device.nodes.as_ref());
+                let keys = by_device.chain([&described.nodes]).flat_map(|nodes| match nodes {
+                    Nodes::Selected(selection) => selection.match_label_keys.iter().collect(),
+                    Nodes::Host | Nodes::All | Nodes::PerDevice => Vec::new(),
+                });
+                for key in keys {
+                    let has = has_label(pool, instance_type, key);
+                    for template in &described.templates {
+                        *seen.entry((template.clone(), key.clone())).or_default() |= has;
+                    }
+                }
+            }
+        }
+    }
+    let missing = seen.into_iter().filter(|(_, has)| !has).map(|(template_and_key, _)| template_and_key);
+    let told = missing.filter_map(|(template, key)| {
+        let (overlay, template) = template.split_once('/')?;
+        Some(format!(
+            "nodeoverlay/{overlay}: matchLabelKeys of resourceSliceTemplate {template}: no machine that it describes has the \
+             label {key}, so nobody can use its devices; add it to the NodePool's labels or requirements"
+        ))
+    });
+    told.collect()
+}
+
+/// Whether a machine of a type may have the label, whatever its value.
+fn has_label(pool: Option<&NodePool>, instance_type: &InstanceType, key: &str) -> bool {
+    let of_pool = |pool: &NodePool| {
+        let template = &pool.spec.template;
+        let class = &template.spec.node_class_ref;
+        template.metadata.labels.contains_key(key)
+            || template.spec.requirements.iter().any(|requirement| requirement.key == key)
+            || labels::node_class(&class.group, &class.kind) == key
+    };
+    [labels::HOSTNAME, labels::NODEPOOL].contains(&key)
+        || instance_type.requirements.contains_key(key)
+        || instance_type.offerings.iter().any(|offering| offering.label(key).is_some())
+        || pool.is_some_and(of_pool)
 }
 
 /// DeviceClasses that no device of any overlay is in.
