@@ -179,9 +179,13 @@ fn improved(
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
     // Worth only makes the plan cheaper.
-    let is_far = |best: &(Filled, u64)| best.0.price() > bound + bound / CLOSE;
-    let is_worth_trying =
-        is_far(&best) && is_comparable && karpenter::is_worth_trying(&problem, placed, best.0.state.bins.len());
+    let pods_times_machines = karpenter::work(&problem, placed, best.0.state.bins.len());
+    let is_worth_trying = |best: &(Filled, u64)| {
+        let price = best.0.price();
+        let is_far = price > bound + bound / CLOSE;
+        let most = if is_far { karpenter::MAX_WORK } else { karpenter::MAX_WORK_IF_CLOSE };
+        is_comparable && price > bound && pods_times_machines <= most
+    };
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
         let Some(other) = fill_cheaper(&mut problem, order, &best.0) else { return };
         // The plain order sees to it that there is an order of binding; others may not.
@@ -192,7 +196,7 @@ fn improved(
     if best.0.price() > bound && has_choice {
         try_order(Order::ByWorth(&relaxed.worth), &mut best);
     }
-    if is_far(&best) && is_worth_trying {
+    if is_worth_trying(&best) {
         try_order(Order::Karpenter { is_asked_for: false }, &mut best);
     }
     if !skews_hold(&problem, &best.0.state) {

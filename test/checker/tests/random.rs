@@ -284,3 +284,26 @@ fn no_refusal_is_wrong() {
     assert!(spread > 20, "{spread} refusals of spread pods proved: the cases say nothing of these");
     assert!(proved > 20, "{proved} refusals proved: the cases are too easy to say anything");
 }
+
+#[test]
+fn no_plan_is_dearer_than_karpenters_order() {
+    let first = std::env::var("CHECKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let (mut compared, mut cheaper) = (0, 0);
+    for seed in first..first + CASES {
+        let text = manifests(&mut Random(seed), Size::Any);
+        let snapshot = snapshot(&text);
+        let theirs = provisioning::plan_in_karpenters_order(&snapshot);
+        // It may count on pods being bound in an order that nobody sees to.
+        if !theirs.refusals.is_empty() || !checker::check(&snapshot, &theirs).is_empty() {
+            continue;
+        }
+        let ours = provisioning::plan(&snapshot);
+        assert!(ours.refusals.is_empty(), "seed {seed}: {}\n{text}", render(&snapshot, &ours));
+        let (ours, theirs) = (ours.price, theirs.price);
+        assert!(ours <= theirs, "seed {seed}: {ours:?}, in Karpenter's order {theirs:?}\n{text}");
+        compared += 1;
+        cheaper += usize::from(ours < theirs);
+    }
+    println!("{compared} plans compared, {cheaper} cheaper");
+    assert!(compared > 50 && cheaper > 5, "{compared} plans compared, {cheaper} cheaper: the cases say nothing");
+}

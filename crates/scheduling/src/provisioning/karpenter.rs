@@ -21,13 +21,16 @@ use super::{
 };
 
 /// Most (pods × machines) for which the order is worth its time where nobody asked for it.
-const MAX_WORK: u64 = 200_000;
+pub(crate) const MAX_WORK: u64 = 200_000;
 
-/// Whether the order is worth its time for so many copies of each class, of which a plan took so many machines. In
-/// Karpenter's order it may be far fewer: the largest, if nothing keeps pods apart.
-pub(crate) fn is_worth_trying(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>, machines: usize) -> bool {
+/// The same where little can be saved.
+pub(crate) const MAX_WORK_IF_CLOSE: u64 = 10_000;
+
+/// Pods × machines for so many copies of each class, of which a plan took so many machines. In Karpenter's order it may be far
+/// fewer: the largest, if nothing keeps pods apart.
+pub(crate) fn work(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>, machines: usize) -> u64 {
     let pods: u64 = placed.iter().map(|&copies| u64::from(copies)).sum();
-    pods.saturating_mul(machines_at_least(problem, placed).min(machines as u64)) <= MAX_WORK
+    pods.saturating_mul(machines_at_least(problem, placed).min(machines as u64))
 }
 
 /// So many machines it takes for all pods, if existing nodes hold none of them: by room, and by pods that want a host each.

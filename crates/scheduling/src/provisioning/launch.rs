@@ -156,6 +156,7 @@ fn suits(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin, offering: Offe
 }
 
 /// A machine whose choices are made.
+#[derive(Clone)]
 struct Settled<'t, 's> {
     table: &'t PoolTable<'s>,
     offerings: IdSet<OfferingId>,
@@ -244,47 +245,68 @@ impl<'t, 's> Settled<'t, 's> {
         keys.filter_map(values).collect()
     }
 
-    /// Drops types of which the claim would allow an offering that does not hold the pods. If none is left, the claim is
-    /// pinned to zone and capacity type of its cheapest offering first.
+    /// Drops types of which the claim would allow an offering that does not hold the pods. If the cheapest would be among
+    /// them, the claim leaves out the zones where it does not hold them, or is pinned to its zone and capacity type.
     fn drop_unsafe_types(&mut self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) {
-        let safe = self.safe_offerings(problem, bin, known);
-        if !safe.is_empty() {
-            self.offerings = safe;
+        let unsafe_others = self.unsafe_others(problem, bin, known);
+        if unsafe_others.is_empty() {
             return;
         }
         let Some(cheapest) = by_price(self.table, &self.offerings).first().copied() else { return };
-        let cheapest = &self.table.catalogue.offerings[cheapest];
-        let pinned: Vec<OfferingId> = self
-            .offerings
-            .iter()
-            .filter(|&offering| {
-                let offering = &self.table.catalogue.offerings[offering];
-                (offering.zone, offering.capacity_type) == (cheapest.zone, cheapest.capacity_type)
-            })
-            .collect();
-        self.offerings.clear();
-        self.offerings.extend(pinned);
-        self.narrow(problem.names(), known);
-        let safe = self.safe_offerings(problem, bin, known);
-        if !safe.is_empty() {
-            self.offerings = safe;
+        let catalogue = self.table.catalogue;
+        let of_cheapest = &catalogue.offerings[cheapest];
+        let is_elsewhere = |offering: OfferingId| {
+            let zone = catalogue.offerings[offering].zone;
+            let of_its_type =
+                |other: &&OfferingId| catalogue.offerings[**other].instance_type == of_cheapest.instance_type;
+            !unsafe_others.iter().filter(of_its_type).any(|other| catalogue.offerings[*other].zone == zone)
+        };
+        let is_like_it = |offering: OfferingId| {
+            let offering = &catalogue.offerings[offering];
+            (offering.zone, offering.capacity_type) == (of_cheapest.zone, of_cheapest.capacity_type)
+        };
+        let mut best: Option<(PriceNanoUsdPerHour, Self)> = None;
+        let among: [&dyn Fn(OfferingId) -> bool; 3] = [&|_| true, &is_elsewhere, &is_like_it];
+        for is_left in among {
+            let mut tried = self.clone();
+            tried.offerings.clear();
+            tried.offerings.extend(self.offerings.iter().filter(|&offering| is_left(offering)));
+            if tried.offerings != self.offerings {
+                tried.narrow(problem.names(), known);
+            }
+            tried.offerings = tried.safe_offerings(problem, bin, known);
+            let Some(first) = by_price(self.table, &tried.offerings).first().copied() else { continue };
+            let price = self.table.price(first);
+            // What is known of the first holds in any case; the others must not lose a minValues that it keeps.
+            let keeps_min_values = || self.table.has_min_values(&tried.offerings);
+            if best.as_ref().is_none_or(|(least, _)| price < *least && keeps_min_values()) {
+                best = Some((price, tried));
+            }
+            if price == self.table.price(cheapest) {
+                break;
+            }
+        }
+        if let Some((_, best)) = best {
+            *self = best;
         }
     }
 
     fn safe_offerings(&self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) -> IdSet<OfferingId> {
         let catalogue = self.table.catalogue;
-        let mut unsafe_types: IdSet<TypeId> = IdSet::new();
-        for &other in self.others(problem.names(), known).iter() {
-            let instance_type = catalogue.offerings[other].instance_type;
-            if !unsafe_types.contains(instance_type) && !suits(problem, self.table, bin, other) {
-                unsafe_types.insert(instance_type);
-            }
-        }
         let mut safe = self.offerings.clone();
+        let others = self.unsafe_others(problem, bin, known);
+        let unsafe_types: IdSet<TypeId> =
+            others.iter().map(|other| catalogue.offerings[*other].instance_type).collect();
         for offering in unsafe_types.iter().flat_map(|instance_type| catalogue.offerings_of(instance_type)) {
             safe.remove(offering);
         }
         safe
+    }
+
+    /// What the claim would allow of the machine's types that does not hold the pods.
+    fn unsafe_others(&self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) -> Vec<OfferingId> {
+        let others = self.others(problem.names(), known);
+        others.iter().copied().filter(|&other| !suits(problem, self.table, bin, other)).collect()
     }
 
     /// Offerings of the machine's types that are not among its own and that the claim would allow.

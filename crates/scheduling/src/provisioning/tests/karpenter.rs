@@ -3,14 +3,18 @@
 use model::{Id as _, IdVec};
 
 use super::fixture::{Fixture, gib};
-use crate::provisioning::{classes::ClassId, karpenter::is_worth_trying, problem::Problem};
+use crate::provisioning::{
+    classes::ClassId,
+    karpenter::{MAX_WORK, work},
+    problem::Problem,
+};
 
 /// Whether the order is tried for so many pods that want a host each, and so many others, if a plan takes so many machines.
 fn is_tried(f: &Fixture, copies: [u32; 2], machines: usize) -> bool {
     let snapshot = f.snapshot();
     let problem = Problem::new(&snapshot);
     let placed: IdVec<ClassId, u32> = problem.classes.ids().map(|class| copies[class.index()]).collect();
-    is_worth_trying(&problem, &placed, machines)
+    work(&problem, &placed, machines) <= MAX_WORK
 }
 
 #[test]
