@@ -11,6 +11,8 @@
 mod format;
 mod parse;
 
+pub use format::Rounding;
+
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use api::resource_slice_template::{AttributeBinding, NodeSelectorTemplate, ResourceSliceTemplate, Scope};
 use api::{DynamicResources, NodeSelectorRequirement};
-use dra_sched::types::{AttributeValue, CounterSet, Device, DriverName, QualifiedName};
-use dra_sched::{MachineTemplate, SharedTemplate, Templates, machine};
+use dra_sched::types::{AttributeValue, CounterSet, CounterSetName, Device, DriverName, QualifiedName};
+use dra_sched::{DomainSelector, MachineTemplate, SharedTemplate, Templates, machine};
 use serde_json::Value;
 
 pub(crate) mod devices;
@@ -79,6 +79,13 @@ pub struct PoolDevice {
 impl PartialEq for PoolDevice {
     fn eq(&self, other: &Self) -> bool {
         self.device == other.device && self.nodes == other.nodes
+    }
+}
+
+impl Pool {
+    /// Who can use a device of it.
+    fn nodes_of<'a>(&'a self, device: &'a PoolDevice) -> &'a Nodes {
+        device.nodes.as_ref().unwrap_or(&self.nodes)
     }
 }
 
@@ -165,6 +172,7 @@ impl Expansion {
             expansion.bind(place, binding, &entries)?;
         }
         layout::check(&expansion)?;
+        expansion.check_counter_sets()?;
         Ok(expansion)
     }
 
@@ -205,27 +213,23 @@ impl Expansion {
 
     /// What a machine brings, as the allocator takes it.
     ///
-    /// Where each device says itself who can use it, the devices of each selection count as a pool. Devices that draw from
-    /// shared counters cannot be told apart so: of these, those count that the machine certainly can use itself.
+    /// Where each device says itself who can use it, the devices of each selection count as a pool; none of them draws from
+    /// a counter set that those of another draw from ([`Reason::CounterSetForSeveralNodes`]).
     #[must_use]
     pub fn templates(&self) -> Templates {
         let mut templates = Templates::default();
         for (place, pool) in self.pools.iter().enumerate() {
-            let mut by_nodes: Vec<(Nodes, Vec<usize>)> = Vec::new();
-            for (device, nodes) in pool.devices.iter().map(|it| it.nodes.as_ref().unwrap_or(&pool.nodes)).enumerate() {
-                let nodes = match (&pool.nodes, pool.shared_counters.is_empty()) {
-                    (Nodes::PerDevice, false) if nodes.hold_host() => &Nodes::Host,
-                    (Nodes::PerDevice, false) => continue,
-                    (Nodes::Host | Nodes::All | Nodes::Selected(_), _) | (Nodes::PerDevice, true) => nodes,
-                };
-                match by_nodes.iter_mut().find(|(known, _)| known == nodes) {
+            let mut by_nodes: Vec<(Option<DomainSelector>, Vec<usize>)> = Vec::new();
+            for (device, of) in pool.devices.iter().enumerate() {
+                let nodes = pool.nodes_of(of).domain();
+                match by_nodes.iter_mut().find(|(known, _)| *known == nodes) {
                     Some((_, devices)) => devices.push(device),
-                    None => by_nodes.push((nodes.clone(), vec![device])),
+                    None => by_nodes.push((nodes, vec![device])),
                 }
             }
             for (nodes, devices) in by_nodes {
                 let template = self.template_of(place, pool, &devices);
-                match nodes.domain() {
+                match nodes {
                     None => templates.own.push(Arc::new(template)),
                     Some(nodes) => {
                         let scope = match pool.scope {
@@ -238,6 +242,28 @@ impl Expansion {
             }
         }
         templates
+    }
+
+    /// Devices that draw from one counter set are for the same nodes: what a machine can have of the set would be up to
+    /// nodes that have nothing else in common with it.
+    fn check_counter_sets(&self) -> Result<(), Error> {
+        for pool in self.pools.iter().filter(|pool| pool.nodes == Nodes::PerDevice) {
+            let mut users: BTreeMap<&CounterSetName, &PoolDevice> = BTreeMap::new();
+            for device in &pool.devices {
+                for draw in &device.device.consumes_counters {
+                    let first = *users.entry(&draw.counter_set).or_insert(device);
+                    if pool.nodes_of(first).domain() != pool.nodes_of(device).domain() {
+                        let reason = Reason::CounterSetForSeveralNodes {
+                            set: draw.counter_set.to_string(),
+                            devices: [first.device.name.to_string(), device.device.name.to_string()],
+                        };
+                        let place = error::Place::Driver(pool.driver.to_string());
+                        return Err(Error { place, reason: Box::new(reason) });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn template_of(&self, place: usize, pool: &Pool, devices: &[usize]) -> MachineTemplate {

@@ -223,7 +223,7 @@ pub fn verify(
                     match devices.iter().position(|it| it.name == device.device.name) {
                         Some(at) => {
                             let there = devices.remove(at);
-                            compare(&device.device, there, &mut tell);
+                            compare(driver, &device.device, there, &mut tell);
                             matched.insert((*pool_place, place), there);
                         }
                         None => unmatched.push(((*pool_place, place), &device.device)),
@@ -231,7 +231,7 @@ pub fn verify(
                 }
             }
             for (place, device) in unmatched {
-                match devices.iter().position(|it| is_like(device, it)) {
+                match devices.iter().position(|it| is_like(driver, device, it)) {
                     Some(at) => {
                         matched.insert(place, devices.remove(at));
                     }
@@ -254,10 +254,10 @@ fn is_of_machine(pool: &Pool) -> bool {
 }
 
 /// Tells every difference between two devices of one name.
-fn compare(expected: &Device, found: &Device, tell: &mut dyn FnMut(What)) {
+fn compare(driver: &DriverName, expected: &Device, found: &Device, tell: &mut dyn FnMut(What)) {
     let device = &expected.name;
     for (name, value) in &expected.attributes {
-        let there = found.attributes.get(name);
+        let there = find(driver, &found.attributes, name);
         if there != Some(value) {
             tell(What::Attribute {
                 device: device.clone(),
@@ -268,7 +268,7 @@ fn compare(expected: &Device, found: &Device, tell: &mut dyn FnMut(What)) {
         }
     }
     for (name, capacity) in &expected.capacity {
-        let there = found.capacity.get(name);
+        let there = find(driver, &found.capacity, name);
         if there.map(|it| it.value) != Some(capacity.value) {
             tell(What::Capacity {
                 device: device.clone(),
@@ -299,9 +299,9 @@ fn same_taint(a: &dra_sched::types::DeviceTaint, b: &dra_sched::types::DeviceTai
     (&a.key, &a.value, &a.effect) == (&b.key, &b.value, &b.effect)
 }
 
-fn is_like(expected: &Device, found: &Device) -> bool {
+fn is_like(driver: &DriverName, expected: &Device, found: &Device) -> bool {
     let mut same = true;
-    compare(expected, found, &mut |_| same = false);
+    compare(driver, expected, found, &mut |_| same = false);
     same
 }
 
@@ -326,7 +326,9 @@ fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Dev
                 .filter_map(|place| Some((&expansion.pools.get(place.0)?.driver, *matched.get(place)?)))
                 .collect();
             let Some((driver, _)) = members.first() else { continue };
-            let has = |driver: &DriverName, device: &Device| value_of(driver, device, attribute).cloned();
+            let has = |driver: &DriverName, device: &Device| {
+                find(driver, &device.attributes, &QualifiedName::from(attribute.as_str())).cloned()
+            };
             let all: Vec<_> = members.iter().map(|(driver, it)| (it.name.clone(), has(driver, it))).collect();
             let differs = |(_, value): &(DeviceName, Option<AttributeValue>)| {
                 value.is_none() || all.first().is_some_and(|(_, first)| first != value)
@@ -355,11 +357,10 @@ fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Dev
     }
 }
 
-/// What a device has under an attribute, whose name may be written with the driver's domain or without.
-fn value_of<'d>(driver: &DriverName, device: &'d Device, attribute: &str) -> Option<&'d AttributeValue> {
-    let wanted = QualifiedName::from(attribute);
-    let found = device.attributes.iter().find(|(name, _)| name.resolve(driver) == wanted.resolve(driver));
-    found.map(|(_, value)| value)
+/// What a device has under a name, which may be written with the driver's domain or without.
+fn find<'d, T>(driver: &DriverName, of: &'d BTreeMap<QualifiedName, T>, name: &QualifiedName) -> Option<&'d T> {
+    let other_spelling = || of.iter().find(|(it, _)| it.resolve(driver) == name.resolve(driver)).map(|(_, it)| it);
+    of.get(name).or_else(other_spelling)
 }
 
 #[cfg(test)]

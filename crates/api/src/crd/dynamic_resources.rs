@@ -153,6 +153,11 @@ fn node_selector(selector: &mut JSONSchemaProps) {
         at(requirement, "operator").one_of(&["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]);
         at(requirement, "values").max_items(MAX_VALUES).list_type("atomic");
     }
+    let lists = ["matchLabelKeys", "matchExpressions", "matchFields"];
+    term.rule(
+        &lists.map(|field| format!("(has(self.{field}) && size(self.{field}) > 0)")).join(" || "),
+        "a term without requirements selects no node; allNodes selects every one",
+    );
 }
 
 fn bindings(list: &mut JSONSchemaProps) {

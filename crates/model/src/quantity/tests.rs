@@ -229,3 +229,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn amounts_for_people_have_few_digits_and_are_rounded_to_the_safe_side() {
+    let check = |text: &str, up: &str, down: &str| {
+        let quantity = Quantity::parse(text).unwrap();
+        assert_eq!((quantity.readable(Rounding::Up).as_str(), quantity.readable(Rounding::Down).as_str()), (up, down));
+    };
+    check("974858Mi", "953Gi", "952Gi");
+    check("16374Mi", "16Gi", "15.9Gi");
+    check("8182Mi", "8182Mi", "8182Mi");
+    check("1536Gi", "1536Gi", "1536Gi");
+    check("10000001Ki", "9.54Gi", "9.53Gi");
+    check("1048575Ki", "1024Mi", "1023Mi");
+    check("0", "0", "0");
+    check("7900m", "7900m", "7900m");
+    check("255900m", "255.9", "255.9");
+    check("100k", "100000", "100000");
+}

@@ -144,6 +144,18 @@ pub enum Reason {
         /// The counter.
         counter: String,
     },
+    /// What one of them leaves of the counters would be up to nodes that the other is not for.
+    #[error(
+        "devices {} and {} consume counters of set {set} and are for different nodes; devices that share a counter set need \
+         the same nodeSelector",
+        devices[0], devices[1]
+    )]
+    CounterSetForSeveralNodes {
+        /// The set.
+        set: String,
+        /// Two of the devices.
+        devices: [String; 2],
+    },
     /// The API server would refuse the device.
     #[error("device {device}, {field}: {reason}")]
     Device {

@@ -24,16 +24,6 @@ impl Nodes {
         }
     }
 
-    /// Whether the machine that publishes a device can use it, whatever its labels.
-    pub(super) fn hold_host(&self) -> bool {
-        match self {
-            Self::Host | Self::All => true,
-            // A machine is like itself.
-            Self::Selected(selection) => selection.expressions.is_empty() && selection.fields.is_empty(),
-            Self::PerDevice => false,
-        }
-    }
-
     /// Which nodes besides the machine can use it; `None` for none.
     pub(super) fn domain(&self) -> Option<DomainSelector> {
         match self {

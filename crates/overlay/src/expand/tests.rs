@@ -388,16 +388,30 @@ fn devices_of_other_nodes_become_pools_for_the_machines_domain() {
 }
 
 #[test]
-fn devices_that_draw_from_counters_and_choose_their_nodes_count_where_the_machine_can_use_them() {
-    let draws = json!([{"counterSet": "c", "counters": {"units": {"value": "1"}}}]);
-    let elsewhere = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "Exists"}]}]});
-    let json = one(json!({"perDeviceNodeSelection": true,
-        "sharedCounters": [{"name": "c", "counters": {"units": {"value": "7"}}}],
-        "devices": [{"name": "mine", "allNodes": true, "consumesCounters": draws},
-                    {"name": "theirs", "nodeSelector": elsewhere, "consumesCounters": draws}]}));
-    let templates = expand(json, &[]).unwrap().templates();
-    assert!(templates.shared.is_empty());
-    assert_eq!(templates.own.iter().map(|own| own.devices.len()).collect::<Vec<_>>(), [1]);
+fn devices_that_choose_their_nodes_share_a_counter_set_only_with_devices_for_the_same_nodes() {
+    let draws = |set: &str| json!([{"counterSet": set, "counters": {"units": {"value": "1"}}}]);
+    let hosts = json!({"nodeSelectorTerms": [{"matchLabelKeys": ["kubernetes.io/hostname"]}]});
+    let zone = json!({"nodeSelectorTerms": [{"matchLabelKeys": ["zone"]}]});
+    let json = |set: &str| {
+        one(json!({"perDeviceNodeSelection": true,
+            "sharedCounters": [{"name": "c", "counters": {"units": {"value": "7"}}},
+                               {"name": "e", "counters": {"units": {"value": "7"}}}],
+            "devices": [{"name": "mine", "nodeSelector": hosts, "consumesCounters": draws("c")},
+                        {"name": "ours", "nodeSelector": zone, "consumesCounters": draws(set)},
+                        {"name": "too", "nodeSelector": zone, "consumesCounters": draws(set)},
+                        {"name": "free", "allNodes": true}]}))
+    };
+    let templates = expand(json("e"), &[]).unwrap().templates();
+    let devices =
+        |template: &MachineTemplate| template.devices.iter().map(|it| it.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(templates.own.iter().map(|own| devices(own)).collect::<Vec<_>>(), [["mine"]]);
+    let shared: Vec<_> = templates.shared.iter().map(|shared| devices(&shared.template).join(" ")).collect();
+    assert_eq!(shared, ["ours too", "free"]);
+    assert_eq!(
+        expand(json("c"), &[]).unwrap_err(),
+        "driver gpu.example.com: devices mine and ours consume counters of set c and are for different nodes; devices that \
+         share a counter set need the same nodeSelector"
+    );
 }
 
 #[test]

@@ -68,6 +68,15 @@ fn what_was_expected_is_no_difference_and_neither_is_more_than_that_or_another_n
         gpu["name"] = json!("gpu-7f3a");
     };
     assert_eq!(differences(more), [] as [&str; 0]);
+    let with_domain = |slices: &mut Vec<Value>| {
+        let gpu = &mut devices(&mut slices[1])[0];
+        gpu["attributes"]["gpu.example.com/model"] = gpu["attributes"]["model"].take();
+        gpu["capacity"]["gpu.example.com/memory"] = gpu["capacity"]["memory"].take();
+        for field in ["attributes", "capacity"] {
+            gpu[field].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        }
+    };
+    assert_eq!(differences(with_domain), [] as [&str; 0]);
 }
 
 #[test]

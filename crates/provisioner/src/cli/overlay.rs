@@ -12,6 +12,7 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
 
 use super::input::Documents;
 use super::{Outcome, output};
@@ -147,6 +148,7 @@ struct LintArgs {
 #[command(after_help = "Examples:
   dovetail overlay verify
   dovetail overlay verify --node worker-1 --instance-types types.json
+  dovetail overlay verify -o json
   kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay verify -f -")]
 struct VerifyArgs {
     /// File or folder to read, - for standard input; may be given more than once [default: the cluster]
@@ -158,6 +160,9 @@ struct VerifyArgs {
     /// Only this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 /// How an answer is printed.
@@ -222,12 +227,17 @@ fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
     {
         output::note(format_args!("no overlay describes devices of an instance type {name}"));
     }
-    match args.output {
-        Format::Table => output::stdout(render::table(&rendered).as_bytes())?,
-        Format::Json => output::stdout(format!("{}\n", serde_json::to_string_pretty(&rendered)?).as_bytes())?,
-    }
+    print(args.output, &rendered, |rendered| render::table(rendered))?;
     let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty();
     Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}
+
+fn print<T: Serialize>(format: Format, answer: &T, table: impl Fn(&T) -> String) -> anyhow::Result<()> {
+    let text = match format {
+        Format::Table => table(answer),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(answer)?),
+    };
+    output::stdout(text.as_bytes())
 }
 
 fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
@@ -272,7 +282,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<Outcome> {
     {
         anyhow::bail!("there is no node {name} in the input, or no overlay describes its devices");
     }
-    output::stdout(verify::table(&report).as_bytes())?;
+    print(args.output, &report, verify::table)?;
     let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty() || !report.is_as_described();
     Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
 }

@@ -141,6 +141,12 @@ fn verify_tells_node_driver_and_difference_and_ends_with_one() {
         "{stdout}"
     );
     assert!(stdout.contains("has not published"), "{stdout}");
+    let (code, stdout, _) = run("verify", &wrong, &["-o", "json"]);
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    let drivers = &report["nodes"][0]["drivers"];
+    let first = "gpu.example.com: device gpu-0 has \"x2\" for attribute model, not \"x1\"";
+    assert_eq!((code, &drivers[0]["state"], &drivers[0]["differences"][0]), (1, &json!("Different"), &json!(first)));
+    assert_eq!(report["nodes"][1]["drivers"][0]["state"], "NotPublished");
     let mut of_no_type = node("b");
     of_no_type["metadata"]["labels"]["node.kubernetes.io/instance-type"] = json!("p9.huge");
     let (code, _, stderr) = run("verify", &[overlay("o", "m", 1, "x1"), node("a"), slice("a", "x1"), of_no_type], &[]);

@@ -86,25 +86,32 @@ fn of_no_use(objects: &Objects, world: &World) -> Vec<String> {
     found
 }
 
+/// What machines of each type of each NodePool will publish.
+fn expansions(world: &World) -> impl Iterator<Item = (&str, &InstanceType, Expansion)> {
+    world.pools().flat_map(|(name, types)| {
+        types.iter().filter_map(move |instance_type| {
+            let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
+            let expansion = Expansion::new(&instance_type.dynamic_resources, &label).ok()?;
+            Some((name, &**instance_type, expansion))
+        })
+    })
+}
+
 /// Keys of `matchLabelKeys` that no machine with such devices will have: a node without the label cannot use them.
 fn labels_that_no_machine_has(objects: &Objects, world: &World) -> Vec<String> {
     let mut seen: BTreeMap<(String, String), bool> = BTreeMap::new();
-    for (name, types) in world.pools() {
+    for (name, instance_type, expansion) in expansions(world) {
         let pool = objects.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name));
-        for instance_type in types {
-            let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
-            let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { continue };
-            for described in &expansion.pools {
-                let by_device = described.devices.iter().filter_map(|device| device.nodes.as_ref());
-                let keys = by_device.chain([&described.nodes]).flat_map(|nodes| match nodes {
-                    Nodes::Selected(selection) => selection.match_label_keys.iter().collect(),
-                    Nodes::Host | Nodes::All | Nodes::PerDevice => Vec::new(),
-                });
-                for key in keys {
-                    let has = has_label(pool, instance_type, key);
-                    for template in &described.templates {
-                        *seen.entry((template.clone(), key.clone())).or_default() |= has;
-                    }
+        for described in &expansion.pools {
+            let by_device = described.devices.iter().filter_map(|device| device.nodes.as_ref());
+            let keys = by_device.chain([&described.nodes]).flat_map(|nodes| match nodes {
+                Nodes::Selected(selection) => selection.match_label_keys.iter().collect(),
+                Nodes::Host | Nodes::All | Nodes::PerDevice => Vec::new(),
+            });
+            for key in keys {
+                let has = has_label(pool, instance_type, key);
+                for template in &described.templates {
+                    *seen.entry((template.clone(), key.clone())).or_default() |= has;
                 }
             }
         }
@@ -138,17 +145,11 @@ fn has_label(pool: Option<&NodePool>, instance_type: &InstanceType, key: &str) -
 /// DeviceClasses that no device of any overlay is in.
 fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
     let mut devices = Vec::new();
-    for (_, types) in world.pools() {
-        for instance_type in types {
-            let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
-            let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { continue };
-            for pool in expansion.pools {
-                for device in pool.devices {
-                    let known = (pool.driver.clone(), device.device);
-                    if !devices.contains(&known) {
-                        devices.push(known);
-                    }
-                }
+    for pool in expansions(world).flat_map(|(.., expansion)| expansion.pools) {
+        for device in pool.devices {
+            let known = (pool.driver.clone(), device.device);
+            if !devices.contains(&known) {
+                devices.push(known);
             }
         }
     }

@@ -7,12 +7,14 @@ use dra_sched::NodeFacts;
 use dra_sched::types::{DriverName, NodeScope, ResourceSlice};
 use overlay::Expansion;
 use overlay::verify::{self as compare, Publication};
+use serde::Serialize;
 
 use super::objects::{Objects, World};
 use super::table;
 
 /// What was found on all nodes.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// Nodes whose devices an overlay or the provider describes.
     pub(super) nodes: Vec<NodeReport>,
@@ -21,21 +23,38 @@ pub(super) struct Report {
 }
 
 /// What was found on a node.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct NodeReport {
-    name: String,
+    node: String,
     instance_type: String,
-    drivers: Vec<(DriverName, Publication)>,
+    drivers: Vec<DriverReport>,
+}
+
+/// What a driver has made of a node.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DriverReport {
+    driver: String,
+    state: State,
+    /// What is not as described, in words; nothing is held against a description before all of it is there.
     differences: Vec<String>,
+}
+
+/// How a driver stands to what is said of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum State {
+    NotPublished,
+    Incomplete,
+    Different,
+    AsDescribed,
 }
 
 impl Report {
     /// Whether nothing differs, and every driver has published.
     pub(super) fn is_as_described(&self) -> bool {
-        let all = self.nodes.iter().all(|node| {
-            node.differences.is_empty() && node.drivers.iter().all(|(_, state)| *state == Publication::Complete)
-        });
-        all && self.unknown.is_empty()
+        let mut drivers = self.nodes.iter().flat_map(|node| &node.drivers);
+        drivers.all(|driver| driver.state == State::AsDescribed) && self.unknown.is_empty()
     }
 }
 
@@ -64,17 +83,21 @@ pub(super) fn verify(objects: &Objects, world: &World, only: Option<&str>) -> Re
         }
         let facts = facts(name, labels);
         let is_here = |scope: &NodeScope| facts.is_in(scope).unwrap_or(false);
-        let drivers = expansion.device_counts().into_keys().map(|driver| {
-            let state = compare::publication(&expansion, &driver, &slices, &is_here);
-            (driver, state)
-        });
-        let drivers: Vec<_> = drivers.collect();
-        let complete =
-            |driver: &DriverName| drivers.iter().any(|(name, state)| name == driver && *state == Publication::Complete);
         let differences = compare::verify(&expansion, &slices, &is_here);
-        // Of a driver that is not ready everything would be missing.
-        let differences = differences.iter().filter(|it| complete(&it.driver)).map(ToString::to_string).collect();
-        nodes.push(NodeReport { name: name.clone(), instance_type: instance_type.to_owned(), drivers, differences });
+        let report = |driver: DriverName| {
+            let of_driver = || differences.iter().filter(|difference| difference.driver == driver);
+            let state = match compare::publication(&expansion, &driver, &slices, &is_here) {
+                Publication::Nothing => State::NotPublished,
+                Publication::Incomplete => State::Incomplete,
+                Publication::Complete if of_driver().next().is_some() => State::Different,
+                Publication::Complete => State::AsDescribed,
+            };
+            // Of a driver that is not ready everything would be missing.
+            let told = of_driver().filter(|_| state == State::Different).map(ToString::to_string).collect();
+            DriverReport { driver: driver.to_string(), state, differences: told }
+        };
+        let drivers = expansion.device_counts().into_keys().map(report).collect();
+        nodes.push(NodeReport { node: name.clone(), instance_type: instance_type.to_owned(), drivers });
     }
     Report { nodes, unknown }
 }
@@ -94,26 +117,25 @@ pub(super) fn table(report: &Report) -> String {
     }
     let mut table = table::new(&["NODE", "INSTANCE TYPE", "DRIVER", "STATE"]);
     for node in &report.nodes {
-        let (mut name, mut instance_type) = (node.name.as_str(), node.instance_type.as_str());
-        for (driver, state) in &node.drivers {
-            let prefix = format!("{driver}: ");
-            let count = node.differences.iter().filter(|difference| difference.starts_with(&prefix)).count();
-            let state = match state {
-                Publication::Nothing => "has not published".to_owned(),
-                Publication::Incomplete => "a pool is incomplete".to_owned(),
-                Publication::Complete if count == 0 => "as described".to_owned(),
-                Publication::Complete => crate::cli::report::plural(count, "difference", "differences"),
+        let (mut name, mut instance_type) = (node.node.as_str(), node.instance_type.as_str());
+        for driver in &node.drivers {
+            let state = match driver.state {
+                State::NotPublished => "has not published".to_owned(),
+                State::Incomplete => "a pool is incomplete".to_owned(),
+                State::Different => crate::cli::report::plural(driver.differences.len(), "difference", "differences"),
+                State::AsDescribed => "as described".to_owned(),
             };
-            table.add_row([name, instance_type, driver.as_str(), &state]);
+            table.add_row([name, instance_type, &driver.driver, &state]);
             (name, instance_type) = ("", "");
         }
     }
     let mut text = table::text(&table);
-    for node in report.nodes.iter().filter(|node| !node.differences.is_empty()) {
-        text.push_str(&format!("\n{}\n", node.name));
-        for difference in &node.differences {
-            text.push_str(&format!("  {difference}\n"));
+    for node in &report.nodes {
+        let differences: Vec<&String> = node.drivers.iter().flat_map(|driver| &driver.differences).collect();
+        if !differences.is_empty() {
+            text.push_str(&format!("\n{}\n", node.node));
         }
+        differences.iter().for_each(|difference| text.push_str(&format!("  {difference}\n")));
     }
     text
 }
