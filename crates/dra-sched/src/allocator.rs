@@ -74,7 +74,8 @@ impl Inventory {
         ledger: &ClusterLedger,
         budget: &mut Budget,
     ) -> Verdict {
-        let view = self.brought_to(node, ledger).and_then(|brought| self.view_of_node(node, &brought));
+        let view =
+            self.brought_to(node, ledger).and_then(|brought| self.view_of_node(node, &brought, ledger.pool_order()));
         let view = match view {
             Ok(view) => view,
             Err(fault) => return Verdict::Refused(Refusal::Fault(fault)),

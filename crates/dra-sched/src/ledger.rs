@@ -9,6 +9,7 @@
 mod bin;
 mod instance;
 mod offered;
+mod pool_order;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,8 @@ pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
 pub(crate) use instance::{Instance, Unit};
 pub use offered::PoolUsers;
 pub(crate) use offered::{Brought, Offered};
+pub(crate) use pool_order::PoolKind;
+pub use pool_order::{PoolKinds, PoolOrder};
 pub(crate) use snapshot::Snapshot;
 
 define_id! {
@@ -168,6 +171,7 @@ pub struct ClusterLedger {
     /// Pools that bins bring for their domains.
     offered: Offered,
     claims: FastMap<ClaimId, PlannedClaim>,
+    pool_order: PoolOrder,
     journal: Vec<Undo>,
     marks: usize,
 }
@@ -277,6 +281,15 @@ impl ClusterLedger {
         if self.marks > 0 {
             self.journal.push(undo());
         }
+    }
+
+    /// What pools that are still to be published are taken to be called. No part of what a rollback undoes.
+    pub fn assume_order_of_pools(&mut self, order: PoolOrder) {
+        self.pool_order = order;
+    }
+
+    pub(crate) fn pool_order(&self) -> PoolOrder {
+        self.pool_order
     }
 
     pub(crate) fn open(&mut self) -> BinId {

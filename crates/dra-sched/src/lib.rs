@@ -100,7 +100,7 @@ mod view;
 pub use claims::MAX_RESULTS;
 pub use compat::{Compat, Gate, Gates, KubernetesMinor};
 pub use inventory::{ClaimClassId, ClaimId, Inventory, InventoryBuilder, ShapeId};
-pub use ledger::{BinLedger, ClusterLedger, Domain};
+pub use ledger::{BinLedger, ClusterLedger, Domain, PoolKinds, PoolOrder};
 pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };

@@ -16,8 +16,8 @@ use crate::types::{
 pub struct MachineTemplate {
     /// The driver.
     pub driver: DriverName,
-    /// Tells several pools of one driver apart; empty for the only one. Pools of planned machines come before published
-    /// ones of the driver, since their real names are not known.
+    /// Tells several pools of one driver apart; empty for the only one. Where its real name comes among others is assumed
+    /// ([`crate::PoolOrder`]).
     pub pool_suffix: PoolName,
     /// The devices, in the order of publishing.
     pub devices: Vec<Device>,

@@ -66,6 +66,9 @@ pub enum ClaimUse {
 pub struct Offer {
     /// Ways to take copies: most copies first, then by domain.
     pub alternatives: Vec<Alternative>,
+    /// What a machine holds in whichever of its domains and shapes it comes up, where what it is given differs by domain. It
+    /// pins nothing, and takes what any of them takes.
+    pub anywhere: Option<Alternative>,
     /// Shapes that take no (further) copy, with the domain looked at and the reason.
     pub refused: Vec<Refused>,
     /// Shapes whose search was given up: neither yes nor no.
@@ -121,6 +124,11 @@ impl Alternative {
             }
         }
         most
+    }
+
+    fn is_for_several_domains(&self) -> bool {
+        let first = self.trials.first().map(|trial| &trial.domain);
+        self.trials.iter().any(|trial| Some(&trial.domain) != first)
     }
 
     /// Upstream's node score of one copy: 8 minus the index of the alternative, summed over firstAvailable requests.
@@ -229,7 +237,11 @@ impl Inventory {
         let copies = meant.flat_map(|trial| trial.copies.iter().take(taken).map(move |copy| (trial, copy)));
         for (trial, copy) in copies {
             for Named { claim, pinned, allocation } in &copy.named {
-                let place = if *pinned { place.clone() } else { Place::Nodes(allocation.node_selector.clone()) };
+                let place = if *pinned || alternative.is_for_several_domains() {
+                    place.clone()
+                } else {
+                    Place::Nodes(allocation.node_selector.clone())
+                };
                 // If shapes disagree the claim stays where it can be used in any case.
                 let known =
                     cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
@@ -263,15 +275,21 @@ impl Inventory {
                 domain.0.extend(alternative.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
                 hypotheses.retain(|hypothesis| alternative.shapes.contains(hypothesis.shape));
                 for hypothesis in hypotheses.iter_mut() {
-                    let trial = alternative.trials.iter().find(|trial| trial.shape == Some(hypothesis.shape));
-                    let asked = trial.and_then(|trial| trial.bin).filter(|asked| asked != id);
-                    for copy in trial.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
-                        match asked {
-                            // What that machine would have brought itself this one brings.
-                            Some(asked) => hypothesis.usage.add(&copy.usage.moved(asked, *id)),
-                            None => hypothesis.usage.add(&copy.usage),
+                    // Of several domains that it could land in each takes what it would.
+                    let mut most = Usage::default();
+                    for trial in alternative.trials.iter().filter(|trial| trial.shape == Some(hypothesis.shape)) {
+                        let asked = trial.bin.filter(|asked| asked != id);
+                        let mut usage = Usage::default();
+                        for copy in trial.copies.iter().take(taken) {
+                            match asked {
+                                // What that machine would have brought itself this one brings.
+                                Some(asked) => usage.add(&copy.usage.moved(asked, *id)),
+                                None => usage.add(&copy.usage),
+                            }
                         }
+                        most.max(&usage);
                     }
+                    hypothesis.usage.add(&most);
                 }
                 settle(self, cluster, *id, domain, hypotheses);
             }
@@ -302,6 +320,12 @@ fn offer(trials: Vec<Arc<Trial>>) -> Offer {
     let mut offer = Offer::default();
     let mut levels: BTreeMap<(std::cmp::Reverse<usize>, Domain), Vec<Arc<Trial>>> = BTreeMap::new();
     let domains: BTreeSet<&Domain> = trials.iter().map(|trial| &trial.domain).collect();
+    let least = trials.iter().map(|trial| trial.copies.len()).min().unwrap_or(0);
+    if domains.len() > 1 && least > 0 {
+        let shapes = trials.iter().filter_map(|trial| trial.shape).collect();
+        let copies = u32::try_from(least).unwrap_or(u32::MAX);
+        offer.anywhere = Some(Alternative { domain: Domain::default(), copies, shapes, trials: trials.clone() });
+    }
     for domain in domains {
         let here = || trials.iter().filter(|trial| trial.domain == *domain);
         let counts: BTreeSet<usize> = here().map(|trial| trial.copies.len()).filter(|copies| *copies > 0).collect();
@@ -581,8 +605,8 @@ impl Inventory {
         &self.mentioned_keys
     }
 
-    /// The domains that a machine of a shape could land in, as far as devices can tell.
-    fn domains(&self, shape: ShapeId, pinned: &Domain) -> Vec<Domain> {
+    /// The domains that a machine of a shape could land in, as far as devices can tell and labels are not pinned.
+    pub fn domains(&self, shape: ShapeId, pinned: &Domain) -> Vec<Domain> {
         let mut domains = vec![Domain::default()];
         for (key, knowledge) in &self.machines[shape].labels {
             let LabelKnowledge::OneOf(values) = knowledge else { continue };

@@ -3,7 +3,7 @@
 //! Upstream's rules (`GatherPools`): only slices that reach the node decide which generation of a pool counts; if these
 //! are not as many as they say, all slices of the pool are looked at, and a newer generation elsewhere makes the pool
 //! vanish. Pools are ordered by driver and name, those with a device that has binding conditions last; slices by name;
-//! devices as listed.
+//! devices as listed. Names of pools that are still to be published are assumed ([`PoolOrder`]).
 //!
 //! What a node sees of its own slices alone depends on nothing but its name, and what a machine to be sees of its
 //! templates on nothing but its shape: such views are made once and shared.
@@ -16,7 +16,7 @@ use model::{Id, IdVec, define_id};
 use crate::attributes;
 use crate::compat::{Gate, KubernetesMinor};
 use crate::inventory::{CounterIndex, DeviceIndex, Inventory, PoolIndex, ShapeId, SliceIndex};
-use crate::ledger::{BinId, Brought, ClusterLedger, CounterKey, Instance, Unit};
+use crate::ledger::{BinId, Brought, ClusterLedger, CounterKey, Instance, PoolKind, PoolOrder, Unit};
 use crate::machine::MachineTemplate;
 use crate::node::{NodeFacts, SelectorError};
 use crate::types::{DeviceId, NodeScope, NodeSelector, PoolId};
@@ -136,11 +136,16 @@ impl View {
 
 impl Inventory {
     /// What an existing node sees, pools that planned machines bring it among it.
-    pub(crate) fn view_of_node(&self, facts: &NodeFacts, brought: &[Brought]) -> Result<Arc<View>, Fault> {
+    pub(crate) fn view_of_node(
+        &self,
+        facts: &NodeFacts,
+        brought: &[Brought],
+        order: PoolOrder,
+    ) -> Result<Arc<View>, Fault> {
         let local = facts.name.as_ref().and_then(|name| self.local.get(name));
         let shared = self.reaching_of_shared(facts)?;
         let own = local.map_or(&[][..], |local| &local.slices);
-        let view = || self.view(facts, Others { local: own, shared: &shared, brought }, None);
+        let view = || self.view(facts, Others { local: own, shared: &shared, brought, order }, None);
         match local {
             Some(local) if shared.is_empty() && brought.is_empty() => local.alone.get_or_init(view).clone(),
             Some(_) | None => view(),
@@ -157,7 +162,8 @@ impl Inventory {
     ) -> Result<Arc<View>, Fault> {
         let shared = self.reaching_of_shared(facts)?;
         let brought = self.seen_by(shape, facts, bin, cluster)?;
-        let view = || self.view(facts, Others { local: &[], shared: &shared, brought: &brought }, Some((shape, bin)));
+        let others = Others { local: &[], shared: &shared, brought: &brought, order: cluster.pool_order() };
+        let view = || self.view(facts, others, Some((shape, bin)));
         if shared.is_empty() && brought.is_empty() { self.alone[shape].get_or_init(view).clone() } else { view() }
     }
 
@@ -181,7 +187,7 @@ impl Inventory {
         others: Others<'_>,
         machine: Option<(ShapeId, BinId)>,
     ) -> Result<Arc<View>, Fault> {
-        let Others { local, shared, brought } = others;
+        let Others { local, shared, brought, order } = others;
         let mut gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
         for &slice in local {
             if gathering.is_seen(slice)? {
@@ -209,7 +215,8 @@ impl Inventory {
             }
             seen.extend(own.into_iter().map(|(pool, slices)| gathering.build(pool, &slices, &slices)));
         }
-        seen.sort_by(|a, b| a.order(self).cmp(&b.order(self)));
+        let host = machine.map(|(_, bin)| Instance::of_bin(bin));
+        seen.sort_by(|a, b| a.order(self, host, order).cmp(&b.order(self, host, order)));
         let mut view = View::default();
         let mut groups = Groups::of(self, machine);
         for seen in seen {
@@ -251,6 +258,8 @@ struct Others<'a> {
     shared: &'a [SliceIndex],
     /// Pools of planned machines.
     brought: &'a [Brought],
+    /// What pools that are still to be published will be called.
+    order: PoolOrder,
 }
 
 /// Numbers the groups of bound attributes of different machines apart.
@@ -304,9 +313,17 @@ struct Seen {
 }
 
 impl Seen {
-    fn order<'i>(&self, inventory: &'i Inventory) -> (bool, &'i PoolId, PoolIndex, Option<Instance>) {
+    /// By which pools are sorted: as upstream does, by names, which are assumed where they are not known yet.
+    fn order<'i>(&self, inventory: &'i Inventory, host: Option<Instance>, assumed: PoolOrder) -> impl Ord + use<'i> {
+        let entry = &inventory.pools[self.pool];
+        let kind = match &self.brought {
+            Some(brought) => PoolKind::Brought(brought.instance),
+            None if inventory.is_planned_pool(self.pool) => PoolKind::Own(host),
+            None => PoolKind::Published,
+        };
         let instance = self.brought.as_ref().map(|brought| brought.instance);
-        (self.has_binding_conditions, &inventory.pools[self.pool].id, self.pool, instance)
+        let PoolId { driver, pool } = &entry.id;
+        (self.has_binding_conditions, driver, assumed.rank(kind), pool, self.pool, instance)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a pod is where a plan puts it, as data: which rule decided, and at which rule every other place fell that would
 //! have come first. Sentences are made only when somebody reads them ([`Placement::messages`]).
 
-use model::{Interner, KeyId, Requirement, ResourceId, Taint, ValueSet};
+use model::{Interner, KeyId, Requirement, ResourceId, Taint, ValueSet, quantity::Rounding};
 
 use crate::{
     reason::amount,
@@ -172,8 +172,8 @@ impl Fall {
             Self::Resource { resource, wanted, most } => format!(
                 "without room ({} {} wanted, the most is {})",
                 names.resource_name(*resource),
-                amount(*resource, *wanted),
-                amount(*resource, (*most).max(0))
+                amount(*resource, *wanted, Rounding::Up, names),
+                amount(*resource, (*most).max(0), Rounding::Down, names)
             ),
             Self::Devices => "without the devices it claims".to_owned(),
             Self::PodRule(rule) => format!("closed by {rule}"),

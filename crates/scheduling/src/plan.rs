@@ -27,6 +27,9 @@ pub struct Plan {
     pub machines: IdVec<MachineId, Machine>,
     /// Pods that fit on nodes or claims that exist; nothing to create for them.
     pub existing: Vec<ExistingPlacement>,
+    /// Pods that have to be bound after others where not every order will do: those of each stage after all before, and after
+    /// the pods that are in none. Mostly none; by name.
+    pub later: Vec<Vec<PodId>>,
     /// Pods without a place. Pods refused alike share their reasons.
     pub refusals: Vec<Refusal>,
     /// Things a person should know that refuse nothing, once per class of pods.
@@ -47,6 +50,18 @@ pub struct Plan {
     pub device_steps: u64,
     /// Where the room of each buffer is, in the order of [`crate::Snapshot::buffers`]. Their pods are not among the others.
     pub buffers: Vec<BufferRoom>,
+}
+
+impl Plan {
+    /// What the machines cost, as nodes too, in nano-dollars per hour.
+    pub(crate) fn cost(&self) -> i128 {
+        i128::from(self.price.0) + i128::from(self.node_costs.0)
+    }
+
+    /// The stages of pods that are to be bound after others, counted from 1; see [`Plan::later`].
+    pub fn stages(&self) -> impl Iterator<Item = (PodId, u32)> + '_ {
+        (1..).zip(&self.later).flat_map(|(stage, pods)| pods.iter().map(move |&pod| (pod, stage)))
+    }
 }
 
 /// Where the room is that a buffer keeps.

@@ -27,6 +27,7 @@ mod classes;
 mod coupled;
 pub(crate) mod daemons;
 mod devices;
+mod exchange;
 mod explain;
 mod fill;
 mod fit_index;
@@ -45,16 +46,21 @@ mod problem;
 mod relaxation;
 mod remedies;
 mod repair;
+mod reservations;
 mod slack;
 mod staircase;
 mod state;
 mod supported;
+mod together;
 mod topology;
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
@@ -69,7 +75,7 @@ use self::{
     topology::{rules_hold, skews_hold},
 };
 use crate::{
-    plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal},
+    plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal, Verdict},
     reason::{Note, NoteKind},
     snapshot::{NodeId, PodId, Snapshot},
 };
@@ -132,16 +138,87 @@ pub(crate) struct Limit {
 
 /// Plans by what pods require alone.
 fn plan_requirements(snapshot: &Snapshot, solved: &Solved) -> Plan {
-    let mut problem = Problem::new(snapshot);
+    let problem = Problem::new(snapshot);
+    let mut together = together::groups(&problem);
+    if together.is_empty() {
+        return plan_alone(problem, solved);
+    }
+    let classes = class_of_each(&problem);
+    let mut plan = plan_alone(problem, solved);
+    if plan.cost() <= i128::from(plan.lower_bound.0) && plan.refusals.is_empty() {
+        return plan;
+    }
+    // A group for which no machine is large enough is better planned pod by pod, so the others are tried without it.
+    for _ in 0..2 {
+        let Some(uncoupled) = together::uncouple(snapshot, &together, Some(&plan)) else { break };
+        let other = uncoupled.expand(plan_alone(Problem::new(&uncoupled.snapshot), solved), snapshot);
+        let before = together.len();
+        together::keep_placed(&mut together, &other);
+        plan = better(plan, other, &classes);
+        if together.len() == before {
+            break;
+        }
+    }
+    plan
+}
+
+fn plan_alone(mut problem: Problem<'_>, solved: &Solved) -> Plan {
     let first = fill_first(&mut problem).expect(WITHOUT_LIMIT);
     let placed = first.0.placed(&problem);
     let relaxed = relaxation::relax(&problem, &placed, solved);
     improved(problem, first, &placed, &relaxed, solved)
 }
 
+/// The class of each pod.
+fn class_of_each(problem: &Problem<'_>) -> BTreeMap<PodId, ClassId> {
+    let classes = problem.classes.iter_enumerated();
+    classes.flat_map(|(id, class)| class.members.iter().map(move |&pod| (pod, id))).collect()
+}
+
+/// Of two plans the one that refuses fewer pods, if it refuses no more of any class, or the cheaper one if both refuse the same:
+/// then what bounds one bounds the other. Reasons and notes are those of the first.
+fn better(plan: Plan, other: Plan, class_of: &BTreeMap<PodId, ClassId>) -> Plan {
+    let by_class = |plan: &Plan| {
+        let mut refused: BTreeMap<Option<ClassId>, usize> = BTreeMap::new();
+        plan.refusals.iter().for_each(|it| *refused.entry(class_of.get(&it.pod).copied()).or_default() += 1);
+        refused
+    };
+    let (before, after) = (by_class(&plan), by_class(&other));
+    let device_steps = plan.device_steps.saturating_add(other.device_steps);
+    if after.iter().any(|(class, count)| before.get(class).is_none_or(|before| before < count)) {
+        return Plan { device_steps, ..plan };
+    }
+    let has_more = after != before;
+    let lower_bound = if has_more { other.lower_bound } else { plan.lower_bound.max(other.lower_bound) };
+    if !has_more && other.cost() >= plan.cost() {
+        return Plan { lower_bound, device_steps, ..plan };
+    }
+    let reason = |refused: Refusal| {
+        let same = plan.refusals.iter().find(|known| known.pod == refused.pod);
+        let alike = || plan.refusals.iter().find(|known| class_of.get(&known.pod) == class_of.get(&refused.pod));
+        same.or_else(alike).map_or(refused.clone(), |known| Refusal { pod: refused.pod, ..known.clone() })
+    };
+    let refusals = other.refusals.into_iter().map(reason).collect();
+    let search_steps = plan.search_steps.max(other.search_steps);
+    Plan { notes: plan.notes, refusals, search_steps, lower_bound, device_steps, ..other }
+}
+
 /// The same as long as the limit is kept; `None` as soon as it is known that it is not.
 fn plan_within(snapshot: &Snapshot, limit: &Limit, solved: &Solved) -> Option<Plan> {
-    let mut problem = Problem::new(snapshot);
+    let problem = Problem::new(snapshot);
+    let together = together::groups(&problem);
+    let found = plan_alone_within(problem, limit, solved);
+    if found.is_some() || together.is_empty() {
+        return found;
+    }
+    let uncoupled = together::uncouple(snapshot, &together, None)?;
+    let refused = limit.refused.iter().copied().chain(uncoupled.out()).collect();
+    let limit = Limit { refused, ..limit.clone() };
+    let found = plan_alone_within(Problem::new(&uncoupled.snapshot), &limit, solved)?;
+    Some(uncoupled.expand(found, snapshot))
+}
+
+fn plan_alone_within(mut problem: Problem<'_>, limit: &Limit, solved: &Solved) -> Option<Plan> {
     let refused = |class: &PodClass| class.members.iter().filter(|pod| limit.refused.contains(pod)).count();
     let refused = problem.classes.map(|class| u32::try_from(refused(class)).unwrap_or(u32::MAX));
     let counts = problem.classes.iter().zip(&refused).map(|(class, refused)| class.count().saturating_sub(*refused));
@@ -178,14 +255,9 @@ fn improved(
     let has_choice = has_choice(&problem, placed);
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
-    // Worth only makes the plan cheaper.
-    let pods_times_machines = karpenter::work(&problem, placed, best.0.state.bins.len());
-    let is_worth_trying = |best: &(Filled, u64)| {
-        let price = best.0.price();
-        let is_far = price > bound + bound / CLOSE;
-        let most = if is_far { karpenter::MAX_WORK } else { karpenter::MAX_WORK_IF_CLOSE };
-        is_comparable && price > bound && pods_times_machines <= most
-    };
+    let is_dearer = |best: &(Filled, u64)| best.0.price() > bound;
+    // Beyond that other orders only make the plan cheaper.
+    let is_open = |best: &(Filled, u64)| best.0.refused.iter().any(|(_, _, verdict)| *verdict == Verdict::OutOfBudget);
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
         let Some(other) = fill_cheaper(&mut problem, order, &best.0) else { return };
         // The plain order sees to it that there is an order of binding; others may not.
@@ -193,10 +265,10 @@ fn improved(
             *best = other;
         }
     };
-    if best.0.price() > bound && has_choice {
+    if is_dearer(&best) && has_choice {
         try_order(Order::ByWorth(&relaxed.worth), &mut best);
     }
-    if is_worth_trying(&best) {
+    if is_comparable && (is_dearer(&best) || is_open(&best)) {
         try_order(Order::Karpenter { is_asked_for: false }, &mut best);
     }
     if !skews_hold(&problem, &best.0.state) {
@@ -252,26 +324,29 @@ fn price_of_keeping_apart(problem: &mut Problem<'_>, filled: &Filled) -> Option<
 }
 
 /// Places everything in the plain order. Where pods have no place and machines for others add domains to their spread, these
-/// are kept out of such domains, if that gives more pods a place.
+/// are kept out of such domains, if that gives more pods a place; else Karpenter's order may put them onto one machine.
 fn fill_first(problem: &mut Problem<'_>) -> Option<(Filled, u64)> {
-    let first = fill_all(problem, Order::Plain);
-    let could_gain = match &first {
-        Some((filled, _)) => filled.refused.iter().any(|(class, _, _)| problem.is_spread_over_added(*class)),
-        None => problem.classes.ids().any(|class| problem.is_spread_over_added(class)),
-    };
-    if !could_gain {
-        return first;
+    let mut best = fill_all(problem, Order::Plain);
+    for (keeps_outside, order) in [(true, Order::Plain), (false, Order::Karpenter { is_asked_for: false })] {
+        let could_gain = match &best {
+            Some((filled, _)) => filled.refused.iter().any(|(class, _, _)| problem.is_spread_over_added(*class)),
+            None => problem.classes.ids().any(|class| problem.is_spread_over_added(class)),
+        };
+        let is_comparable = keeps_outside || !problem.classes.iter().any(PodClass::has_alternatives);
+        if !could_gain || !is_comparable {
+            break;
+        }
+        let mut apart = Problem::new(problem.snapshot);
+        apart.keeps_outside = keeps_outside;
+        apart.limit = problem.limit.clone();
+        let Some(other) = fill_all(&mut apart, order) else { continue };
+        let is_better = |best: &(Filled, u64)| other.0.compare_refused(&best.0, problem).is_lt();
+        if best.as_ref().is_none_or(is_better) && (keeps_outside || rules_hold(&apart, &other.0.state)) {
+            *problem = apart;
+            best = Some(other);
+        }
     }
-    let mut apart = Problem::new(problem.snapshot);
-    apart.keeps_outside = true;
-    apart.limit = problem.limit.clone();
-    let Some(other) = fill_all(&mut apart, Order::Plain) else { return first };
-    let is_better = |first: &(Filled, u64)| other.0.compare_refused(&first.0, problem).is_lt();
-    if !first.as_ref().is_none_or(is_better) {
-        return first;
-    }
-    *problem = apart;
-    Some(other)
+    best
 }
 
 /// Places everything in one order; says how many steps the search for contended room took. `None` if the problem has a
@@ -303,8 +378,23 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)
 fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerHour, search_steps: u64) -> Plan {
     let Filled { state, kept, refused } = filled;
     let mut dealt = Dealt::new(problem, &state.bins, kept);
-    for assignment in &state.assignments {
-        dealt.deal(assignment.class, assignment.target, assignment.copies);
+    let stages = topology::stages(problem, &state).unwrap_or_default();
+    let mut comes_later: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
+    for (stage, copies) in stages.iter().enumerate() {
+        for &(assignment, copies) in copies {
+            comes_later.entry(assignment).or_default().push((stage, copies));
+        }
+    }
+    let mut later = vec![Vec::new(); stages.len()];
+    for (index, assignment) in state.assignments.iter().enumerate() {
+        let pods = dealt.take(assignment.class, assignment.copies);
+        let mut last = pods.iter().rev();
+        for &(stage, copies) in comes_later.get(&index).into_iter().flatten().rev() {
+            if let Some(later) = later.get_mut(stage) {
+                later.extend(last.by_ref().take(copies as usize).copied());
+            }
+        }
+        dealt.put(assignment.target, pods);
     }
     let machines: IdVec<MachineId, Machine> = launch::machines(problem, &state, &dealt.on_bins).into();
     let mut refusals = Vec::new();
@@ -319,11 +409,13 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
     }
     let name = |pod: PodId| &problem.snapshot.pods[pod].pod.name;
     refusals.sort_by_key(|refusal| name(refusal.pod));
+    later.iter_mut().for_each(|pods| pods.sort_by_key(|&pod| name(pod)));
     Plan {
         node_costs: node_costs(machines.len(), problem.snapshot.options.node_price),
         price: machines.iter().fold(PriceNanoUsdPerHour(0), |sum, machine| sum.saturating_add(machine.launch.price)),
         machines,
         existing: dealt.existing(problem),
+        later,
         refusals,
         notes: notes(problem, |_, _| false),
         kept_apart: None,
@@ -367,8 +459,7 @@ impl Dealt {
         self.waiting[class].by_ref().take(copies as usize).collect()
     }
 
-    fn deal(&mut self, class: ClassId, target: Target, copies: u32) {
-        let pods = self.take(class, copies);
+    fn put(&mut self, target: Target, pods: Vec<PodId>) {
         match target {
             Target::Node(node) => self.on_nodes[node].extend(pods),
             Target::Bin(bin) => {

@@ -5,7 +5,9 @@ use std::{fmt::Write as _, sync::Arc};
 
 use model::{
     Interner, KeyId, NamespacedName, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueId,
-    ValueSet, quantity::Format,
+    ValueSet,
+    pod::HostPort,
+    quantity::{Format, Rounding},
 };
 
 use crate::snapshot::Limit;
@@ -22,6 +24,11 @@ pub use devices::{ClaimedDevices, EndingTypes};
 pub enum Reason {
     /// The pod uses something that is not planned for.
     Unsupported(Unsupported),
+    /// It waits for another object: one that does not exist, or a volume that is bound without it.
+    WaitsFor {
+        /// For what, as a sentence about it.
+        what: Arc<str>,
+    },
     /// There is no NodePool at all.
     NoNodePool,
     /// A NodePool that may not launch now.
@@ -53,6 +60,8 @@ pub enum Reason {
     NodeName {
         /// Which pool.
         node_pool: NodePoolName,
+        /// The label that is a Node's name, if it goes by that; else `metadata.name`.
+        label: Option<KeyId>,
         /// The names that the pod's node affinity, or that of its volume, allows.
         wanted: ValueSet,
     },
@@ -184,6 +193,8 @@ pub enum Excluding {
     },
     /// What DaemonSets take.
     Daemons,
+    /// A host port that it wants and a DaemonSet has.
+    HostPort(HostPort),
     /// The devices that it claims.
     Devices,
     /// Nothing to be had.
@@ -229,7 +240,12 @@ pub enum Need {
         values: ValueSet,
     },
     /// The NodePool allows machines that several of its requirements exclude.
-    OtherTypes,
+    OtherTypes {
+        /// What an instance type that would do has of these labels, by key.
+        labels: Vec<(KeyId, ValueSet)>,
+        /// That instance type.
+        like: Arc<str>,
+    },
     /// The pod asks for less.
     Less {
         /// Of which resource.
@@ -241,6 +257,8 @@ pub enum Need {
     },
     /// DaemonSets leave something.
     Daemons,
+    /// The pod does not want a host port that a DaemonSet has.
+    OtherPort(HostPort),
     /// The machine brings other devices.
     Devices,
     /// The provider has one.
@@ -311,12 +329,20 @@ pub struct NoInstanceType {
     pub by_label: Vec<(KeyId, ValueSet, usize)>,
     /// Types too small, daemons included.
     pub by_resources: usize,
+    /// Types on which a DaemonSet takes a host port that the pod wants.
+    pub by_ports: usize,
+    /// The first such port.
+    pub port: Option<HostPort>,
     /// Types that hold the pod but whose machines would not give it its devices.
     pub by_devices: usize,
     /// What is the matter with the devices, with the number of types: the nearest to fitting first.
     pub devices: Vec<(Arc<str>, usize)>,
     /// Types that hold the pod but have no launchable offering for it now.
     pub by_offering: usize,
+    /// Types that hold the pod but only by reservations that the plan uses up.
+    pub by_reservation: usize,
+    /// These reservations, by name.
+    pub reservations: Vec<ValueId>,
     /// The resource that most of the types lack, how much the pod (with daemons) asks and the most that is there.
     pub nearest: Option<Shortage>,
 }
@@ -398,6 +424,7 @@ impl Reason {
     pub fn code(&self) -> &'static str {
         match self {
             Reason::Unsupported(_) => "Unsupported",
+            Reason::WaitsFor { .. } => "WaitsFor",
             Reason::NoNodePool => "NoNodePool",
             Reason::NodePoolNotUsable { .. } => "NodePoolNotUsable",
             Reason::NodePoolTaint { .. } => "NodePoolTaint",
@@ -449,6 +476,7 @@ impl Reason {
             | Reason::Devices(_)
             | Reason::Remedies(_)
             | Reason::Unsupported(_)
+            | Reason::WaitsFor { .. }
             | Reason::NoNodePool
             | Reason::Claim { .. }
             | Reason::ExistingNodes(_)
@@ -463,14 +491,16 @@ impl Reason {
     pub fn message(&self, names: &Interner) -> String {
         match self {
             Reason::Unsupported(unsupported) => format!("{} is not planned for yet", unsupported.construct),
+            Reason::WaitsFor { what } => what.to_string(),
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::Contradiction(all) => contradiction::message(all, names),
             Reason::LabelForRule { key, rule, .. } => format!(
                 "{rule} needs the label {}, which its machines will not have; add it to the NodePool's labels or requirements",
                 names.key_name(*key)
             ),
-            Reason::NodeName { wanted, .. } => format!(
-                "goes by the name of a Node (metadata.name {}), which is not known of a machine to come",
+            Reason::NodeName { label, wanted, .. } => format!(
+                "goes by the name of a Node ({} {}), which is not known of a machine to come",
+                label.map_or("metadata.name", |key| names.key_name(key)),
                 wanted.display(names)
             ),
             Reason::Claim { why } => why.to_string(),
@@ -498,19 +528,22 @@ impl Reason {
             }
             Reason::NoInstanceType(reason) => reason.message(names),
             Reason::LimitExceeded { limit, total, remaining, needed, .. } => {
-                let (what, amount): (&str, &dyn Fn(i64) -> String) = match limit {
-                    Limit::Nodes => ("nodes", &|value: i64| value.to_string()),
-                    Limit::Resource(resource) => (names.resource_name(*resource), &|value| amount(*resource, value)),
+                let (what, amount): (&str, &dyn Fn(i64, Rounding) -> String) = match limit {
+                    Limit::Nodes => ("nodes", &|value, _| value.to_string()),
+                    Limit::Resource(resource) => {
+                        (names.resource_name(*resource), &|value, rounding| amount(*resource, value, rounding, names))
+                    }
                 };
                 format!(
                     "a machine for it takes at least {} of {what}, the limit of {} has {} left",
-                    amount(*needed),
-                    amount(*total),
-                    amount((*remaining).max(0))
+                    amount(*needed, Rounding::Up),
+                    amount(*total, Rounding::Down),
+                    amount((*remaining).max(0), Rounding::Down)
                 )
             }
             Reason::MinValues { key, wanted, left, .. } => {
-                format!("minValues of {} wants {wanted} values, {left} are left for this pod", names.key_name(*key))
+                let are = if *left == 1 { "is" } else { "are" };
+                format!("minValues of {} wants {wanted} values, {left} {are} left for this pod", names.key_name(*key))
             }
             Reason::ExistingNodes(nodes) => nodes.message(names),
             Reason::PodRules { node_pool, rules } => {
@@ -526,7 +559,7 @@ impl Reason {
                 )
             }
             Reason::NotSearched { most } => format!(
-                "no place as the others are placed; whether moving them would make room is not searched for among more than {most} pods"
+                "no place as the others are placed; among more than {most} pods not every way to move them is tried"
             ),
             Reason::OutOfBudget { steps } => {
                 format!(
@@ -558,9 +591,10 @@ impl Excluding {
             Self::NodeName => "the name of a Node".to_owned(),
             Self::NodePools => "what NodePools require".to_owned(),
             Self::Resource { resource, wanted } => {
-                format!("{} {}", names.resource_name(*resource), amount(*resource, *wanted))
+                format!("{} {}", names.resource_name(*resource), amount(*resource, *wanted, Rounding::Up, names))
             }
             Self::Daemons => "what DaemonSets take".to_owned(),
+            Self::HostPort(port) => format!("host port {port}, which a DaemonSet takes"),
             Self::Devices => "the devices it claims".to_owned(),
             Self::Availability => "what can be launched now".to_owned(),
             Self::Limits => "limits".to_owned(),
@@ -587,7 +621,7 @@ impl Remedy {
 
 impl Need {
     fn names_pool(&self) -> bool {
-        matches!(self, Self::Allowed { .. } | Self::OtherTypes | Self::Limit { .. } | Self::MinValues { .. })
+        matches!(self, Self::Allowed { .. } | Self::OtherTypes { .. } | Self::Limit { .. } | Self::MinValues { .. })
     }
 
     fn message(&self, pool: &NodePoolName, names: &Interner) -> String {
@@ -599,19 +633,23 @@ impl Need {
                 format!("if nodepool/{pool} had the label {}", names.key_name(*key))
             }
             Self::Allowed { key, values } => format!("if nodepool/{pool} had {}", expression(*key, values, names)),
-            Self::OtherTypes => format!("if nodepool/{pool} allowed more instance types"),
+            Self::OtherTypes { labels, like } => {
+                let labels: Vec<String> = labels.iter().map(|(key, values)| expression(*key, values, names)).collect();
+                format!("if nodepool/{pool} allowed {}, as of {like}", labels.join(" and "))
+            }
             Self::Less { resource, most: 0, .. } => format!("without {}", names.resource_name(*resource)),
             Self::Less { resource, by, .. } => {
-                format!("with {} less {}", amount(*resource, *by), names.resource_name(*resource))
+                format!("with {} less {}", amount(*resource, *by, Rounding::Up, names), names.resource_name(*resource))
             }
             Self::Daemons => "if DaemonSets left something".to_owned(),
+            Self::OtherPort(port) => format!("if it did not want host port {port}"),
             Self::Devices => "with other devices".to_owned(),
             Self::Available => "if it were to be had".to_owned(),
             Self::Limit { limit, by } => match limit {
                 Limit::Nodes => format!("with {by} more in limits.nodes of nodepool/{pool}"),
                 Limit::Resource(resource) => format!(
                     "with {} more in limits.{} of nodepool/{pool}",
-                    amount(*resource, *by),
+                    amount(*resource, *by, Rounding::Up, names),
                     names.resource_name(*resource)
                 ),
             },
@@ -668,7 +706,8 @@ impl NoInstanceType {
             parts.push(format!("{} excluded by the NodePool's requirements", self.by_node_pool));
         }
         for (key, wanted, count) in &self.by_label {
-            parts.push(format!("{count} fall at {}", expression(*key, wanted, names)));
+            let fall = if *count == 1 { "falls" } else { "fall" };
+            parts.push(format!("{count} {fall} at {}", expression(*key, wanted, names)));
         }
         if self.by_resources > 0 {
             let mut part = format!("{} too small", self.by_resources);
@@ -676,6 +715,9 @@ impl NoInstanceType {
                 let _ = write!(part, " ({})", shortage.message(names));
             }
             parts.push(part);
+        }
+        if let Some(port) = &self.port {
+            parts.push(format!("{} where a DaemonSet takes host port {port}", self.by_ports));
         }
         if self.by_devices > 0 {
             let mut part = format!("{} without the devices it claims", self.by_devices);
@@ -686,7 +728,12 @@ impl NoInstanceType {
             parts.push(part);
         }
         if self.by_offering > 0 {
-            parts.push(format!("{} have no launchable offering", self.by_offering));
+            parts.push(format!("{} {} no launchable offering", self.by_offering, has(self.by_offering)));
+        }
+        if self.by_reservation > 0 {
+            let names: Vec<&str> = self.reservations.iter().map(|id| names.value_name(*id)).collect();
+            let what = if names.len() == 1 { "reservation" } else { "reservations" };
+            parts.push(format!("{} only by {what} {}, used up by this plan", self.by_reservation, names.join(", ")));
         }
         if !parts.is_empty() {
             text.push_str(": ");
@@ -699,14 +746,14 @@ impl NoInstanceType {
 impl Shortage {
     fn message(&self, names: &Interner) -> String {
         if self.most == 0 {
-            let amount = amount(self.resource, self.wanted);
+            let amount = amount(self.resource, self.wanted, Rounding::Up, names);
             return format!("{} {amount} wanted, none has any", names.resource_name(self.resource));
         }
         format!(
             "{} {} wanted with daemons, the largest has {}",
             names.resource_name(self.resource),
-            amount(self.resource, self.wanted),
-            amount(self.resource, self.most)
+            amount(self.resource, self.wanted, Rounding::Up, names),
+            amount(self.resource, self.most, Rounding::Down, names)
         )
     }
 }
@@ -714,32 +761,41 @@ impl Shortage {
 impl ExistingNodes {
     fn message(&self, names: &Interner) -> String {
         let mut parts = Vec::new();
-        for (count, what) in [
-            (self.excluded, "take no pods (deleting, cordoned or not ready)"),
-            (self.by_taint, "have a taint it does not tolerate"),
-            (self.by_label, "do not match its node selector or affinity"),
-            (self.by_rules, "are closed by rules between pods"),
+        for (count, one, several) in [
+            (
+                self.excluded,
+                "takes no pods (deleting, cordoned or not ready)",
+                "take no pods (deleting, cordoned or not ready)",
+            ),
+            (self.by_taint, "has a taint it does not tolerate", "have a taint it does not tolerate"),
+            (
+                self.by_label,
+                "does not match its node selector or affinity",
+                "do not match its node selector or affinity",
+            ),
+            (self.by_rules, "is closed by rules between pods", "are closed by rules between pods"),
         ] {
             if count > 0 {
-                parts.push(format!("{count} {what}"));
+                parts.push(format!("{count} {}", if count == 1 { one } else { several }));
             }
         }
         if self.by_devices > 0 {
-            let mut part = format!("{} do not have the devices it claims", self.by_devices);
+            let lack = if self.by_devices == 1 { "does not have" } else { "do not have" };
+            let mut part = format!("{} {lack} the devices it claims", self.by_devices);
             if let Some(why) = &self.devices {
                 let _ = write!(part, " ({why})");
             }
             parts.push(part);
         }
         if self.by_resources > 0 {
-            let mut part = format!("{} have no room", self.by_resources);
+            let mut part = format!("{} {} no room", self.by_resources, has(self.by_resources));
             if let Some(Shortage { resource, wanted, most }) = &self.nearest {
                 let _ = write!(
                     part,
                     " ({} {} wanted, the most free is {})",
                     names.resource_name(*resource),
-                    amount(*resource, *wanted),
-                    amount(*resource, *most)
+                    amount(*resource, *wanted, Rounding::Up, names),
+                    amount(*resource, *most, Rounding::Down, names)
                 );
             }
             parts.push(part);
@@ -749,14 +805,20 @@ impl ExistingNodes {
     }
 }
 
-/// An amount of a resource in the form people write it.
-pub fn amount(resource: ResourceId, value: i64) -> String {
-    match resource {
-        ResourceId::CPU => Quantity::from_milli(value, Format::DecimalSi).to_string(),
-        ResourceId::MEMORY | ResourceId::EPHEMERAL_STORAGE => Quantity::from_i64(value, Format::BinarySi)
-            .map_or_else(|_| value.to_string(), |quantity| quantity.to_string()),
-        _ => value.to_string(),
-    }
+/// The verb of so many things that lack something.
+fn has(count: usize) -> &'static str {
+    if count == 1 { "has" } else { "have" }
+}
+
+/// An amount of a resource as people read it.
+pub(crate) fn amount(resource: ResourceId, value: i64, rounding: Rounding, names: &Interner) -> String {
+    let quantity = match resource {
+        ResourceId::CPU => Ok(Quantity::from_milli(value, Format::DecimalSi)),
+        ResourceId::MEMORY | ResourceId::EPHEMERAL_STORAGE => Quantity::from_i64(value, Format::BinarySi),
+        _ if names.resource_name(resource).starts_with("hugepages-") => Quantity::from_i64(value, Format::BinarySi),
+        _ => return value.to_string(),
+    };
+    quantity.map_or_else(|_| value.to_string(), |quantity| quantity.readable(rounding))
 }
 
 fn expression(key: KeyId, values: &ValueSet, names: &Interner) -> String {

@@ -94,7 +94,8 @@ impl Compiled {
         objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
         objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
         let mut slices: Vec<Arc<ResourceSlice>> = objects.slices.values().cloned().collect();
-        slices.extend(world.published().into_iter().map(|slice| Arc::new(as_allocated(slice, devices))));
+        let published = world.published().into_iter();
+        slices.extend(published.map(|(host, slice)| Arc::new(named(slice, host, world.choice.pools, devices))));
         let mut by_name = BTreeMap::new();
         for slice in &slices {
             for device in &slice.devices {
@@ -303,19 +304,62 @@ impl Compiled {
     }
 }
 
-/// The slice as its driver will publish it: claims that have devices of its domain already say what the pool is called.
-fn as_allocated(mut slice: ResourceSlice, devices: &Devices) -> ResourceSlice {
-    let Some(scope @ NodeScope::Selector(selector)) = &slice.node_scope else { return slice };
-    if !slice.pool.name.as_str().starts_with(&format!("{scope:?}")) {
-        return slice;
+/// What drivers call the pools that they have still to publish. kube-scheduler goes by names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum PoolNames {
+    /// After their machines, as these were launched; a domain's after those; all before what is published.
+    #[default]
+    AsLaunched,
+    /// A domain's before those of machines, all behind what is published.
+    DomainsFirst,
+    /// After their machines, those of the last first.
+    LastLaunchedFirst,
+}
+
+impl PoolNames {
+    /// Those between which devices may tell.
+    pub(crate) fn of(snapshot: &Snapshot) -> Vec<Self> {
+        let types = || snapshot.node_pools.iter().flat_map(|pool| pool.catalogue.types.iter());
+        let slices = snapshot.devices.iter().flat_map(|devices| devices.objects.slices.values());
+        let is_shared = |slice: &Arc<ResourceSlice>| !matches!(slice.node_scope, Some(NodeScope::Node(_)));
+        let is_published = slices.into_iter().any(is_shared) && types().any(|of| !of.device_templates.is_empty());
+        if is_published || types().any(|of| !of.device_templates.shared.is_empty()) {
+            vec![Self::AsLaunched, Self::DomainsFirst, Self::LastLaunchedFirst]
+        } else {
+            vec![Self::AsLaunched]
+        }
     }
-    let allocations = devices.objects.claims.values().filter_map(|claim| claim.allocation.as_ref());
-    let mut of_domain = allocations.filter(|allocation| allocation.node_selector.as_ref() == Some(selector));
-    let name = of_domain.find_map(|allocation| {
-        let result = allocation.results.iter().find(|result| result.device.driver == slice.driver)?;
-        Some(result.device.pool.clone())
-    });
-    slice.pool.name = name.unwrap_or(slice.pool.name);
+
+    /// The names begin so that what the manifests of tests call published pools comes where it should.
+    fn prefix(self, host: usize, is_of_domain: bool) -> String {
+        match (self, is_of_domain) {
+            (Self::AsLaunched, false) => format!("a{host:03}-"),
+            (Self::AsLaunched, true) => "b-".to_owned(),
+            (Self::DomainsFirst, true) => "x-".to_owned(),
+            (Self::DomainsFirst, false) => format!("y{host:03}-"),
+            (Self::LastLaunchedFirst, false) => format!("a{:03}-", 999_usize.saturating_sub(host)),
+            (Self::LastLaunchedFirst, true) => "z-".to_owned(),
+        }
+    }
+}
+
+/// The slice as its driver will publish it: claims that have devices of its domain already say what the pool is called.
+fn named(mut slice: ResourceSlice, host: usize, names: PoolNames, devices: &Devices) -> ResourceSlice {
+    let scope = slice.node_scope.clone();
+    let is_of_domain = scope.as_ref().is_some_and(|scope| slice.pool.name.as_str().starts_with(&format!("{scope:?}")));
+    if let (Some(NodeScope::Selector(selector)), true) = (&scope, is_of_domain) {
+        let allocations = devices.objects.claims.values().filter_map(|claim| claim.allocation.as_ref());
+        let mut of_domain = allocations.filter(|allocation| allocation.node_selector.as_ref() == Some(selector));
+        let name = of_domain.find_map(|allocation| {
+            let result = allocation.results.iter().find(|result| result.device.driver == slice.driver)?;
+            Some(result.device.pool.clone())
+        });
+        if let Some(name) = name {
+            slice.pool.name = name;
+            return slice;
+        }
+    }
+    slice.pool.name = format!("{}{}", names.prefix(host, is_of_domain), slice.pool.name).as_str().into();
     slice
 }
 

@@ -21,7 +21,10 @@ use scheduling::{
     snapshot::{Limit, PodId},
 };
 
-use self::world::{Planned, World};
+use self::{
+    devices::PoolNames,
+    world::{Choice, Planned, World},
+};
 
 pub use self::room::{Room, room_for};
 
@@ -45,7 +48,9 @@ fn check_pods(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     // What the provider launches is its choice, so several choices are played: each machine by its dearest, its cheapest
     // and others in between, neighbours differently.
     let most = plan.machines.iter().map(|machine| launches::allowed(snapshot, machine).len()).max().unwrap_or(1);
-    for choice in 0..most.clamp(1, 8) {
+    let choices = (0..most.clamp(1, 8))
+        .flat_map(|launches| PoolNames::of(snapshot).into_iter().map(move |pools| Choice { launches, pools }));
+    for choice in choices {
         problems.extend(play_in_some_order(snapshot, plan, choice));
         problems.extend(play_in_every_order_of_claims(snapshot, plan, choice));
         if !problems.is_empty() {
@@ -64,8 +69,8 @@ fn ended(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
 }
 
 /// Pods that want to be near to each other can depend on which of them begins, so each may. Pods that a spread counts and
-/// that are not spread themselves can come too early, so they may come last.
-fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<String> {
+/// that are not spread themselves can come too early, so they may come last. Those that the plan wants to come later do, in any case.
+fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: Choice) -> Vec<String> {
     let mut stuck = Vec::new();
     for order in [Order::AsPlanned, Order::SpreadFirst] {
         stuck = play(World::new(snapshot, plan, choice), choice, None, order);
@@ -85,22 +90,29 @@ fn play_in_some_order(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<St
     orders.find(Vec::is_empty).unwrap_or(stuck)
 }
 
-/// Nobody says in which order the scheduler comes to pods with claims, so none may leave one of them without devices.
-fn play_in_every_order_of_claims(snapshot: &Snapshot, plan: &Plan, choice: usize) -> Vec<String> {
+/// Nobody says in which order the scheduler comes to pods with claims, so none may leave one of them without devices, and
+/// of one kind the last may come first.
+fn play_in_every_order_of_claims(snapshot: &Snapshot, plan: &Plan, choice: Choice) -> Vec<String> {
     let of_devices = |problem: &String| problem.contains(devices::NO_DEVICES);
     let mut stuck = Vec::new();
     for order in orders_of_claims(snapshot, plan) {
-        stuck = play_with_claims(World::new(snapshot, plan, choice), choice, &order);
-        stuck.retain(of_devices);
-        if !stuck.is_empty() {
-            break;
+        for is_last_first in [false, true] {
+            let mut world = World::new(snapshot, plan, choice);
+            if is_last_first {
+                world.planned.reverse();
+            }
+            stuck = play_with_claims(world, choice, &order);
+            stuck.retain(of_devices);
+            if !stuck.is_empty() {
+                return stuck;
+            }
         }
     }
     stuck
 }
 
 /// Lets the planned pods in as long as one of them gets in, those without affinity first, then `first`.
-fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>, order: Order) -> Vec<String> {
+fn play(mut world: World<'_>, choice: Choice, first: Option<&Pod>, order: Order) -> Vec<String> {
     let waiting = std::mem::take(&mut world.planned);
     let groups: BTreeSet<&NamespacedName> = waiting.iter().filter_map(|planned| group_of(planned.pod)).collect();
     let stuck = let_in(&mut world, waiting, first, order);
@@ -109,7 +121,7 @@ fn play(mut world: World<'_>, choice: usize, first: Option<&Pod>, order: Order) 
     }
     let why_not = |planned: &Planned<'_>| {
         let why = filter::filter(&world, planned.pod, planned.node).err()?;
-        Some(format!("{} is not let onto {} (launches {choice}): {why}", planned.pod.name, world.name(planned.node)))
+        Some(format!("{} is not let onto {} ({choice:?}): {why}", planned.pod.name, world.name(planned.node)))
     };
     stuck.iter().filter_map(why_not).collect()
 }
@@ -166,7 +178,7 @@ pub(crate) fn orders_of<'s>(pods: impl Iterator<Item = &'s PodShape>) -> Vec<Vec
     orders
 }
 
-fn play_with_claims(mut world: World<'_>, choice: usize, order: &[&PodShape]) -> Vec<String> {
+fn play_with_claims(mut world: World<'_>, choice: Choice, order: &[&PodShape]) -> Vec<String> {
     let mut waiting = std::mem::take(&mut world.planned);
     waiting.sort_by_key(|planned| order.iter().position(|kind| **kind == *planned.pod.shape));
     world.planned = waiting;
@@ -180,7 +192,8 @@ enum Order {
     SpreadFirst,
 }
 
-/// Binds pods as long as one of them gets in, those without affinity first, then `first`; those left do not get in.
+/// Binds pods as long as one of them gets in, stage by stage, within a stage those without affinity first, then `first`; who
+/// is early in this order is asked again before each that is late. Those left do not get in.
 fn let_in<'s>(
     world: &mut World<'s>,
     mut waiting: Vec<Planned<'s>>,
@@ -190,20 +203,16 @@ fn let_in<'s>(
     waiting.sort_by_key(|planned| {
         let is_first = first.is_some_and(|first| first.uid == planned.pod.uid);
         let is_late = order == Order::SpreadFirst && planned.pod.shape.topology_spread.is_empty();
-        (!planned.pod.shape.pod_affinity.required.is_empty(), !is_first, is_late)
+        (planned.stage, !planned.pod.shape.pod_affinity.required.is_empty(), !is_first, is_late)
     });
-    while !waiting.is_empty() {
-        let before = waiting.len();
-        waiting.retain(|planned| match filter::filter(world, planned.pod, planned.node) {
-            Ok(()) => {
-                world.bind(planned.pod, planned.node);
-                false
-            }
-            Err(_) => true,
-        });
-        if waiting.len() == before {
+    while let Some(stage) = waiting.first().map(|planned| planned.stage) {
+        let is_due = |planned: &&Planned<'_>| planned.stage == stage;
+        let mut due = waiting.iter().take_while(is_due);
+        let Some(next) = due.position(|planned| filter::filter(world, planned.pod, planned.node).is_ok()) else {
             break;
-        }
+        };
+        let next = waiting.remove(next);
+        world.bind(next.pod, next.node);
     }
     waiting
 }

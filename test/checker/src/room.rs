@@ -13,7 +13,7 @@ use scheduling::{
 
 use crate::{
     devices, filter, launches,
-    world::{Planned, World},
+    world::{Choice, Planned, World},
 };
 
 /// What became of the search.
@@ -33,7 +33,7 @@ pub enum Room {
 /// As the planner does, spreads count the domains of all machines that could be launched. That is stricter than
 /// kube-scheduler, so what is found holds there too, and "none" is said of plans that do not hang on which machines come.
 pub fn room_for(snapshot: &Snapshot, pods: &[PodId], steps: u64) -> Room {
-    let mut world = World::new(snapshot, &Plan::default(), 0);
+    let mut world = World::new(snapshot, &Plan::default(), Choice::default());
     if pods.iter().any(|&pod| snapshot.pods[pod].pod.shape.hard_spread().next().is_some()) {
         world.add_possible_machines();
     }
@@ -127,11 +127,21 @@ impl<'s> Search<'s> {
     /// Whether pods with claims get their devices whichever of them comes first. An arrangement that lives from an order
     /// is none that a scheduler would find.
     fn plays_in_every_order(&mut self, planned: &[Planned<'s>]) -> bool {
+        let before = self.world.choice.pools;
+        let names = devices::PoolNames::of(self.snapshot);
+        let plays = names.into_iter().all(|pools| {
+            self.world.rename_pools(pools);
+            self.plays_in_every_order_of_claims(planned)
+        });
+        self.world.rename_pools(before);
+        plays
+    }
+
+    fn plays_in_every_order_of_claims(&mut self, planned: &[Planned<'s>]) -> bool {
         let with_claims = planned.iter().filter(|planned| devices::concern(self.snapshot, planned.pod));
         let orders = crate::orders_of(with_claims.map(|planned| &*planned.pod.shape));
         orders.into_iter().all(|order| {
-            let mut waiting: Vec<Planned<'s>> =
-                planned.iter().map(|planned| Planned { pod: planned.pod, node: planned.node }).collect();
+            let mut waiting: Vec<Planned<'s>> = planned.to_vec();
             waiting.sort_by_key(|planned| order.iter().position(|kind| **kind == *planned.pod.shape));
             let all = waiting.len();
             let stuck = crate::let_in(&mut self.world, waiting, None, crate::Order::AsPlanned);
@@ -149,7 +159,8 @@ impl<'s> Search<'s> {
         }
         let pods = self.pods.clone();
         let placed = self.placed.clone();
-        let planned = || pods.iter().zip(&placed).map(|(&pod, &node)| Planned { pod, node }).collect::<Vec<_>>();
+        let planned =
+            || pods.iter().zip(&placed).map(|(&pod, &node)| Planned { pod, node, stage: 0 }).collect::<Vec<_>>();
         let begins = self.pods.iter().filter(|pod| !pod.shape.pod_affinity.required.is_empty());
         let firsts = std::iter::once(None).chain(begins.map(|pod| Some(*pod)));
         let orders = firsts.flat_map(|first| [(first, crate::Order::AsPlanned), (first, crate::Order::SpreadFirst)]);

@@ -17,11 +17,11 @@ use scheduling::{
     Plan, Snapshot,
     catalogue::OfferingId,
     devices::NodeDevices,
-    snapshot::{Excluded, NodeId, NodeLabels, PoolId},
+    snapshot::{Excluded, NodeId, NodeLabels, PodId, PoolId},
 };
 
 use crate::{
-    devices::{self, Compiled},
+    devices::{self, Compiled, PoolNames},
     launches,
 };
 
@@ -43,9 +43,21 @@ pub(crate) struct Node<'s> {
 }
 
 /// A pod with the node it is planned on.
+#[derive(Clone)]
 pub(crate) struct Planned<'s> {
     pub(crate) pod: &'s Pod,
     pub(crate) node: usize,
+    /// It is bound after all of earlier stages.
+    pub(crate) stage: u32,
+}
+
+/// What nobody decides before launch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Choice {
+    /// Which of the offerings that a claim allows is launched for it.
+    pub(crate) launches: usize,
+    /// What drivers call their pools.
+    pub(crate) pools: PoolNames,
 }
 
 /// Everything a scheduler sees.
@@ -58,7 +70,7 @@ pub(crate) struct World<'s> {
     /// Pods that were let in, in order.
     bound: RefCell<Vec<(&'s Pod, usize)>>,
     compiled: OnceCell<Rc<Compiled>>,
-    choice: usize,
+    pub(crate) choice: Choice,
 }
 
 impl Node<'_> {
@@ -81,8 +93,7 @@ impl Node<'_> {
 }
 
 impl<'s> World<'s> {
-    /// `choice` says which of the offerings that a claim allows is launched for it.
-    pub(crate) fn new(snapshot: &'s Snapshot, plan: &Plan, choice: usize) -> Self {
+    pub(crate) fn new(snapshot: &'s Snapshot, plan: &Plan, choice: Choice) -> Self {
         let mut world = Self {
             snapshot,
             names: (*snapshot.interner).clone(),
@@ -91,6 +102,11 @@ impl<'s> World<'s> {
             bound: RefCell::default(),
             compiled: OnceCell::new(),
             choice,
+        };
+        let stages: BTreeMap<PodId, u32> = plan.stages().collect();
+        let planned = |&pod: &PodId, node: usize| {
+            let stage = stages.get(&pod).copied().unwrap_or(0);
+            Planned { pod: &snapshot.pods[pod].pod, node, stage }
         };
         let waiting: BTreeSet<&str> = snapshot.pods.iter().map(|pending| pending.pod.uid.as_str()).collect();
         for (id, node) in snapshot.nodes.iter_enumerated() {
@@ -110,25 +126,25 @@ impl<'s> World<'s> {
                 attach_limits: node.attach_limits.clone(),
                 pods,
                 daemons: Vec::new(),
-                unpublished: unpublished(snapshot, id, choice),
+                unpublished: unpublished(snapshot, id, choice.launches),
                 is_only_possible: false,
             });
             let index = world.nodes.len() - 1;
             world.add_daemons_to(index);
             for placement in plan.existing.iter().filter(|placement| placement.node == id) {
-                let planned = placement.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node: index });
-                world.planned.extend(planned);
+                world.planned.extend(placement.pods.iter().map(|pod| planned(pod, index)));
             }
         }
         for (position, machine) in plan.machines.iter().enumerate() {
-            world.launch(position, machine, choice);
+            let node = world.launch(position, machine, choice.launches);
+            world.planned.extend(machine.pods.iter().map(|pod| planned(pod, node)));
         }
         world
     }
 
     /// What is there, before anything is planned, bound or published.
     pub(crate) fn as_it_is(snapshot: &'s Snapshot) -> Self {
-        let mut world = Self::new(snapshot, &Plan::default(), 0);
+        let mut world = Self::new(snapshot, &Plan::default(), Choice::default());
         world.nodes.iter_mut().for_each(|node| node.unpublished.clear());
         world
     }
@@ -149,14 +165,13 @@ impl<'s> World<'s> {
         })
     }
 
-    fn launch(&mut self, position: usize, machine: &scheduling::plan::Machine, choice: usize) {
+    fn launch(&mut self, position: usize, machine: &scheduling::plan::Machine, choice: usize) -> usize {
         let snapshot = self.snapshot;
         let allowed = launches::allowed(snapshot, machine);
         let chosen = if choice == 0 { machine.launch.offering } else { allowed[(choice + position) % allowed.len()] };
         let labels = machine.labels.iter().map(|(key, value)| (*key, self.names.value(value))).collect();
         self.add_machine(machine.node_pool, chosen, labels);
-        let node = self.nodes.len() - 1;
-        self.planned.extend(machine.pods.iter().map(|&pod| Planned { pod: &snapshot.pods[pod].pod, node }));
+        self.nodes.len() - 1
     }
 
     /// A node launched from an offering, with these labels besides those that pool and offering decide.
@@ -178,7 +193,7 @@ impl<'s> World<'s> {
         let is_missing = |driver: &str, scope: &NodeScope, brought: Option<PoolScope>| {
             brought != Some(PoolScope::Domain) || !is_published(snapshot, driver, scope)
         };
-        let unpublished = devices::slices_of(&host, &instance_type.device_templates, is_missing, self.choice);
+        let unpublished = devices::slices_of(&host, &instance_type.device_templates, is_missing, self.choice.launches);
         self.compiled.take();
         self.nodes.push(Node {
             name,
@@ -266,11 +281,26 @@ impl<'s> World<'s> {
         self.bound.borrow().clone()
     }
 
-    /// What drivers will publish and have not yet; a pool of a domain once, whoever brings it.
-    pub(crate) fn published(&self) -> Vec<ResourceSlice> {
-        let mut names = BTreeSet::new();
-        let slices = self.nodes.iter().flat_map(|node| &node.unpublished);
-        slices.filter(|slice| names.insert(&slice.meta.name)).cloned().collect()
+    /// What drivers will publish and have not yet, with the node; a pool of a domain once, as the first
+    /// that brings it describes it.
+    pub(crate) fn published(&self) -> Vec<(usize, ResourceSlice)> {
+        let mut publishers: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut published = Vec::new();
+        for (host, node) in self.nodes.iter().enumerate() {
+            for slice in &node.unpublished {
+                let pool = (slice.driver.as_str(), slice.pool.name.as_str());
+                if *publishers.entry(pool).or_insert(host) == host {
+                    published.push((host, slice.clone()));
+                }
+            }
+        }
+        published
+    }
+
+    /// Drivers call their pools otherwise from now on.
+    pub(crate) fn rename_pools(&mut self, pools: PoolNames) {
+        self.choice.pools = pools;
+        self.compiled.take();
     }
 
     /// Claims and devices, compiled for the nodes that there are.

@@ -153,6 +153,16 @@ impl Inventory {
         shared.flat_map(|shared| shared.nodes.match_label_keys.iter().cloned()).collect()
     }
 
+    /// Whether machines of two shapes bring the same pools of these drivers.
+    pub fn bring_alike(&self, a: ShapeId, b: ShapeId, drivers: &BTreeSet<DriverName>) -> bool {
+        let brought = |shape: ShapeId| {
+            let of_drivers =
+                |pool: &&SharedPoolId| drivers.contains(&self.shared_pools[**pool].template.template.driver);
+            self.machines[shape].pools.iter().filter(of_drivers).collect::<BTreeSet<_>>()
+        };
+        a == b || brought(a) == brought(b)
+    }
+
     /// The pools that a machine of a shape certainly brings, as far as its labels are pinned.
     pub(crate) fn brought_by(&self, shape: ShapeId, pinned: &Domain, host: BinId) -> Vec<Brought> {
         if self.machines[shape].pools.is_empty() {

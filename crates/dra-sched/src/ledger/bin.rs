@@ -73,10 +73,11 @@ impl ExistingNode {
     /// What it sees. As long as no planned machine brings it a pool that is gathered once.
     pub(crate) fn view(&self, inventory: &Inventory, cluster: &ClusterLedger) -> Result<Arc<View>, Fault> {
         let brought = inventory.brought_to(&self.facts, cluster)?;
+        let order = cluster.pool_order();
         if brought.is_empty() {
-            self.view.get_or_init(|| inventory.view_of_node(&self.facts, &brought)).clone()
+            self.view.get_or_init(|| inventory.view_of_node(&self.facts, &brought, order)).clone()
         } else {
-            inventory.view_of_node(&self.facts, &brought)
+            inventory.view_of_node(&self.facts, &brought, order)
         }
     }
 }

@@ -14,12 +14,12 @@ impl Instance {
 
     /// The pool that a planned machine brings for itself and its domain.
     pub(crate) fn of_bin(bin: BinId) -> Self {
-        Self(2 * Self::number(bin.index()) + 2)
+        Self(2 * Self::checked(bin.index()) + 2)
     }
 
     /// The pool of a domain, by the number that its driver has it by.
     pub(crate) fn of_domain(number: usize) -> Self {
-        Self(2 * Self::number(number) + 1)
+        Self(2 * Self::checked(number) + 1)
     }
 
     /// Whether it is the pool of a domain.
@@ -27,7 +27,12 @@ impl Instance {
         self.0 % 2 == 1
     }
 
-    fn number(number: usize) -> u32 {
+    /// The place of the machine or of the domain's pool among others.
+    pub(crate) fn number(self) -> i64 {
+        i64::from(self.0)
+    }
+
+    fn checked(number: usize) -> u32 {
         u32::try_from(number).ok().filter(|number| *number < u32::MAX / 2).expect("ids are far below 2^31")
     }
 }

@@ -1,9 +1,13 @@
 //! Which claims can compete for the same devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims;
-use crate::inventory::{ClaimClassId, ClaimId, DeviceEntry, DeviceShape, Inventory, SliceIndex};
+use crate::inventory::{
+    ClaimClassId, ClaimId, DeviceEntry, DeviceShape, Inventory, SharedPool, SharedPoolId, SliceIndex,
+};
+use crate::ledger::PoolKinds;
+use crate::machine::PoolScope;
 use crate::packing::ClaimUse;
 use crate::selectors::Judgement;
 use crate::types::{DriverName, NodeScope};
@@ -20,6 +24,8 @@ pub struct Reach {
     pub shared: BTreeSet<DriverName>,
     /// Some of these come with machines that bring pools for others: then more machines may mean more to take.
     pub grows: bool,
+    /// The pools that these devices are of, by driver.
+    pub pools: BTreeMap<DriverName, PoolKinds>,
     /// Claims that exist, which other pods may share.
     pub claims: BTreeSet<ClaimId>,
 }
@@ -28,6 +34,13 @@ impl Reach {
     /// Whether what they take can matter to pods on other machines.
     pub fn is_beyond_machine(&self) -> bool {
         !self.shared.is_empty() || !self.claims.is_empty()
+    }
+
+    /// What pools of one driver it is up to, which names these will have, which devices are given.
+    pub fn unordered(&self) -> PoolKinds {
+        let mut all = PoolKinds::default();
+        self.pools.values().filter(|kinds| kinds.is_unordered()).for_each(|kinds| all.extend(*kinds));
+        all
     }
 }
 
@@ -40,6 +53,24 @@ impl Inventory {
         };
         let elastic = claims.iter().copied().filter(|claim| self.takes_more_of_more(class(claim)));
         self.reach(&elastic.collect::<Vec<_>>()).shared
+    }
+
+    /// Whether a pod's claims take the first devices that match and nothing else decides which: more devices never leave
+    /// anybody fewer of the others then.
+    pub fn takes_first_that_match(&self, claims: &[ClaimUse]) -> bool {
+        let classes = claims.iter().map(|claim| match *claim {
+            ClaimUse::Fresh { class, .. } => &self.claim_classes[class],
+            ClaimUse::Named { claim, .. } => &self.claim_classes[self.claims[claim].class],
+        });
+        let mut requests = 0;
+        let are_plain = classes.into_iter().all(|class| {
+            requests += class.requests.len();
+            let is_exact = |request: &claims::Request| {
+                request.alternatives.len() == 1 && request.alternatives.iter().all(|it| it.count.is_some())
+            };
+            class.spec.constraints.is_empty() && class.requests.iter().all(is_exact)
+        });
+        are_plain && requests <= 1
     }
 
     /// What claims could take, on whichever node or machine.
@@ -60,31 +91,61 @@ impl Inventory {
     }
 
     fn extend(&self, reach: &mut Reach, class: ClaimClassId) {
-        let brought = self.slices_for_domains();
-        let is_own = |slice: SliceIndex| {
-            let of_one_node = || matches!(self.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
+        let scopes = self.scopes_for_domains();
+        let is_of_one_node =
+            |slice: SliceIndex| matches!(self.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
+        let unusable = self.slices_for_nobody();
+        let kind = |slice: SliceIndex| match scopes.get(&slice) {
             // Of what machines bring for others, the template does not say for whom.
-            !brought.contains(&slice) && (self.slices[slice].template || of_one_node())
+            Some(PoolScope::Machine) => PoolKinds { hosts: true, ..PoolKinds::default() },
+            Some(PoolScope::Domain) => PoolKinds { domains: true, ..PoolKinds::default() },
+            None if self.slices[slice].template => PoolKinds { own: true, planned: true, ..PoolKinds::default() },
+            None if is_of_one_node(slice) => PoolKinds { own: true, ..PoolKinds::default() },
+            None => PoolKinds { published: true, ..PoolKinds::default() },
         };
         let requests = &self.claim_classes[class].requests;
         for alternative in requests.iter().flat_map(|request| &request.alternatives) {
             let matters = |device: &&DeviceEntry| !alternative.admin_access || self.keeps_administrators_out(device);
-            for device in self.devices.iter().filter(matters) {
+            for device in self.devices.iter().filter(matters).filter(|device| !unusable.contains(&device.slice)) {
                 let driver = &self.shapes[device.shape].driver;
-                let drivers = if is_own(device.slice) { &mut reach.own } else { &mut reach.shared };
-                let is_brought = brought.contains(&device.slice);
-                let is_known = drivers.contains(driver) && (reach.grows || !is_brought);
-                if !is_known && self.could_take(alternative, device.shape) {
-                    drivers.insert(driver.clone());
-                    reach.grows |= is_brought;
+                let kind = kind(device.slice);
+                let known = reach.pools.get(driver).copied().unwrap_or_default();
+                let mut more = known;
+                more.extend(kind);
+                if more == known || !self.could_take(alternative, device.shape) {
+                    continue;
                 }
+                reach.pools.insert(driver.clone(), more);
+                let drivers = if kind.own { &mut reach.own } else { &mut reach.shared };
+                drivers.insert(driver.clone());
+                reach.grows |= kind.hosts || kind.domains;
             }
         }
     }
 
+    /// The slices of templates of pools that no machine brings, since each lacks a label that says for whom.
+    fn slices_for_nobody(&self) -> BTreeSet<SliceIndex> {
+        let is_brought = |id: SharedPoolId, pool: &SharedPool| {
+            let mut keys = pool.template.nodes.match_label_keys.iter();
+            let shapes = || self.machines.iter().filter(|machine| machine.pools.contains(&id));
+            keys.all(|key| shapes().any(|machine| machine.labels.contains_key(key)))
+        };
+        let for_nobody = self.shared_pools.iter_enumerated().filter(|(id, pool)| !is_brought(*id, pool));
+        for_nobody.flat_map(|(_, pool)| pool.slices.iter().copied()).collect()
+    }
+
+    /// The slices of templates of pools that machines bring for others, and how many of the pool there are.
+    fn scopes_for_domains(&self) -> BTreeMap<SliceIndex, PoolScope> {
+        let of_pool = |pool: &SharedPool| {
+            let scope = pool.template.scope;
+            pool.slices.iter().map(move |slice| (*slice, scope)).collect::<Vec<_>>()
+        };
+        self.shared_pools.iter().flat_map(of_pool).collect()
+    }
+
     /// The slices of templates of pools that machines bring for others.
     pub(super) fn slices_for_domains(&self) -> BTreeSet<SliceIndex> {
-        self.shared_pools.iter().flat_map(|pool| pool.slices.iter().copied()).collect()
+        self.scopes_for_domains().into_keys().collect()
     }
 
     /// Whether others can take something of a device that administrators' access needs as well. It takes nothing from

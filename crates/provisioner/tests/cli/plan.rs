@@ -52,13 +52,13 @@ fn a_plan_in_words() {
 
         Nodes that exist
           NAME   PODS
-          old    2
+          old       2
 
         No place
           shop/giant
-            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
-            a machine would do with 744300m less cpu (nodepool/default)
+            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            a machine would do with 744.3 less cpu (nodepool/default)
 
         6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap
@@ -81,9 +81,9 @@ fn a_plan_in_many_words() {
 
         No place
           shop/giant
-            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
-            a machine would do with 744300m less cpu (nodepool/default)
+            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            a machine would do with 744.3 less cpu (nodepool/default)
 
         6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap
@@ -179,17 +179,17 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "reasons": [
                 {
                   "code": "ExistingNodes",
-                  "message": "of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)",
+                  "message": "of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)",
                   "object": null
                 },
                 {
                   "code": "NoInstanceType",
-                  "message": "none of 2 instance types fits: 2 too small (cpu 1k wanted with daemons, the largest has 7700m)",
+                  "message": "none of 2 instance types fits: 2 too small (cpu 1000 wanted with daemons, the largest has 7700m)",
                   "object": "nodepool/default"
                 },
                 {
                   "code": "Remedies",
-                  "message": "a machine would do with 992300m less cpu (nodepool/default)",
+                  "message": "a machine would do with 992.3 less cpu (nodepool/default)",
                   "object": null
                 }
               ]
@@ -407,9 +407,9 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
 
         exit 3
         Pod shop/giant has no place:
-          of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
-          nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
-          a machine would do with 744300m less cpu (nodepool/default)
+          of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+          nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+          a machine would do with 744.3 less cpu (nodepool/default)
 
         error: there is no Pod default/web-0 in the input
         exit 1
@@ -465,17 +465,18 @@ fn two_sets_of_node_pools_are_compared() {
         ["plan", "-f", "shop.yaml", "-f", "now.yaml", "--compare", "now.yaml", "then.yaml", "--expand-workloads"];
     let ran = scratch.run(&arguments);
     expect![[r#"
-                                 now.yaml    then.yaml   DIFFERENCE
-          new machines                   1           1                     +0
-          pods with a place              5           5                     +0
-          pods without a place           1           1                     +0
-          price                  $0.1085/h   $0.0760/h   -$0.0325/h (-30.0 %)
-          no plan below          $0.0733/h   $0.0513/h
+                                  now.yaml    then.yaml   DIFFERENCE
+          new machines                    1           1                     +0
+          pods with a place               5           5                     +0
+            on nodes that exist           2           2                     +0
+          pods without a place            1           1                     +0
+          price                   $0.1085/h   $0.0760/h   -$0.0325/h (-30.0 %)
+          no plan below           $0.0733/h   $0.0513/h
 
         Other machines
-          MACHINES   NODEPOOL, INSTANCE TYPE, CAPACITY
-                -1   p c-4x-amd64-linux on-demand
-                +1   p c-4x-amd64-linux spot
+          MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
+                -1   p c-4x-amd64-linux test-zone-a on-demand
+                +1   p c-4x-amd64-linux test-zone-a spot
 
         then.yaml costs $0.0325/h less than now.yaml
     "#]]
@@ -511,8 +512,8 @@ fn a_side_without_a_place_for_a_pod_says_why() {
           no plan below          $0.0190/h     $0.0000/h
 
         Other machines
-          MACHINES   NODEPOOL, INSTANCE TYPE, CAPACITY
-                -1   p c-1x-amd64-linux spot
+          MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
+                -1   p c-1x-amd64-linux test-zone-b spot
 
         No place in a-only.yaml any more
           d/w
@@ -520,6 +521,59 @@ fn a_side_without_a_place_for_a_pod_says_why() {
 
         a-only.yaml costs $0.0190/h less than any.yaml; 1 pod loses a place
     "#]].assert_eq(&ran.stdout);
+}
+
+/// Pods that one side does not have gain and lose nothing; what changes is told by zone, and why a pod waits for other reasons.
+#[test]
+fn sides_with_other_pods_zones_and_reasons_are_compared() {
+    let scratch = Scratch::new();
+    let pod = |name: &str, cpu: u32| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: d}}\nspec: {{containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}\n"
+        )
+    };
+    let in_zone = |zone: &str| {
+        let zone =
+            format!("      - {{key: topology.kubernetes.io/zone, operator: In, values: [{zone}]}}\n      nodeClassRef");
+        pool_of("spot").replace("      nodeClassRef", &zone)
+    };
+    scratch.write("pods.yaml", &(pod("stays", 1) + &pod("giant", 500)));
+    scratch.write("a.yaml", &(in_zone("test-zone-a") + &pod("gone", 900)));
+    let limited = in_zone("test-zone-b").replace("spec:\n  template", "spec:\n  limits: {cpu: 4}\n  template");
+    scratch.write("b.yaml", &(limited.replace("[linux]", "[linux, windows]") + &pod("new", 1)));
+    let ran = scratch.run(&["plan", "-f", "pods.yaml", "--compare", "a.yaml", "b.yaml", "--karpenter-order"]);
+    expect![[r#"
+        exit 3
+                                 a.yaml (Karpenter's order)   b.yaml      DIFFERENCE
+          new machines                                    1           1                      +0
+          pods with a place                               1           2                      +1
+          pods without a place                            2           1                      -1
+          price                                   $0.0380/h   $0.0760/h   +$0.0380/h (+100.0 %)
+          no plan below                           $0.0380/h   $0.0380/h
+
+        Other machines
+          MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
+                -1   p c-2x-amd64-linux test-zone-a spot
+                +1   p c-4x-amd64-linux test-zone-b spot
+
+        Waiting in a.yaml (Karpenter's order) only
+          d/gone
+
+        Waiting in b.yaml only
+          d/new
+
+        No place in b.yaml for other reasons
+          d/giant
+            nodepool/p: none of 144 instance types fits: 144 too small (cpu 500 wanted with daemons, the largest has 255.9)
+            a machine would do with 244.1 less cpu and with 256 more in limits.cpu of nodepool/p
+
+        b.yaml costs $0.0380/h more than a.yaml (Karpenter's order)
+    "#]]
+    .assert_eq(&ran.transcript());
+    let json = scratch.run(&["plan", "-f", "pods.yaml", "--compare", "a.yaml", "b.yaml", "-o", "json"]).json();
+    assert_eq!(json["difference"]["onlyInA"], json!(["d/gone"]));
+    assert_eq!(json["difference"]["onlyInB"], json!(["d/new"]));
+    assert_eq!((&json["difference"]["gained"], &json["difference"]["lost"]), (&json!([]), &json!([])));
 }
 
 #[test]
@@ -549,13 +603,13 @@ fn the_rule_that_decided_is_told_for_every_pod_with_a_place() {
 
         Nodes that exist
           NAME   PODS
-          old    2
+          old       2
 
         No place
           shop/giant
-            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
-            a machine would do with 744300m less cpu (nodepool/default)
+            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            a machine would do with 744.3 less cpu (nodepool/default)
 
         Why there
           shop/web-2, shop/web-3, shop/web-4 on default-0: the cheapest machine that holds it together with the 2 other pods on it
@@ -611,21 +665,21 @@ fn room_that_is_kept_free_is_planned_after_all_pods_and_shown_apart() {
 
         Nodes that exist
           NAME   PODS
-          old    2
+          old       2
 
         Room kept free
           CAPACITYBUFFER   PODS   ON NODES   ON NEW MACHINES   MISSING
           shop/spare          2          0                 2         0
           shop/too-large      1          0                 0         1
-            shop/too-large: of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
-            shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
-            shop/too-large: a machine would do with 744300m less cpu (nodepool/default)
+            shop/too-large: of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            shop/too-large: a machine would do with 744.3 less cpu (nodepool/default)
 
         No place
           shop/giant
-            of 1 existing node 1 have no room (cpu 1k wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1k wanted with daemons, the largest has 255700m)
-            a machine would do with 744300m less cpu (nodepool/default)
+            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            a machine would do with 744.3 less cpu (nodepool/default)
 
         6 pods: 3 and room for 2 more on 2 new machines for $0.1140/h (no plan below $0.0856/h), 2 on 1 node that exists, 1 without a place
         No part in the plan: 2 ConfigMap

@@ -96,6 +96,7 @@ pub(super) fn set_aside(mut plan: Plan, snapshot: &Snapshot) -> Plan {
         }
     }
     plan.existing.retain(|placement| !placement.pods.is_empty());
+    plan.later.iter_mut().for_each(|pods| pods.retain(|pod| pod.index() < own));
     plan.refusals.retain(|refusal| match refusal.pod.index().checked_sub(own) {
         None => true,
         Some(index) => {

@@ -87,6 +87,9 @@ pub(crate) struct ProblemDevices<'s> {
     known_replays: RefCell<NameMap<orders::Replay, bool>>,
     /// Drivers whose devices for several machines some claims take more of where there are more.
     elastic: BTreeSet<DriverName>,
+    /// Drivers of which what others bring can leave claims less: those, and where names of pools decide for claims that do
+    /// not just take the first device that matches.
+    decisive: BTreeSet<DriverName>,
     /// What claims could take, of those that were asked about.
     reaches: RefCell<FastMap<(DemandId, usize), Rc<Reach>>>,
     /// Whether claims were kept apart because there is an order in which they would not all get their devices.
@@ -101,13 +104,21 @@ impl<'s> ProblemDevices<'s> {
             NodeDevices::Expected(_) => None,
         };
         let claims = devices.demands.iter().flat_map(|demand| &demand.variants).map(|variant| &variant.claims);
-        let elastic = match devices.brings_pools() {
-            true => claims.flat_map(|claims| devices.inventory.elastic(claims)).collect(),
-            false => BTreeSet::new(),
-        };
+        let mut elastic = BTreeSet::new();
+        let mut decisive = BTreeSet::new();
+        for claims in claims.filter(|_| devices.brings_pools()) {
+            elastic.extend(devices.inventory.elastic(claims));
+            if devices.inventory.takes_first_that_match(claims) {
+                continue;
+            }
+            let pools = devices.inventory.reach(claims).pools.into_iter();
+            decisive.extend(pools.filter(|(_, kinds)| kinds.is_unordered()).map(|(driver, _)| driver));
+        }
+        decisive.extend(elastic.iter().cloned());
         Some(Self {
             devices,
             elastic,
+            decisive,
             published: snapshot.nodes.ids().map(ledger).collect(),
             steps: Cell::new(snapshot.options.device_steps),
             steps_taken: Cell::new(0),
@@ -154,14 +165,14 @@ impl<'s> ProblemDevices<'s> {
         variant.map_or(&[], |variant| variant.claims.as_slice())
     }
 
-    /// Labels of a machine of one of the shapes that have to be decided at once: where it is, there is more for claims that
-    /// take more then, and others have to count with it.
+    /// Labels of a machine of one of the shapes that have to be decided at once: where it is, what it brings changes what
+    /// claims get, and others have to count with it.
     fn keys_to_decide(&self, shapes: &IdSet<ShapeId>, decided: Option<&Domain>) -> BTreeSet<Arc<str>> {
-        if self.elastic.is_empty() {
+        if self.decisive.is_empty() {
             return BTreeSet::new();
         }
         let inventory = &self.devices.inventory;
-        let keys = shapes.iter().flat_map(|shape| inventory.keys_of_brought(shape, &self.elastic));
+        let keys = shapes.iter().flat_map(|shape| inventory.keys_of_brought(shape, &self.decisive));
         keys.filter(|key| decided.is_none_or(|decided| !decided.0.contains_key(key))).collect()
     }
 
@@ -448,8 +459,8 @@ impl DeviceState {
                     Spot::Node(_) => None,
                 };
                 let to_decide = of_problem.keys_to_decide(&shapes, own.and_then(|own| own.ledger.domain()));
-                let asked =
-                    Asked { problem, demand: of_problem.demand(&problem.classes[class])?, table, bin, to_decide };
+                let demand = of_problem.demand(&problem.classes[class])?;
+                let asked = Asked { problem, of_problem, demand, table, bin, to_decide };
                 let ways = asked.ways(offer, &shapes, wanted);
                 let at = (spot, own.map(|own| &own.ledger));
                 self.in_every_order(problem, bins, at, (class, variant), ways)

@@ -8,7 +8,7 @@ mod contradiction;
 use std::sync::Arc;
 
 use model::{
-    IdSet, Interner, KeyId, ResourceId, ResourceVec, ValueSet,
+    IdSet, Interner, KeyId, Requirement, ResourceId, ResourceVec, ValueId, ValueSet,
     requirement::{Incompatible, IncompatibleKind},
 };
 
@@ -16,10 +16,12 @@ use super::{
     affinity::{self, Term, accepts_unknown},
     classes::{ClassId, PodClass},
     devices::{Spot, Trouble},
+    fill,
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
     remedies, repair,
     state::{BinId, State},
+    supported,
     topology::{Checking, Involvement, Kind, Place, Scope},
 };
 use crate::{
@@ -40,7 +42,11 @@ pub(crate) fn reasons(
 ) -> Arc<[Reason]> {
     let pods = &problem.classes[class];
     if let Some(unsupported) = &pods.refused {
-        return Arc::from([Reason::Unsupported(unsupported.clone())]);
+        let waits_for = supported::waits_for(&pods.shape, problem.snapshot);
+        return Arc::from([match waits_for.filter(|what| **what == *unsupported.construct) {
+            Some(what) => Reason::WaitsFor { what: what.into() },
+            None => Reason::Unsupported(unsupported.clone()),
+        }]);
     }
     if let Some(why) = &pods.claim_fault {
         return Arc::from([Reason::Claim { why: Arc::clone(why) }]);
@@ -229,7 +235,14 @@ fn closed_machines(problem: &Problem<'_>, state: &State, table: &PoolTable<'_>, 
         let requests = problem.requests_alone(class, way.variant);
         way.offerings.iter().any(|offering| requests.fits_in(table.net(offering)))
     };
-    closing_ways(problem, state, pods, table.by_class[class].iter().filter(holds))
+    let mut rules = closing_ways(problem, state, pods, table.by_class[class].iter().filter(holds));
+    if let Some(contrary) = fill::keeps_itself_out(problem, state, class) {
+        let contrary: Arc<str> = problem.topology.groups[contrary].describe(problem.names()).into();
+        if !rules.contains(&contrary) {
+            rules.push(contrary);
+        }
+    }
+    rules
 }
 
 /// Labels that rules of the class go by and that no machine of the pool will have, with the rule.
@@ -289,10 +302,13 @@ fn pool<'p, 's>(
 fn label_conflict(table: &PoolTable<'_>, term: &Term, names: &Interner) -> Option<Reason> {
     let node_pool = || table.pool.name.clone();
     if term.node_name.as_ref().is_some_and(|wanted| !accepts_unknown(wanted)) {
-        return Some(Reason::NodeName { node_pool: node_pool(), wanted: term.node_name.clone()? });
+        return Some(Reason::NodeName { node_pool: node_pool(), label: None, wanted: term.node_name.clone()? });
     }
     for wanted in term.requirements.iter_by_name(names) {
         let key = wanted.key;
+        if names_node(table, wanted) {
+            return Some(Reason::NodeName { node_pool: node_pool(), label: Some(key), wanted: wanted.values.clone() });
+        }
         if let Some(pool) = table.pool.requirements.get(key) {
             if !pool.values.intersects(&wanted.values, names) {
                 return Some(Reason::Requirement {
@@ -312,6 +328,11 @@ fn label_conflict(table: &PoolTable<'_>, term: &Term, names: &Interner) -> Optio
         }
     }
     None
+}
+
+/// Whether a Node is asked for by its hostname, which nobody can give a machine to come.
+pub(super) fn names_node(table: &PoolTable<'_>, wanted: &Requirement) -> bool {
+    table.is_hostname(wanted.key) && !accepts_unknown(&wanted.values)
 }
 
 /// A label that the pool or its offerings define and that was probably meant.
@@ -353,11 +374,21 @@ fn machine(
     let given = with_devices(problem, state, rank, table, class);
     let mut rules = Rules::default();
     let mut shortages = Shortages::default();
+    let (mut port, mut reservations) = (None, Vec::new());
     for instance_type in catalogue.types.ids() {
         let offerings: Vec<OfferingId> = catalogue.offerings_of(instance_type).collect();
-        let asked = Asked { problem, class, table, term, given: given.as_ref() };
-        rules.count(instance_type, asked.furthest(&offerings, &mut shortages, names));
+        let asked = Asked { problem, state, class, table, term, given: given.as_ref() };
+        let fall = asked.furthest(&offerings, &mut shortages, names);
+        let first_port = || offerings.iter().find_map(|&offering| table.port_of_daemon(offering, pods));
+        match fall {
+            Fall::HostPort => port = port.or_else(first_port),
+            Fall::Reservation => reservations.extend(offerings.iter().filter_map(|&offering| asked.used_up(offering))),
+            Fall::NodePool | Fall::Label(_) | Fall::Resources | Fall::Devices | Fall::Offering => {}
+        }
+        rules.count(instance_type, fall);
     }
+    reservations.sort_by_key(|id| names.value_name(*id));
+    reservations.dedup();
     let devices = troubles_of(problem, state, rank, table, class, &rules.without_devices);
     let mut by_label: Vec<(KeyId, ValueSet, usize)> = rules
         .by_label
@@ -371,9 +402,13 @@ fn machine(
         by_node_pool: rules.by_node_pool,
         by_label,
         by_resources: rules.by_resources,
+        by_ports: rules.by_ports,
+        port,
         by_devices: rules.without_devices.len(),
         devices,
         by_offering: rules.by_offering,
+        by_reservation: rules.by_reservation,
+        reservations,
         nearest: shortages.nearest(names),
     }))
 }
@@ -384,8 +419,10 @@ enum Fall {
     NodePool,
     Label(KeyId),
     Resources,
+    HostPort,
     Devices,
     Offering,
+    Reservation,
 }
 
 #[derive(Default)]
@@ -393,8 +430,10 @@ struct Rules {
     by_node_pool: usize,
     by_label: Vec<(KeyId, usize)>,
     by_resources: usize,
+    by_ports: usize,
     without_devices: Vec<TypeId>,
     by_offering: usize,
+    by_reservation: usize,
 }
 
 impl Rules {
@@ -403,7 +442,9 @@ impl Rules {
             Fall::NodePool => self.by_node_pool += 1,
             Fall::Resources => self.by_resources += 1,
             Fall::Devices => self.without_devices.push(instance_type),
+            Fall::HostPort => self.by_ports += 1,
             Fall::Offering => self.by_offering += 1,
+            Fall::Reservation => self.by_reservation += 1,
             Fall::Label(key) => match self.by_label.iter_mut().find(|(other, _)| *other == key) {
                 Some((_, count)) => *count += 1,
                 None => self.by_label.push((key, 1)),
@@ -465,6 +506,7 @@ fn troubles_of(
 /// Offerings that are asked why they hold no pod of a class.
 struct Asked<'a, 's> {
     problem: &'a Problem<'s>,
+    state: &'a State,
     class: ClassId,
     table: &'a PoolTable<'s>,
     term: &'a Term,
@@ -472,6 +514,17 @@ struct Asked<'a, 's> {
 }
 
 impl Asked<'_, '_> {
+    /// The reservation that the machine would need and other machines of the plan use up.
+    fn used_up(&self, offering: OfferingId) -> Option<ValueId> {
+        let offering = &self.table.catalogue.offerings[offering];
+        let reservation = offering.reservation.as_ref().filter(|_| offering.launchable())?;
+        self.state.uses_up(reservation.id).then_some(reservation.id)
+    }
+
+    fn is_closed_by_daemon(&self, offering: OfferingId) -> bool {
+        self.table.daemon_takes_port(offering, &self.problem.classes[self.class])
+    }
+
     /// The latest rule that an offering of one type reaches before it falls.
     fn furthest(&self, offerings: &[OfferingId], shortages: &mut Shortages, names: &Interner) -> Fall {
         let table = self.table;
@@ -490,11 +543,15 @@ impl Asked<'_, '_> {
                 (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
             } else if !requests.fits_in(table.net(id)) {
                 shortages.add(&requests, table.net(id));
-                (Fall::Resources, usize::MAX - 2)
+                (Fall::Resources, usize::MAX - 4)
+            } else if self.is_closed_by_daemon(id) {
+                (Fall::HostPort, usize::MAX - 3)
             } else if self.given.is_some_and(|given| table.members.contains(id) && !given.contains(id)) {
-                (Fall::Devices, usize::MAX - 1)
+                (Fall::Devices, usize::MAX - 2)
+            } else if self.used_up(id).is_none() {
+                (Fall::Offering, usize::MAX - 1)
             } else {
-                (Fall::Offering, usize::MAX)
+                (Fall::Reservation, usize::MAX)
             };
             if reached > rank {
                 (furthest, rank) = (fall, reached);

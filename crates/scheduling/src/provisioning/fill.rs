@@ -20,7 +20,7 @@ use super::{
     devices::{ProblemDevices, place_with_hosts, retry_with_hosts, want_too_much},
     karpenter, patterns,
     problem::Problem,
-    repair,
+    repair, reservations,
     state::{Charging, State},
     topology::{Checking, GroupId, Kind, Scope, ToCome, rules_hold},
 };
@@ -149,7 +149,10 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
         if problem.is_too_many(class, left) && u64::from(left) > budget.remaining() {
             return None;
         }
-        if left > 0 && fits_alone(problem, &mut untouched, class) {
+        left = reservations::make_room(problem, &mut state, class, left);
+        if left > 0 && keeps_itself_out(problem, &state, class).is_some() {
+            refused.push((class, left, Verdict::DoesNotFit));
+        } else if left > 0 && fits_alone(problem, &mut untouched, class) {
             let repaired = repair::place_more(problem, state, class, left, budget);
             state = repaired.state;
             left = repaired.left;
@@ -334,6 +337,20 @@ pub(crate) fn on_nodes(problem: &Problem<'_>, state: &mut State, class: ClassId,
         }
     }
     left
+}
+
+/// The rule by which the class has to be away from the very pods to which it has to be near, if there is one of these: another
+/// arrangement has them too.
+pub(crate) fn keeps_itself_out(problem: &Problem<'_>, state: &State, class: ClassId) -> Option<GroupId> {
+    let groups = &problem.topology.groups;
+    let own = || problem.classes[class].involved.iter().filter(|mine| mine.owner).map(|mine| mine.group);
+    let mut near = own().filter(|&near| groups[near].kind == Kind::Affinity && state.counts[near].total() > 0);
+    near.find_map(|near| {
+        let is_contrary = |away: &GroupId| {
+            groups[*away].kind == Kind::AntiAffinity && groups[*away].concerns_the_same_as(&groups[near])
+        };
+        own().find(is_contrary)
+    })
 }
 
 /// Whether one copy would have a place if nothing else were planned. If not, its refusal needs no search.

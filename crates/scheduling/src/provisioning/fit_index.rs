@@ -51,6 +51,17 @@ impl FitIndex {
         let steps = self.by_resource.get(resource.index())?;
         steps.get(first(steps, amount)).map(|step| &step.at_least)
     }
+
+    /// The most that one of these offerings has of each resource.
+    pub(crate) fn most(&self, offerings: &IdSet<OfferingId>) -> ResourceVec {
+        let most = |(resource, steps): (usize, &Vec<Step>)| {
+            // Those with more are among those with less.
+            let too_much = steps.partition_point(|step| step.at_least.intersects(offerings));
+            let step = steps.get(too_much.checked_sub(1)?)?;
+            Some((ResourceId::from_index(resource), step.amount))
+        };
+        self.by_resource.iter().enumerate().filter_map(most).collect()
+    }
 }
 
 fn first(steps: &[Step], amount: i64) -> usize {
@@ -119,6 +130,11 @@ mod tests {
         assert_eq!(ids(5), [4]);
         assert_eq!(ids(9), Vec::<usize>::new());
         assert!(index.at_least(ResourceId::MEMORY, 1).is_none());
+        let most = |offerings: &[usize]| {
+            let offerings = offerings.iter().copied().map(OfferingId::from_index).collect();
+            index.most(&offerings).get(ResourceId::CPU)
+        };
+        assert_eq!([most(&[1, 3]), most(&[0, 1, 2, 3]), most(&[1, 4]), most(&[3])], [2, 4, 8, 0]);
         // The one with 8 CPUs is no member.
         let members = allocatable.iter().take(4).zip([50, 30, 60, 10].map(PriceNanoUsdPerHour));
         let prices = LeastPrices::new(&index, members);

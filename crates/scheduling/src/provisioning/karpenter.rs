@@ -4,55 +4,29 @@
 //! fewest pods that takes it, else into a new machine of the most preferred pool. A machine keeps every type that holds
 //! its pods, and the cheapest of them is launched in the end. Pods without a place are tried again until nothing changes.
 //!
-//! Work grows with pods × machines, hence the bounds: on the machines that it will take at least before it is begun, and on
-//! the steps while it goes.
+//! Copies of a class come one after the other. Machines with as many pods are in a tree by what the largest of their types has free, so
+//! those without room are not looked at; and what does not take a copy is not asked again for the next, unless rules over
+//! labels may let it in by then. So work grows with the pods, and with classes × machines that have room for them.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use model::{IdVec, ResourceId};
+use model::{IdVec, ResourceId, ResourceVec, collections::FastSet};
+use smallvec::SmallVec;
 
 use super::{
     classes::ClassId,
     fill::on_nodes,
-    pools::PoolTable,
+    patterns,
+    pools::{Alternative, PoolRank},
     problem::Problem,
+    slack::SlackTree,
     state::{BinId, State},
-    topology::GroupId,
+    topology::{Group, Scope},
 };
+use crate::snapshot::NodeId;
 
-/// Most (pods × machines) for which the order is worth its time where nobody asked for it.
-pub(crate) const MAX_WORK: u64 = 200_000;
-
-/// The same where little can be saved.
-pub(crate) const MAX_WORK_IF_CLOSE: u64 = 10_000;
-
-/// Pods × machines for so many copies of each class, of which a plan took so many machines. In Karpenter's order it may be far
-/// fewer: the largest, if nothing keeps pods apart.
-pub(crate) fn work(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>, machines: usize) -> u64 {
-    let pods: u64 = placed.iter().map(|&copies| u64::from(copies)).sum();
-    pods.saturating_mul(machines_at_least(problem, placed).min(machines as u64))
-}
-
-/// So many machines it takes for all pods, if existing nodes hold none of them: by room, and by pods that want a host each.
-fn machines_at_least(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>) -> u64 {
-    let most_of = |resource: ResourceId| {
-        let of_pool = |table: &PoolTable<'_>| table.members.iter().map(|id| table.net(id).get(resource)).max();
-        problem.pools.iter().filter_map(of_pool).max().unwrap_or(0).max(1)
-    };
-    let by_room = [ResourceId::CPU, ResourceId::MEMORY, ResourceId::PODS].into_iter().map(|resource| {
-        let requests = placed.iter_enumerated().map(|(class, &copies)| {
-            i128::from(problem.classes[class].shape.requests.get(resource)) * i128::from(copies)
-        });
-        u64::try_from(requests.sum::<i128>() / i128::from(most_of(resource))).unwrap_or(u64::MAX)
-    });
-    let mut alone: BTreeMap<GroupId, u64> = BTreeMap::new();
-    for (class, &copies) in placed.iter_enumerated() {
-        for group in problem.topology.alone_on_host(&problem.classes[class]) {
-            *alone.entry(group).or_default() += u64::from(copies);
-        }
-    }
-    by_room.chain(alone.into_values()).max().unwrap_or(0).max(1)
-}
+/// Most steps for which the order is worth its time where nobody asked for it. A step is a machine that is asked for room.
+const MAX_STEPS: u64 = 4_000_000;
 
 /// Places what it can of the waiting copies; says whether it came to the end. Nobody waits for it but who asked for it.
 pub(crate) fn place(
@@ -61,61 +35,221 @@ pub(crate) fn place(
     waiting: &mut IdVec<ClassId, u32>,
     is_asked_for: bool,
 ) -> bool {
-    let mut steps = 0_u64;
     let mut order: Vec<ClassId> =
         waiting.ids().filter(|&class| waiting[class] > 0 && !problem.classes[class].is_refused()).collect();
     order.sort_by_key(|&class| {
         let requests = &problem.classes[class].shape.requests;
         (Reverse(requests.get(ResourceId::CPU)), Reverse(requests.get(ResourceId::MEMORY)), class)
     });
+    let mut machines = Machines::default();
     loop {
         let before: u64 = waiting.iter().map(|&left| u64::from(left)).sum();
         for &class in &order {
-            while waiting[class] > 0 && place_one(problem, state, class) {
+            let mut copies = Copies::new(problem, class);
+            if patterns::is_free(problem, class) {
+                waiting[class] = on_nodes(problem, state, class, waiting[class]);
+            }
+            while waiting[class] > 0 && copies.place_one(problem, state, &mut machines) {
                 waiting[class] -= 1;
-                steps += 1 + state.bins.len() as u64;
-                if problem.is_too_dear(state.price()) || (steps > MAX_WORK && !is_asked_for) {
+                if problem.is_too_dear(state.price()) || (machines.steps > MAX_STEPS && !is_asked_for) {
                     return false;
                 }
             }
         }
         let after: u64 = waiting.iter().map(|&left| u64::from(left)).sum();
         if after == 0 || after == before {
+            state.merge_assignments(problem);
             return true;
         }
     }
 }
 
-fn place_one(problem: &Problem<'_>, state: &mut State, class: ClassId) -> bool {
-    on_nodes(problem, state, class, 1) == 0 || into_open(problem, state, class) || into_new(problem, state, class)
+/// Where in the order of trying a machine comes: fewer pods first, then those opened earlier.
+type Position = (u32, BinId);
+
+/// Open machines in the order of trying.
+#[derive(Debug, Default)]
+struct Machines {
+    /// By pods: how many machines have so many, and what the largest of their types has free.
+    by_pods: BTreeMap<u32, (usize, SlackTree)>,
+    /// By machine.
+    pods: Vec<u32>,
+    /// How many machines and nodes were asked.
+    steps: u64,
 }
 
-fn into_open(problem: &Problem<'_>, state: &mut State, class: ClassId) -> bool {
-    let pods = |state: &State, id: BinId| -> u32 {
-        state.bins.get(id.0).map_or(0, |bin| bin.contents.iter().map(|(_, _, copies)| copies).sum())
-    };
-    let mut open: Vec<(u32, BinId)> = (0..state.bins.len()).map(BinId).map(|id| (pods(state, id), id)).collect();
-    open.sort_unstable();
-    for (_, id) in open {
-        let Some(pool) = state.bins.get(id.0).map(|bin| bin.pool) else { continue };
-        for alternative in &problem.pools[pool].by_class[class] {
-            if state.copies_in_bin(problem, id, class, alternative, 1) == 1 {
-                state.place_in_bin(problem, id, class, alternative, 1);
+impl Machines {
+    /// The first machine from a position on whose largest type has so much free.
+    fn next(&self, from: Position, requests: &ResourceVec) -> Option<Position> {
+        self.by_pods.range(from.0..).find_map(|(&pods, (_, tree))| {
+            let mut place = if pods == from.0 { from.1.0 } else { 0 };
+            loop {
+                place = tree.next(place, requests).filter(|place| *place < self.pods.len())?;
+                if self.pods.get(place) == Some(&pods) {
+                    return Some((pods, BinId(place)));
+                }
+                place += 1;
+            }
+        })
+    }
+
+    /// A machine got one more pod, its first if it is new.
+    fn add_pod(&mut self, problem: &Problem<'_>, state: &State, id: BinId) {
+        let Some(bin) = state.bins.get(id.0) else { return };
+        if self.pods.len() <= id.0 {
+            self.pods.resize(id.0 + 1, 0);
+        }
+        let Some(pods) = self.pods.get_mut(id.0) else { return };
+        if let Some((machines, tree)) = self.by_pods.get_mut(pods) {
+            *machines -= 1;
+            if *machines == 0 {
+                self.by_pods.remove(pods);
+            } else {
+                tree.set(id.0, &ResourceVec::default());
+            }
+        }
+        *pods += 1;
+        let mut free = problem.pools[bin.pool].most(&bin.offerings);
+        free.saturating_sub_assign(&bin.requests);
+        let (machines, tree) = self.by_pods.entry(*pods).or_default();
+        *machines += 1;
+        tree.set(id.0, &free);
+    }
+}
+
+/// The copies of one class, one after the other.
+struct Copies<'p> {
+    class: ClassId,
+    /// What each takes at least.
+    requests: ResourceVec,
+    /// Whether a machine that takes none now takes none later, but for rules over labels.
+    is_lasting: bool,
+    /// Whether no rule over labels concerns the class.
+    asks_hosts_alone: bool,
+    /// The nodes before this one in their order take no copy, unless some were passed over.
+    from_node: usize,
+    /// Whether nodes were passed over that may take one later.
+    has_skipped_nodes: bool,
+    /// Nodes that take no copy any more.
+    nodes_without_room: FastSet<NodeId>,
+    /// The same of machines.
+    from: Position,
+    has_skipped: bool,
+    without_room: FastSet<BinId>,
+    /// By pool: the ways that rules over labels let a copy in, once that is asked; as long as none is placed.
+    open: IdVec<PoolRank, Option<SmallVec<[&'p Alternative; 4]>>>,
+}
+
+impl<'p> Copies<'p> {
+    fn new(problem: &Problem<'_>, class: ClassId) -> Self {
+        let pods = &problem.classes[class];
+        let groups = || pods.involved.iter().map(|mine| &problem.topology.groups[mine.group]);
+        let rules_last = || groups().filter(|group| group.scope == Scope::Host).all(Group::depends_on_domain_alone);
+        Self {
+            class,
+            // What a copy takes besides depends on who serves its extended resources.
+            requests: if pods.devices.is_none() { pods.shape.requests.clone() } else { ResourceVec::default() },
+            is_lasting: pods.devices.is_none() && pods.affinity_sets.is_empty() && rules_last(),
+            asks_hosts_alone: groups().all(|group| group.scope == Scope::Host),
+            from_node: 0,
+            has_skipped_nodes: false,
+            nodes_without_room: FastSet::default(),
+            from: (0, BinId(0)),
+            has_skipped: false,
+            without_room: FastSet::default(),
+            open: IdVec::filled(None, problem.pools.len()),
+        }
+    }
+
+    fn place_one(&mut self, problem: &'p Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
+        let is_placed = self.place_on_any_node(problem, state, machines)
+            || self.place_in_open(problem, state, machines)
+            || self.place_in_new(problem, state, machines);
+        if is_placed && !problem.classes[self.class].involved.is_empty() {
+            self.open.iter_mut().for_each(|open| *open = None);
+        }
+        is_placed
+    }
+
+    fn place_on_any_node(&mut self, problem: &Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
+        if std::mem::take(&mut self.has_skipped_nodes) {
+            self.from_node = 0;
+        }
+        while let Some((position, node)) = state.next_node(problem, self.from_node, self.class) {
+            self.from_node = position + 1;
+            machines.steps += 1;
+            if self.nodes_without_room.contains(&node) {
+                continue;
+            }
+            if state.copies_on_node(problem, node, self.class, 1) == 1 {
+                state.place_on_node(problem, node, self.class, 1);
+                // It may take another.
+                self.from_node = position;
+                return true;
+            }
+            if (self.is_lasting && self.asks_hosts_alone) || !problem.node_accepts(self.class, node) {
+                self.nodes_without_room.insert(node);
+            } else {
+                self.has_skipped_nodes = true;
+            }
+        }
+        false
+    }
+
+    fn place_in_open(&mut self, problem: &'p Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
+        if std::mem::take(&mut self.has_skipped) {
+            self.from = (0, BinId(0));
+        }
+        while let Some((pods, id)) = machines.next(self.from, &self.requests) {
+            self.from = (pods, BinId(id.0 + 1));
+            machines.steps += 1;
+            if self.without_room.contains(&id) {
+                continue;
+            }
+            if self.place_in(problem, state, id) {
+                machines.add_pod(problem, state, id);
                 return true;
             }
         }
+        self.from = (u32::MAX, BinId(0));
+        false
     }
-    false
-}
 
-fn into_new(problem: &Problem<'_>, state: &mut State, class: ClassId) -> bool {
-    for (pool, table) in problem.pools.iter_enumerated() {
-        for alternative in &table.by_class[class] {
-            if state.copies_in_new_bin(problem, pool, class, alternative, 1) == 1 {
-                state.open_bin(problem, pool, class, alternative, 1);
+    /// Places a copy in an open machine, if that goes; else takes note of whether to ask again.
+    fn place_in(&mut self, problem: &'p Problem<'_>, state: &mut State, id: BinId) -> bool {
+        let Some(pool) = state.bins.get(id.0).map(|bin| bin.pool) else { return false };
+        let ways = &problem.pools[pool].by_class[self.class];
+        let open = self.open[pool].get_or_insert_with(|| {
+            let is_open = |way: &&Alternative| state.copies_allowed_by_labels(problem, self.class, way, 1) == 1;
+            ways.iter().filter(is_open).collect()
+        });
+        for way in open.iter() {
+            if state.copies_in_bin(problem, id, self.class, way, 1) == 1 {
+                state.place_in_bin(problem, id, self.class, way, 1);
                 return true;
             }
         }
+        if self.is_lasting && open.len() == ways.len() {
+            self.without_room.insert(id);
+        } else {
+            self.has_skipped = true;
+        }
+        false
     }
-    false
+
+    fn place_in_new(&mut self, problem: &Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
+        for (pool, table) in problem.pools.iter_enumerated() {
+            for way in &table.by_class[self.class] {
+                machines.steps += 1;
+                if state.copies_in_new_bin(problem, pool, self.class, way, 1) == 1 {
+                    let id = BinId(state.bins.len());
+                    state.open_bin(problem, pool, self.class, way, 1);
+                    machines.add_pod(problem, state, id);
+                    self.from = self.from.min((1, id));
+                    return true;
+                }
+            }
+        }
+        false
+    }
 }

@@ -271,10 +271,13 @@ impl<'t, 's> Settled<'t, 's> {
             let mut tried = self.clone();
             tried.offerings.clear();
             tried.offerings.extend(self.offerings.iter().filter(|&offering| is_left(offering)));
-            if tried.offerings != self.offerings {
+            if tried.offerings == self.offerings {
+                tried.drop_types_of(&unsafe_others);
+            } else {
                 tried.narrow(problem.names(), known);
+                let unsafe_others = tried.unsafe_others(problem, bin, known);
+                tried.drop_types_of(&unsafe_others);
             }
-            tried.offerings = tried.safe_offerings(problem, bin, known);
             let Some(first) = by_price(self.table, &tried.offerings).first().copied() else { continue };
             let price = self.table.price(first);
             // What is known of the first holds in any case; the others must not lose a minValues that it keeps.
@@ -291,16 +294,12 @@ impl<'t, 's> Settled<'t, 's> {
         }
     }
 
-    fn safe_offerings(&self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) -> IdSet<OfferingId> {
+    fn drop_types_of(&mut self, offerings: &[OfferingId]) {
         let catalogue = self.table.catalogue;
-        let mut safe = self.offerings.clone();
-        let others = self.unsafe_others(problem, bin, known);
-        let unsafe_types: IdSet<TypeId> =
-            others.iter().map(|other| catalogue.offerings[*other].instance_type).collect();
-        for offering in unsafe_types.iter().flat_map(|instance_type| catalogue.offerings_of(instance_type)) {
-            safe.remove(offering);
+        let types: IdSet<TypeId> = offerings.iter().map(|id| catalogue.offerings[*id].instance_type).collect();
+        for offering in types.iter().flat_map(|instance_type| catalogue.offerings_of(instance_type)) {
+            self.offerings.remove(offering);
         }
-        safe
     }
 
     /// What the claim would allow of the machine's types that does not hold the pods.

@@ -349,6 +349,11 @@ impl<'s> PoolTable<'s> {
         self.holds.fit.at_least(resource, amount)
     }
 
+    /// The most that one of these offerings has of each resource, net of daemons.
+    pub(crate) fn most(&self, offerings: &IdSet<OfferingId>) -> ResourceVec {
+        self.holds.fit.most(offerings)
+    }
+
     /// The least that a machine costs which holds `requests` beside what it holds now, by each resource for itself; `None` if
     /// there is none.
     pub(crate) fn least_price_with(&self, requests: &ResourceVec, held: &ResourceVec) -> Option<PriceNanoUsdPerHour> {
@@ -517,9 +522,14 @@ impl<'s> PoolTable<'s> {
 
     /// Whether a daemon on such a machine has a port that the class needs.
     pub(crate) fn daemon_takes_port(&self, offering: OfferingId, class: &PodClass) -> bool {
-        self.daemon_ports.try_get(offering).is_some_and(|ports| {
-            ports.iter().any(|port| class.shape.host_ports.iter().any(|wanted| wanted.conflicts_with(port)))
-        })
+        self.port_of_daemon(offering, class).is_some()
+    }
+
+    /// The first port that the class needs and a daemon on such a machine has.
+    pub(crate) fn port_of_daemon(&self, offering: OfferingId, class: &PodClass) -> Option<HostPort> {
+        let ports = self.daemon_ports.try_get(offering)?;
+        let is_taken = |wanted: &&HostPort| ports.iter().any(|port| wanted.conflicts_with(port));
+        class.shape.host_ports.iter().find(is_taken).copied()
     }
 
     /// Whether the key is the hostname, which every machine has and nobody can name beforehand.

@@ -282,11 +282,10 @@ impl<'s, F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, 's, F> {
             let pods = i128::try_from(*pods).unwrap_or(i128::MAX);
             i128::from(self.snapshot.options.preference_price.0) * i128::from(preference.weight) * pods
         });
-        let cost = |plan: &Plan| i128::from(plan.price.0) + i128::from(plan.node_costs.0);
-        let limit = Limit { cost: cost(self.without) + worth.sum::<i128>(), refused: self.refused.clone() };
+        let limit = Limit { cost: self.without.cost() + worth.sum::<i128>(), refused: self.refused.clone() };
         let plan = (self.plan)(&self.required(preferences), &limit)?;
         let refused = plan.refusals.iter().map(|refusal| refusal.pod).collect::<BTreeSet<PodId>>();
-        (refused == self.refused && cost(&plan) <= limit.cost).then_some(plan)
+        (refused == self.refused && plan.cost() <= limit.cost).then_some(plan)
     }
 
     /// The snapshot with preferences turned into requirements.

@@ -22,13 +22,13 @@ use super::{
     affinity::{self, Term, accepts_unknown},
     classes::ClassId,
     daemons,
-    explain::label_for_rule,
+    explain::{label_for_rule, names_node},
     pools::{PoolRank, PoolTable},
     problem::Problem,
     state::State,
 };
 use crate::{
-    catalogue::OfferingId,
+    catalogue::{OfferingId, Reservation},
     reason::{Excluding, Need, Reason, Remedies, Remedy},
     snapshot::Limit,
 };
@@ -53,6 +53,7 @@ enum Rule {
     NodePools,
     Resource(String),
     Daemons,
+    HostPort,
     Devices,
     Availability,
     Limits(Limit),
@@ -143,7 +144,8 @@ impl Asked<'_, '_> {
         let was_told = match remedies.as_slice() {
             [] => excluded_by.len() == 1,
             [Remedy { needs, .. }] => {
-                let is_new = matches!(needs.as_slice(), [Need::Less { .. } | Need::OtherTypes]);
+                let is_new =
+                    matches!(needs.as_slice(), [Need::Less { .. } | Need::OtherTypes { .. } | Need::OtherPort(_)]);
                 self.problem.pools.len() == 1 && excluded_by.len() == 1 && needs.len() == 1 && !is_new
             }
             _ => false,
@@ -187,13 +189,23 @@ impl Asked<'_, '_> {
                 if given.is_some_and(|given| !given.contains(offering)) {
                     needs.insert(Rule::Devices, Need::Devices);
                 }
-                if !table.catalogue.offerings[offering].launchable() {
+                if let Some(port) = table.port_of_daemon(offering, pods) {
+                    needs.insert(Rule::HostPort, Need::OtherPort(port));
+                }
+                if !self.can_launch(table, offering) {
                     needs.insert(Rule::Availability, Need::Available);
                 }
                 all.push(Candidate { offering, needs });
             }
         }
         all
+    }
+
+    /// Whether there is such a machine beside those of the plan.
+    fn can_launch(&self, table: &PoolTable<'_>, offering: OfferingId) -> bool {
+        let offering = &table.catalogue.offerings[offering];
+        let is_used_up = |reservation: &Reservation| self.state.uses_up(reservation.id);
+        offering.launchable() && !offering.reservation.as_ref().is_some_and(is_used_up)
     }
 
     /// Adds the minValues that what such a change lets in would not keep.
@@ -251,6 +263,10 @@ impl Asked<'_, '_> {
             if table.can_have(Some(offering), key, &wanted.values, names) {
                 continue;
             }
+            if names_node(table, wanted) {
+                needs.insert(Rule::NodeName, Need::AnyNode);
+                continue;
+            }
             let is_offered = offered.get(key).map(|offered| offered.values.intersects(&wanted.values, names));
             let need = match is_offered {
                 // Some machines have it; these have not.
@@ -259,17 +275,23 @@ impl Asked<'_, '_> {
             };
             needs.insert(rule(key), need);
         }
+        let mut excluding: Vec<(KeyId, ValueSet)> = Vec::new();
         for asked in table.pool.requirements.iter_by_name(names) {
             let is_replaced = matches!(needs.get(&rule(asked.key)), Some(Need::Allowed { .. }));
             let Some(offered) = offered.get(asked.key).filter(|_| !is_replaced) else { continue };
-            if !offered.values.intersects(&asked.values, names) && !needs.contains_key(&Rule::NodePools) {
-                let values = offered.values.clone();
-                needs.insert(Rule::NodePools, Need::Allowed { key: asked.key, values });
-            } else if !offered.values.intersects(&asked.values, names) {
-                // More than one of its requirements: nothing that one would say in a sentence.
-                needs.insert(Rule::NodePools, Need::OtherTypes);
+            if !offered.values.intersects(&asked.values, names) {
+                excluding.push((asked.key, offered.values.clone()));
             }
         }
+        let need = match excluding.as_slice() {
+            [] => return,
+            [(key, values)] => Need::Allowed { key: *key, values: values.clone() },
+            _ => {
+                let like = table.catalogue.types[table.catalogue.offerings[offering].instance_type].name.as_str();
+                Need::OtherTypes { labels: excluding, like: like.into() }
+            }
+        };
+        needs.insert(Rule::NodePools, need);
     }
 
     fn amounts(
@@ -308,7 +330,10 @@ fn is_met_by(needs: &Needs, change: &Needs) -> bool {
         (_, None) => false,
         (Need::Less { by, .. }, Some(Need::Less { by: most, .. })) => by <= most,
         (Need::Limit { by, .. }, Some(Need::Limit { by: most, .. })) => by <= most,
-        (Need::Allowed { .. }, Some(Need::OtherTypes)) => true,
+        (Need::Allowed { key, values }, Some(Need::OtherTypes { labels, .. })) => {
+            labels.contains(&(*key, values.clone()))
+        }
+        (Need::OtherTypes { labels: own, .. }, Some(Need::OtherTypes { labels, .. })) => own == labels,
         (need, Some(change)) => need == change,
     })
 }
@@ -320,8 +345,9 @@ fn can_be_done(need: &Need) -> bool {
         | Need::NotWanted { .. }
         | Need::AnyNode
         | Need::Allowed { .. }
-        | Need::OtherTypes
+        | Need::OtherTypes { .. }
         | Need::Less { .. }
+        | Need::OtherPort(_)
         | Need::Limit { .. }
         | Need::MinValues { .. } => true,
         Need::Daemons | Need::Devices | Need::Available | Need::PodRules => false,
@@ -372,12 +398,13 @@ impl Rule {
             (Self::Taints(_), _) => Excluding::Taints,
             (Self::NodeName, _) => Excluding::NodeName,
             (Self::Daemons, _) => Excluding::Daemons,
+            (Self::HostPort, Need::OtherPort(port)) => Excluding::HostPort(*port),
             (Self::Devices, _) => Excluding::Devices,
             (Self::Availability, _) => Excluding::Availability,
             (Self::Limits(_), _) => Excluding::Limits,
             (Self::MinValues(_), _) => Excluding::MinValues,
             (Self::PodRules, _) => Excluding::PodRules,
-            (Self::NodePools | Self::Label(_) | Self::Resource(_), _) => Excluding::NodePools,
+            (Self::NodePools | Self::Label(_) | Self::Resource(_) | Self::HostPort, _) => Excluding::NodePools,
         }
     }
 }

@@ -20,9 +20,11 @@ use model::{Budget, OutOfBudget};
 use super::{
     classes::ClassId,
     devices::{Pick, Spot, want_too_much},
+    exchange,
     fill::place,
     pools::{Alternative, PoolRank},
     problem::Problem,
+    reservations::Reserving,
     state::{BinId, Charging, Mark, State},
     topology::{Checking, replay_steps, rules_hold},
 };
@@ -63,6 +65,7 @@ pub(crate) fn place_more(
             return Repaired { state, left, verdict: Verdict::DoesNotFit, is_counted: true };
         }
         if is_too_large(&copies) {
+            left = exchange::make_room(problem, &mut state, class, left, budget);
             return Repaired { state, left, verdict: Verdict::OutOfBudget, is_counted: false };
         }
         // Stable: otherwise the classes stay in their order.
@@ -185,8 +188,11 @@ impl Search<'_, '_, '_> {
         for (pool, table) in problem.pools.iter_enumerated() {
             for alternative in &table.by_class[class] {
                 let next = Position::Bin(bins);
-                if self.try_new_bin(class, pool, alternative, |search| search.descend(index, copy + 1, next))? {
-                    return Ok(true);
+                for reserving in self.state.ways_to_reserve(problem, pool, alternative) {
+                    let rest = |search: &mut Self| search.descend(index, copy + 1, next);
+                    if self.try_new_bin(class, pool, alternative, reserving, rest)? {
+                        return Ok(true);
+                    }
                 }
             }
         }
@@ -289,15 +295,22 @@ impl Search<'_, '_, '_> {
         class: ClassId,
         pool: PoolRank,
         alternative: &Alternative,
+        reserving: Reserving,
         rest: impl Fn(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
         self.spend(class)?;
-        if self.state.copies_in_new_bin(self.problem, pool, class, alternative, 1) == 0 {
+        self.state.reserving = reserving;
+        let is_held = self.state.copies_in_new_bin(self.problem, pool, class, alternative, 1) == 1;
+        self.state.reserving = Reserving::All;
+        if !is_held {
             return Ok(false);
         }
         for pick in self.picks(Spot::New(pool), class, alternative) {
             let mark = self.state.mark();
-            if !self.state.try_open_bin(self.problem, pool, class, alternative, 1, pick) {
+            self.state.reserving = reserving;
+            let is_opened = self.state.try_open_bin(self.problem, pool, class, alternative, 1, pick);
+            self.state.reserving = Reserving::All;
+            if !is_opened {
                 self.state.rollback(self.problem, mark);
             } else if self.finish(mark, &rest)? {
                 return Ok(true);

@@ -9,7 +9,7 @@ mod trial;
 
 use std::{rc::Rc, sync::Arc};
 
-use model::{IdSet, IdVec, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId};
+use model::{IdSet, IdVec, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId, collections::FastMap};
 use smallvec::SmallVec;
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     limits::{self, Amounts},
     pools::{Alternative, PoolRank, PoolTable},
     problem::Problem,
+    reservations::Reserving,
     slack::SlackTree,
     topology::{self, AllCounts, Before, Checking, DomainId, GroupId, Involvement, Place},
 };
@@ -89,7 +90,11 @@ impl Bin {
         }
     }
 
-    /// Sets price and slack from what is left of the offerings.
+    /// Whether pods on it use volumes that others use too.
+    pub(crate) fn shares_volumes(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
     /// Leaves the offerings that hold so much more of a resource.
     fn request(&mut self, table: &PoolTable<'_>, resource: ResourceId, more: i64) {
         let total = self.requests.get(resource).saturating_add(more);
@@ -100,6 +105,7 @@ impl Bin {
         }
     }
 
+    /// Sets price and slack from what is left of the offerings.
     fn measure(&mut self, table: &PoolTable<'_>) {
         // What was too small before is so now.
         let open = table.at_least_at_price(self.price).copied();
@@ -116,7 +122,7 @@ impl Bin {
 }
 
 /// Where copies of a class were put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
     Node(NodeId),
     Bin(BinId),
@@ -178,7 +184,10 @@ pub(crate) struct State {
     start: IdVec<NodeId, ResourceVec>,
     charging: Charging,
     charges: IdVec<PoolRank, Amounts>,
+    /// What is left of each reservation.
     reservations: Vec<(ValueId, i64)>,
+    /// On which of them machines that are opened now may draw.
+    pub(crate) reserving: Reserving,
     journal: Vec<Undo>,
     marks: usize,
     candidates: IdSet<OfferingId>,
@@ -193,6 +202,8 @@ enum Undo {
     Counted(GroupId, DomainId, Before),
     Opened,
     Changed(BinId, Box<Bin>),
+    /// An assignment had so many copies more.
+    Unassigned(usize, u32),
 }
 
 /// A state to go back to.
@@ -229,6 +240,7 @@ impl State {
             charging,
             charges: problem.pools.iter().map(|table| table.limits.zero()).collect(),
             reservations: problem.reservations.clone(),
+            reserving: Reserving::All,
             journal: Vec::new(),
             marks: 0,
             candidates: IdSet::default(),
@@ -281,6 +293,11 @@ impl State {
                     self.account(problem, id, after.as_ref(), Some(&before));
                     if let Some(slot) = self.bins.get_mut(id.0) {
                         *slot = *before;
+                    }
+                }
+                Some(Undo::Unassigned(index, copies)) => {
+                    if let Some(assignment) = self.assignments.get_mut(index) {
+                        assignment.copies += copies;
                     }
                 }
                 None => break,
@@ -440,6 +457,41 @@ impl State {
         self.assignments.push(assignment);
     }
 
+    /// Takes copies of a class from where they were put by that alternative.
+    fn unassign(&mut self, class: ClassId, target: Target, alternative: usize, mut copies: u32) {
+        for index in (0..self.assignments.len()).rev() {
+            let Some(assignment) = self.assignments.get_mut(index) else { break };
+            if (assignment.class, assignment.target, assignment.alternative) != (class, target, alternative) {
+                continue;
+            }
+            let taken = assignment.copies.min(copies);
+            assignment.copies -= taken;
+            copies -= taken;
+            self.record(|| Undo::Unassigned(index, taken));
+            if copies == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Makes one of assignments that differ in copies only, in the order of the first; while nothing can be undone.
+    pub(crate) fn merge_assignments(&mut self, problem: &Problem<'_>) {
+        let mut first: FastMap<(ClassId, Target, usize), usize> = FastMap::default();
+        let mut merged: Vec<Assignment> = Vec::new();
+        for assignment in self.assignments.drain(..) {
+            let key = (assignment.class, assignment.target, assignment.alternative);
+            let position = *first.entry(key).or_insert(merged.len());
+            match merged.get_mut(position) {
+                Some(known) => known.copies += assignment.copies,
+                None => merged.push(assignment),
+            }
+        }
+        self.near = 0;
+        for assignment in merged {
+            self.assign(problem, assignment);
+        }
+    }
+
     /// What all open machines cost, as nodes too.
     pub(crate) fn price(&self) -> i128 {
         self.price
@@ -454,7 +506,12 @@ impl State {
     pub(crate) fn counted_since(&self, mark: &Mark) -> impl Iterator<Item = (GroupId, DomainId)> + '_ {
         self.journal.iter().skip(mark.journal).filter_map(|undo| match undo {
             Undo::Counted(group, domain, _) => Some((*group, *domain)),
-            Undo::Room(..) | Undo::Devices(_) | Undo::Attached(..) | Undo::Opened | Undo::Changed(..) => None,
+            Undo::Room(..)
+            | Undo::Devices(_)
+            | Undo::Attached(..)
+            | Undo::Opened
+            | Undo::Changed(..)
+            | Undo::Unassigned(..) => None,
         })
     }
 
@@ -506,6 +563,11 @@ impl State {
                 self.bins.iter().filter(|bin| bin.pool == rank).map(|bin| &bin.offerings).collect();
             table.limits.choose(&machines, steps).is_some()
         })
+    }
+
+    /// What is left of each reservation, in the order of the problem's.
+    pub(crate) fn reservations_left(&self) -> &[(ValueId, i64)] {
+        &self.reservations
     }
 
     /// What the open machines take of a pool's limits.

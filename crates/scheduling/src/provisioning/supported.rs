@@ -27,7 +27,7 @@ pub(crate) fn unsupported(shape: &PodShape, snapshot: &Snapshot, claims_are_read
     if let Some(group) = &shape.scheduling_group {
         let name = &group.pod_group;
         match snapshot.pod_groups.get(name) {
-            None => return Some(Unsupported::new(format!("PodGroup {name}, which does not exist,"))),
+            None => return Some(Unsupported::new(format!("PodGroup {name} does not exist"))),
             Some(group) => {
                 if let Some(unsupported) = group.unsupported.first() {
                     return Some(Unsupported::new(format!("{} {name}", unsupported.construct)));
@@ -35,7 +35,23 @@ pub(crate) fn unsupported(shape: &PodShape, snapshot: &Snapshot, claims_are_read
             }
         }
     }
-    shape.volumes.iter().find_map(|volume| cannot_be_placed(volume, &snapshot.volumes))
+    shape.volumes.iter().find_map(|volume| match cannot_be_placed(volume, &snapshot.volumes)? {
+        Obstacle::Waits(what) | Obstacle::Unsupported(what) => Some(Unsupported::new(what)),
+    })
+}
+
+/// For which object a pod of the shape waits, as kube-scheduler does with it; what [`unsupported`] says may be something else.
+pub(crate) fn waits_for(shape: &PodShape, snapshot: &Snapshot) -> Option<String> {
+    if let Some(group) = &shape.scheduling_group
+        && !snapshot.pod_groups.contains_key(&group.pod_group)
+    {
+        return Some(format!("PodGroup {} does not exist", group.pod_group));
+    }
+    let mut obstacles = shape.volumes.iter().filter_map(|volume| cannot_be_placed(volume, &snapshot.volumes));
+    obstacles.find_map(|obstacle| match obstacle {
+        Obstacle::Waits(what) => Some(what),
+        Obstacle::Unsupported(_) => None,
+    })
 }
 
 /// What of a shape is preferred and left out of planning, in a fixed order.
@@ -59,8 +75,15 @@ pub(crate) fn left_out(shape: &PodShape) -> impl Iterator<Item = NoteKind> {
 /// The provisioner of classes whose volumes somebody makes by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Why nobody can tell where a volume lets its pod go, if so.
-fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Unsupported> {
+/// Why nobody can tell where a volume lets its pod go.
+enum Obstacle {
+    /// kube-scheduler cannot either, as long as it is so.
+    Waits(String),
+    /// It is not planned for.
+    Unsupported(String),
+}
+
+fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Obstacle> {
     match volume {
         VolumeRef::Ephemeral { volume, storage_class } => {
             let name = format!("ephemeral volume {volume}");
@@ -69,32 +92,38 @@ fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Unsupported
         VolumeRef::Claim(claim) => {
             let name = format!("PersistentVolumeClaim {claim}");
             let Some(claim) = volumes.claims.get(claim) else {
-                return Some(Unsupported::new(format!("{name}, which does not exist,")));
+                return Some(Obstacle::Waits(format!("{name} does not exist")));
             };
             if claim.phase == ClaimPhase::Lost {
-                return Some(Unsupported::new(format!("{name}, which has lost its volume,")));
+                return Some(Obstacle::Waits(format!("{name} has lost its volume")));
             }
             match &claim.volume_name {
                 None => restricts_class(&name, claim.storage_class.as_ref(), volumes),
                 Some(volume) if volumes.volumes.contains_key(volume) => None,
                 Some(volume) => {
-                    Some(Unsupported::new(format!("{name}, whose PersistentVolume {volume} does not exist,")))
+                    Some(Obstacle::Waits(format!("{name} is of PersistentVolume {volume}, which does not exist")))
                 }
             }
         }
     }
 }
 
-fn restricts_class(name: &str, class: Option<&Arc<str>>, volumes: &Volumes) -> Option<Unsupported> {
-    match class_of(class, volumes) {
-        None => Some(Unsupported::new(format!("{name}, whose StorageClass does not exist,"))),
-        Some(class) if class.binding_mode == VolumeBindingMode::Immediate => {
-            Some(Unsupported::new(format!("{name}, which is not bound yet by its StorageClass {},", class.name)))
-        }
-        Some(class) if &*class.provisioner == NO_PROVISIONER => Some(Unsupported::new(format!(
-            "{name} of StorageClass {}, which only binds volumes that exist,",
+fn restricts_class(name: &str, class: Option<&Arc<str>>, volumes: &Volumes) -> Option<Obstacle> {
+    let waits = match (class_of(class, volumes), class.map(|class| &**class)) {
+        (None, None) => format!("{name} is not bound, and there is no default StorageClass to make its volume"),
+        (None, Some("")) => format!("{name} is not bound, and without a StorageClass (\"\") nobody makes its volume"),
+        (None, Some(class)) => format!("{name} is not bound, and its StorageClass {class} does not exist"),
+        (Some(class), _) if class.binding_mode == VolumeBindingMode::Immediate => format!(
+            "{name} is not bound yet, and its StorageClass {} binds it without a pod (volumeBindingMode Immediate)",
             class.name
-        ))),
-        Some(_) => None,
-    }
+        ),
+        (Some(class), _) if &*class.provisioner == NO_PROVISIONER => {
+            return Some(Obstacle::Unsupported(format!(
+                "{name} of StorageClass {}, which only binds volumes that exist,",
+                class.name
+            )));
+        }
+        (Some(_), _) => return None,
+    };
+    Some(Obstacle::Waits(waits))
 }

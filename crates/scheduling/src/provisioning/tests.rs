@@ -1,10 +1,12 @@
 //! Behaviours of the planner, one claim a test; the exhaustive comparison with an oracle is in `oracle`.
 
 mod allocations;
+mod binding;
 mod bound;
 mod buffers;
 mod coupled;
 mod devices;
+mod exchange;
 mod explanations;
 mod fixture;
 mod gangs;
@@ -17,6 +19,8 @@ mod outside;
 mod placed;
 mod preferences;
 mod remedies;
+mod reservations;
+mod together;
 mod volumes;
 
 use expect_test::{Expect, expect};
@@ -95,7 +99,7 @@ fn taints_keep_a_pod_from_a_pool_and_from_a_node() {
         &f,
         expect![[r#"
             node old: [member]
-            refused stranger (DoesNotFit): of 1 existing node 1 have a taint it does not tolerate; nodepool/default: does not tolerate the taint team=x:NoSchedule
+            refused stranger (DoesNotFit): of 1 existing node 1 has a taint it does not tolerate; nodepool/default: does not tolerate the taint team=x:NoSchedule
         "#]],
     );
 }
@@ -208,7 +212,7 @@ fn what_is_not_planned_for_is_refused_by_name_and_what_is_preferred_is_noted() {
         &f,
         expect![[r#"
             machine default-0: large/a/on-demand $0.00000001/h types [large] pods [prefers]
-            refused volume (Unsupported): PersistentVolumeClaim default/data, which does not exist, is not planned for yet
+            refused volume (Unsupported): PersistentVolumeClaim default/data does not exist
             note prefers (1): preferred node affinity
         "#]],
     );
@@ -224,7 +228,7 @@ fn the_more_important_pod_gets_contended_room() {
         &f,
         expect![[r#"
             node old: [small]
-            refused big (DoesNotFit): of 1 existing node 1 have no room (cpu 2 wanted, the most free is 1); there is no NodePool
+            refused big (DoesNotFit): of 1 existing node 1 has no room (cpu 2 wanted, the most free is 1); there is no NodePool
         "#]],
     );
 }
@@ -239,7 +243,7 @@ fn an_offering_that_cannot_be_launched_is_not_planned_on_and_is_counted() {
     check(
         &f,
         expect![[r#"
-            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted with daemons, the largest has 1), 1 have no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; one would do with 500m less cpu (nodepool/default)
+            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted with daemons, the largest has 1), 1 has no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; one would do with 500m less cpu (nodepool/default)
         "#]],
     );
 }
@@ -256,7 +260,7 @@ fn min_values_are_kept_and_their_lack_is_named() {
         &f,
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small, large] pods [fits-both]
-            refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 are left for this pod; every machine is excluded by cpu 5 or minValues; one would do with minValues of 1 for node.kubernetes.io/instance-type in nodepool/default, or with 3 less cpu (nodepool/default)
+            refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 is left for this pod; every machine is excluded by cpu 5 or minValues; one would do with minValues of 1 for node.kubernetes.io/instance-type in nodepool/default, or with 3 less cpu (nodepool/default)
         "#]],
     );
 }
@@ -346,7 +350,7 @@ fn where_too_many_pods_are_placed_to_move_them_the_reason_does_not_ask_for_more_
     assert_eq!(refusal.verdict, Verdict::OutOfBudget);
     assert_eq!(
         refusal.reasons[0].message(&snapshot.interner),
-        "no place as the others are placed; whether moving them would make room is not searched for among more than 400 pods"
+        "no place as the others are placed; among more than 400 pods not every way to move them is tried"
     );
 }
 

@@ -10,6 +10,7 @@
 //! * `cells` splits the offerings of a pool by the domain that a machine from them is in, so that a machine with a copy
 //!   of a concerned class is pinned to one domain before anything is counted.
 //! * `counts` holds what is placed and says how many more copies may go to a domain.
+//! * `binding` finds an order in which what is placed can be bound.
 //! * `outside` keeps machines for others out of domains that a spread would have to count because of them.
 //!
 //! Rules are kube-scheduler's (plugins PodTopologySpread, InterPodAffinity, NodePorts, VolumeRestrictions, 1.36).
@@ -18,6 +19,7 @@
 //! machine could be launched for the class; hosts likewise, so that the least of hosts is 0 while machines can be
 //! launched. This is never laxer: a domain more can only lower the least.
 
+mod binding;
 mod build;
 mod cells;
 mod counts;
@@ -41,11 +43,10 @@ use super::{
 use crate::snapshot::NodeId;
 
 pub(crate) use self::{
+    binding::{replay_steps, rules_hold, rules_hold_since, skews_hold, stages},
     build::{Builder, Coupling, MatchedByLabels, Owned, Signature},
     cells::{Cell, CellKey, cells},
-    counts::{
-        AllCounts, Before, Checking, Counts, ToCome, replay_steps, room, rules_hold, rules_hold_since, skews_hold,
-    },
+    counts::{AllCounts, Before, Checking, Counts, ToCome, room},
     outside::keep_outside,
 };
 
@@ -385,6 +386,11 @@ impl Group {
         model::Id::from_index(self.hosts + bin.0)
     }
 
+    /// Whether two rules are about the same pods in the same domains.
+    pub(crate) fn concerns_the_same_as(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.rule == other.rule
+    }
+
     /// The rule in Kubernetes' words, for reasons.
     pub(crate) fn describe(&self, names: &Interner) -> String {
         let over = match self.scope {
@@ -398,11 +404,13 @@ impl Group {
                 format!("PersistentVolumeClaim {claim}, whose pods must be in one {over},")
             }
             (Rule::Claim(claim), _) => format!("PersistentVolumeClaim {claim} with access mode ReadWriteOncePod"),
-            (_, Kind::Spread { max_skew, source: SpreadSource::Pod, .. }) => {
-                format!("required topology spread over {over} (maxSkew {max_skew})")
-            }
-            (_, Kind::Spread { max_skew, source: SpreadSource::ClusterDefault, .. }) => {
-                format!("required topology spread over {over} (maxSkew {max_skew}, the cluster's default)")
+            (_, Kind::Spread { max_skew, min_domains, source }) => {
+                let min_domains = if min_domains > 1 { format!(", minDomains {min_domains}") } else { String::new() };
+                let source = match source {
+                    SpreadSource::Pod => "",
+                    SpreadSource::ClusterDefault => ", the cluster's default",
+                };
+                format!("required topology spread over {over} (maxSkew {max_skew}{min_domains}{source})")
             }
             (_, Kind::Affinity) => format!("required pod affinity over {over}{}", self.rule.pods(names)),
             (_, Kind::AntiAffinity) => format!("required pod anti-affinity over {over}{}", self.rule.pods(names)),

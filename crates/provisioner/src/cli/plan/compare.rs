@@ -12,7 +12,7 @@ use super::table::{finished, right, short, table};
 use super::{Args, Format, plan_of};
 use crate::cli::input::{Documents, Input};
 use crate::cli::progress::Progress;
-use crate::cli::report::{Report, Unschedulable, plural};
+use crate::cli::report::{CapacityBuffer, Launch, NodeClaim, Reason, Report, Unschedulable, plural};
 use crate::cli::{Outcome, output};
 
 /// Kinds of which those of a side stand in place of the shared ones.
@@ -38,10 +38,18 @@ struct Difference {
     price_nano_usd_per_hour: i64,
     /// (NodePool, instance type, capacity type) to machines of B minus those of A, where that is not zero.
     machines_by_type: BTreeMap<String, i64>,
-    /// Pods with a place in B only.
+    /// (NodePool, instance type, zone, capacity type) to machines of B minus those of A, where that is not zero.
+    machines_by_offering: BTreeMap<String, i64>,
+    /// Pods of both that have a place in B only.
     gained: Vec<String>,
-    /// Pods with a place in A only.
+    /// Pods of both that have a place in A only.
     lost: Vec<String>,
+    /// Pods of both that have no place for reasons that are not the same.
+    other_reasons: Vec<String>,
+    /// Pods that only A has.
+    only_in_a: Vec<String>,
+    /// Pods that only B has.
+    only_in_b: Vec<String>,
 }
 
 /// Plans both sides and prints how they differ.
@@ -50,7 +58,10 @@ pub(super) fn run(args: &Args, a: &Path, b: &Path) -> anyhow::Result<Outcome> {
     let (second, is_second_bad) = side(args, b, false)?;
     let comparison = Comparison { difference: Difference::new(&first, &second), a: first, b: second };
     let text = match args.output {
-        Format::Table | Format::Wide => comparison.render(&a.display().to_string(), &b.display().to_string()),
+        Format::Table | Format::Wide => {
+            let order = if args.karpenter_order { " (Karpenter's order)" } else { "" };
+            comparison.render(&format!("{}{order}", a.display()), &b.display().to_string())
+        }
         Format::Json => serde_json::to_string_pretty(&comparison)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&comparison)?,
     };
@@ -89,76 +100,108 @@ fn is_of(manifest: &Manifest, kind: &str) -> bool {
 impl Difference {
     fn new(a: &Report, b: &Report) -> Self {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let mut machines_by_type: BTreeMap<String, i64> = BTreeMap::new();
-        for (report, sign) in [(a, -1), (b, 1)] {
-            for claim in &report.node_claims {
-                let launch = &claim.launch;
-                let name = format!("{} {} {}", claim.node_pool, launch.instance_type, launch.capacity_type);
-                *machines_by_type.entry(name).or_default() += sign;
+        let machines = |name: fn(&NodeClaim) -> String| {
+            let mut machines: BTreeMap<String, i64> = BTreeMap::new();
+            for (report, sign) in [(a, -1), (b, 1)] {
+                for claim in &report.node_claims {
+                    *machines.entry(name(claim)).or_default() += sign;
+                }
             }
-        }
-        machines_by_type.retain(|_, difference| *difference != 0);
-        let without = |report: &Report| -> BTreeSet<String> {
-            report.unschedulable.iter().map(|refused| refused.pod.clone()).collect()
+            machines.retain(|_, difference| *difference != 0);
+            machines
         };
-        let (in_a, in_b) = (without(a), without(b));
+        let (waiting_in_a, waiting_in_b) = (without_place(a), without_place(b));
+        let (in_a, in_b) = (pods(a), pods(b));
+        let of_both = |pods: &BTreeMap<&str, &[Reason]>, others: &BTreeMap<&str, &[Reason]>| -> Vec<String> {
+            let is_meant = |pod: &&str| in_a.contains(pod) && in_b.contains(pod) && !others.contains_key(pod);
+            pods.keys().copied().filter(is_meant).map(str::to_owned).collect()
+        };
+        let has_other_reasons =
+            |pod: &&str| waiting_in_a.get(pod).is_some_and(|reasons| Some(reasons) != waiting_in_b.get(pod));
+        let only = |pods: &BTreeSet<&str>, others: &BTreeSet<&str>| -> Vec<String> {
+            pods.difference(others).map(|&pod| pod.to_owned()).collect()
+        };
         Self {
             machines: count(b.node_claims.len()) - count(a.node_claims.len()),
             price_nano_usd_per_hour: b.cost.price_nano_usd_per_hour.0 - a.cost.price_nano_usd_per_hour.0,
-            machines_by_type,
-            gained: in_a.difference(&in_b).cloned().collect(),
-            lost: in_b.difference(&in_a).cloned().collect(),
+            machines_by_type: machines(|claim| {
+                format!("{} {} {}", claim.node_pool, claim.launch.instance_type, claim.launch.capacity_type)
+            }),
+            machines_by_offering: machines(|claim| {
+                let Launch { instance_type, zone, capacity_type, .. } = &claim.launch;
+                format!("{} {instance_type} {zone} {capacity_type}", claim.node_pool)
+            }),
+            gained: of_both(&waiting_in_a, &waiting_in_b),
+            lost: of_both(&waiting_in_b, &waiting_in_a),
+            other_reasons: waiting_in_b.keys().copied().filter(has_other_reasons).map(str::to_owned).collect(),
+            only_in_a: only(&in_a, &in_b),
+            only_in_b: only(&in_b, &in_a),
         }
     }
+}
+
+fn without_place(report: &Report) -> BTreeMap<&str, &[Reason]> {
+    report.unschedulable.iter().map(|refused| (refused.pod.as_str(), refused.reasons.as_slice())).collect()
+}
+
+/// Pods that the plan says anything of.
+fn pods(report: &Report) -> BTreeSet<&str> {
+    let new = report.node_claims.iter().flat_map(|claim| &claim.pods);
+    let placed = new.chain(report.existing_nodes.iter().flat_map(|node| &node.pods));
+    placed.map(String::as_str).chain(report.unschedulable.iter().map(|refused| refused.pod.as_str())).collect()
 }
 
 impl Comparison {
     fn render(&self, name_of_a: &str, name_of_b: &str) -> String {
         let Self { a, b, difference } = self;
         let mut totals = table(&["", name_of_a, name_of_b, "DIFFERENCE"]);
-        let placed = |report: &Report| {
-            let new: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
-            new + report.existing_nodes.iter().map(|node| node.pods.len()).sum::<usize>()
-        };
+        let on_nodes = |report: &Report| report.existing_nodes.iter().map(|node| node.pods.len()).sum::<usize>();
+        let placed =
+            |report: &Report| report.node_claims.iter().map(|claim| claim.pods.len()).sum::<usize>() + on_nodes(report);
         let mut count = |what: &str, of_a: usize, of_b: usize| {
             let change = i64::try_from(of_b).unwrap_or(i64::MAX) - i64::try_from(of_a).unwrap_or(i64::MAX);
             totals.add_row([what.into(), right(of_a), right(of_b), right(format!("{change:+}"))]);
         };
         count("new machines", a.node_claims.len(), b.node_claims.len());
         count("pods with a place", placed(a), placed(b));
+        if on_nodes(a) + on_nodes(b) > 0 {
+            count("  on nodes that exist", on_nodes(a), on_nodes(b));
+        }
         count("pods without a place", a.unschedulable.len(), b.unschedulable.len());
+        if !a.capacity_buffers.is_empty() || !b.capacity_buffers.is_empty() {
+            let room = |report: &Report| -> usize {
+                let of = |buffer: &CapacityBuffer| (buffer.replicas - buffer.missing.min(buffer.replicas)) as usize;
+                report.capacity_buffers.iter().map(of).sum()
+            };
+            count("pods that room is kept free for", room(a), room(b));
+        }
         let price = |report: &Report| report.cost.price_nano_usd_per_hour;
         let bound = |report: &Report| report.cost.lower_bound_nano_usd_per_hour;
         totals.add_row(["price".into(), right(short(price(a))), right(short(price(b))), right(self.price_change())]);
         totals.add_row(["no plan below".into(), right(short(bound(a))), right(short(bound(b))), "".into()]);
         let mut sections = vec![finished(&totals)];
-        if !difference.machines_by_type.is_empty() {
-            let mut types = table(&["MACHINES", "NODEPOOL, INSTANCE TYPE, CAPACITY"]);
-            for (name, change) in &difference.machines_by_type {
+        if !difference.machines_by_offering.is_empty() {
+            let mut types = table(&["MACHINES", "NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY"]);
+            for (name, change) in &difference.machines_by_offering {
                 types.add_row([right(format!("{change:+}")), name.into()]);
             }
             sections.push(format!("Other machines\n{}", finished(&types)));
         }
+        for (name, pods) in [(name_of_a, &difference.only_in_a), (name_of_b, &difference.only_in_b)] {
+            if !pods.is_empty() {
+                sections.push(format!("Waiting in {name} only\n  {}\n", some(pods)));
+            }
+        }
         if !difference.gained.is_empty() {
             sections.push(format!("A place in {name_of_b} only\n  {}\n", some(&difference.gained)));
         }
-        if !difference.lost.is_empty() {
-            let lost = |refused: &&Unschedulable| difference.lost.contains(&refused.pod);
-            let mut text = format!("No place in {name_of_b} any more\n  {}\n", some(&difference.lost));
-            let reasons: BTreeSet<String> = b
-                .unschedulable
-                .iter()
-                .filter(lost)
-                .flat_map(|refused| &refused.reasons)
-                .map(|reason| match &reason.object {
-                    Some(object) => format!("{object}: {}", reason.message),
-                    None => reason.message.clone(),
-                })
-                .collect();
-            for reason in reasons {
-                let _ = writeln!(text, "    {reason}");
+        for (heading, pods) in [
+            (format!("No place in {name_of_b} any more"), &difference.lost),
+            (format!("No place in {name_of_b} for other reasons"), &difference.other_reasons),
+        ] {
+            if !pods.is_empty() {
+                sections.push(format!("{heading}\n  {}\n{}", some(pods), reasons(b, pods)));
             }
-            sections.push(text);
         }
         sections.push(self.verdict(name_of_a, name_of_b));
         sections.join("\n")
@@ -197,6 +240,20 @@ impl Comparison {
         }
         text + "\n"
     }
+}
+
+/// Why these pods have no place, a line each.
+fn reasons(report: &Report, pods: &[String]) -> String {
+    let is_meant = |refused: &&Unschedulable| pods.contains(&refused.pod);
+    let mut told = BTreeSet::new();
+    let reasons = report.unschedulable.iter().filter(is_meant).flat_map(|refused| &refused.reasons);
+    reasons
+        .filter(|reason| told.insert(*reason))
+        .map(|reason| match &reason.object {
+            Some(object) => format!("    {object}: {}\n", reason.message),
+            None => format!("    {}\n", reason.message),
+        })
+        .collect()
 }
 
 /// The first names, and how many more.

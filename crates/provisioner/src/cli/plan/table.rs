@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use model::PriceNanoUsdPerHour;
+use model::{PriceNanoUsdPerHour, Quantity, quantity::Rounding};
 
 use crate::cli::report::{DecidedBy, NodeClaim, Placement, Reason, Report, plural};
 
@@ -131,8 +131,11 @@ fn every_machine(claims: &[NodeClaim]) -> String {
     let mut table = table(&headings);
     for claim in claims {
         let used = |resource: &str| {
-            let of = |amounts: &BTreeMap<String, String>| amounts.get(resource).cloned().unwrap_or("0".to_owned());
-            format!("{} of {}", of(&claim.requests), of(&claim.allocatable))
+            let of = |amounts: &BTreeMap<String, String>, rounding: Rounding| {
+                let amount = amounts.get(resource).map_or("0", |amount| amount);
+                Quantity::parse(amount).map_or_else(|_| amount.to_owned(), |quantity| quantity.readable(rounding))
+            };
+            format!("{} of {}", of(&claim.requests, Rounding::Up), of(&claim.allocatable, Rounding::Down))
         };
         let next_best = claim.next_best.as_ref().map(|(name, price)| format!("{name} {}", short(*price)));
         let mut row = vec![
@@ -159,7 +162,7 @@ fn existing(report: &Report, detail: Detail) -> String {
     let mut table = table(&["NAME", "PODS"]);
     for node in &report.existing_nodes {
         let pods = match detail {
-            Detail::Grouped => Cell::new(node.pods.len()),
+            Detail::Grouped => right(node.pods.len()),
             Detail::Everything => Cell::new(node.pods.join(" ")),
         };
         table.add_row([Cell::new(&node.name), pods]);

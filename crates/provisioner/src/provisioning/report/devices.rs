@@ -30,6 +30,7 @@ pub(super) fn reason(refusal: &Refusal) -> Option<&'static str> {
         Reason::DevicesOutOfBudget { .. } | Reason::OthersMayBringDevices { .. } => Some("Budget"),
         Reason::Devices(requests) => requests.iter().find_map(of_request),
         Reason::Unsupported(_)
+        | Reason::WaitsFor { .. }
         | Reason::NoNodePool
         | Reason::NodePoolNotUsable { .. }
         | Reason::NodePoolTaint { .. }

@@ -7,19 +7,25 @@
 //! kinds, one kind after the other and in turns, on ledgers that hold nothing of this plan. What does not go in each of
 //! them is not offered there, and the packer finds another place.
 //!
+//! In each order the pools of a driver whose names are not known before they are published are taken in several orders as
+//! well ([`PoolOrder`]), and machines that are free to land in several domains land in each.
+//!
 //! Daemons are among them: the rest of a plan takes it that they come first, but their pods wait in the same queue. One
 //! that comes too late for its devices takes none, so that others have theirs.
 //!
 //! Claims that take more where there is more (alternatives, requests for all) compete with their own kind too where several
-//! places share devices: who comes first takes what another's machine brings. They are replayed by place, there and back.
+//! places share devices: who comes first takes what another's machine brings. So do claims for which it matters what pools
+//! are called. They are replayed by place, there and back, and few places in each order.
 //!
 //! What cannot compete is left out: claims that reach no device in common with the new ones, directly or through others.
 //!
-//! Bounds: all orders of up to [`MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
-//! [`MAX_IN_TURNS`] copies. Of placements that compete, up to [`MAX_PLACEMENTS`] count, and if there are more, the place's
+//! Bounds: all orders of up to [`sequences::MAX_PERMUTED`] kinds, the new one first, and rotations of more; turns for up to
+//! [`sequences::MAX_IN_TURNS`] copies. Of placements that compete, up to [`MAX_PLACEMENTS`] count, and if there are more, the place's
 //! own. A plan has so many allocations to replay ([`REPLAYS`], [`SEARCH_REPLAYS`]). An order that runs out of steps,
 //! or for which none are left, does not hold, and the answer is no more than undecided. Since every order begins with
 //! nothing planned, an answer holds for as long as the problem does, and [`MAX_KNOWN`] of them are kept.
+
+mod sequences;
 
 use std::{
     cell::RefCell,
@@ -29,7 +35,8 @@ use std::{
 };
 
 use dra_sched::{
-    BinLedger, ClaimId, ClaimUse, ClusterLedger, Domain, Reach, ShapeId, ledger::BinId as LedgerId, types::DriverName,
+    Alternative, BinLedger, ClaimId, ClaimUse, ClusterLedger, Domain, PoolOrder, Reach, ShapeId,
+    ledger::BinId as LedgerId, types::DriverName,
 };
 use model::{Budget, IdSet};
 
@@ -39,12 +46,6 @@ use crate::{
     provisioning::{classes::ClassId, pools::PoolTable, problem::Problem, state::Bin},
     snapshot::NodeId,
 };
-
-/// Most kinds of claims of which all orders are tried.
-const MAX_PERMUTED: usize = 4;
-
-/// Most copies that are also allocated in turns.
-const MAX_IN_TURNS: u32 = 24;
 
 /// Most placements that are replayed if some of them are at other places.
 const MAX_PLACEMENTS: usize = 32;
@@ -57,6 +58,9 @@ pub(super) const REPLAYS: usize = 6_000;
 
 /// The same in its searches for contended room, which ask again and again.
 pub(super) const SEARCH_REPLAYS: usize = 1_000;
+
+/// Most domains in which machines are tried that are free to land in several.
+const MAX_LANDINGS: usize = 4;
 
 /// Steps for all orders of one question.
 const STEPS: u64 = 100_000;
@@ -99,7 +103,7 @@ enum Whose {
 }
 
 /// Copies of one kind of claims at one place.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part<'c> {
     place: Place,
     whose: Whose,
@@ -126,9 +130,18 @@ impl<'c> Part<'c> {
 /// All that the outcome of an order depends on.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Replay {
+    pools: PoolOrder,
     places: Vec<PlaceBefore>,
     /// In order: which of the places, what, and how many.
     parts: Vec<(usize, Whose, u32)>,
+}
+
+/// What nobody knows before launch, as it is assumed in a replay.
+#[derive(Debug, Clone, Copy)]
+struct Assumed {
+    pools: PoolOrder,
+    /// In which of the domains that they can land in machines do.
+    landing: Option<usize>,
 }
 
 /// Whether daemons have their devices from the start.
@@ -162,6 +175,8 @@ struct Question<'q> {
     by_place: bool,
     /// Machines that bring devices for others, which are there whatever competes with what they hold.
     hosts: Vec<Place>,
+    /// What pools that are still to be published could be called.
+    pool_orders: Vec<PoolOrder>,
     class: ClassId,
     variant: usize,
     claims: &'q [ClaimUse],
@@ -222,10 +237,18 @@ impl DeviceState {
         };
         let is_elastic =
             |part: &Part<'_>| matches!(part.whose, Whose::Pods(class, variant) if takes_more(class, variant));
-        let by_place = !of_problem.elastic.is_empty()
-            && there.iter().any(|part| part.place != place)
-            && (takes_more(class, variant) || there.iter().any(is_elastic));
-        if daemons.is_empty() && !by_place && there.iter().all(|part| part.claims == claims) {
+        let mut unordered = of_problem.reach(&problem.classes[class], variant).unordered();
+        for part in &there {
+            if let Whose::Pods(class, variant) = part.whose {
+                unordered.extend(of_problem.reach(&problem.classes[class], variant).unordered());
+            }
+        }
+        let pool_orders = PoolOrder::all(unordered);
+        let is_some_elastic =
+            !of_problem.elastic.is_empty() && (takes_more(class, variant) || there.iter().any(is_elastic));
+        let by_place = there.iter().any(|part| part.place != place) && (is_some_elastic || pool_orders.len() > 1);
+        let is_one_kind = daemons.is_empty() && !by_place && there.iter().all(|part| part.claims == claims);
+        if is_one_kind && pool_orders.len() == 1 {
             return ways;
         }
         let domain = own.and_then(BinLedger::domain).cloned().unwrap_or_default();
@@ -240,6 +263,7 @@ impl DeviceState {
             daemons,
             by_place,
             hosts,
+            pool_orders,
             class,
             variant,
             claims,
@@ -398,21 +422,25 @@ impl Question<'_> {
         }
         let mut domain = self.domain.clone();
         domain.0.extend(way.allocations.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
-        orders(kinds.len()).into_iter().all(|order| {
-            let by_kind: Vec<Vec<Part<'_>>> = order
-                .iter()
-                .filter_map(|&kind| kinds.get(kind))
-                .map(|kind| parts.iter().filter(|part| part.kind() == *kind).copied().collect())
-                .collect();
-            let last_place_first = || by_kind.iter().flat_map(|parts| parts.iter().rev().copied()).collect::<Vec<_>>();
-            self.replays(&by_kind.concat(), shapes, &domain, budget)
-                && (!self.by_place || self.replays(&last_place_first(), shapes, &domain, budget))
-                && in_turns(&by_kind).is_none_or(|turns| self.replays(&turns, shapes, &domain, budget))
+        let landings = self.landings(shapes, &domain, &parts);
+        let assumed = || self.pool_orders.iter().flat_map(|&pools| (0..landings).map(move |landing| (pools, landing)));
+        sequences::all(&parts, &kinds, self.by_place).all(|parts| {
+            assumed().all(|(pools, landing)| {
+                let assumed = Assumed { pools, landing: (landings > 1).then_some(landing) };
+                self.replays(assumed, &parts, shapes, &domain, budget)
+            })
         })
     }
 
     /// Whether all get their devices if they come like this.
-    fn replays(&self, parts: &[Part<'_>], shapes: &IdSet<ShapeId>, domain: &Domain, budget: &mut Budget) -> bool {
+    fn replays(
+        &self,
+        assumed: Assumed,
+        parts: &[Part<'_>],
+        shapes: &IdSet<ShapeId>,
+        domain: &Domain,
+        budget: &mut Budget,
+    ) -> bool {
         let mut order: Vec<Place> = Vec::new();
         let parts_by_place = parts.iter().map(|part| {
             let known = order.iter().position(|place| *place == part.place);
@@ -425,8 +453,8 @@ impl Question<'_> {
         let parts_by_place = parts_by_place.collect();
         let others = self.hosts.iter().filter(|host| parts.iter().all(|part| part.place != **host));
         order.extend(others);
-        let before = |place: &Place| self.before(*place, shapes, domain);
-        let replay = Replay { places: order.iter().map(before).collect(), parts: parts_by_place };
+        let before = |place: &Place| self.before(*place, shapes, domain, assumed.landing);
+        let replay = Replay { pools: assumed.pools, places: order.iter().map(before).collect(), parts: parts_by_place };
         if let Some(&known) = self.problem.known_replays.borrow().get(&replay) {
             return known;
         }
@@ -441,18 +469,49 @@ impl Question<'_> {
         holds
     }
 
-    fn before(&self, place: Place, shapes: &IdSet<ShapeId>, domain: &Domain) -> PlaceBefore {
+    /// In how many ways machines could land that are free to: claims get other devices there.
+    fn landings(&self, shapes: &IdSet<ShapeId>, domain: &Domain, parts: &[Part<'_>]) -> usize {
+        if !self.problem.devices.brings_pools() {
+            return 1;
+        }
+        let ways = parts.iter().map(|part| match self.before(part.place, shapes, domain, None) {
+            PlaceBefore::Machine(shapes, domain, _) => self.domains(&shapes, &domain).len(),
+            PlaceBefore::Node(..) | PlaceBefore::Unknown => 1,
+        });
+        ways.max().unwrap_or(1).clamp(1, MAX_LANDINGS)
+    }
+
+    fn domains(&self, shapes: &IdSet<ShapeId>, pinned: &Domain) -> Vec<Domain> {
+        let inventory = &self.problem.devices.inventory;
+        shapes.iter().next().map_or_else(Vec::new, |shape| inventory.domains(shape, pinned))
+    }
+
+    /// A place as it is before anything is planned there; a machine in one of the domains that it can land in, if that is
+    /// given.
+    fn before(&self, place: Place, shapes: &IdSet<ShapeId>, domain: &Domain, landing: Option<usize>) -> PlaceBefore {
+        let landed = |shapes: &IdSet<ShapeId>, domain: &Domain| {
+            let domains = landing.map(|_| self.domains(shapes, domain)).unwrap_or_default();
+            let landed = landing.and_then(|landing| domains.get(landing % domains.len().max(1)));
+            let mut domain = domain.clone();
+            domain
+                .0
+                .extend(landed.iter().flat_map(|it| &it.0).map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+            domain
+        };
         let is_here = place == self.place;
         let daemons = if is_here && !self.daemons.is_empty() { Daemons::InTurn } else { Daemons::First };
         if let Place::Node(node) = place {
             return PlaceBefore::Node(node, daemons);
         }
         if is_here {
-            return PlaceBefore::Machine(shapes.clone(), domain.clone(), daemons);
+            return PlaceBefore::Machine(shapes.clone(), landed(shapes, domain), daemons);
         }
         let own = self.bins.iter().find(|bin| is_of(bin, place)).and_then(|bin| bin.devices.as_ref());
         let machine = own.and_then(|own| Some((own.ledger.shapes()?.collect(), own.ledger.domain()?.clone())));
-        machine.map_or(PlaceBefore::Unknown, |(shapes, domain)| PlaceBefore::Machine(shapes, domain, daemons))
+        machine.map_or(PlaceBefore::Unknown, |(shapes, domain)| {
+            let domain = landed(&shapes, &domain);
+            PlaceBefore::Machine(shapes, domain, daemons)
+        })
     }
 
     fn is_node(&self) -> bool {
@@ -464,6 +523,7 @@ impl Question<'_> {
         let pristine = &self.state.pristine;
         let cluster = &mut *pristine.cluster.borrow_mut();
         let mark = cluster.mark();
+        cluster.assume_order_of_pools(replay.pools);
         let ledger = |place: &PlaceBefore| match place {
             PlaceBefore::Node(node, daemons) => {
                 let given = self.daemons.iter().filter_map(|daemon| daemon.given);
@@ -497,82 +557,18 @@ impl Question<'_> {
             }
             let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
             let offer = inventory.try_add(ledger, part.claims, part.copies, &shapes, cluster, budget);
-            let mut given = offer.alternatives.into_iter();
-            let Some(mut given) = given.find(|it| it.copies >= part.copies && shapes.is_subset(&it.shapes)) else {
-                return false;
+            let is_node = matches!(part.place, Place::Node(_));
+            let holds = |it: &Alternative| {
+                it.copies >= part.copies && shapes.is_subset(&it.shapes) && (!is_node || it.domain.0.is_empty())
             };
+            let mut given = offer.anywhere.into_iter().chain(offer.alternatives);
+            let Some(mut given) = given.find(holds) else { return false };
             given.copies = part.copies;
             inventory.commit(ledger, cluster, &given);
             true
         });
         cluster.rollback(mark);
+        cluster.assume_order_of_pools(PoolOrder::default());
         holds
-    }
-}
-
-/// Orders of so many kinds: all of few, rotations there and back of many. Those with a late one first come first, since
-/// the earlier ones were there when nothing else was.
-fn orders(kinds: usize) -> Vec<Vec<usize>> {
-    if kinds > MAX_PERMUTED {
-        let rotation = |first: usize| (0..kinds).map(move |index| (first + index) % kinds).collect::<Vec<_>>();
-        let back = |first: usize| rotation(first).into_iter().rev().collect();
-        return (0..kinds).flat_map(|first| [rotation(first), back(first)]).collect();
-    }
-    let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
-    for kind in 0..kinds {
-        let longer = |order: &Vec<usize>| {
-            let order = order.clone();
-            (0..=order.len()).rev().map(move |at| {
-                let mut longer = order.clone();
-                longer.insert(at, kind);
-                longer
-            })
-        };
-        orders = orders.iter().flat_map(longer).collect();
-    }
-    orders
-}
-
-/// One copy of each kind after the other; `None` if there are too many, or if no kind has several.
-fn in_turns<'c>(by_kind: &[Vec<Part<'c>>]) -> Option<Vec<Part<'c>>> {
-    let copies = by_kind.iter().flatten().map(|part| part.copies).sum::<u32>();
-    if copies > MAX_IN_TURNS || copies as usize == by_kind.len() {
-        return None;
-    }
-    let one = |part: &Part<'c>| std::iter::repeat_n(Part { copies: 1, ..*part }, part.copies as usize);
-    let mut waiting: Vec<Vec<Part<'c>>> =
-        by_kind.iter().map(|parts| parts.iter().flat_map(one).rev().collect()).collect();
-    let mut turns = Vec::new();
-    while turns.len() < copies as usize {
-        turns.extend(waiting.iter_mut().filter_map(Vec::pop));
-    }
-    Some(turns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_orders_of_few_kinds_are_tried_and_each_of_many_begins_once() {
-        for (kinds, count) in [(1, 1), (2, 2), (3, 6), (4, 24), (6, 12)] {
-            let mut all = orders(kinds);
-            assert_eq!(all.len(), count);
-            assert_eq!(all.first().map(|order| order.first().copied()), Some(Some(0)));
-            assert!((0..kinds).all(|kind| all.iter().any(|order| order.first() == Some(&kind))));
-            all.sort();
-            all.dedup();
-            assert_eq!(all.len(), count, "none twice");
-        }
-    }
-
-    #[test]
-    fn turns_take_one_of_each_as_long_as_there_are() {
-        let class = model::Id::from_index(0);
-        let part = |copies| Part { place: Place::New, whose: Whose::Pods(class, 0), claims: &[], copies };
-        let kinds = vec![vec![part(1)], vec![part(2), part(1)]];
-        assert_eq!(in_turns(&kinds).map(|turns| turns.len()), Some(4));
-        assert!(in_turns(&[vec![part(1)], vec![part(1)]]).is_none());
-        assert!(in_turns(&[vec![part(MAX_IN_TURNS)], vec![part(1)]]).is_none());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use dra_sched::{Alternative as Allocations, Domain, Offer, ShapeId};
 use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, ValueSet};
 
-use super::hosts::value_of;
+use super::{ProblemDevices, hosts::value_of};
 use crate::{
     catalogue::OfferingId,
     devices::Demand,
@@ -141,6 +141,7 @@ pub(crate) fn narrow(
 /// Turns what the engine offers into ways.
 pub(super) struct Asked<'a, 's> {
     pub(super) problem: &'a Problem<'s>,
+    pub(super) of_problem: &'a ProblemDevices<'s>,
     pub(super) demand: &'a Demand,
     /// The pool of a machine; `None` for a node.
     pub(super) table: Option<&'a PoolTable<'s>>,
@@ -154,10 +155,13 @@ impl Asked<'_, '_> {
     pub(super) fn ways(&self, offer: Offer, shapes: &IdSet<ShapeId>, asked: u32) -> Ways {
         let is_cut_short = !offer.undecided.is_empty();
         let mut ways = Vec::new();
-        for allocations in offer.alternatives {
-            match self.table {
-                Some(table) => self.in_machine(table, &allocations, &mut ways),
-                None => ways.extend(self.on_node(allocations, shapes)),
+        match self.table {
+            Some(table) => {
+                offer.alternatives.iter().for_each(|allocations| self.in_machine(table, allocations, &mut ways));
+            }
+            None => {
+                let all = offer.anywhere.into_iter().chain(offer.alternatives);
+                ways.extend(all.filter_map(|allocations| self.on_node(allocations, shapes)));
             }
         }
         Ways { ways, asked, is_cut_short }
@@ -180,18 +184,31 @@ impl Asked<'_, '_> {
         Some(Way { allocations, copies, offerings: IdSet::default(), pins: Requirements::default(), extra, score: 0 })
     }
 
-    /// One way for each score that its shapes have; for pods without firstAvailable all scores are equal.
+    /// One way for each score that its shapes have; for pods without firstAvailable all scores are equal. And one for each
+    /// set of pools that these bring for others, where that changes what claims get.
     fn in_machine(&self, table: &PoolTable<'_>, allocations: &Allocations, ways: &mut Vec<Way>) {
         let Some((pins, in_domain)) = self.domain(table, &allocations.domain) else { return };
-        let mut by_score: BTreeMap<Reverse<u32>, IdSet<ShapeId>> = BTreeMap::new();
+        let mut by_score: BTreeMap<Reverse<u32>, Vec<IdSet<ShapeId>>> = BTreeMap::new();
+        let devices = self.of_problem;
         let mut extra = Vec::new();
         for shape in allocations.shapes.iter() {
             let Some(of_shape) = self.extra(allocations, Some(shape)) else { continue };
             if !of_shape.is_zero() {
                 extra.push((Some(shape), of_shape));
             }
-            by_score.entry(Reverse(allocations.score(Some(shape), 0))).or_default().insert(shape);
+            let of_score = by_score.entry(Reverse(allocations.score(Some(shape), 0))).or_default();
+            let bring_alike = |shapes: &&mut IdSet<ShapeId>| {
+                let first = shapes.iter().next();
+                first.is_some_and(|first| devices.devices.inventory.bring_alike(first, shape, &devices.decisive))
+            };
+            match of_score.iter_mut().find(bring_alike) {
+                Some(shapes) => {
+                    shapes.insert(shape);
+                }
+                None => of_score.push([shape].into_iter().collect()),
+            }
         }
+        let by_score = by_score.into_iter().flat_map(|(score, of)| of.into_iter().map(move |shapes| (score, shapes)));
         for (score, shapes) in by_score {
             let mut offerings = table.shapes.offerings(&shapes);
             if let Some(in_domain) = &in_domain {

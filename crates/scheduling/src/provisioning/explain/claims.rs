@@ -76,7 +76,7 @@ pub(super) fn of_class(
                 });
             }
             for (key, known) in &mut requests {
-                add_types(problem, class, (stage, variant), &steps, key, known);
+                add_types(problem, state, class, (stage, variant), &steps, key, known);
             }
         }
     }
@@ -90,6 +90,7 @@ pub(super) fn of_class(
 
 fn add_types(
     problem: &Problem<'_>,
+    state: &State,
     class: ClassId,
     (stage, variant): (&PoolStage<'_, '_>, usize),
     steps: &Steps,
@@ -121,7 +122,7 @@ fn add_types(
             }
             // It gives the pod its devices.
             None => OnType {
-                end: after_devices(problem, class, stage, instance_type, &offerings),
+                end: after_devices(problem, state, class, stage, instance_type, &offerings),
                 has_template: true,
                 usable: u64::MAX,
                 nearest: None,
@@ -149,6 +150,7 @@ fn by_devices(request: &RequestStep) -> OnType {
 /// Where a type ends whose machines would give the pod its devices.
 fn after_devices(
     problem: &Problem<'_>,
+    state: &State,
     class: ClassId,
     stage: &PoolStage<'_, '_>,
     instance_type: TypeId,
@@ -156,13 +158,13 @@ fn after_devices(
 ) -> End {
     let names = problem.names();
     let table = stage.table;
-    let asked = Asked { problem, class, table, term: stage.term, given: stage.given.as_ref() };
+    let asked = Asked { problem, state, class, table, term: stage.term, given: stage.given.as_ref() };
     match asked.furthest(offerings, &mut Shortages::default(), names) {
         Fall::NodePool => End::NodePool,
         Fall::Label(key) => End::Label(names.key_name(key).into()),
         Fall::Resources => End::Resources,
         Fall::Devices => End::NotSettled,
-        Fall::Offering => {
+        Fall::HostPort | Fall::Offering | Fall::Reservation => {
             let zones = catalogue_zones(problem, stage, instance_type);
             End::Offering(zones)
         }

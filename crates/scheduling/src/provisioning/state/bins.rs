@@ -1,6 +1,6 @@
 //! Copies of a class on machines that the plan would create.
 
-use model::{IdSet, PriceNanoUsdPerHour, Requirements, collections::fast_hash};
+use model::{IdSet, PriceNanoUsdPerHour, Requirements, ValueId, collections::fast_hash};
 
 use super::{Assignment, Bin, BinId, State, Target, Undo, place_in_bin};
 use crate::catalogue::OfferingId;
@@ -106,6 +106,44 @@ impl State {
         true
     }
 
+    /// What a machine that draws on the reservation would cost more without it; `None` if it does not or cannot.
+    pub(crate) fn price_without(&self, problem: &Problem<'_>, id: BinId, reservation: ValueId) -> Option<i128> {
+        let bin = self.bins.get(id.0)?;
+        let others = self.without_reservation(problem, bin, reservation)?;
+        Some(i128::from(others.price.0) - i128::from(bin.price.0))
+    }
+
+    /// Leaves the reservation to others; the caller has asked [`Self::price_without`].
+    pub(crate) fn leave_reservation(&mut self, problem: &Problem<'_>, id: BinId, reservation: ValueId) {
+        let Some(slot) = self.bins.get(id.0) else { return };
+        let Some(after) = self.without_reservation(problem, slot, reservation) else { return };
+        let before = Box::new(slot.clone());
+        let taken = self.footprint(problem, slot);
+        self.account(problem, id, Some(&taken), Some(&after));
+        if let Some(slot) = self.bins.get_mut(id.0) {
+            *slot = after;
+        }
+        self.record(|| Undo::Changed(id, before));
+    }
+
+    /// The machine as it is without offerings of the reservation. Machines with devices keep what they have.
+    fn without_reservation(&self, problem: &Problem<'_>, bin: &Bin, reservation: ValueId) -> Option<Bin> {
+        let (table, reserved) = (&problem.pools[bin.pool], problem.reserved(bin.pool, reservation));
+        if bin.devices.is_some() || !reserved.intersects(&bin.offerings) {
+            return None;
+        }
+        let mut after = bin.clone();
+        after.offerings.difference_with(reserved);
+        let is_possible = !after.offerings.is_empty()
+            && table.has_min_values(&after.offerings)
+            && self.within_limits(table, bin.pool, Some(bin), &after.offerings);
+        is_possible.then(|| {
+            after.charge = self.charge(table, &after.offerings);
+            after.measure(table);
+            after
+        })
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one placement, from the two ways to make it")]
     fn fill(
         &mut self,
@@ -203,6 +241,55 @@ impl State {
         devices.take_in_bin(problem, bin, (class, variant), way, copies, shape);
         devices.release(problem, bin);
         true
+    }
+
+    /// Takes copies of a class from an open machine that nothing couples; in a plan without devices, and without volumes that
+    /// pods share there. Sizes that had become too small are possible again.
+    pub(crate) fn take_from_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        id: BinId,
+        (class, alternative): (ClassId, usize),
+        copies: u32,
+    ) {
+        let Some(before) = self.bins.get(id.0).cloned() else { return };
+        let taken = self.footprint(problem, &before);
+        let table = &problem.pools[before.pool];
+        let mut contents = before.contents.clone();
+        if let Some((_, _, held)) = contents.iter_mut().find(|(held, by, _)| (*held, *by) == (class, alternative)) {
+            *held -= copies.min(*held);
+        }
+        contents.retain(|(_, _, held)| *held > 0);
+        let ways = || contents.iter().filter_map(|(class, by, _)| table.by_class[*class].get(*by));
+        let mut bin = Bin::new(before.pool, table.members.clone(), Requirements::default());
+        ways().for_each(|way| bin.offerings.intersect_with(&way.offerings));
+        self.drop_exhausted_reservations(problem, bin.pool, &mut bin.offerings);
+        // What it drew on stays its own.
+        bin.offerings.union_with(&before.offerings);
+        for way in ways().filter(|way| !way.open.is_empty()) {
+            bin.open.intersect(&way.open, problem.names());
+        }
+        if !bin.open.is_empty() {
+            let open = bin.open.clone();
+            table.retain_open(&mut bin.offerings, &open, problem.names());
+        }
+        for &(class, by, copies) in &contents {
+            let variant = table.by_class[class].get(by).map_or(0, |way| way.variant);
+            for (resource, amount) in problem.classes[class].requests(variant).iter() {
+                bin.request(table, resource, amount.saturating_mul(i64::from(copies)));
+            }
+        }
+        bin.is_forced = contents.iter().any(|(class, ..)| problem.classes[*class].needs_host_alone);
+        bin.kind = fast_hash(&(bin.pool, &contents));
+        bin.contents = contents;
+        bin.charge = self.charge(table, &bin.offerings);
+        bin.measure(table);
+        self.account(problem, id, Some(&taken), Some(&bin));
+        if let Some(slot) = self.bins.get_mut(id.0) {
+            *slot = bin;
+        }
+        self.record(|| Undo::Changed(id, Box::new(before)));
+        self.unassign(class, Target::Bin(id), alternative, copies);
     }
 
     /// Decides labels of an open machine for the sake of what it brings for others; false if it can't have them.

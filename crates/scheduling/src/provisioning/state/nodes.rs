@@ -134,6 +134,20 @@ impl State {
     }
 }
 
+impl State {
+    /// Takes copies of a class from a node that nothing couples and that has no volumes or devices.
+    pub(crate) fn take_from_node(&mut self, problem: &Problem<'_>, node: NodeId, class: ClassId, copies: u32) {
+        let before = self.room[node].clone();
+        for (resource, amount) in problem.classes[class].requests(0).iter() {
+            let free = self.room[node].get(resource).saturating_add(amount.saturating_mul(i64::from(copies)));
+            self.room[node].set(resource, free);
+        }
+        self.record(|| Undo::Room(node, before));
+        self.note_room(problem, node);
+        self.unassign(class, Target::Node(node), 0, copies);
+    }
+}
+
 /// How often `requests` fits, at most `wanted`; most of the time not at all.
 fn times_in(requests: &ResourceVec, room: &ResourceVec, wanted: u32) -> u32 {
     match wanted {

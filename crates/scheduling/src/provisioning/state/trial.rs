@@ -219,7 +219,7 @@ impl State {
         offerings: &mut IdSet<OfferingId>,
     ) {
         for (id, left) in &self.reservations {
-            if *left <= 0 {
+            if *left <= 0 || !self.reserving.includes(*id) {
                 offerings.difference_with(problem.reserved(pool, *id));
             }
         }

@@ -94,10 +94,10 @@ fn a_spread_that_is_the_clusters_default_is_kept_like_any_and_refusals_say_whose
     check(
         &f,
         expect![[r#"
-        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
-        refused web-2 (DoesNotFit): of 1 existing node 1 have no room (cpu 1 wanted, the most free is 0); nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
-    "#]],
+            machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+            machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
+            refused web-2 (DoesNotFit): of 1 existing node 1 has no room (cpu 1 wanted, the most free is 0); nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
+        "#]],
     );
 }
 
@@ -149,11 +149,11 @@ fn with_fewer_domains_than_min_domains_no_domain_gets_more_than_the_skew() {
     check(
         &f,
         expect![[r#"
-        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
-        machine default-2: small/c/on-demand $0.000000012/h types [small] pods [web-2]
-        refused web-3 (DoesNotFit): nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-    "#]],
+            machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+            machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
+            machine default-2: small/c/on-demand $0.000000012/h types [small] pods [web-2]
+            refused web-3 (DoesNotFit): nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 4)
+        "#]],
     );
 }
 
@@ -178,11 +178,11 @@ fn zones_that_the_node_affinity_excludes_do_not_count_unless_the_policy_ignores_
     check(
         &build(NodeInclusionPolicy::Ignore),
         expect![[r#"
-        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
-        refused web-2 (DoesNotFit): of 1 existing node 1 do not match its node selector or affinity; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-        refused web-3 (DoesNotFit): of 1 existing node 1 do not match its node selector or affinity; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-    "#]],
+            machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+            machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
+            refused web-2 (DoesNotFit): of 1 existing node 1 does not match its node selector or affinity; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+            refused web-3 (DoesNotFit): of 1 existing node 1 does not match its node selector or affinity; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+        "#]],
     );
 }
 
@@ -202,9 +202,9 @@ fn nodes_whose_taints_are_not_tolerated_are_domains_unless_the_policy_honours_ta
     check(
         &build(NodeInclusionPolicy::Ignore),
         expect![[r#"
-        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-        refused web-1 (DoesNotFit): of 1 existing node 1 have a taint it does not tolerate; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-    "#]],
+            machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+            refused web-1 (DoesNotFit): of 1 existing node 1 has a taint it does not tolerate; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+        "#]],
     );
     check(
         &build(NodeInclusionPolicy::Honor),
@@ -386,7 +386,7 @@ fn affinity_to_pods_that_are_nowhere_is_refused_with_the_rule() {
     check(
         &f,
         expect![[r#"
-            refused p (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody]); nodepool/default: machines that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody])
+            refused p (DoesNotFit): of 1 existing node 1 is closed by rules between pods; nodes that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody]); nodepool/default: machines that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody])
         "#]],
     );
 }
@@ -487,10 +487,10 @@ fn a_read_write_once_pod_claim_serves_one_pod() {
     check(
         &f,
         expect![[r#"
-        node old: [p1]
-        refused p2 (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; PersistentVolumeClaim default/free, whose pods must be in one topology.kubernetes.io/zone,
-        refused p3 (DoesNotFit): of 1 existing node 1 are closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod
-    "#]],
+            node old: [p1]
+            refused p2 (DoesNotFit): of 1 existing node 1 is closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; PersistentVolumeClaim default/free, whose pods must be in one topology.kubernetes.io/zone,
+            refused p3 (DoesNotFit): of 1 existing node 1 is closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod
+        "#]],
     );
 }
 
@@ -522,11 +522,11 @@ fn claims_whose_place_nobody_can_tell_are_refused_by_name() {
     check(
         &f,
         expect![[r#"
-        refused at-once (Unsupported): PersistentVolumeClaim default/at-once, which is not bound yet by its StorageClass immediate, is not planned for yet
-        refused by-hand (Unsupported): PersistentVolumeClaim default/by-hand of StorageClass local, which only binds volumes that exist, is not planned for yet
-        refused lost (Unsupported): PersistentVolumeClaim default/lost, which has lost its volume, is not planned for yet
-        refused missing (Unsupported): PersistentVolumeClaim default/missing, which does not exist, is not planned for yet
-    "#]],
+            refused at-once (Unsupported): PersistentVolumeClaim default/at-once is not bound yet, and its StorageClass immediate binds it without a pod (volumeBindingMode Immediate)
+            refused by-hand (Unsupported): PersistentVolumeClaim default/by-hand of StorageClass local, which only binds volumes that exist, is not planned for yet
+            refused lost (Unsupported): PersistentVolumeClaim default/lost has lost its volume
+            refused missing (Unsupported): PersistentVolumeClaim default/missing does not exist
+        "#]],
     );
 }
 
@@ -586,9 +586,9 @@ fn pods_that_others_count_stay_planned_on_a_machine_whose_domain_is_not_known_ye
     check(
         &f,
         expect![[r#"
-        node coming: [counted-0, counted-1]
-        refused spread (DoesNotFit): of 1 existing node 1 do not match its node selector or affinity; nodepool/default: wants nowhere In [x], but its machines will not have that label; add it to the NodePool's labels or requirements
-    "#]],
+            node coming: [counted-0, counted-1]
+            refused spread (DoesNotFit): of 1 existing node 1 does not match its node selector or affinity; nodepool/default: wants nowhere In [x], but its machines will not have that label; add it to the NodePool's labels or requirements
+        "#]],
     );
 }
 
@@ -607,11 +607,12 @@ fn pods_that_want_to_be_near_to_those_of_a_spread_come_after_them_although_it_co
     check(
         &f,
         expect![[r#"
-        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [high-0, low-0, low-1]
-        machine default-1: small/b/on-demand $0.000000011/h types [small] pods [high-1]
-        machine default-2: small/c/on-demand $0.000000012/h types [small] pods [high-2]
-        machine default-3: small/a/on-demand $0.00000001/h types [small] pods [low-2, low-3, low-4]
-        machine default-4: small/a/on-demand $0.00000001/h types [small] pods [low-5]
-    "#]],
+            machine default-0: small/a/on-demand $0.00000001/h types [small] pods [high-0, low-0, low-1]
+            machine default-1: small/b/on-demand $0.000000011/h types [small] pods [high-1]
+            machine default-2: small/c/on-demand $0.000000012/h types [small] pods [high-2]
+            machine default-3: small/a/on-demand $0.00000001/h types [small] pods [low-2, low-3, low-4]
+            machine default-4: small/a/on-demand $0.00000001/h types [small] pods [low-5]
+            then [low-1, low-2, low-3, low-4, low-5]
+        "#]],
     );
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use model::{Operator, Requirement, Requirements};
+use expect_test::expect;
+use model::{Operator, Requirement, Requirements, pod::Protocol};
 
-use super::fixture::{Fixture, gib};
+use super::{
+    check,
+    fixture::{Fixture, gib},
+};
 use crate::{provisioning::plan, reason::Reason};
 
 const ZONE: &str = api::labels::ZONE;
@@ -169,4 +173,85 @@ fn a_resource_that_no_machine_has_is_not_called_small() {
     let [types, remedies] = said(&f).try_into().unwrap();
     assert_eq!(types, "none of 2 instance types fits: 2 too small (example.com/gpu 2 wanted, none has any)");
     assert_eq!(remedies, "a machine would do without example.com/gpu (nodepool/p)");
+}
+
+#[test]
+fn a_host_port_that_a_daemon_takes_everywhere_is_told_with_its_number() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 2, 4).offering("a", "on-demand", 10);
+    f.instance_type("large", 4, 8).offering("a", "on-demand", 20);
+    f.pool("p");
+    f.daemon_set("agent", 100, gib(0), &[]);
+    f.daemon_port(9100);
+    f.pod("web").requests(1000, gib(1)).port("0.0.0.0", 9100, Protocol::Tcp);
+    check(
+        &f,
+        expect![[r#"
+            refused web (DoesNotFit): nodepool/p: none of 2 instance types fits: 2 where a DaemonSet takes host port 9100/TCP; a machine would do if it did not want host port 9100/TCP (nodepool/p, if rules between pods let it in there)
+        "#]],
+    );
+}
+
+#[test]
+fn no_node_pool_is_asked_for_the_hostname_of_a_machine_to_come() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 2, 4).offering("a", "on-demand", 10);
+    f.pool("p");
+    f.pod("local").requests(1000, gib(1)).select(api::labels::HOSTNAME, "gone");
+    check(
+        &f,
+        expect![[r#"
+            refused local (DoesNotFit): nodepool/p: goes by the name of a Node (kubernetes.io/hostname In [gone]), which is not known of a machine to come
+        "#]],
+    );
+}
+
+#[test]
+fn pods_that_are_near_to_and_away_from_the_same_pods_are_refused_without_a_search() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 2, 4).offering("a", "on-demand", 10);
+    f.instance_type("large", 4, 8).offering("a", "on-demand", 20);
+    f.pool("p");
+    let hostname = api::labels::HOSTNAME;
+    for index in 0..2 {
+        f.pod(&format!("web-{index}"))
+            .requests(100, gib(1))
+            .label("app", "web")
+            .near(hostname, "web")
+            .away_from(hostname, "web");
+    }
+    for index in 0..6 {
+        f.pod(&format!("other-{index}")).requests(100 * index, gib(1));
+    }
+    check(
+        &f,
+        expect![[r#"
+            machine p-0: small/a/on-demand $0.00000001/h types [small, large] pods [other-2, other-3, other-4, other-5]
+            machine p-1: small/a/on-demand $0.00000001/h types [small, large] pods [other-0, other-1, web-0]
+            refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are closed by required pod affinity over kubernetes.io/hostname (pods with app In [web]); required pod anti-affinity over kubernetes.io/hostname (pods with app In [web])
+        "#]],
+    );
+}
+
+#[test]
+fn a_spread_says_how_many_domains_it_wants_and_amounts_are_short() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 2, 4).offering("a", "on-demand", 10);
+    f.pool("p");
+    for index in 0..2 {
+        f.pod(&format!("web-{index}"))
+            .requests(100, gib(1))
+            .label("app", "web")
+            .spread(api::labels::ZONE, 1, "web")
+            .but(|it, _| it.min_domains = Some(3));
+    }
+    f.pod("large").requests(100, 974_858 << 20);
+    check(
+        &f,
+        expect![[r#"
+            machine p-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
+            refused large (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 too small (memory 953Gi wanted with daemons, the largest has 4Gi); a machine would do with 949Gi less memory (nodepool/p)
+            refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 3)
+        "#]],
+    );
 }

@@ -19,7 +19,7 @@ use model::{
 };
 
 use crate::{
-    catalogue::{Catalogue, InstanceType, Offering},
+    catalogue::{Catalogue, InstanceType, Offering, Reservation},
     plan::Plan,
     snapshot::{
         Buffer, Limit, LimitRemaining, Node, NodeLabels, NodePool, NodeState, Options, PendingPod, PodsToPlace,
@@ -132,6 +132,13 @@ impl Fixture {
         kept.set(ResourceId::CPU, milli_cpu);
         kept.set(ResourceId::MEMORY, memory);
         instance_type.capacity.saturating_sub_assign(&kept);
+        self
+    }
+
+    /// The offering added last draws on a reservation with so many machines left.
+    pub(super) fn of_reservation(&mut self, id: &str, remaining: u32) -> &mut Self {
+        let id = self.names.value(id);
+        self.types.last_mut().unwrap().1.last_mut().unwrap().reservation = Some(Reservation { id, remaining });
         self
     }
 
@@ -647,6 +654,9 @@ pub(super) fn render(plan: &Plan, snapshot: &Snapshot) -> String {
     }
     for placement in &plan.existing {
         let _ = writeln!(text, "node {}: [{}]", snapshot.nodes[placement.node].display_name(), pods(&placement.pods));
+    }
+    for later in &plan.later {
+        let _ = writeln!(text, "then [{}]", pods(later));
     }
     for refusal in &plan.refusals {
         let reasons: Vec<String> = refusal

@@ -119,10 +119,7 @@ fn the_reason_names_the_gang_and_what_keeps_it() {
     members(&mut f, "g", 2);
     f.pod("lost").requests(1000, gib(1)).group("nowhere");
     assert_eq!(reasons(&f.snapshot(), "g-1"), ["needs 3 pods at once, and there are only 2"]);
-    assert_eq!(
-        reasons(&f.snapshot(), "lost"),
-        ["PodGroup default/nowhere, which does not exist, is not planned for yet"]
-    );
+    assert_eq!(reasons(&f.snapshot(), "lost"), ["PodGroup default/nowhere does not exist"]);
     let verdicts: Vec<Verdict> = plan(&f.snapshot()).refusals.iter().map(|refusal| refusal.verdict).collect();
     assert_eq!(verdicts, [Verdict::DoesNotFit, Verdict::DoesNotFit, Verdict::Unsupported]);
 }

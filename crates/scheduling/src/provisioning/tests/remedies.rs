@@ -101,7 +101,7 @@ impl Case {
             Need::Tolerate(taint) => self.tolerations.push(names.key_name(taint.key).to_owned()),
             Need::NotWanted { .. } => self.zone = None,
             Need::Allowed { values, .. } => self.pool_zone = Some(only(values, names)),
-            Need::OtherTypes => self.pool_zone = None,
+            Need::OtherTypes { .. } => self.pool_zone = None,
             Need::Less { resource: ResourceId::CPU, by, .. } => self.milli_cpu -= by,
             Need::Limit { limit: Limit::Resource(ResourceId::CPU), by } => self.cpu_limit += by,
             Need::MinValues { left, .. } => self.min_types = *left,
@@ -109,6 +109,7 @@ impl Case {
             | Need::Less { .. }
             | Need::Limit { .. }
             | Need::Daemons
+            | Need::OtherPort(_)
             | Need::Devices
             | Need::Available
             | Need::PodRules => return None,

@@ -5,13 +5,13 @@
 //! steps can still mend only at the end ([`Checking::AtTheEnd`]): skews, because the least may rise, and affinity,
 //! because the pods that it wants may come.
 
-use model::{Id, IdSet, IdVec};
+use model::{Id, IdVec};
 
 use super::{AffinitySet, DomainId, Group, GroupId, Involvement, Kind, Place, Topology};
 use crate::provisioning::{
     classes::{ClassId, PodClass},
     problem::Problem,
-    state::{Assignment, Mark, State},
+    state::{Assignment, State},
 };
 
 /// Counters of one group.
@@ -39,7 +39,7 @@ pub(crate) enum Checking {
     Stepwise,
     /// With each step, for the pods placed: kube-scheduler asks no more, but those placed before have to be bound first.
     OwnOnly,
-    /// By the caller, with [`rules_hold`].
+    /// By the caller, with [`super::rules_hold`].
     AtTheEnd,
 }
 
@@ -64,6 +64,21 @@ impl Counts {
             Before { matched: before.matched + matched, owners: before.owners + owners, total: before.total + matched },
         );
         before
+    }
+
+    /// Takes pods out again.
+    pub(crate) fn remove(&mut self, domain: DomainId, matched: u32, owners: u32) {
+        let left = Before {
+            matched: self.matched(domain).saturating_sub(matched),
+            owners: self.owners(domain).saturating_sub(owners),
+            total: self.total.saturating_sub(matched),
+        };
+        self.set(domain, left);
+    }
+
+    /// The domains that have or had pods.
+    fn domains(&self) -> impl Iterator<Item = DomainId> + use<> {
+        (0..self.owners.len()).map(DomainId::from_index)
     }
 
     /// Sets one domain to what it was.
@@ -172,17 +187,28 @@ impl Group {
         self.least_is_zero || self.present.count() < min_domains as usize
     }
 
-    fn skew_holds(&self, counts: &Counts) -> bool {
-        (0..counts.owners.len()).all(|index| self.skew_holds_in(counts, DomainId::from_index(index)))
+    pub(super) fn skew_holds(&self, counts: &Counts) -> bool {
+        counts.domains().all(|domain| self.skew_holds_in(counts, domain))
     }
 
     /// Whether the domain has no more than the skew allows, if an owner is there.
-    fn skew_holds_in(&self, counts: &Counts, domain: DomainId) -> bool {
-        let Kind::Spread { max_skew, .. } = self.kind else { return true };
-        counts.owners(domain) == 0
-            || self
-                .least_elsewhere(counts, domain)
-                .is_none_or(|least| u64::from(counts.matched(domain)) <= u64::from(max_skew) + u64::from(least))
+    pub(super) fn skew_holds_in(&self, counts: &Counts, domain: DomainId) -> bool {
+        self.excess(counts, domain) == 0
+    }
+
+    /// How many pods the domain has more than the skew allows, if an owner is there.
+    pub(super) fn excess(&self, counts: &Counts, domain: DomainId) -> u32 {
+        let Kind::Spread { max_skew, .. } = self.kind else { return 0 };
+        if counts.owners(domain) == 0 {
+            return 0;
+        }
+        let least = self.least_elsewhere(counts, domain);
+        least.map_or(0, |least| counts.matched(domain).saturating_sub(max_skew.saturating_add(least)))
+    }
+
+    /// The domains with more pods than the skew allows, of those in which an owner is.
+    pub(super) fn too_full(&self, counts: &Counts) -> impl Iterator<Item = DomainId> {
+        counts.domains().filter(|&domain| !self.skew_holds_in(counts, domain))
     }
 }
 
@@ -230,17 +256,6 @@ pub(crate) fn room(
     if class.affinity_sets.iter().all(is_near) { room } else { 0 }
 }
 
-/// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].
-pub(crate) fn rules_hold(problem: &Problem<'_>, state: &State) -> bool {
-    can_bind(problem, state, skews_hold(problem, state), |_| true)
-}
-
-/// Whether all spreads hold once everything is bound. If not, there are pods that would not come where they are planned if
-/// others were there first.
-pub(crate) fn skews_hold(problem: &Problem<'_>, state: &State) -> bool {
-    problem.topology.groups.iter().zip(state.counts.iter()).all(|(group, counts)| group.skew_holds(counts))
-}
-
 /// Copies that spreads count and that are still to come, by group.
 #[derive(Debug)]
 pub(crate) struct ToCome(IdVec<GroupId, u64>);
@@ -280,94 +295,9 @@ impl ToCome {
     }
 }
 
-/// The same for what was placed since the mark, if what was placed before keeps them: only domains that got pods can have
-/// too many, and an order of binding has to be looked for only if these have to do with affinity, and only for classes that
-/// have to do with what was placed.
-pub(crate) fn rules_hold_since(problem: &Problem<'_>, state: &State, mark: &Mark) -> bool {
-    let skews_hold = state
-        .counted_since(mark)
-        .all(|(group, domain)| problem.topology.groups[group].skew_holds_in(&state.counts[group], domain));
-    let topology = &problem.topology;
-    let parts: IdSet<GroupId> = state.counted_since(mark).map(|(group, _)| topology.part(group)).collect();
-    let concerns_affinity = || parts.iter().any(|part| topology.has_affinity(part));
-    if !skews_hold || (state.has_affinity() && concerns_affinity()) {
-        can_bind(problem, state, skews_hold, |part| parts.contains(part))
-    } else {
-        true
-    }
-}
-
-/// What [`rules_hold`] takes, in steps of the search: an eighth of the placements that it may go through, about as much as
-/// an attempt to place one costs.
-pub(crate) fn replay_steps(problem: &Problem<'_>, state: &State) -> u64 {
-    let involved = state.assignments.iter().filter(|entry| !problem.classes[entry.class].involved.is_empty());
-    let (mut entries, mut orders) = (0_u64, 1_u64);
-    for entry in involved {
-        entries += 1;
-        orders += u64::from(problem.classes[entry.class].waits_for_others());
-    }
-    entries * orders / 8
-}
-
-/// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there always is one
-/// if the skews hold at the end: the domain with least is filled up first. Otherwise the order is looked for, beginning
-/// with the order of placing: pods with required affinity come last, since kube-scheduler does not wait with the others, and who
-/// begins of those that want to be together is tried. Only classes of the wanted parts are looked at.
-fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool, is_wanted: impl Fn(GroupId) -> bool) -> bool {
-    let has_affinity = |class: ClassId| problem.classes[class].waits_for_others();
-    let is_concerned =
-        |entry: &&Assignment| problem.topology.part_of(&problem.classes[entry.class]).is_some_and(&is_wanted);
-    let mut entries: Vec<&Assignment> = state.assignments.iter().filter(is_concerned).collect();
-    entries.sort_by_key(|entry| has_affinity(entry.class));
-    let first = entries.partition_point(|entry| !has_affinity(entry.class));
-    if first == entries.len() {
-        return skews_hold || binds_in_order(problem, state, &entries);
-    }
-    (first..entries.len()).any(|begins| {
-        let mut order = entries.clone();
-        if let Some(slice) = order.get_mut(first..=begins) {
-            slice.rotate_right(1);
-        }
-        binds_in_order(problem, state, &order)
-    })
-}
-
-/// Lets pods in as long as one of them gets in.
-fn binds_in_order(problem: &Problem<'_>, state: &State, order: &[&Assignment]) -> bool {
-    let mut counts = state.counts_at_start().clone();
-    let mut waiting: Vec<(&Assignment, u32)> = order.iter().map(|&entry| (entry, entry.copies)).collect();
-    loop {
-        let mut changed = false;
-        for (entry, left) in &mut waiting {
-            let class = &problem.classes[entry.class];
-            let place = |position: usize, _: &Involvement| state.place_of(problem, entry, position);
-            let known = |position: usize, mine: &Involvement| Some(place(position, mine));
-            let copies = room(&problem.topology, &counts, Checking::OwnOnly, class, known, *left);
-            if copies == 0 {
-                continue;
-            }
-            for (position, mine) in class.involved.iter().enumerate() {
-                if let Place::Domain(domain) = place(position, mine) {
-                    let count = |counts: bool| if counts { copies } else { 0 };
-                    counts[mine.group].add(domain, count(mine.matched), count(mine.owner));
-                }
-            }
-            *left -= copies;
-            changed = true;
-        }
-        waiting.retain(|(_, left)| *left > 0);
-        if waiting.is_empty() {
-            return true;
-        }
-        if !changed {
-            return false;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use model::{LabelSelector, pod::SpreadSource};
+    use model::{IdSet, LabelSelector, pod::SpreadSource};
 
     use super::*;
     use crate::provisioning::topology::{Rule, Scope};

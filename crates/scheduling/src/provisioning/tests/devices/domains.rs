@@ -61,6 +61,26 @@ fn of_zones_that_have_the_device_the_cheaper_one_is_taken() {
     );
 }
 
+#[test]
+fn a_zones_device_that_a_machines_own_may_come_behind_by_name_is_not_counted_on() {
+    // The scheduler goes by names of pools, and the machine's has none yet: its pod may take the zone's device.
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    f.instance_type("gpu", 4, 16).offering("a", "on-demand", 10).offering("b", "on-demand", 20);
+    f.devices(GPU, &json!([{"name": "own"}]), &[]);
+    f.instance_type("plain", 4, 16).offering("a", "on-demand", 1);
+    f.slice_for("gpu-a", GPU, (ZONE, "a"), 1);
+    f.pool("default");
+    f.claim_template("any", &json!({"requests": [exactly("r", GPU, 1)]}));
+    f.pod("local").requests(3000, gib(1)).claims_from("any").select(api::labels::INSTANCE_TYPE, "gpu");
+    f.pod("zonal").requests(3000, gib(1)).claims_from("any").select(api::labels::INSTANCE_TYPE, "plain");
+    let snapshot = f.snapshot();
+    let made = plan(&snapshot);
+    assert!(made.refusals.is_empty());
+    let zones = made.machines.iter().map(|machine| &*snapshot.interner.value_arc(machine.launch.zone) == "a");
+    assert_eq!(zones.filter(|is_a| *is_a).count(), 1, "one in each zone");
+}
+
 /// A dear type that brings two links for its zone, and a cheap one without; zone b is cheaper.
 fn links(scope: dra_sched::PoolScope, count: usize) -> Fixture {
     let mut f = Fixture::new();
