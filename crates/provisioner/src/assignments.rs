@@ -1,5 +1,7 @@
 //! Which pods a machine was launched for.
 //!
+//! With it goes the order in which a plan wants its pods bound, where not every order will do.
+//!
 //! Known from the moment a NodeClaim is created until each pod is bound or gone, or the NodeClaim is. The hand-over
 //! nominates by it, and the next plan takes pods that already wait for a machine as placed there. It lives in memory; a
 //! bounded annotation on the NodeClaim brings it back after a restart.
@@ -20,6 +22,8 @@ pub struct Assignments {
 struct Inner {
     by_claim: BTreeMap<NodeClaimName, Arc<[Uid]>>,
     by_pod: Arc<BTreeMap<Uid, NodeClaimName>>,
+    /// Of the pods that are to be bound after others; see [`scheduling::Plan::later`].
+    stages: Arc<BTreeMap<Uid, u32>>,
 }
 
 impl Assignments {
@@ -40,6 +44,37 @@ impl Assignments {
         inner.assign(claim, all);
     }
 
+    /// Remembers after whom a plan wants its pods bound, 0 being first, before they are assigned: a pod that comes later must not
+    /// be let in between the two.
+    pub fn set_stages(&self, stages: impl IntoIterator<Item = (Uid, u32)>) {
+        let mut inner = self.inner.write();
+        for (pod, stage) in stages {
+            if inner.stages.get(&pod).copied().unwrap_or(0) == stage {
+                continue;
+            }
+            let known = Arc::make_mut(&mut inner.stages);
+            match stage {
+                0 => drop(known.remove(&pod)),
+                stage => drop(known.insert(pod, stage)),
+            }
+        }
+    }
+
+    /// Brings back the stages of pods that wait for no NodeClaim yet: of the others they are known.
+    pub fn restore_stages(&self, stages: impl IntoIterator<Item = (Uid, u32)>) {
+        let mut inner = self.inner.write();
+        for (pod, stage) in stages {
+            if stage > 0 && !inner.by_pod.contains_key(&pod) && !inner.stages.contains_key(&pod) {
+                Arc::make_mut(&mut inner.stages).insert(pod, stage);
+            }
+        }
+    }
+
+    /// The stages of all pods that are not in the first.
+    pub fn stages(&self) -> Arc<BTreeMap<Uid, u32>> {
+        Arc::clone(&self.inner.read().stages)
+    }
+
     /// Brings back what was planned for a NodeClaim, unless it is known, but for pods that wait for another by now.
     ///
     /// One step: the plan that creates the NodeClaim may be remembering all its pods at the same moment.
@@ -56,12 +91,18 @@ impl Assignments {
 
     /// Forgets a NodeClaim.
     pub fn forget_claim(&self, claim: &NodeClaimName) {
-        self.inner.write().remove_claim(claim);
+        let mut inner = self.inner.write();
+        for pod in inner.by_claim.get(claim).cloned().iter().flat_map(|pods| pods.iter()) {
+            inner.remove_stage(pod);
+        }
+        inner.remove_claim(claim);
     }
 
     /// Forgets a pod: it is bound, gone, or planned anew.
     pub fn forget_pod(&self, pod: &Uid) {
-        self.inner.write().remove_pod(pod);
+        let mut inner = self.inner.write();
+        inner.remove_stage(pod);
+        inner.remove_pod(pod);
     }
 
     /// The pods that a NodeClaim was created for and that are not bound yet, in the plan's order.
@@ -98,6 +139,12 @@ impl Inner {
     fn remove_claim(&mut self, claim: &NodeClaimName) {
         for pod in self.by_claim.remove(claim).iter().flat_map(|pods| pods.iter()) {
             Arc::make_mut(&mut self.by_pod).remove(pod);
+        }
+    }
+
+    fn remove_stage(&mut self, pod: &Uid) {
+        if self.stages.contains_key(pod) {
+            Arc::make_mut(&mut self.stages).remove(pod);
         }
     }
 
@@ -167,6 +214,23 @@ mod tests {
         assert_eq!(assignments.claim_of(&"1".into()), None);
         assert!(assignments.pods_of("a").is_empty());
         assert_eq!(*assignments.pods_of("b"), *uids(&["4"]));
+    }
+
+    #[test]
+    fn a_pod_keeps_its_stage_until_it_is_forgotten() {
+        let assignments = Assignments::default();
+        assignments.set_stages([("1".into(), 0), ("2".into(), 1), ("3".into(), 2)]);
+        assignments.assign(&"a".into(), uids(&["1", "2", "3"]));
+        assignments.extend(&"a".into(), uids(&["4"]));
+        let stages = || assignments.stages().iter().map(|(pod, stage)| (pod.to_string(), *stage)).collect::<Vec<_>>();
+        assert_eq!(stages(), [("2".to_owned(), 1), ("3".to_owned(), 2)]);
+        assignments.set_stages([("2".into(), 0)]);
+        assert_eq!(stages(), [("3".to_owned(), 2)], "planned anew");
+        assignments.restore_stages([("2".into(), 1), ("5".into(), 1)]);
+        assert_eq!(stages(), [("3".to_owned(), 2), ("5".to_owned(), 1)], "2 waits by a plan of this process");
+        assignments.forget_claim(&"a".into());
+        assignments.forget_pod(&"5".into());
+        assert!(stages().is_empty());
     }
 
     #[test]

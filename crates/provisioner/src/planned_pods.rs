@@ -1,6 +1,7 @@
 //! The annotation on a NodeClaim that brings [`Assignments`](crate::assignments::Assignments) back after a restart.
 //!
-//! It lists the uids of the pods that the machine was launched for, in the plan's order, separated by commas. It is
+//! It lists the uids of the pods that the machine was launched for, in the plan's order, separated by commas; those that
+//! are to be bound after others have their stage behind a colon. It is
 //! bounded: what is beyond the limit is remembered in memory only, and after a restart those pods are placed by
 //! kube-scheduler's own order. A text that we did not write yields what can be read of it.
 
@@ -16,20 +17,22 @@ const MAX_BYTES: usize = 16 * 1024;
 /// Longest uid that is read. The API server's have 36 characters.
 const MAX_UID_BYTES: usize = 64;
 
-/// The annotation's value for those pods; `None` if there are none.
-pub fn encode<'a>(pods: impl IntoIterator<Item = &'a Uid>) -> Option<String> {
+/// The annotation's value for those pods; `None` if there are none. `stages` has the stage of each that is not in the first.
+pub fn encode<'a>(pods: impl IntoIterator<Item = &'a Uid>, stages: &BTreeMap<Uid, u32>) -> Option<String> {
     let mut value = String::new();
     for pod in pods {
-        if pod.is_empty() || pod.len() > MAX_UID_BYTES || pod.contains(',') {
+        if pod.is_empty() || pod.len() > MAX_UID_BYTES || pod.contains([',', ':']) {
             continue;
         }
-        if value.len() + 1 + pod.len() > MAX_BYTES {
+        let stage = stages.get(pod).map(|stage| format!(":{stage}")).unwrap_or_default();
+        if value.len() + 1 + pod.len() + stage.len() > MAX_BYTES {
             break;
         }
         if !value.is_empty() {
             value.push(',');
         }
         value.push_str(pod);
+        value.push_str(&stage);
     }
     (!value.is_empty()).then_some(value)
 }
@@ -39,16 +42,25 @@ pub fn decode(annotations: Option<&BTreeMap<String, String>>) -> Vec<Uid> {
     annotations.and_then(|annotations| annotations.get(ANNOTATION)).map_or_else(Vec::new, |value| decode_value(value))
 }
 
+/// The stages that an object's annotations name.
+pub fn decode_stages(annotations: Option<&BTreeMap<String, String>>) -> Vec<(Uid, u32)> {
+    let value = annotations.and_then(|annotations| annotations.get(ANNOTATION));
+    let entries = value.into_iter().flat_map(|value| entries(value));
+    entries.filter_map(|(pod, stage)| Some((pod.into(), stage?.parse().ok()?))).collect()
+}
+
 /// The pods that the annotation's value names.
 pub fn decode_value(value: &str) -> Vec<Uid> {
-    let mut pods: Vec<Uid> = Vec::new();
-    for uid in value.split(',').take(MAX_BYTES / 2) {
-        let uid = uid.trim();
-        if !uid.is_empty() && uid.len() <= MAX_UID_BYTES {
-            pods.push(uid.into());
-        }
-    }
-    pods
+    entries(value).map(|(pod, _)| pod.into()).collect()
+}
+
+/// Pods with what is said of their stage.
+fn entries(value: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let entries = value.split(',').take(MAX_BYTES / 2).map(|entry| match entry.trim().split_once(':') {
+        Some((pod, stage)) => (pod, Some(stage)),
+        None => (entry.trim(), None),
+    });
+    entries.filter(|(pod, _)| !pod.is_empty() && pod.len() <= MAX_UID_BYTES)
 }
 
 #[cfg(test)]
@@ -62,15 +74,16 @@ mod tests {
     #[test]
     fn pods_come_back_in_the_plans_order() {
         let pods: Vec<Uid> = ["b", "a", "c"].map(Uid::from).into();
-        let value = encode(&pods).unwrap();
-        assert_eq!(value, "b,a,c");
+        let value = encode(&pods, &BTreeMap::from([("a".into(), 2), ("x".into(), 1)])).unwrap();
+        assert_eq!(value, "b,a:2,c");
         assert_eq!(decode(Some(&annotated(&value))), pods);
+        assert_eq!(decode_stages(Some(&annotated(&value))), [(Uid::from("a"), 2)]);
     }
 
     #[test]
     fn the_value_is_bounded_and_cut_between_pods() {
         let pods: Vec<Uid> = (0..1000).map(|index| Uid::from(format!("{index:036}"))).collect();
-        let value = encode(&pods).unwrap();
+        let value = encode(&pods, &BTreeMap::new()).unwrap();
         assert!(value.len() <= MAX_BYTES);
         assert_eq!(decode(Some(&annotated(&value))), pods[..442]);
     }
@@ -81,6 +94,7 @@ mod tests {
         assert_eq!(decode(Some(&annotated(&format!(" a ,,{long},b")))), ["a", "b"].map(Uid::from));
         assert!(decode(Some(&BTreeMap::new())).is_empty());
         assert!(decode(None).is_empty());
-        assert_eq!(encode(&[] as &[Uid]), None);
+        assert_eq!(encode(&[] as &[Uid], &BTreeMap::new()), None);
+        assert_eq!(decode_stages(Some(&annotated("a:,b:x,c:-1,:3,d:4"))), [(Uid::from("d"), 4)]);
     }
 }

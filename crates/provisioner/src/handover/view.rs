@@ -1,6 +1,7 @@
 //! What the engine needs to know of a held machine, read from one state of the store.
 
 use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
@@ -44,7 +45,9 @@ pub fn build<'a>(
     mode: HandOverMode,
 ) -> View {
     let claims = assignments.claims_by_pod();
-    let cluster = Cluster { state, assignments, claims, mode, waiting: OnceCell::new(), spreading: OnceCell::new() };
+    let stages = assignments.stages();
+    let cluster =
+        Cluster { state, assignments, claims, stages, mode, waiting: OnceCell::new(), spreading: OnceCell::new() };
     let machines = nodes.into_iter().filter_map(|name| {
         let node = state.nodes.get(name).filter(|node| node.model.deletion_timestamp.is_none())?;
         Some((name.clone(), machine(&cluster, node)))
@@ -57,6 +60,8 @@ struct Cluster<'a> {
     assignments: &'a Assignments,
     /// The NodeClaim that each pod waits for.
     claims: Arc<BTreeMap<Uid, NodeClaimName>>,
+    /// Of the pods that the plan wants bound after others.
+    stages: Arc<BTreeMap<Uid, u32>>,
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Machines>>,
     spreading: OnceCell<NameSet<SpreadingClass>>,
@@ -98,7 +103,12 @@ impl Cluster<'_> {
                     && pod.deletion_timestamp.is_none()
                     && pod.scheduling != SchedulingState::Gated
             });
-            planned.map(|pod| SpreadingClass { shape: Shape(Arc::clone(&pod.shape)), priority: pod.priority }).collect()
+            let class = |pod: &Arc<Pod>| SpreadingClass {
+                shape: Shape(Arc::clone(&pod.shape)),
+                priority: pod.priority,
+                stage: self.stage_of(pod),
+            };
+            planned.map(class).collect()
         })
     }
 
@@ -108,14 +118,20 @@ impl Cluster<'_> {
         found.filter(|(pod, _)| pod.node_name.is_none())
     }
 
-    /// Whether pods wait whose spread counts this one and that the plan may have placed before it: those of higher priority,
-    /// and those whose spread stays as strict however evenly others are spread. If this one came before them, its domain
-    /// could be too full for them.
+    /// Whether pods wait whose spread counts this one and that the plan places before it, or may have: those of an earlier
+    /// stage; and, of the same stage, those of higher priority, and those whose spread stays as strict however evenly others are
+    /// spread. If this one came before them, its domain could be too full for them.
     fn comes_after_others(&self, pod: &Pod) -> bool {
-        let rank = |shape: &PodShape, priority: i32| (priority, stays_strict(shape));
-        let own = rank(&pod.shape, pod.priority);
+        let rank = |stage: u32, priority: i32, shape: &PodShape| (Reverse(stage), priority, stays_strict(shape));
+        let own = rank(self.stage_of(pod), pod.priority, &pod.shape);
         let mut waiting = self.spreading().iter();
-        waiting.any(|class| rank(&class.shape.0, class.priority) > own && class.counts(pod, &self.state.interner))
+        waiting.any(|class| {
+            rank(class.stage, class.priority, &class.shape.0) > own && class.counts(pod, &self.state.interner)
+        })
+    }
+
+    fn stage_of(&self, pod: &Pod) -> u32 {
+        self.stages.get(&pod.uid).copied().unwrap_or(0)
     }
 
     /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
@@ -167,11 +183,12 @@ impl Machines {
     }
 }
 
-/// Pods of one shape and priority that are to be spread over domains.
+/// Pods of one shape, priority and stage that are to be spread over domains.
 #[derive(PartialEq, Eq, Hash)]
 struct SpreadingClass {
     shape: Shape,
     priority: i32,
+    stage: u32,
 }
 
 impl SpreadingClass {

@@ -16,7 +16,7 @@ use futures::stream::FuturesUnordered;
 use kube::api::{Api, PostParams};
 use model::{NodeClaimName, NodePoolName, ResourceVec, Uid};
 use scheduling::plan::{Machine, MachineId, Plan};
-use scheduling::snapshot::{Limit, PoolId, Snapshot};
+use scheduling::snapshot::{Limit, PodId, PoolId, Snapshot};
 use tokio::sync::Semaphore;
 use tracing::{error, info, warn};
 
@@ -73,6 +73,7 @@ pub(super) async fn commit(
     planned_pools: &[Arc<NodePool>],
     overlays: &Outcome,
 ) -> Committed {
+    context.assignments.set_stages(stages(snapshot, plan));
     assign_existing(context, snapshot, plan);
     let mut committed = Committed::default();
     let usable = current_pools(context, snapshot, plan, planned_pools).await;
@@ -115,6 +116,19 @@ pub(super) async fn commit(
         }
     }
     committed
+}
+
+/// The stages of the pods that get a machine with this plan; those that have one already keep theirs.
+fn stages(snapshot: &Snapshot, plan: &Plan) -> Vec<(Uid, u32)> {
+    let stages: BTreeMap<PodId, u32> = plan.stages().collect();
+    let on_machines = plan.machines.iter().flat_map(|machine| machine.pods.iter().copied());
+    let on_existing = plan.existing.iter().flat_map(|placement| {
+        let claim = snapshot.nodes[placement.node].node_claim.as_ref();
+        let is_new = move |pod: &PodId| claim.is_some() && snapshot.pods[*pod].planned_on.as_ref() != claim;
+        placement.pods.iter().copied().filter(is_new)
+    });
+    let stage = |pod: PodId| (snapshot.pods[pod].pod.uid.clone(), stages.get(&pod).copied().unwrap_or(0));
+    on_machines.chain(on_existing).map(stage).collect()
 }
 
 /// Pods planned onto NodeClaims that are under way wait for those.
@@ -240,7 +254,9 @@ async fn create(
     let result = match node_claim(snapshot, machine, pool, grace) {
         Ok(mut claim) => {
             node_claim::note_overlays(&mut claim, snapshot, machine, overlays);
-            create_named(context, claim, &pod_uids(snapshot, machine)).await
+            let pods = pod_uids(snapshot, machine);
+            node_claim::note_stages(&mut claim, &pods, &context.assignments.stages());
+            create_named(context, claim, &pods).await
         }
         Err(error) => Err(node_claim::Error::into(error)),
     };

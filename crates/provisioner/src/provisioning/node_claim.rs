@@ -125,10 +125,18 @@ fn claim_annotations(
     all.insert(annotations::NODEPOOL_HASH_VERSION.to_owned(), annotations::NODEPOOL_HASH_VERSION_VALUE.to_owned());
     let relaxed = if machine.min_values_relaxed { annotations::TRUE } else { annotations::FALSE };
     all.insert(annotations::NODECLAIM_MIN_VALUES_RELAXED.to_owned(), relaxed.to_owned());
-    if let Some(value) = planned_pods::encode(&pod_uids(snapshot, machine)) {
+    if let Some(value) = planned_pods::encode(&pod_uids(snapshot, machine), &BTreeMap::new()) {
         all.insert(planned_pods::ANNOTATION.to_owned(), value);
     }
     all
+}
+
+/// Notes on a planned claim which of its pods are to be bound after others.
+pub fn note_stages(claim: &mut NodeClaim, pods: &[Uid], stages: &BTreeMap<Uid, u32>) {
+    if pods.iter().any(|pod| stages.contains_key(pod)) {
+        let all = claim.metadata.annotations.get_or_insert_default();
+        all.extend(planned_pods::encode(pods, stages).map(|value| (planned_pods::ANNOTATION.to_owned(), value)));
+    }
 }
 
 /// Notes on a planned claim that overlays have changed a price or a capacity among its instance types.

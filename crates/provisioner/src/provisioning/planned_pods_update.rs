@@ -80,7 +80,7 @@ fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName) -> O
         })
     };
     let have_come = noted.iter().filter(|uid| runs_there(uid));
-    let value = planned_pods::encode(waiting.iter().chain(have_come))?;
+    let value = planned_pods::encode(waiting.iter().chain(have_come), &assignments.stages())?;
     let wanted = planned_pods::decode_value(&value);
     let lacks_some = wanted.iter().any(|pod| !noted.contains(pod));
     lacks_some.then(|| Outdated { name: name.clone(), uid: node_claim.metadata.uid.clone().unwrap_or_default(), value })

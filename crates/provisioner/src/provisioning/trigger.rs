@@ -190,14 +190,18 @@ fn exchange(bound: &Pod, state: &State, assignments: &Assignments) {
     let assigned = assignments.pods_of(&taken);
     let mut waiting = assigned.iter().filter_map(|uid| state.pod_by_uid(uid)).filter(|pod| pod.node_name.is_none());
     if let Some(left_over) = waiting.find(|pod| pod.is_alike(bound)) {
+        let stage = assignments.stages().get(&bound.uid).copied().unwrap_or(0);
+        assignments.set_stages([(left_over.uid.clone(), stage)]);
         assignments.extend(&planned, [left_over.uid.clone()]);
     }
 }
 
 fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: &Assignments) {
     let waits = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
-    let planned = planned_pods::decode(claim.metadata.annotations.as_ref());
-    assignments.restore(name, planned.into_iter().filter(waits));
+    let annotations = claim.metadata.annotations.as_ref();
+    let stages = planned_pods::decode_stages(annotations).into_iter();
+    assignments.restore_stages(stages.filter(|(pod, _)| waits(pod)));
+    assignments.restore(name, planned_pods::decode(annotations).into_iter().filter(waits));
 }
 
 #[cfg(test)]

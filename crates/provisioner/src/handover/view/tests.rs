@@ -195,20 +195,25 @@ fn a_pod_may_enter_the_machine_whose_taint_it_tolerates() {
 }
 
 #[test]
-fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
+fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_in_their_spread() {
     let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
-    // What the waiting pod asks for, its priority, whether it is bound, and whether the other one comes after it.
+    // What the waiting pod asks for, its priority, stage, whether it is bound, and whether the other one, of stage 1, comes after
+    // it.
     let cases = [
-        (hard, "default", None, 1, false, true),
-        (hard, "default", None, 0, false, false),
-        (hard, "default", Some(2), 0, false, true),
-        (hard, "default", Some(1), 0, false, false),
-        (hard, "default", Some(2), -1, false, false),
-        (hard, "default", None, 1, true, false),
-        (hard, "elsewhere", None, 1, false, false),
-        (soft, "default", None, 1, false, false),
+        (hard, "default", None, 1, 1, false, true),
+        (hard, "default", None, 0, 1, false, false),
+        (hard, "default", Some(2), 0, 1, false, true),
+        (hard, "default", Some(1), 0, 1, false, false),
+        (hard, "default", Some(2), -1, 1, false, false),
+        (hard, "default", None, 1, 1, true, false),
+        (hard, "elsewhere", None, 1, 1, false, false),
+        (soft, "default", None, 1, 1, false, false),
+        (hard, "default", None, -1, 0, false, true),
+        (hard, "default", None, -1, 0, true, false),
+        (hard, "elsewhere", None, -1, 0, false, false),
+        (hard, "default", Some(2), 1, 2, false, false),
     ];
-    for (when_unsatisfiable, namespace, min_domains, priority, is_bound, expected) in cases {
+    for (when_unsatisfiable, namespace, min_domains, priority, stage, is_bound, expected) in cases {
         let store = store(held(), true);
         let mut spread = waiting("spread");
         spread.priority = priority;
@@ -230,6 +235,7 @@ fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
         });
         let assignments = Assignments::default();
         let counted = waiting("counted");
+        assignments.set_stages([(spread.uid.clone(), stage), (counted.uid.clone(), 1)]);
         assignments.assign(&"elsewhere".into(), [spread.uid.clone()]);
         assignments.assign(&"c".into(), [counted.uid.clone()]);
         for pod in [spread, counted] {
@@ -239,7 +245,7 @@ fn a_pod_comes_after_those_of_higher_priority_that_count_it_in_their_spread() {
         let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
         assert_eq!(
             machine.pods[0].after_others, expected,
-            "{when_unsatisfiable:?} {namespace} {min_domains:?} {priority} {is_bound}"
+            "{when_unsatisfiable:?} {namespace} {min_domains:?} {priority} {stage} {is_bound}"
         );
     }
 }
