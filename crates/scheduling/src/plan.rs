@@ -169,6 +169,8 @@ pub enum Verdict {
     DoesNotFit,
     /// The construct is known and not planned for yet; the pod is never placed wrongly.
     Unsupported,
+    /// It waits for another object, and kube-scheduler with it.
+    Waits,
     /// The search for room ended before it could tell.
     OutOfBudget,
 }

@@ -291,6 +291,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::DoesNotFit => "does not fit",
         Verdict::Unsupported => "is not supported yet",
+        Verdict::Waits => "waits for something else",
         Verdict::OutOfBudget => "was not decided within the budget",
     }
 }

@@ -11,7 +11,7 @@ use model::{
 
 use super::{
     affinity::{self, Term, terms_with_volumes},
-    supported,
+    supported::{self, Obstacle},
     topology::{self, AffinitySet, Coupling, GroupId, Involvement, Kind, MatchedByLabels, Owned, Signature, Topology},
 };
 use crate::{
@@ -33,8 +33,8 @@ pub(crate) struct PodClass {
     pub(crate) members: Vec<PodId>,
     /// A node must satisfy one of them.
     pub(crate) terms: Vec<Term>,
-    /// Set when the pod uses something that is not planned for.
-    pub(crate) refused: Option<Unsupported>,
+    /// Set when no place is looked for.
+    pub(crate) refused: Option<Obstacle>,
     /// Set when its claims keep it from every node.
     pub(crate) claim_fault: Option<Arc<str>>,
     /// What it wants of devices.
@@ -88,7 +88,7 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
     for (variant, owned) in variants.into_iter().zip(owned) {
         let (owned, refused) = match owned {
             Ok(owned) => (owned, None),
-            Err(unsupported) => (Owned::default(), Some(unsupported)),
+            Err(unsupported) => (Owned::default(), Some(Obstacle::Unsupported(unsupported))),
         };
         let Some(&first) = variant.members.first() else { continue };
         let coupling = builder.coupling(&snapshot.pods[first].pod, &owned, &mut matched_by_labels);
@@ -102,11 +102,11 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
         let demand = variant.demand.and_then(|id| Some((id, snapshot.devices.as_ref()?.demands.try_get(id)?)));
         let is_read = variant.members.iter().all(|&pod| snapshot.pods[pod].devices.is_some());
-        let refused = supported::unsupported(&variant.shape, snapshot, is_read).or(refused).or_else(|| {
+        let refused = supported::obstacle(&variant.shape, snapshot, is_read).or(refused).or_else(|| {
             let too_many = || {
                 format!("more than {} combinations of node affinity terms and places of volumes", affinity::MAX_TERMS)
             };
-            terms.is_none().then(|| Unsupported::new(too_many()))
+            terms.is_none().then(|| Obstacle::unsupported(too_many()))
         });
         classes.push(PodClass {
             claim_fault: demand.and_then(|(_, demand)| demand.fault.as_ref()).map(|fault| fault.to_string().into()),

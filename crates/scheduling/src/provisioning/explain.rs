@@ -21,7 +21,6 @@ use super::{
     problem::Problem,
     remedies, repair,
     state::{BinId, State},
-    supported,
     topology::{Checking, Involvement, Kind, Place, Scope},
 };
 use crate::{
@@ -41,12 +40,8 @@ pub(crate) fn reasons(
     survey: &mut remedies::Survey,
 ) -> Arc<[Reason]> {
     let pods = &problem.classes[class];
-    if let Some(unsupported) = &pods.refused {
-        let waits_for = supported::waits_for(&pods.shape, problem.snapshot);
-        return Arc::from([match waits_for.filter(|what| **what == *unsupported.construct) {
-            Some(what) => Reason::WaitsFor { what: what.into() },
-            None => Reason::Unsupported(unsupported.clone()),
-        }]);
+    if let Some(obstacle) = &pods.refused {
+        return Arc::from([obstacle.reason()]);
     }
     if let Some(why) = &pods.claim_fault {
         return Arc::from([Reason::Claim { why: Arc::clone(why) }]);

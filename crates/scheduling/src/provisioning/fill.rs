@@ -129,8 +129,8 @@ pub(crate) fn fill(problem: &Problem<'_>, budget: &mut Budget, order: Order<'_>)
         if problem.is_too_dear(state.price()) || (pods.is_refused() && problem.is_too_many(class, wanted)) {
             return None;
         }
-        if pods.refused.is_some() {
-            refused.push((class, wanted, Verdict::Unsupported));
+        if let Some(obstacle) = &pods.refused {
+            refused.push((class, wanted, obstacle.verdict()));
             continue;
         }
         if pods.claim_fault.is_some() {

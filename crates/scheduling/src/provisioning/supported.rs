@@ -1,5 +1,6 @@
-//! Constructs that kube-scheduler enforces and this planner does not plan for yet. A pod that uses one is refused with
-//! its name, so that it is never placed wrongly; what is only preferred is left out and said once per class.
+//! Pods that no place is looked for: those that wait for another object, and those with a construct that kube-scheduler
+//! enforces and this planner does not plan for yet. They are refused with its name, so that none is placed wrongly; what
+//! is only preferred is left out and said once per class.
 
 use std::sync::Arc;
 
@@ -11,47 +12,60 @@ use model::{
 
 use super::attachments::class_of;
 use crate::{
-    reason::NoteKind,
+    plan::Verdict,
+    reason::{NoteKind, Reason},
     snapshot::{Snapshot, Volumes},
 };
 
-/// The first construct of a shape that can restrict where the pod goes and is not planned for. Claims are planned for if
-/// what they ask for could be read.
-pub(crate) fn unsupported(shape: &PodShape, snapshot: &Snapshot, claims_are_read: bool) -> Option<Unsupported> {
+/// Why no place is looked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Obstacle {
+    /// kube-scheduler waits for another object too, and leaves the pod alone until then.
+    Waits(Arc<str>),
+    /// It restricts where the pod goes and is not planned for.
+    Unsupported(Unsupported),
+}
+
+impl Obstacle {
+    pub(crate) fn unsupported(construct: impl Into<Arc<str>>) -> Self {
+        Obstacle::Unsupported(Unsupported::new(construct))
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Obstacle::Waits(_) => Verdict::Waits,
+            Obstacle::Unsupported(_) => Verdict::Unsupported,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Obstacle::Waits(what) => Reason::WaitsFor { what: Arc::clone(what) },
+            Obstacle::Unsupported(unsupported) => Reason::Unsupported(unsupported.clone()),
+        }
+    }
+}
+
+/// What first keeps pods of a shape from being planned. Claims are planned for if what they ask for could be read.
+pub(crate) fn obstacle(shape: &PodShape, snapshot: &Snapshot, claims_are_read: bool) -> Option<Obstacle> {
     if let Some(unsupported) = shape.unsupported.first() {
-        return Some(unsupported.clone());
+        return Some(Obstacle::Unsupported(unsupported.clone()));
     }
     if let Some(claim) = shape.resource_claims.first().filter(|_| !claims_are_read) {
-        return Some(Unsupported::new(format!("resource claim {} (resourceClaims)", claim.name)));
+        return Some(Obstacle::unsupported(format!("resource claim {} (resourceClaims)", claim.name)));
     }
     if let Some(group) = &shape.scheduling_group {
         let name = &group.pod_group;
         match snapshot.pod_groups.get(name) {
-            None => return Some(Unsupported::new(format!("PodGroup {name} does not exist"))),
+            None => return Some(Obstacle::Waits(format!("PodGroup {name} does not exist").into())),
             Some(group) => {
                 if let Some(unsupported) = group.unsupported.first() {
-                    return Some(Unsupported::new(format!("{} {name}", unsupported.construct)));
+                    return Some(Obstacle::unsupported(format!("{} {name}", unsupported.construct)));
                 }
             }
         }
     }
-    shape.volumes.iter().find_map(|volume| match cannot_be_placed(volume, &snapshot.volumes)? {
-        Obstacle::Waits(what) | Obstacle::Unsupported(what) => Some(Unsupported::new(what)),
-    })
-}
-
-/// For which object a pod of the shape waits, as kube-scheduler does with it; what [`unsupported`] says may be something else.
-pub(crate) fn waits_for(shape: &PodShape, snapshot: &Snapshot) -> Option<String> {
-    if let Some(group) = &shape.scheduling_group
-        && !snapshot.pod_groups.contains_key(&group.pod_group)
-    {
-        return Some(format!("PodGroup {} does not exist", group.pod_group));
-    }
-    let mut obstacles = shape.volumes.iter().filter_map(|volume| cannot_be_placed(volume, &snapshot.volumes));
-    obstacles.find_map(|obstacle| match obstacle {
-        Obstacle::Waits(what) => Some(what),
-        Obstacle::Unsupported(_) => None,
-    })
+    shape.volumes.iter().find_map(|volume| cannot_be_placed(volume, &snapshot.volumes))
 }
 
 /// What of a shape is preferred and left out of planning, in a fixed order.
@@ -76,13 +90,6 @@ pub(crate) fn left_out(shape: &PodShape) -> impl Iterator<Item = NoteKind> {
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Why nobody can tell where a volume lets its pod go.
-enum Obstacle {
-    /// kube-scheduler cannot either, as long as it is so.
-    Waits(String),
-    /// It is not planned for.
-    Unsupported(String),
-}
-
 fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Obstacle> {
     match volume {
         VolumeRef::Ephemeral { volume, storage_class } => {
@@ -92,17 +99,17 @@ fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Obstacle> {
         VolumeRef::Claim(claim) => {
             let name = format!("PersistentVolumeClaim {claim}");
             let Some(claim) = volumes.claims.get(claim) else {
-                return Some(Obstacle::Waits(format!("{name} does not exist")));
+                return Some(Obstacle::Waits(format!("{name} does not exist").into()));
             };
             if claim.phase == ClaimPhase::Lost {
-                return Some(Obstacle::Waits(format!("{name} has lost its volume")));
+                return Some(Obstacle::Waits(format!("{name} has lost its volume").into()));
             }
             match &claim.volume_name {
                 None => restricts_class(&name, claim.storage_class.as_ref(), volumes),
                 Some(volume) if volumes.volumes.contains_key(volume) => None,
-                Some(volume) => {
-                    Some(Obstacle::Waits(format!("{name} is of PersistentVolume {volume}, which does not exist")))
-                }
+                Some(volume) => Some(Obstacle::Waits(
+                    format!("{name} is of PersistentVolume {volume}, which does not exist").into(),
+                )),
             }
         }
     }
@@ -118,12 +125,12 @@ fn restricts_class(name: &str, class: Option<&Arc<str>>, volumes: &Volumes) -> O
             class.name
         ),
         (Some(class), _) if &*class.provisioner == NO_PROVISIONER => {
-            return Some(Obstacle::Unsupported(format!(
+            return Some(Obstacle::unsupported(format!(
                 "{name} of StorageClass {}, which only binds volumes that exist,",
                 class.name
             )));
         }
         (Some(_), _) => return None,
     };
-    Some(Obstacle::Waits(waits))
+    Some(Obstacle::Waits(waits.into()))
 }

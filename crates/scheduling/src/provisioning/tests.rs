@@ -212,7 +212,7 @@ fn what_is_not_planned_for_is_refused_by_name_and_what_is_preferred_is_noted() {
         &f,
         expect![[r#"
             machine default-0: large/a/on-demand $0.00000001/h types [large] pods [prefers]
-            refused volume (Unsupported): PersistentVolumeClaim default/data does not exist
+            refused volume (Waits): PersistentVolumeClaim default/data does not exist
             note prefers (1): preferred node affinity
         "#]],
     );

@@ -116,20 +116,24 @@ async fn a_selector_that_nothing_satisfies_is_named_in_an_event() -> Result<()> 
 }
 
 #[tokio::test]
-async fn constructs_that_are_not_planned_yet_are_refused_by_name() -> Result<()> {
-    let corner = Corner::shared("unsupported").await?;
+async fn a_pod_that_waits_for_a_volume_is_told_so_and_gets_no_machine() -> Result<()> {
+    let corner = Corner::shared("waits").await?;
     let volume = objects::with(
         objects::pod(&corner.name, "volume", &json!({ "cpu": "1" })),
         json!({ "spec": { "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "nowhere" } }] } }),
     );
     corner.apply([volume]).await?;
-    eventually("an event names the construct", DEADLINE, async || {
+    eventually("an event names the volume", DEADLINE, async || {
         let events = corner.events("volume").await?;
-        ensure!(events.iter().any(|event| event.contains("nowhere, which does not exist")), "{events:#?}");
+        ensure!(
+            events.iter().any(|event| event
+                .contains("it waits for something else: PersistentVolumeClaim waits/nowhere does not exist")),
+            "{events:#?}"
+        );
         Ok(())
     })
     .await?;
-    ensure!(corner.node_claims().await?.is_empty(), "a machine for a pod that cannot be planned");
+    ensure!(corner.node_claims().await?.is_empty(), "a machine for a pod without its volume");
     Ok(())
 }
 

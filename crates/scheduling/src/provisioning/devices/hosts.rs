@@ -79,9 +79,9 @@ pub(crate) fn retry_with_hosts(
     budget: &mut Budget,
 ) -> State {
     let Some(of_problem) = problem.devices.as_ref().filter(|of| of.devices.brings_pools()) else { return state };
-    for (class, left, verdict) in refused.iter_mut() {
+    for (class, left, _) in refused.iter_mut() {
         let pods = &problem.classes[*class];
-        if *verdict == Verdict::Unsupported || pods.devices.is_none() || pods.is_refused() {
+        if pods.devices.is_none() || pods.is_refused() {
             continue;
         }
         *left = fill::place(problem, &mut state, *class, *left);

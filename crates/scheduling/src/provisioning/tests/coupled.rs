@@ -522,10 +522,10 @@ fn claims_whose_place_nobody_can_tell_are_refused_by_name() {
     check(
         &f,
         expect![[r#"
-            refused at-once (Unsupported): PersistentVolumeClaim default/at-once is not bound yet, and its StorageClass immediate binds it without a pod (volumeBindingMode Immediate)
+            refused at-once (Waits): PersistentVolumeClaim default/at-once is not bound yet, and its StorageClass immediate binds it without a pod (volumeBindingMode Immediate)
             refused by-hand (Unsupported): PersistentVolumeClaim default/by-hand of StorageClass local, which only binds volumes that exist, is not planned for yet
-            refused lost (Unsupported): PersistentVolumeClaim default/lost has lost its volume
-            refused missing (Unsupported): PersistentVolumeClaim default/missing does not exist
+            refused lost (Waits): PersistentVolumeClaim default/lost has lost its volume
+            refused missing (Waits): PersistentVolumeClaim default/missing does not exist
         "#]],
     );
 }

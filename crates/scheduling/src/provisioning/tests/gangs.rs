@@ -121,7 +121,7 @@ fn the_reason_names_the_gang_and_what_keeps_it() {
     assert_eq!(reasons(&f.snapshot(), "g-1"), ["needs 3 pods at once, and there are only 2"]);
     assert_eq!(reasons(&f.snapshot(), "lost"), ["PodGroup default/nowhere does not exist"]);
     let verdicts: Vec<Verdict> = plan(&f.snapshot()).refusals.iter().map(|refusal| refusal.verdict).collect();
-    assert_eq!(verdicts, [Verdict::DoesNotFit, Verdict::DoesNotFit, Verdict::Unsupported]);
+    assert_eq!(verdicts, [Verdict::DoesNotFit, Verdict::DoesNotFit, Verdict::Waits]);
 }
 
 /// No subset of random gangs that the plan refuses would fit beside what it places, and none is placed in part.
