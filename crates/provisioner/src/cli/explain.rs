@@ -165,11 +165,15 @@ fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan
 fn why_there(id: PodId, snapshot: &Snapshot, plan: &Plan) -> String {
     let Some(why) = scheduling::provisioning::why_placed(snapshot, plan, id) else { return String::new() };
     let messages = why.messages(&snapshot.interner);
+    let stage = plan.stages().find(|(pod, _)| *pod == id).map(|(_, stage)| match (stage, plan.later.len()) {
+        (_, 1) => "  bound after the other pods of the plan\n".to_owned(),
+        (stage, stages) => format!("  bound after the other pods of the plan, in stage {stage} of {stages}\n"),
+    });
     let lines = messages.iter().enumerate().map(|(at, message)| match at {
         0 => format!("  decided by: {message}\n"),
         _ => format!("    {message}\n"),
     });
-    lines.collect()
+    stage.into_iter().chain(lines).collect()
 }
 
 fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> String {

@@ -27,6 +27,9 @@ pub(super) struct Report {
     /// Room that CapacityBuffers keep free, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) capacity_buffers: Vec<CapacityBuffer>,
+    /// Pods that have to be bound after all others: those of each stage after the stages before; see [`Plan::later`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) bound_later: Vec<Vec<String>>,
     /// Pods without a place, by name.
     pub(super) unschedulable: Vec<Unschedulable>,
     /// Why pods with a place are where they are, by name; only if asked for.
@@ -161,6 +164,7 @@ impl Report {
             node_claims: plan.machines.iter().filter_map(|machine| node_claim(snapshot, machine)).collect(),
             existing_nodes: existing.collect(),
             capacity_buffers: capacity_buffers(snapshot, plan),
+            bound_later: plan.later.iter().map(|pods| pod_names(snapshot, pods)).collect(),
             unschedulable: unschedulable(snapshot, plan, &input.offline),
             placements: Vec::new(),
             not_used: input.offline.not_used.clone(),

@@ -434,6 +434,66 @@ fn a_node_is_explained_by_its_room_and_what_is_planned_on_it() {
     assert_eq!(scratch.run(&["explain", "node", "absent", "-f", "shop.yaml"]).code, 1);
 }
 
+/// Two pods keep a spread that lets in no third of its app; the third only counts, and may come when both are there.
+const LAST: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: spread-0, labels: {app: web}}
+spec:
+  nodeSelector: {topology.kubernetes.io/zone: test-zone-a}
+  containers: [{name: c, resources: {requests: {cpu: 1500m}}}]
+  topologySpreadConstraints:
+  - {maxSkew: 2, minDomains: 9, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule,
+     labelSelector: {matchLabels: {app: web}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: spread-1, labels: {app: web}}
+spec:
+  nodeSelector: {topology.kubernetes.io/zone: test-zone-a}
+  containers: [{name: c, resources: {requests: {cpu: 1500m}}}]
+  topologySpreadConstraints:
+  - {maxSkew: 2, minDomains: 9, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule,
+     labelSelector: {matchLabels: {app: web}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: counted, labels: {app: web}}
+spec:
+  nodeSelector: {topology.kubernetes.io/zone: test-zone-a}
+  containers: [{name: c, resources: {requests: {cpu: 1500m}}}]
+";
+
+#[test]
+fn pods_that_are_bound_after_the_others_are_named() {
+    let scratch = Scratch::new();
+    scratch.write("last.yaml", LAST);
+    let plan = scratch.run(&["plan", "-f", "last.yaml"]);
+    let json = scratch.run(&["plan", "-f", "last.yaml", "-o", "json"]).json();
+    assert_eq!(json["boundLater"], json!([["default/counted"]]));
+    let explained = scratch.run(&["explain", "pod", "counted", "-f", "last.yaml"]);
+    expect![[r#"
+        New machines
+          COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
+              1   default    c-2x-amd64-linux   test-zone-a   spot       $0.0380/h   $0.0380/h      1
+              1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      2
+
+        Bound after the others
+          default/counted
+
+        3 pods: 3 on 2 new machines for $0.1140/h (no plan below $0.0855/h)
+
+        Pod default/counted goes on a new machine, default-0:
+          c-2x-amd64-linux in test-zone-a, spot, $0.038006477/h
+          the cheapest of 132 offerings that hold its 1 pod; the next best type is c-2x-arm64-linux for $0.038006477/h
+          requests with daemons: cpu: 1500m, pods: 1
+          bound after the other pods of the plan
+          decided by: the cheapest machine that its rules leave
+            of 1 other machine 1 without room (cpu 1500m wanted, the most is 900m) (of this plan)
+            of 96 offerings 48 excluded by what NodePools require, 36 excluded by topology.kubernetes.io/zone In [test-zone-a], 12 without room (cpu 1500m wanted, the most is 900m) (of those that are cheaper or of a NodePool that comes first)
+    "#]].assert_eq(&[plan.stdout, explained.stdout].join("\n"));
+}
+
 #[test]
 fn completion_and_crds_are_printed() {
     let scratch = Scratch::new();

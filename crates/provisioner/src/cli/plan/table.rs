@@ -1,5 +1,6 @@
 //! A plan for people: which machines, where pods go, which have no place and why, what it costs.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -35,6 +36,9 @@ pub(super) fn render(report: &Report, detail: Detail) -> String {
     }
     if !report.capacity_buffers.is_empty() {
         sections.push(format!("Room kept free\n{}", kept_free(report)));
+    }
+    if !report.bound_later.is_empty() {
+        sections.push(format!("Bound after the others\n{}", bound_later(report, detail)));
     }
     if !report.unschedulable.is_empty() {
         sections.push(format!("No place\n{}", no_place(report, detail)));
@@ -192,6 +196,19 @@ fn kept_free(report: &Report) -> String {
     text
 }
 
+/// A line for each stage, in the order of binding.
+fn bound_later(report: &Report, detail: Detail) -> String {
+    report.bound_later.iter().map(|pods| format!("  {}\n", listed(pods, detail))).collect()
+}
+
+/// `a, b, c and 4 more`.
+fn listed(pods: &[impl Borrow<str>], detail: Detail) -> String {
+    let named = if detail == Detail::Everything { pods.len() } else { NAMED_PODS.min(pods.len()) };
+    let (names, others) = pods.split_at(named);
+    let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    names.join(", ") + &others
+}
+
 /// Pods that are refused alike together, and then why.
 fn no_place(report: &Report, detail: Detail) -> String {
     let mut groups: Vec<(&[Reason], Vec<&str>)> = Vec::new();
@@ -207,13 +224,7 @@ fn no_place(report: &Report, detail: Detail) -> String {
     }
     let mut text = String::new();
     for (reasons, pods) in groups {
-        let named = if detail == Detail::Everything { pods.len() } else { NAMED_PODS.min(pods.len()) };
-        let (names, others) = pods.split_at(named);
-        let _ = write!(text, "  {}", names.join(", "));
-        if !others.is_empty() {
-            let _ = write!(text, " and {} more", others.len());
-        }
-        text.push('\n');
+        let _ = writeln!(text, "  {}", listed(&pods, detail));
         for Reason { message, object, .. } in reasons {
             let object = object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
             let _ = writeln!(text, "    {object}{message}");
@@ -231,10 +242,7 @@ fn why_there(report: &Report, detail: Detail) -> String {
     }
     let mut text = String::new();
     for ((place, decided_by, passed_over), pods) in groups {
-        let named = if detail == Detail::Everything { pods.len() } else { NAMED_PODS.min(pods.len()) };
-        let (names, others) = pods.split_at(named);
-        let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-        let _ = writeln!(text, "  {}{others} on {place}: {}", names.join(", "), decided_by.message);
+        let _ = writeln!(text, "  {} on {place}: {}", listed(&pods, detail), decided_by.message);
         for passed in passed_over {
             let _ = writeln!(text, "    {passed}");
         }
