@@ -47,6 +47,25 @@ pub struct Settings<'a> {
     pub scheduler_config: Option<&'a SchedulerConfig>,
 }
 
+impl<'a> Settings<'a> {
+    /// Reads what is there and adds nothing: no workload's pods, no NodePool, no release or configuration of one's own.
+    pub fn new(
+        instance_types: &'a [Arc<InstanceType>],
+        labels: &'a ProviderLabels,
+        node_classes: &'a [(&'a str, &'a str)],
+    ) -> Self {
+        Self {
+            expand_workloads: false,
+            default_node_pool: None,
+            instance_types,
+            labels,
+            node_classes,
+            release: Release::default(),
+            scheduler_config: None,
+        }
+    }
+}
+
 /// What was read.
 #[derive(Debug, Clone)]
 pub struct Offline {

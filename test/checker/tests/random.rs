@@ -201,15 +201,7 @@ fn snapshot(text: &str) -> Snapshot {
     assert_eq!(instance_types.len(), few.len(), "the catalogue has other names");
     let labels = ProviderLabels::default();
     let parsed = decode::manifests::parse("random", text);
-    let settings = Settings {
-        expand_workloads: false,
-        default_node_pool: None,
-        instance_types: &instance_types,
-        labels: &labels,
-        node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
-        release: offline::Release::default(),
-        scheduler_config: None,
-    };
+    let settings = Settings::new(&instance_types, &labels, &[("karpenter.kwok.sh", "KWOKNodeClass")]);
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{text}", input.problems[0]);
     let (mut snapshot, errors) = decode::snapshot(input.cluster, input.interner, &labels);

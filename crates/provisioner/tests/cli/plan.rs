@@ -434,40 +434,21 @@ fn a_node_is_explained_by_its_room_and_what_is_planned_on_it() {
     assert_eq!(scratch.run(&["explain", "node", "absent", "-f", "shop.yaml"]).code, 1);
 }
 
-/// Two pods keep a spread that lets in no third of its app; the third only counts, and may come when both are there.
-const LAST: &str = r"
-apiVersion: v1
-kind: Pod
-metadata: {name: spread-0, labels: {app: web}}
-spec:
-  nodeSelector: {topology.kubernetes.io/zone: test-zone-a}
-  containers: [{name: c, resources: {requests: {cpu: 1500m}}}]
-  topologySpreadConstraints:
-  - {maxSkew: 2, minDomains: 9, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule,
-     labelSelector: {matchLabels: {app: web}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: spread-1, labels: {app: web}}
-spec:
-  nodeSelector: {topology.kubernetes.io/zone: test-zone-a}
-  containers: [{name: c, resources: {requests: {cpu: 1500m}}}]
-  topologySpreadConstraints:
-  - {maxSkew: 2, minDomains: 9, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule,
-     labelSelector: {matchLabels: {app: web}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: counted, labels: {app: web}}
-spec:
-  nodeSelector: {topology.kubernetes.io/zone: test-zone-a}
-  containers: [{name: c, resources: {requests: {cpu: 1500m}}}]
-";
+/// A pod of the app `web` in one zone.
+fn web(name: &str, more: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: web}}}}\nspec:\n  nodeSelector: \
+         {{topology.kubernetes.io/zone: test-zone-a}}\n  containers: [{{name: c, resources: {{requests: {{cpu: 1500m}}}}}}]\n{more}"
+    )
+}
 
+/// Two pods keep a spread that lets in no third of its app; the third only counts, and may come when both are there.
 #[test]
 fn pods_that_are_bound_after_the_others_are_named() {
     let scratch = Scratch::new();
-    scratch.write("last.yaml", LAST);
+    let spread = "  topologySpreadConstraints: [{maxSkew: 2, minDomains: 9, topologyKey: topology.kubernetes.io/zone, \
+                  whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]\n";
+    scratch.write("last.yaml", &[web("spread-0", spread), web("spread-1", spread), web("counted", "")].concat());
     let plan = scratch.run(&["plan", "-f", "last.yaml"]);
     let json = scratch.run(&["plan", "-f", "last.yaml", "-o", "json"]).json();
     assert_eq!(json["boundLater"], json!([["default/counted"]]));

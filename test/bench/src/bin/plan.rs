@@ -83,15 +83,7 @@ fn snapshot(text: &str) -> Result<Snapshot> {
     let instance_types: Vec<_> = default_instance_types().into_iter().map(Arc::new).collect();
     let labels = ProviderLabels::default();
     let parsed = decode::manifests::parse("bench", text);
-    let settings = Settings {
-        expand_workloads: false,
-        default_node_pool: None,
-        instance_types: &instance_types,
-        labels: &labels,
-        node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
-        release: offline::Release::default(),
-        scheduler_config: None,
-    };
+    let settings = Settings::new(&instance_types, &labels, &[("karpenter.kwok.sh", "KWOKNodeClass")]);
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     ensure!(input.problems.is_empty(), "{}", input.problems[0]);
     let (snapshot, errors) = decode::snapshot(input.cluster, input.interner, &labels);

@@ -14,15 +14,7 @@ pub(crate) fn read(types: &str, text: &str, planned_on: &[(Uid, NodeClaimName)])
     let instance_types: Vec<_> = catalogue::parse(types).unwrap().instance_types.into_iter().map(Arc::new).collect();
     let labels = ProviderLabels::default();
     let parsed = decode::manifests::parse("random", text);
-    let settings = Settings {
-        expand_workloads: false,
-        default_node_pool: None,
-        instance_types: &instance_types,
-        labels: &labels,
-        node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
-        release: offline::Release::default(),
-        scheduler_config: None,
-    };
+    let settings = Settings::new(&instance_types, &labels, &[("karpenter.kwok.sh", "KWOKNodeClass")]);
     let mut input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{types}\n{text}", input.problems[0]);
     input.cluster.planned_on.extend(planned_on.iter().cloned());

@@ -213,35 +213,7 @@ pub(crate) fn manifests(random: &mut Random) -> String {
         let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
         slice(&mut text, "shared-everywhere", random.pick(&[NET, GPU]), ("allNodes", true.into()), &devices);
     }
-    for class in 0..1 + random.below(3) {
-        let claim = format!("claim-{class}");
-        let devices = requests(random);
-        let entry = match random.below(6) {
-            0 => None,
-            1 => {
-                object(&mut text, &resource("ResourceClaim", &claim, &json!({"devices": devices})));
-                Some(json!({"name": "c", "resourceClaimName": claim}))
-            }
-            _ => {
-                let spec = json!({"spec": {"devices": devices}});
-                object(&mut text, &resource("ResourceClaimTemplate", &claim, &spec));
-                Some(json!({"name": "c", "resourceClaimTemplateName": claim}))
-            }
-        };
-        let cpu = random.pick(&["200m", "900m", "1700m"]);
-        let selector = if random.chance(20) { json!({ZONE: random.pick(&ZONES)}) } else { json!({}) };
-        for copy in 0..1 + random.below(3) {
-            let claims = if entry.is_some() { json!([{"name": "c"}]) } else { json!([]) };
-            let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "claims": claims}});
-            object(
-                &mut text,
-                &json!({"apiVersion": "v1", "kind": "Pod",
-                    "metadata": {"name": format!("p{class}-{copy}"), "namespace": "d"},
-                    "spec": {"containers": [container], "nodeSelector": selector,
-                        "resourceClaims": entry.iter().collect::<Vec<_>>()}}),
-            );
-        }
-    }
+    pods(random, &mut text, &["200m", "900m", "1700m"], 20, requests);
     if random.chance(30) {
         spare_room(random, &mut text);
     }
@@ -249,6 +221,45 @@ pub(crate) fn manifests(random: &mut Random) -> String {
         taken_before(random, nodes, &mut text);
     }
     text
+}
+
+/// Up to three kinds of pods, most of which claim devices; of a hundred kinds so many are in one zone.
+pub(crate) fn pods(
+    random: &mut Random,
+    text: &mut String,
+    cpus: &[&str],
+    zonal: u64,
+    requests: fn(&mut Random) -> Value,
+) {
+    for class in 0..1 + random.below(3) {
+        let claim = format!("claim-{class}");
+        let devices = requests(random);
+        let entry = match random.below(6) {
+            0 => None,
+            1 => {
+                object(text, &resource("ResourceClaim", &claim, &json!({"devices": devices})));
+                Some(json!({"name": "c", "resourceClaimName": claim}))
+            }
+            _ => {
+                let spec = json!({"spec": {"devices": devices}});
+                object(text, &resource("ResourceClaimTemplate", &claim, &spec));
+                Some(json!({"name": "c", "resourceClaimTemplateName": claim}))
+            }
+        };
+        let cpu = random.pick(cpus);
+        let selector = if random.chance(zonal) { json!({ZONE: random.pick(&ZONES)}) } else { json!({}) };
+        for copy in 0..1 + random.below(3) {
+            let claims = if entry.is_some() { json!([{"name": "c"}]) } else { json!([]) };
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "claims": claims}});
+            object(
+                text,
+                &json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": format!("p{class}-{copy}"), "namespace": "d"},
+                    "spec": {"containers": [container], "nodeSelector": selector,
+                        "resourceClaims": entry.iter().collect::<Vec<_>>()}}),
+            );
+        }
+    }
 }
 
 /// What others have of devices that is not to be seen yet: pods that are about to be bound, links of a zone whose pool is

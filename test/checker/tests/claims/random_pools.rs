@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::random_clusters::{Random, ZONE, ZONES, object, resource};
+use super::random_clusters::{Random, ZONE, ZONES, object, pods, resource};
 
 const DRIVERS: [&str; 2] = ["gpu.example.com", "net.example.com"];
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
@@ -147,34 +147,6 @@ pub(crate) fn manifests(random: &mut Random) -> String {
             "pool": {"name": "m-published", "generation": 1, "resourceSliceCount": 1}});
         object(&mut text, &resource("ResourceSlice", "published", &spec));
     }
-    for class in 0..1 + random.below(3) {
-        let claim = format!("claim-{class}");
-        let devices = requests(random);
-        let entry = match random.below(6) {
-            0 => None,
-            1 => {
-                object(&mut text, &resource("ResourceClaim", &claim, &json!({"devices": devices})));
-                Some(json!({"name": "c", "resourceClaimName": claim}))
-            }
-            _ => {
-                let spec = json!({"spec": {"devices": devices}});
-                object(&mut text, &resource("ResourceClaimTemplate", &claim, &spec));
-                Some(json!({"name": "c", "resourceClaimTemplateName": claim}))
-            }
-        };
-        let cpu = random.pick(&["200m", "600m", "900m"]);
-        let selector = if random.chance(15) { json!({ZONE: random.pick(&ZONES)}) } else { json!({}) };
-        for copy in 0..1 + random.below(3) {
-            let claims = if entry.is_some() { json!([{"name": "c"}]) } else { json!([]) };
-            let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "claims": claims}});
-            object(
-                &mut text,
-                &json!({"apiVersion": "v1", "kind": "Pod",
-                    "metadata": {"name": format!("p{class}-{copy}"), "namespace": "d"},
-                    "spec": {"containers": [container], "nodeSelector": selector,
-                        "resourceClaims": entry.iter().collect::<Vec<_>>()}}),
-            );
-        }
-    }
+    pods(random, &mut text, &["200m", "600m", "900m"], 15, requests);
     text
 }
