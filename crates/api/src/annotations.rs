@@ -35,7 +35,8 @@ pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
 /// On the virtual pods of a CapacityBuffer: its namespace.
 pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
 
-/// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order. Ours; Karpenter ignores it.
+/// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order, separated by commas; those that
+/// are to be bound after others have their stage behind a colon. Ours; Karpenter ignores it.
 pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
 /// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
 pub const DEVICES: &str = "dovetail.sh/devices";
@@ -55,3 +56,11 @@ pub const KWOK_INSTANCE_RECORD: &str = "karpenter.kwok.sh/instance-record";
 pub const TRUE: &str = "true";
 /// Value of an annotation that is a flag.
 pub const FALSE: &str = "false";
+
+/// The uids in a value of [`PLANNED_PODS`], with what is said of their stages.
+pub fn planned_pods(value: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    value.split(',').map(|entry| match entry.trim().split_once(':') {
+        Some((uid, stage)) => (uid, Some(stage)),
+        None => (entry.trim(), None),
+    })
+}

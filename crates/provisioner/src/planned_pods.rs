@@ -1,8 +1,7 @@
 //! The annotation on a NodeClaim that brings [`Assignments`](crate::assignments::Assignments) back after a restart.
 //!
-//! It lists the uids of the pods that the machine was launched for, in the plan's order, separated by commas; those that
-//! are to be bound after others have their stage behind a colon. It is
-//! bounded: what is beyond the limit is remembered in memory only, and after a restart those pods are placed by
+//! It lists the uids of the pods that the machine was launched for, in the plan's order, with the stages of those that are to
+//! be bound after others. It is bounded: what is beyond the limit is remembered in memory only, and after a restart those pods are placed by
 //! kube-scheduler's own order. A text that we did not write yields what can be read of it.
 
 use std::collections::BTreeMap;
@@ -56,10 +55,7 @@ pub fn decode_value(value: &str) -> Vec<Uid> {
 
 /// Pods with what is said of their stage.
 fn entries(value: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    let entries = value.split(',').take(MAX_BYTES / 2).map(|entry| match entry.trim().split_once(':') {
-        Some((pod, stage)) => (pod, Some(stage)),
-        None => (entry.trim(), None),
-    });
+    let entries = api::annotations::planned_pods(value).take(MAX_BYTES / 2);
     entries.filter(|(pod, _)| !pod.is_empty() && pod.len() <= MAX_UID_BYTES)
 }
 

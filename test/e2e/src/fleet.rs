@@ -151,7 +151,7 @@ impl Fleet {
             let node = claim.status.as_ref().map(|status| status.node_name.as_str()).unwrap_or_default();
             let bound = of_node.remove(node).unwrap_or_default();
             let planned = claim.annotations().get(api::annotations::PLANNED_PODS);
-            let planned: BTreeSet<&str> = planned.into_iter().flat_map(|pods| pods.split(',')).collect();
+            let planned: BTreeSet<&str> = planned.into_iter().flat_map(|pods| planned_uids(pods)).collect();
             let exact = planned.intersection(&bound).count();
             let found = by_workload(&bound);
             let alike = by_workload(&planned)
@@ -299,4 +299,9 @@ fn milli(quantity: &str) -> i64 {
         Some(milli) => milli.parse().unwrap_or(0),
         None => quantity.parse::<i64>().unwrap_or(0) * 1000,
     }
+}
+
+/// The pods that a NodeClaim's [`PLANNED_PODS`](api::annotations::PLANNED_PODS) names.
+pub fn planned_uids(annotation: &str) -> impl Iterator<Item = &str> {
+    api::annotations::planned_pods(annotation).map(|(uid, _)| uid)
 }

@@ -49,9 +49,6 @@ const NAME_LISTS: [&str; 2] = ["namespaces", "nodePools"];
 const REQUEST: &str = "request";
 const REQUESTS: &str = "requests";
 
-/// Uids, separated by commas.
-const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
-
 /// Replaces the names in the lines of a snapshot. `provider_labels` are keys whose values come from the provider.
 pub fn hide_names(lines: &mut [Value], provider_labels: &BTreeSet<String>) {
     let mut names = BTreeSet::new();
@@ -115,10 +112,13 @@ impl Rule<'_> {
                     }
                 }
             }
-            Value::String(text) if field == PLANNED_PODS => {
-                let mut uids: Vec<_> = text.split(',').map(str::to_owned).collect();
-                uids.iter_mut().for_each(&mut *found);
-                *text = uids.join(",");
+            Value::String(text) if field == api::annotations::PLANNED_PODS => {
+                let hidden = api::annotations::planned_pods(text).map(|(uid, stage)| {
+                    let mut uid = uid.to_owned();
+                    found(&mut uid);
+                    stage.map_or_else(|| uid.clone(), |stage| format!("{uid}:{stage}"))
+                });
+                *text = hidden.collect::<Vec<_>>().join(",");
             }
             Value::Object(labels) if LABEL_FIELDS.contains(&field) || is_plain_selector(field, labels) => {
                 for (key, value) in labels {

@@ -318,6 +318,18 @@ fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
     assert_eq!(without_names(&hidden), without_names(&open), "{hidden}");
 }
 
+#[test]
+fn the_stages_of_planned_pods_stay_and_their_uids_are_hidden_as_the_pods_are() {
+    let of = |uid: &str| serde_json::json!({"kind": "Pod", "metadata": {"uid": uid}});
+    let planned = serde_json::json!({"dovetail.sh/planned-pods": "uid-a,uid-b:2"});
+    let mut all =
+        [of("uid-a"), of("uid-b"), serde_json::json!({"kind": "NodeClaim", "metadata": {"annotations": planned}})];
+    hide_names(&mut all, &std::collections::BTreeSet::new());
+    let uid = |index: usize| all[index]["metadata"]["uid"].as_str().unwrap_or_default();
+    assert_eq!((uid(0), uid(1)), ("n0", "n1"));
+    assert_eq!(all[2]["metadata"]["annotations"]["dovetail.sh/planned-pods"], "n0,n1:2");
+}
+
 /// A Service and a ReplicaSet that select the pods that wait.
 const SELECTORS: &str = r"
 {apiVersion: v1, kind: Service, metadata: {name: checkout, namespace: shop}, spec: {selector: {app: basket}, clusterIP: 10.0.0.7, ports: [{port: 80}]}}

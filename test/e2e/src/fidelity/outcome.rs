@@ -4,13 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Context, Result};
+use api::annotations::PLANNED_PODS;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{CLASS, Scenario};
 use crate::cluster::{Corner, node_of};
+use crate::fleet::planned_uids;
 
-const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+/// Uids of the pods that a machine was launched for.
+pub(super) fn planned_pods(claim: &api::NodeClaim) -> Option<BTreeSet<String>> {
+    Some(planned_uids(claim.annotations().get(PLANNED_PODS)?).map(str::to_owned).collect())
+}
 
 /// How pods came to be bound.
 #[derive(Debug, Default)]
@@ -90,7 +95,7 @@ impl Scenario {
         let claims = corner.all_node_claims().await?;
         let planned = |uid: &str| {
             let names = claims.iter().filter(|claim| {
-                claim.annotations().get(PLANNED_PODS).is_some_and(|pods| pods.split(',').any(|pod| pod == uid))
+                claim.annotations().get(PLANNED_PODS).is_some_and(|pods| planned_uids(pods).any(|pod| pod == uid))
             });
             names.map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
         };
@@ -115,9 +120,6 @@ impl Scenario {
             })
         };
         let mut planned_once = BTreeSet::new();
-        let planned_pods = |claim: &api::NodeClaim| -> Option<BTreeSet<String>> {
-            Some(claim.annotations().get(PLANNED_PODS)?.split(',').map(str::to_owned).collect())
-        };
         let mut claims = corner.all_node_claims().await?;
         claims.retain(|claim| !before.contains(&claim.name_any()));
         claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));

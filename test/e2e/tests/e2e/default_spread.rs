@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::controller::{self, Controller};
+use e2e::fleet::planned_uids;
 use e2e::{eventually, objects};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -139,7 +140,7 @@ async fn a_deployment_without_constraints_is_spread_over_the_machines_that_were_
     for claim in corner.node_claims().await? {
         let node = claim.status.as_ref().map(|status| status.node_name.clone()).context("no status")?;
         let noted = claim.annotations().get(PLANNED_PODS).context("no planned pods")?;
-        promised.insert(noted.split(',').filter_map(|uid| name_of.get(uid).cloned()).collect());
+        promised.insert(planned_uids(noted).filter_map(|uid| name_of.get(uid).cloned()).collect());
         is.insert(pods.iter().filter(|pod| node_of(pod) == Some(&node)).map(ResourceExt::name_any).collect());
     }
     assert_eq!(promised, plan, "the controller plans what the snapshot's plan is");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use e2e::fleet::planned_uids;
 use e2e::wait::stays;
 use e2e::{eventually, objects};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -171,7 +172,7 @@ async fn a_driver_enters_a_held_machine_first_and_the_pods_go_where_they_were_pl
         let on_node = pods.iter().filter(|pod| node_of(pod) == Some(&node) && pod.labels()["app"] != "driver");
         let bound: BTreeSet<String> = on_node.filter_map(ResourceExt::uid).collect();
         let planned = claim.annotations().get("dovetail.sh/planned-pods").context("no plan")?;
-        ensure!(bound == planned.split(',').map(str::to_owned).collect(), "{node} has {bound:?}, planned {planned}");
+        ensure!(bound == planned_uids(planned).map(str::to_owned).collect(), "{node} has {bound:?}, planned {planned}");
     }
     Ok(())
 }

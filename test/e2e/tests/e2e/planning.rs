@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::controller::Controller;
+use e2e::fleet::planned_uids;
 use e2e::{apply, eventually, objects};
 use kube::ResourceExt;
 use serde_json::json;
@@ -83,7 +84,7 @@ async fn pods_that_a_later_plan_puts_on_a_machine_under_way_are_noted_on_its_nod
         let claims = corner.node_claims().await?;
         let [claim] = claims.as_slice() else { anyhow::bail!("{} NodeClaims", claims.len()) };
         let value = claim.annotations().get(PLANNED_PODS).context("no annotation")?;
-        Ok(value.split(',').map(str::to_owned).collect())
+        Ok(planned_uids(value).map(str::to_owned).collect())
     };
     let uids =
         async || -> Result<BTreeSet<String>> { Ok(corner.pods().await?.iter().filter_map(ResourceExt::uid).collect()) };

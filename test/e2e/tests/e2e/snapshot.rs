@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::controller::{self, Controller};
+use e2e::fleet::planned_uids;
 use e2e::{eventually, objects};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -113,7 +114,7 @@ async fn the_plan_of_a_snapshot_is_what_the_controller_does() -> Result<()> {
         .filter(|claim| !first.contains(&claim.name_any()))
         .map(|claim| {
             let uids = claim.annotations().get(PLANNED_PODS).cloned().unwrap_or_default();
-            let pods = uids.split(',').filter_map(|uid| names.get(uid).cloned()).collect();
+            let pods = planned_uids(&uids).filter_map(|uid| names.get(uid).cloned()).collect();
             let types = claim.spec.requirements.iter().filter(|it| it.key == INSTANCE_TYPE);
             (pods, types.flat_map(|it| it.values.iter().cloned()).collect())
         })

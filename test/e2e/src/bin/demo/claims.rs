@@ -111,7 +111,7 @@ impl Claims {
         let is_of_node = |it: &&NodeClaim| it.status.as_ref().is_some_and(|status| status.node_name == node);
         let Some(node_claim) = self.node_claims.iter().find(is_of_node) else { return false };
         let planned = node_claim.annotations().get(api::annotations::PLANNED_PODS);
-        let planned: Vec<&str> = planned.into_iter().flat_map(|uids| uids.split(',')).collect();
+        let planned: Vec<&str> = planned.into_iter().flat_map(|uids| e2e::fleet::planned_uids(uids)).collect();
         let is_planned = |pod: &Pod| pod.metadata.uid.as_deref().is_some_and(|uid| planned.contains(&uid));
         let alike = || self.pods.iter().filter(|other| workload(other) == workload(pod));
         let expected = alike().filter(|other| is_planned(other)).count();

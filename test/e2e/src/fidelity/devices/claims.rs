@@ -13,7 +13,8 @@ use super::driver::Order;
 use crate::Gates;
 use crate::cluster::{Corner, node_of};
 use crate::devices::{Claim, Devices, Given, Numbers, pod_groups};
-use crate::fidelity::CLASS;
+use crate::fidelity::outcome::planned_pods;
+use crate::fidelity::{CLASS, refused};
 
 /// Most classes all of whose orders are tried.
 const MAX_CLASSES: usize = 5;
@@ -30,10 +31,13 @@ pub(super) struct Judged {
 /// What the claims of a class were given on a node.
 type ByPlace = BTreeMap<(String, String), Vec<Given>>;
 
-/// A bound pod and the claims that were allocated with it.
+/// A bound pod and the claims that were allocated with it. Those of pods that the plan refused are here too: what they hold
+/// is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting.
 struct Bound {
     class: String,
+    /// Empty where the pod is not bound.
     node: String,
+    is_planned: bool,
     /// Indices of claims, in the order of allocation.
     claims: Vec<usize>,
     /// When the last of them was allocated.
@@ -108,19 +112,34 @@ impl Cluster {
     ) -> Result<Self> {
         let devices = Devices::read(&corner.client, gates, &[&corner.name]).await?;
         let groups = pod_groups(&corner.client, &corner.name).await?;
+        let refused = refused(corner).await?;
+        let machines = corner.all_node_claims().await?;
+        let planned: BTreeSet<String> = machines.iter().filter_map(planned_pods).flatten().collect();
         let mut bound = Vec::new();
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for pod in pods {
-            let Some(node) = node_of(pod) else { continue };
+            let has_machine = pod.uid().is_some_and(|uid| planned.contains(&uid));
+            let is_planned = has_machine || !refused.contains(&pod.name_any());
+            let node = match node_of(pod) {
+                Some(node) => node,
+                None if is_planned => continue,
+                None => "",
+            };
             let class = pod.labels().get(CLASS).map_or(AGENT, String::as_str);
             let mut mine = Vec::new();
             for name in claim_names(pod, &groups) {
                 let found = devices.claims.iter().position(|claim| *claim.object.meta.name.name == *name);
                 let Some(index) = found else {
+                    if !is_planned {
+                        continue;
+                    }
                     wrong.push(format!("{}: its claim {name} does not exist", pod.name_any()));
                     continue;
                 };
-                if devices.claims.get(index).is_some_and(|claim| claim.object.allocation.is_none()) {
+                if devices.claims.get(index).is_none_or(|claim| claim.object.allocation.is_none()) {
+                    if !is_planned {
+                        continue;
+                    }
                     wrong.push(format!("{}: its claim {name} is not allocated", pod.name_any()));
                 } else if taken.insert(index) {
                     mine.push(index);
@@ -129,7 +148,7 @@ impl Cluster {
             let allocated_at = |claim: &Claim| order.of(&claim.object.meta.name.name).unwrap_or(claim.version);
             let version =
                 mine.iter().filter_map(|index| devices.claims.get(*index).map(allocated_at)).max().unwrap_or(0);
-            bound.push(Bound { class: class.to_owned(), node: node.to_owned(), claims: mine, version });
+            bound.push(Bound { class: class.to_owned(), node: node.to_owned(), is_planned, claims: mine, version });
         }
         bound.sort_by_key(|bound| bound.version);
         for (index, claim) in devices.claims.iter().enumerate() {
@@ -147,7 +166,7 @@ impl Cluster {
     /// What the scheduler gave.
     fn actual(&self) -> ByPlace {
         let mut given = ByPlace::new();
-        for bound in self.bound.iter().filter(|bound| !bound.claims.is_empty()) {
+        for bound in self.bound.iter().filter(|bound| bound.is_planned && !bound.claims.is_empty()) {
             let place = (bound.node.clone(), bound.class.clone());
             let allocations = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
             given.entry(place).or_default().extend(allocations.map(|it| self.devices.given(it, Numbers::Count)));
@@ -171,6 +190,9 @@ impl Cluster {
     }
 
     fn explains(&self, bound: &Bound, history: &[(u64, Inventory)], held: &[&Allocation]) -> bool {
+        if !bound.is_planned {
+            return true;
+        }
         let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
         let given = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
         let shapes = |allocation: &Allocation| self.devices.given(allocation, Numbers::Count);
@@ -186,6 +208,11 @@ impl Cluster {
         let mut ledger = ClusterLedger::new(&self.devices.inventory);
         let mut given = ByPlace::new();
         for bound in order.iter().filter(|bound| !bound.claims.is_empty()) {
+            if !bound.is_planned {
+                let held = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
+                held.for_each(|allocation| ledger.hold(&self.devices.inventory, allocation));
+                continue;
+            }
             let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
             let allocations = self.devices.allocate(&bound.node, &classes, &ledger);
             let allocations = allocations.map_err(|why| format!("class {} {why}", bound.class))?;
