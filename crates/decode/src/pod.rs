@@ -139,6 +139,7 @@ pub(crate) fn shape(
         required_node_affinity: affinity::required_node_affinity(&node_affinity, context)?,
         preferred_node_affinity: affinity::preferred_node_affinity(&node_affinity, context)?,
         tolerations: tolerations::decode(&spec.field("tolerations")?, context)?,
+        avoids_soft_taints: false,
         topology_spread: spread::decode(&spec.field("topologySpreadConstraints")?, namespace, context)?,
         pod_affinity: affinity::pod_affinity(&affinity.field("podAffinity")?, namespace, &labels, context)?,
         pod_anti_affinity: affinity::pod_affinity(&affinity.field("podAntiAffinity")?, namespace, &labels, context)?,

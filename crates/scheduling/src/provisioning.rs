@@ -193,10 +193,15 @@ fn better(plan: Plan, other: Plan, class_of: &BTreeMap<PodId, ClassId>) -> Plan 
     if !has_more && other.cost() >= plan.cost() {
         return Plan { lower_bound, device_steps, ..plan };
     }
+    let mut known: BTreeMap<PodId, &Refusal> = BTreeMap::new();
+    let mut alike: BTreeMap<Option<ClassId>, &Refusal> = BTreeMap::new();
+    for refusal in &plan.refusals {
+        known.insert(refusal.pod, refusal);
+        alike.entry(class_of.get(&refusal.pod).copied()).or_insert(refusal);
+    }
     let reason = |refused: Refusal| {
-        let same = plan.refusals.iter().find(|known| known.pod == refused.pod);
-        let alike = || plan.refusals.iter().find(|known| class_of.get(&known.pod) == class_of.get(&refused.pod));
-        same.or_else(alike).map_or(refused.clone(), |known| Refusal { pod: refused.pod, ..known.clone() })
+        let same = known.get(&refused.pod).or_else(|| alike.get(&class_of.get(&refused.pod).copied())).copied();
+        same.map_or(refused.clone(), |known| Refusal { pod: refused.pod, ..known.clone() })
     };
     let refusals = other.refusals.into_iter().map(reason).collect();
     let search_steps = plan.search_steps.max(other.search_steps);

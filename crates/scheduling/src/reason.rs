@@ -403,6 +403,8 @@ pub enum NoteKind {
     ScheduleAnywaySpread,
     /// The same of a spread that the pods do not ask for themselves.
     DefaultScheduleAnywaySpread,
+    /// The pods are planned where a `PreferNoSchedule` taint is that they do not tolerate.
+    PreferNoScheduleTaint,
 }
 
 impl NoteKind {
@@ -415,6 +417,7 @@ impl NoteKind {
             NoteKind::DefaultScheduleAnywaySpread => {
                 "the cluster's default topology spread with whenUnsatisfiable ScheduleAnyway"
             }
+            NoteKind::PreferNoScheduleTaint => "avoidance of PreferNoSchedule taints",
         }
     }
 }

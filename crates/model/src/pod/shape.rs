@@ -29,6 +29,9 @@ pub struct PodShape {
     pub preferred_node_affinity: Vec<Weighted<NodeSelectorTerm>>,
     /// The taints it puts up with.
     pub tolerations: Vec<Toleration>,
+    /// Whether `PreferNoSchedule` taints that it does not tolerate keep it away too. No pod says so of itself: it is how a plan
+    /// is made in which that preference holds.
+    pub avoids_soft_taints: bool,
     /// How it wants to be spread.
     pub topology_spread: Vec<TopologySpreadConstraint>,
     /// Which pods it wants to be near to.

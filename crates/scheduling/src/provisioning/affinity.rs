@@ -132,14 +132,25 @@ pub(crate) fn surely(labels: &NodeLabels, wanted: &Requirement, names: &Interner
     }
 }
 
-/// The first taint, by name, that keeps pods away and is not tolerated.
-///
-/// Differs: Karpenter treats `PreferNoSchedule` as hard until relaxed; here it is the preference that it is for
-/// kube-scheduler.
+/// The first taint, by name, that keeps pods away and is not tolerated. `PreferNoSchedule` keeps nobody away.
 pub(crate) fn untolerated(taints: &[Taint], tolerations: &[Toleration], names: &Interner) -> Option<Taint> {
+    first(taints.iter().filter(|taint| taint.is_hard()), tolerations, names)
+}
+
+/// The same for a pod that is to be planned, which may be planned so that `PreferNoSchedule` counts.
+pub(crate) fn keeps_out(taints: &[Taint], shape: &PodShape, names: &Interner) -> Option<Taint> {
+    let counts = |taint: &&Taint| taint.is_hard() || shape.avoids_soft_taints;
+    first(taints.iter().filter(counts), &shape.tolerations, names)
+}
+
+/// The first taint that would rather keep a pod away and is not tolerated.
+pub(crate) fn would_keep_out(taints: &[Taint], shape: &PodShape, names: &Interner) -> Option<Taint> {
+    first(taints.iter().filter(|taint| !taint.is_hard()), &shape.tolerations, names)
+}
+
+fn first<'t>(taints: impl Iterator<Item = &'t Taint>, tolerations: &[Toleration], names: &Interner) -> Option<Taint> {
     taints
-        .iter()
-        .filter(|taint| taint.is_hard() && !taint.is_tolerated_by(tolerations, names))
+        .filter(|taint| !taint.is_tolerated_by(tolerations, names))
         .min_by_key(|taint| (names.key_name(taint.key), names.value_name(taint.value), taint.effect))
         .copied()
 }

@@ -123,7 +123,7 @@ fn existing_nodes(problem: &Problem<'_>, state: &State, class: ClassId, rules: &
     for (id, node) in problem.snapshot.nodes.iter_enumerated() {
         if node.excluded.is_some() {
             tally.excluded += 1;
-        } else if affinity::untolerated(&node.taints, &pods.shape.tolerations, names).is_some() {
+        } else if affinity::keeps_out(&node.taints, &pods.shape, names).is_some() {
             tally.by_taint += 1;
         } else if !pods.terms.iter().any(|term| term.accepts(node, names)) {
             tally.by_label += 1;
@@ -275,7 +275,7 @@ fn pool<'p, 's>(
     let names = problem.names();
     let pods = &problem.classes[class];
     let node_pool = || table.pool.name.clone();
-    if let Some(taint) = affinity::untolerated(&table.pool.taints, &pods.shape.tolerations, names) {
+    if let Some(taint) = affinity::keeps_out(&table.pool.taints, &pods.shape, names) {
         return (Some(Reason::NodePoolTaint { node_pool: node_pool(), taint }), None);
     }
     // Of several terms the first one that gets as far as resources is told, else the first.

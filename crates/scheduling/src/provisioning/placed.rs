@@ -233,7 +233,7 @@ impl Asking<'_, '_> {
         if let Some(excluded) = node.excluded {
             return Some(Fall::Excluded(excluded));
         }
-        if let Some(taint) = affinity::untolerated(&node.taints, &pods.shape.tolerations, self.names()) {
+        if let Some(taint) = affinity::keeps_out(&node.taints, &pods.shape, self.names()) {
             return Some(Fall::Taint(taint));
         }
         if !pods.terms.iter().any(|term| term.accepts(node, self.names())) {
@@ -281,7 +281,7 @@ impl Asking<'_, '_> {
         let problem = self.problem;
         let names = problem.names();
         let pods = &problem.classes[self.class];
-        if let Some(taint) = affinity::untolerated(&table.pool.taints, &pods.shape.tolerations, names) {
+        if let Some(taint) = affinity::keeps_out(&table.pool.taints, &pods.shape, names) {
             return Some(Fall::Taint(taint));
         }
         if !table.allows(id, names) {

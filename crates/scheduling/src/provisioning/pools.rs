@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::min_values::MinValues;
 use super::{
-    affinity::{Term, accepts_unknown, untolerated},
+    affinity::{Term, accepts_unknown, keeps_out},
     catalogue_index::{CatalogueIndex, Net},
     classes::{ClassId, PodClass},
     daemons,
@@ -197,6 +197,7 @@ struct KnownWays<'c> {
 struct WaysKey<'c> {
     terms: &'c [Term],
     tolerations: &'c [Toleration],
+    avoids_soft_taints: bool,
     host_ports: &'c [HostPort],
     /// Which groups concern it, and whether as their owner.
     involved: SmallVec<[(GroupId, bool); 4]>,
@@ -216,6 +217,7 @@ impl<'c> KnownWays<'c> {
         let key = WaysKey {
             terms: &class.terms,
             tolerations: &class.shape.tolerations,
+            avoids_soft_taints: class.shape.avoids_soft_taints,
             host_ports: &class.shape.host_ports,
             involved: class.involved.iter().map(|mine| (mine.group, mine.owner)).collect(),
         };
@@ -465,8 +467,7 @@ impl<'s> PoolTable<'s> {
         cells: &mut Cells<'_>,
         names: &Interner,
     ) -> Vec<Alternative> {
-        let untolerated = || untolerated(&self.pool.taints, &class.shape.tolerations, names).is_some();
-        if class.is_refused() || untolerated() {
+        if class.is_refused() || keeps_out(&self.pool.taints, &class.shape, names).is_some() {
             return Vec::new();
         }
         let terms = class.terms.iter().enumerate();

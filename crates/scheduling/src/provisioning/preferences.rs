@@ -6,7 +6,7 @@
 //! until the halves can be kept or a bound on the number of plans is reached. A preference of weight w is worth
 //! `w × Options::preference_price` for each pod, which is nothing by default. The order is: preferred node affinity and
 //! preferred pod affinity and anti-affinity by weight, `ScheduleAnyway` spreads as if they weighed 100; then in this order
-//! of kinds; then by the name of the first pod.
+//! of kinds; then by the name of the first pod. `PreferNoSchedule` taints have no weight either, weigh 100, and come first.
 //!
 //! Preferred node affinity is left alone where a spread that must hold counts only nodes that fit the pod's own affinity
 //! (`nodeAffinityPolicy: Honor`): as a requirement it would change which nodes those are.
@@ -14,18 +14,20 @@
 //! What cannot be kept for all pods of a shape is then tried for some of them, the oldest first: for one, and from there
 //! as many as a binary search finds before a second bound on plans is reached.
 //!
-//! Pods that an earlier plan has given a machine stay as they are. `PreferNoSchedule` taints are left to kube-scheduler.
+//! Pods that an earlier plan has given a machine stay as they are.
 //!
-//! Differs: Karpenter treats preferences as required until a pod finds no place, so that it launches machines for them.
+//! Differs: Karpenter treats preferences, `PreferNoSchedule` among them, as required until a pod finds no place, so that it
+//! launches machines for them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
-    IdVec, NamespacedName, Pod, PodShape,
+    IdVec, NamespacedName, Pod, PodShape, Taint,
+    collections::FastSet,
     pod::{NodeInclusionPolicy, NodeSelectorTerm, SpreadSource, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
-use super::{COMPARED_STEPS, Limit, classes::Shapes, notes, problem::Problem};
+use super::{COMPARED_STEPS, Limit, affinity::would_keep_out, classes::Shapes, notes, problem::Problem};
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
@@ -38,12 +40,14 @@ const MAX_PLANS: usize = 10;
 /// Most plans after these, to find out for how many pods others can be kept.
 const MAX_PLANS_FOR_SOME: usize = 8;
 
-/// What a `ScheduleAnyway` spread weighs, which has no weight of its own: as much as the strongest preference.
-const SPREAD_WEIGHT: i32 = 100;
+/// What `ScheduleAnyway` spreads and `PreferNoSchedule` taints weigh, which have no weight of their own: as much as the strongest
+/// preference.
+const MOST_WEIGHT: i32 = 100;
 
 /// One preference of one shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
+    SoftTaints,
     NodeAffinity(usize),
     PodAffinity(usize),
     PodAntiAffinity(usize),
@@ -66,13 +70,14 @@ impl Preference<'_> {
         let narrows = |shape: &Preferring<'_>| shape.shape.hard_spread().any(is_narrowed);
         match self.kind {
             Kind::NodeAffinity(_) => !shapes.get(self.shape).is_some_and(narrows),
-            Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) | Kind::Spread(_) => true,
+            Kind::SoftTaints | Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) | Kind::Spread(_) => true,
         }
     }
 
     /// What a note calls it.
     fn note_kind(&self, shapes: &[Preferring<'_>]) -> NoteKind {
         match self.kind {
+            Kind::SoftTaints => NoteKind::PreferNoScheduleTaint,
             Kind::NodeAffinity(_) => NoteKind::PreferredNodeAffinity,
             Kind::PodAffinity(_) | Kind::PodAntiAffinity(_) => NoteKind::PreferredPodAffinity,
             Kind::Spread(at) => {
@@ -95,14 +100,23 @@ struct Preferring<'s> {
     /// The oldest first, then by name.
     pods: Vec<PodId>,
     first: &'s NamespacedName,
+    /// Whether there are `PreferNoSchedule` taints that they do not tolerate.
+    avoids_soft_taints: bool,
 }
 
-/// The same plan, or one that keeps preferences and costs no more than they are worth.
+/// The same plan, or one that keeps preferences and costs no more than they are worth. What is not kept is noted.
 pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, &Limit) -> Option<Plan>) -> Plan {
-    if snapshot.options.preference_policy == PreferencePolicy::Ignore {
-        return without;
-    }
-    let shapes = preferring(snapshot);
+    let mut kept = match snapshot.options.preference_policy {
+        PreferencePolicy::Ignore => without,
+        PreferencePolicy::Respect => keep_most(snapshot, without, plan),
+    };
+    kept.notes.extend(soft_taint_notes(snapshot, &kept));
+    kept.notes.sort_by(|a, b| (&a.example, a.kind).cmp(&(&b.example, b.kind)));
+    kept
+}
+
+fn keep_most(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, &Limit) -> Option<Plan>) -> Plan {
+    let shapes = preferring(snapshot, &without);
     if shapes.is_empty() {
         return without;
     }
@@ -148,13 +162,60 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
     best
 }
 
+/// The pods of a plan that are where a `PreferNoSchedule` taint would rather not have them.
+fn on_soft_taints<'s>(snapshot: &'s Snapshot, plan: &'s Plan) -> impl Iterator<Item = PodId> + 's {
+    let on_nodes = plan.existing.iter().map(|it| (&snapshot.nodes[it.node].taints, &it.pods));
+    let on_machines = plan.machines.iter().map(|it| (&snapshot.node_pools[it.node_pool].taints, &it.pods));
+    let has_soft = |(taints, _): &(&'s Vec<Taint>, _)| taints.iter().any(|taint| !taint.is_hard());
+    on_nodes.chain(on_machines).filter(has_soft).flat_map(|(taints, pods)| {
+        let is_unwanted =
+            |pod: &PodId| would_keep_out(taints, &snapshot.pods[*pod].pod.shape, &snapshot.interner).is_some();
+        pods.iter().copied().filter(is_unwanted)
+    })
+}
+
+/// A note for the pods of each shape.
+fn soft_taint_notes(snapshot: &Snapshot, plan: &Plan) -> Vec<Note> {
+    let mut numbers = Shapes::default();
+    let mut notes: Vec<Note> = Vec::new();
+    for id in on_soft_taints(snapshot, plan) {
+        let pod = &snapshot.pods[id].pod;
+        match notes.get_mut(numbers.number(&pod.shape)) {
+            Some(note) => {
+                note.pods += 1;
+                if pod.name < note.example {
+                    note.example = pod.name.clone();
+                }
+            }
+            None => notes.push(Note { example: pod.name.clone(), pods: 1, kind: NoteKind::PreferNoScheduleTaint }),
+        }
+    }
+    notes
+}
+
+/// The taints that shapes would have to avoid, if any plan is to be made for preferences: who is moved for another's must not
+/// come onto one either.
+fn soft_taints(snapshot: &Snapshot, without: &Plan) -> Vec<Taint> {
+    let wants_others = |pending: &PendingPod| pending.planned_on.is_none() && has_preferences(&pending.pod.shape);
+    let nodes = snapshot.nodes.iter().filter(|node| node.excluded.is_none()).flat_map(|node| &node.taints);
+    let pools = snapshot.node_pools.iter().flat_map(|pool| &pool.taints);
+    let soft: FastSet<Taint> = nodes.chain(pools).filter(|taint| !taint.is_hard()).copied().collect();
+    if !soft.is_empty() && on_soft_taints(snapshot, without).next().is_none() && !snapshot.pods.iter().any(wants_others)
+    {
+        return Vec::new();
+    }
+    soft.into_iter().collect()
+}
+
 /// The shapes with preferences, in the order of their first pods by name.
-fn preferring(snapshot: &Snapshot) -> Vec<Preferring<'_>> {
+fn preferring<'s>(snapshot: &'s Snapshot, without: &Plan) -> Vec<Preferring<'s>> {
+    let soft_taints = soft_taints(snapshot, without);
     let mut numbers = Shapes::default();
     let mut shapes: Vec<Preferring<'_>> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let shape = &pending.pod.shape;
-        if pending.planned_on.is_some() || !has_preferences(shape) {
+        let avoids = || would_keep_out(&soft_taints, shape, &snapshot.interner).is_some();
+        if pending.planned_on.is_some() || !(has_preferences(shape) || avoids()) {
             continue;
         }
         let index = numbers.number(shape);
@@ -163,7 +224,10 @@ fn preferring(snapshot: &Snapshot) -> Vec<Preferring<'_>> {
                 known.pods.push(id);
                 known.first = known.first.min(&pending.pod.name);
             }
-            None => shapes.push(Preferring { shape, pods: vec![id], first: &pending.pod.name }),
+            None => {
+                let avoids_soft_taints = avoids();
+                shapes.push(Preferring { shape, pods: vec![id], first: &pending.pod.name, avoids_soft_taints });
+            }
         }
     }
     for shape in &mut shapes {
@@ -183,17 +247,19 @@ fn has_preferences(shape: &PodShape) -> bool {
 /// All preferences, the most important first.
 fn in_order<'s>(shapes: &[Preferring<'s>]) -> Vec<Preference<'s>> {
     let mut preferences = Vec::new();
-    for (index, Preferring { shape, pods, first }) in shapes.iter().enumerate() {
+    for (index, Preferring { shape, pods, first, avoids_soft_taints }) in shapes.iter().enumerate() {
         let nodes = shape.preferred_node_affinity.iter().map(|it| it.weight).enumerate();
         let near = shape.pod_affinity.preferred.iter().map(|it| it.weight).enumerate();
         let away = shape.pod_anti_affinity.preferred.iter().map(|it| it.weight).enumerate();
         let spread = shape.topology_spread.iter().enumerate();
         let spread = spread.filter(|(_, it)| it.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway);
-        let kinds = nodes
-            .map(|(at, weight)| (Kind::NodeAffinity(at), weight))
+        let kinds = avoids_soft_taints
+            .then_some((Kind::SoftTaints, MOST_WEIGHT))
+            .into_iter()
+            .chain(nodes.map(|(at, weight)| (Kind::NodeAffinity(at), weight)))
             .chain(near.map(|(at, weight)| (Kind::PodAffinity(at), weight)))
             .chain(away.map(|(at, weight)| (Kind::PodAntiAffinity(at), weight)))
-            .chain(spread.map(|(at, _)| (Kind::Spread(at), SPREAD_WEIGHT)));
+            .chain(spread.map(|(at, _)| (Kind::Spread(at), MOST_WEIGHT)));
         preferences.extend(
             // A weight below zero would be a wish not to have it; the API server admits 1 to 100.
             kinds.filter(|(_, weight)| *weight > 0).map(|(kind, weight)| Preference {
@@ -318,6 +384,7 @@ fn required(shape: &PodShape, kinds: &[Kind], snapshot: &Snapshot) -> PodShape {
     let mut required = shape.clone();
     for &kind in kinds {
         match kind {
+            Kind::SoftTaints => required.avoids_soft_taints = true,
             Kind::NodeAffinity(at) => {
                 if let Some(preferred) = shape.preferred_node_affinity.get(at) {
                     required.required_node_affinity = both(&required.required_node_affinity, &preferred.term, snapshot);

@@ -238,7 +238,7 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
     let groups: Vec<Vec<NodeId>> = alike.into_values().chain(alone).collect();
     let accepts = |class: &PodClass, id: NodeId| {
         let node = &snapshot.nodes[id];
-        affinity::untolerated(&node.taints, &class.shape.tolerations, names).is_none()
+        affinity::keeps_out(&node.taints, &class.shape, names).is_none()
             && class.terms.iter().any(|term| term.accepts(node, names))
     };
     classes

@@ -15,7 +15,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
-    Id as _, KeyId, Pod, PodShape, Requirement, ResourceVec, Unsupported, ValueId, ValueSet, collections::FastMap,
+    Id as _, KeyId, Labels, Pod, PodShape, Requirement, Requirements, ResourceVec, Unsupported, ValueId, ValueSet,
+    collections::FastMap,
 };
 
 use super::{
@@ -122,6 +123,7 @@ fn without_requests(shape: &PodShape) -> PodShape {
 /// `None` if there is no such group; of those that share a domain only the ones for which the plan, if there is one, has room count.
 pub(super) fn uncouple(snapshot: &Snapshot, groups: &[Group], plan: Option<&Plan>) -> Option<Uncoupled> {
     let refused: BTreeSet<PodId> = plan.iter().flat_map(|plan| &plan.refusals).map(|refusal| refusal.pod).collect();
+    let places = plan.map(|plan| places(snapshot, plan)).unwrap_or_default();
     let mut with = snapshot.clone();
     let mut hosts = Vec::new();
     let mut changed = false;
@@ -141,7 +143,7 @@ pub(super) fn uncouple(snapshot: &Snapshot, groups: &[Group], plan: Option<&Plan
             changed = true;
             continue;
         };
-        let Some(value) = plan.and_then(|plan| value_at(snapshot, plan, first, key)) else { continue };
+        let Some(value) = places.get(&first).and_then(|place| place.value(key)) else { continue };
         let mut held: FastMap<*const PodShape, Arc<PodShape>> = FastMap::default();
         for &pod in &group.members {
             let shape = &snapshot.pods[pod].pod.shape;
@@ -169,18 +171,32 @@ fn set_shape(snapshot: &mut Snapshot, pod: PodId, shape: Arc<PodShape>) {
     *pod = Arc::new(Pod { shape, ..(**pod).clone() });
 }
 
-/// The value of the label where the plan has the pod.
-fn value_at(snapshot: &Snapshot, plan: &Plan, pod: PodId, key: KeyId) -> Option<ValueId> {
-    let machine = plan.machines.iter().find(|machine| machine.pods.contains(&pod));
-    let promised = |requirements: &model::Requirements| requirements.get(key)?.values.single_value();
-    if let Some(machine) = machine {
-        return promised(&machine.requirements);
+/// What is known of the labels of the place where a plan has a pod.
+#[derive(Clone, Copy)]
+enum At<'p> {
+    Known(&'p Labels),
+    Promised(&'p Requirements),
+}
+
+impl At<'_> {
+    fn value(self, key: KeyId) -> Option<ValueId> {
+        match self {
+            At::Known(labels) => labels.get(key),
+            At::Promised(requirements) => requirements.get(key)?.values.single_value(),
+        }
     }
-    let node = plan.existing.iter().find(|placement| placement.pods.contains(&pod))?.node;
-    match &snapshot.nodes[node].labels {
-        NodeLabels::Known(labels) => labels.get(key),
-        NodeLabels::Promised(requirements) => promised(requirements),
-    }
+}
+
+fn places<'p>(snapshot: &'p Snapshot, plan: &'p Plan) -> FastMap<PodId, At<'p>> {
+    let on_machines = plan.machines.iter().map(|machine| (At::Promised(&machine.requirements), &machine.pods));
+    let on_nodes = plan.existing.iter().map(|placement| {
+        let at = match &snapshot.nodes[placement.node].labels {
+            NodeLabels::Known(labels) => At::Known(labels),
+            NodeLabels::Promised(requirements) => At::Promised(requirements),
+        };
+        (at, &placement.pods)
+    });
+    on_machines.chain(on_nodes).flat_map(|(at, pods)| pods.iter().map(move |&pod| (pod, at))).collect()
 }
 
 impl Uncoupled {

@@ -202,7 +202,12 @@ impl Fixture {
 
     /// Adds a NoSchedule taint to the last node, or to the last pool while there is no node.
     pub(super) fn taint(&mut self, key: &str, value: &str) -> &mut Self {
-        let taint = Taint { key: self.names.key(key), value: self.names.value(value), effect: TaintEffect::NoSchedule };
+        self.taint_with(TaintEffect::NoSchedule, key, value)
+    }
+
+    /// The same with any effect.
+    pub(super) fn taint_with(&mut self, effect: TaintEffect, key: &str, value: &str) -> &mut Self {
+        let taint = Taint { key: self.names.key(key), value: self.names.value(value), effect };
         match self.nodes.last_mut() {
             Some(node) => node.taints.push(taint),
             None => self.pools.last_mut().unwrap().taints.push(taint),

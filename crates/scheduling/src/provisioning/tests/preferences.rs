@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{
-    PriceNanoUsdPerHour, Timestamp,
+    PriceNanoUsdPerHour, TaintEffect, Timestamp,
     pod::{SpreadSource, WhenUnsatisfiable},
 };
 
@@ -161,6 +161,77 @@ fn pods_with_a_machine_already_do_not_move_for_a_preference() {
     let found = plan(&f.snapshot());
     assert_eq!(found.existing.len(), 1);
     assert_eq!(f.snapshot().nodes[found.existing[0].node].display_name(), "n");
+}
+
+/// A node with so many CPUs that would rather not have pods, and beside it one that says nothing.
+fn unwanted_and_other(unwanted: i64, other: i64) -> Fixture {
+    let mut f = zones(10, 10);
+    f.node("a-unwanted").allocatable(unwanted * 1000, gib(16)).taint_with(TaintEffect::PreferNoSchedule, "spot", "");
+    f.node("b-other").allocatable(other * 1000, gib(16));
+    f
+}
+
+/// Pods by node, and those of notes.
+fn on_nodes(f: &Fixture) -> (Vec<(String, usize)>, Vec<usize>) {
+    let snapshot = f.snapshot();
+    let found = plan(&snapshot);
+    assert!(found.refusals.is_empty() && found.machines.is_empty(), "{}", render(&found, &snapshot));
+    let by_node = found.existing.iter().map(|it| (snapshot.nodes[it.node].display_name().to_owned(), it.pods.len()));
+    (by_node.collect(), found.notes.iter().map(|note| note.pods).collect())
+}
+
+#[test]
+fn pods_keep_off_prefer_no_schedule_taints_where_there_is_other_room_and_never_wait() {
+    for (unwanted, other, expected, noted) in [
+        (4, 4, vec![("b-other", 4)], vec![]),
+        (4, 2, vec![("a-unwanted", 2), ("b-other", 2)], vec![2]),
+        (4, 0, vec![("a-unwanted", 4)], vec![4]),
+    ] {
+        let mut f = unwanted_and_other(unwanted, other);
+        for index in 0..4 {
+            f.pod(&format!("p{index}")).requests(1000, gib(1));
+        }
+        let (nodes, notes) = on_nodes(&f);
+        let nodes: Vec<_> = nodes.iter().map(|(name, pods)| (name.as_str(), *pods)).collect();
+        assert_eq!((nodes, notes), (expected, noted), "{unwanted} and {other}");
+    }
+}
+
+#[test]
+fn a_tolerated_prefer_no_schedule_taint_is_none() {
+    let mut f = unwanted_and_other(4, 4);
+    f.pod("p").requests(1000, gib(1)).tolerate("spot", "");
+    assert_eq!(on_nodes(&f), (vec![("a-unwanted".to_owned(), 1)], vec![]));
+}
+
+#[test]
+fn who_makes_room_for_anothers_preference_does_not_go_onto_a_prefer_no_schedule_taint() {
+    let mut f = unwanted_and_other(4, 1);
+    f.node("c-zb").allocatable(1000, gib(16)).label(ZONE, "zb");
+    f.pod("prefers").requests(1000, gib(1)).prefer(ZONE, "zb");
+    f.pod("other").requests(1000, gib(1));
+    let (nodes, notes) = on_nodes(&f);
+    assert_eq!((nodes, notes), (vec![("b-other".to_owned(), 1), ("c-zb".to_owned(), 1)], vec![]));
+}
+
+#[test]
+fn a_pool_with_a_prefer_no_schedule_taint_is_used_if_it_is_cheaper_by_more_than_the_preference_is_worth() {
+    for (preference_price, soft, expected) in [(0, 10, "a"), (0, 9, "soft"), (1, 9, "a")] {
+        let mut f = Fixture::new();
+        f.instance_type("t", 4, 16).offering("za", "spot", soft).offering("za", "on-demand", 10);
+        // Of pools with equal weight the last by name comes first.
+        f.pool("soft").require(api::labels::CAPACITY_TYPE, "In", &["spot"]);
+        f.taint_with(TaintEffect::PreferNoSchedule, "spot", "");
+        f.pool("a").require(api::labels::CAPACITY_TYPE, "In", &["on-demand"]);
+        f.options().preference_price = PriceNanoUsdPerHour(preference_price);
+        f.pod("p").requests(1000, gib(1));
+        let snapshot = f.snapshot();
+        let found = plan(&snapshot);
+        let pools: Vec<&str> =
+            found.machines.iter().map(|machine| &*snapshot.node_pools[machine.node_pool].name).collect();
+        let noted = usize::from(expected == "soft");
+        assert_eq!((pools, found.notes.len()), (vec![expected], noted), "{}", render(&found, &snapshot));
+    }
 }
 
 #[test]
