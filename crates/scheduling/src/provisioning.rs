@@ -141,17 +141,18 @@ fn plan_requirements(snapshot: &Snapshot, solved: &Solved) -> Plan {
     let problem = Problem::new(snapshot);
     let mut together = together::groups(&problem);
     if together.is_empty() {
-        return plan_alone(problem, solved);
+        return plan_alone(problem, solved).0;
     }
     let classes = class_of_each(&problem);
-    let mut plan = plan_alone(problem, solved);
-    if plan.cost() <= i128::from(plan.lower_bound.0) && plan.refusals.is_empty() {
+    let (mut plan, worth) = plan_alone(problem, solved);
+    let worth_of = |pod: PodId| classes[pod].map_or(0, |class| worth[class]);
+    if plan.refusals.is_empty() && !together::is_worth_trying(&together, &plan, worth_of) {
         return plan;
     }
     // A group for which no machine is large enough is better planned pod by pod, so the others are tried without it.
     for _ in 0..2 {
         let Some(uncoupled) = together::uncouple(snapshot, &together, Some(&plan)) else { break };
-        let other = uncoupled.expand(plan_alone(Problem::new(&uncoupled.snapshot), solved), snapshot);
+        let other = uncoupled.expand(plan_alone(Problem::new(&uncoupled.snapshot), solved).0, snapshot);
         let before = together.len();
         together::keep_placed(&mut together, &other);
         plan = better(plan, other, &classes);
@@ -162,25 +163,31 @@ fn plan_requirements(snapshot: &Snapshot, solved: &Solved) -> Plan {
     plan
 }
 
-fn plan_alone(mut problem: Problem<'_>, solved: &Solved) -> Plan {
+/// The plan, and what a copy of each class is worth.
+fn plan_alone(mut problem: Problem<'_>, solved: &Solved) -> (Plan, IdVec<ClassId, i64>) {
     let first = fill_first(&mut problem).expect(WITHOUT_LIMIT);
     let placed = first.0.placed(&problem);
     let relaxed = relaxation::relax(&problem, &placed, solved);
-    improved(problem, first, &placed, &relaxed, solved)
+    (improved(problem, first, &placed, &relaxed, solved), relaxed.worth)
 }
 
-/// The class of each pod.
-fn class_of_each(problem: &Problem<'_>) -> BTreeMap<PodId, ClassId> {
-    let classes = problem.classes.iter_enumerated();
-    classes.flat_map(|(id, class)| class.members.iter().map(move |&pod| (pod, id))).collect()
+/// By pod: its class.
+type ClassOf = IdVec<PodId, Option<ClassId>>;
+
+fn class_of_each(problem: &Problem<'_>) -> ClassOf {
+    let mut class_of = IdVec::filled(None, problem.snapshot.pods.len());
+    for (id, class) in problem.classes.iter_enumerated() {
+        class.members.iter().for_each(|&pod| class_of[pod] = Some(id));
+    }
+    class_of
 }
 
 /// Of two plans the one that refuses fewer pods, if it refuses no more of any class, or the cheaper one if both refuse the same:
 /// then what bounds one bounds the other. Reasons and notes are those of the first.
-fn better(plan: Plan, other: Plan, class_of: &BTreeMap<PodId, ClassId>) -> Plan {
+fn better(plan: Plan, other: Plan, class_of: &ClassOf) -> Plan {
     let by_class = |plan: &Plan| {
         let mut refused: BTreeMap<Option<ClassId>, usize> = BTreeMap::new();
-        plan.refusals.iter().for_each(|it| *refused.entry(class_of.get(&it.pod).copied()).or_default() += 1);
+        plan.refusals.iter().for_each(|it| *refused.entry(class_of[it.pod]).or_default() += 1);
         refused
     };
     let (before, after) = (by_class(&plan), by_class(&other));
@@ -197,10 +204,10 @@ fn better(plan: Plan, other: Plan, class_of: &BTreeMap<PodId, ClassId>) -> Plan 
     let mut alike: BTreeMap<Option<ClassId>, &Refusal> = BTreeMap::new();
     for refusal in &plan.refusals {
         known.insert(refusal.pod, refusal);
-        alike.entry(class_of.get(&refusal.pod).copied()).or_insert(refusal);
+        alike.entry(class_of[refusal.pod]).or_insert(refusal);
     }
     let reason = |refused: Refusal| {
-        let same = known.get(&refused.pod).or_else(|| alike.get(&class_of.get(&refused.pod).copied())).copied();
+        let same = known.get(&refused.pod).or_else(|| alike.get(&class_of[refused.pod])).copied();
         same.map_or(refused.clone(), |known| Refusal { pod: refused.pod, ..known.clone() })
     };
     let refusals = other.refusals.into_iter().map(reason).collect();
@@ -261,6 +268,8 @@ fn improved(
     // Karpenter takes any alternative of a claim on any machine.
     let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
     let is_dearer = |best: &(Filled, u64)| best.0.price() > bound;
+    // What is held to another plan's cost is not dearer than Karpenter's order if that plan is not.
+    let is_limited = problem.limit.is_some();
     // Beyond that other orders only make the plan cheaper.
     let is_open = |best: &(Filled, u64)| best.0.refused.iter().any(|(_, _, verdict)| *verdict == Verdict::OutOfBudget);
     let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
@@ -273,7 +282,7 @@ fn improved(
     if is_dearer(&best) && has_choice {
         try_order(Order::ByWorth(&relaxed.worth), &mut best);
     }
-    if is_comparable && (is_dearer(&best) || is_open(&best)) {
+    if is_comparable && ((is_dearer(&best) && !is_limited) || is_open(&best)) {
         try_order(Order::Karpenter { is_asked_for: false }, &mut best);
     }
     if !skews_hold(&problem, &best.0.state) {

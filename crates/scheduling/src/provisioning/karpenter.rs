@@ -4,7 +4,8 @@
 //! fewest pods that takes it, else into a new machine of the most preferred pool. A machine keeps every type that holds
 //! its pods, and the cheapest of them is launched in the end. Pods without a place are tried again until nothing changes.
 //!
-//! Copies of a class come one after the other. Machines with as many pods are in a tree by what the largest of their types has free, so
+//! Copies of a class come one after the other; those that nothing couples go into a machine until it has as many pods as the
+//! next that may have room. Machines with as many pods are in a tree by what the largest of their types has free, so
 //! those without room are not looked at; and what does not take a copy is not asked again for the next, unless rules over
 //! labels may let it in by then. So work grows with the pods, and with classes × machines that have room for them.
 
@@ -26,7 +27,7 @@ use super::{
 use crate::snapshot::NodeId;
 
 /// Most steps for which the order is worth its time where nobody asked for it. A step is a machine that is asked for room.
-const MAX_STEPS: u64 = 4_000_000;
+const MAX_STEPS: u64 = 1_000_000;
 
 /// Places what it can of the waiting copies; says whether it came to the end. Nobody waits for it but who asked for it.
 pub(crate) fn place(
@@ -46,11 +47,15 @@ pub(crate) fn place(
         let before: u64 = waiting.iter().map(|&left| u64::from(left)).sum();
         for &class in &order {
             let mut copies = Copies::new(problem, class);
-            if patterns::is_free(problem, class) {
+            if copies.is_free {
                 waiting[class] = on_nodes(problem, state, class, waiting[class]);
             }
-            while waiting[class] > 0 && copies.place_one(problem, state, &mut machines) {
-                waiting[class] -= 1;
+            while waiting[class] > 0 {
+                let placed = copies.place_some(problem, state, &mut machines, waiting[class]);
+                if placed == 0 {
+                    break;
+                }
+                waiting[class] -= placed;
                 if problem.is_too_dear(state.price()) || (machines.steps > MAX_STEPS && !is_asked_for) {
                     return false;
                 }
@@ -93,8 +98,8 @@ impl Machines {
         })
     }
 
-    /// A machine got one more pod, its first if it is new.
-    fn add_pod(&mut self, problem: &Problem<'_>, state: &State, id: BinId) {
+    /// A machine got more pods, its first if it is new.
+    fn add_pods(&mut self, problem: &Problem<'_>, state: &State, id: BinId, more: u32) {
         let Some(bin) = state.bins.get(id.0) else { return };
         if self.pods.len() <= id.0 {
             self.pods.resize(id.0 + 1, 0);
@@ -108,7 +113,7 @@ impl Machines {
                 tree.set(id.0, &ResourceVec::default());
             }
         }
-        *pods += 1;
+        *pods += more;
         let mut free = problem.pools[bin.pool].most(&bin.offerings);
         free.saturating_sub_assign(&bin.requests);
         let (machines, tree) = self.by_pods.entry(*pods).or_default();
@@ -122,6 +127,8 @@ struct Copies<'p> {
     class: ClassId,
     /// What each takes at least.
     requests: ResourceVec,
+    /// Whether no rule, claim or shared volume concerns it.
+    is_free: bool,
     /// Whether a machine that takes none now takes none later, but for rules over labels.
     is_lasting: bool,
     /// Whether no rule over labels concerns the class.
@@ -149,6 +156,7 @@ impl<'p> Copies<'p> {
             class,
             // What a copy takes besides depends on who serves its extended resources.
             requests: if pods.devices.is_none() { pods.shape.requests.clone() } else { ResourceVec::default() },
+            is_free: patterns::is_free(problem, class),
             is_lasting: pods.devices.is_none() && pods.affinity_sets.is_empty() && rules_last(),
             asks_hosts_alone: groups().all(|group| group.scope == Scope::Host),
             from_node: 0,
@@ -161,14 +169,26 @@ impl<'p> Copies<'p> {
         }
     }
 
-    fn place_one(&mut self, problem: &'p Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
-        let is_placed = self.place_on_any_node(problem, state, machines)
-            || self.place_in_open(problem, state, machines)
-            || self.place_in_new(problem, state, machines);
-        if is_placed && !problem.classes[self.class].involved.is_empty() {
+    /// Places at least one of the waiting copies, if one has room, and says how many.
+    fn place_some(
+        &mut self,
+        problem: &'p Problem<'_>,
+        state: &mut State,
+        machines: &mut Machines,
+        waiting: u32,
+    ) -> u32 {
+        let placed = if self.place_on_any_node(problem, state, machines) {
+            1
+        } else {
+            match self.place_in_open(problem, state, machines, waiting) {
+                0 => u32::from(self.place_in_new(problem, state, machines)),
+                placed => placed,
+            }
+        };
+        if placed > 0 && !problem.classes[self.class].involved.is_empty() {
             self.open.iter_mut().for_each(|open| *open = None);
         }
-        is_placed
+        placed
     }
 
     fn place_on_any_node(&mut self, problem: &Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
@@ -196,7 +216,13 @@ impl<'p> Copies<'p> {
         false
     }
 
-    fn place_in_open(&mut self, problem: &'p Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
+    fn place_in_open(
+        &mut self,
+        problem: &'p Problem<'_>,
+        state: &mut State,
+        machines: &mut Machines,
+        waiting: u32,
+    ) -> u32 {
         if std::mem::take(&mut self.has_skipped) {
             self.from = (0, BinId(0));
         }
@@ -206,27 +232,35 @@ impl<'p> Copies<'p> {
             if self.without_room.contains(&id) {
                 continue;
             }
-            if self.place_in(problem, state, id) {
-                machines.add_pod(problem, state, id);
-                return true;
+            let before_next = if self.is_free {
+                let next = machines.next(self.from, &self.requests);
+                next.map_or(u32::MAX, |(others, other)| others - pods + u32::from(id < other))
+            } else {
+                1
+            };
+            let placed = self.place_in(problem, state, id, waiting.min(before_next));
+            if placed > 0 {
+                machines.add_pods(problem, state, id, placed);
+                return placed;
             }
         }
         self.from = (u32::MAX, BinId(0));
-        false
+        0
     }
 
-    /// Places a copy in an open machine, if that goes; else takes note of whether to ask again.
-    fn place_in(&mut self, problem: &'p Problem<'_>, state: &mut State, id: BinId) -> bool {
-        let Some(pool) = state.bins.get(id.0).map(|bin| bin.pool) else { return false };
+    /// Places copies in an open machine, if that goes; else takes note of whether to ask again.
+    fn place_in(&mut self, problem: &'p Problem<'_>, state: &mut State, id: BinId, wanted: u32) -> u32 {
+        let Some(pool) = state.bins.get(id.0).map(|bin| bin.pool) else { return 0 };
         let ways = &problem.pools[pool].by_class[self.class];
         let open = self.open[pool].get_or_insert_with(|| {
             let is_open = |way: &&Alternative| state.copies_allowed_by_labels(problem, self.class, way, 1) == 1;
             ways.iter().filter(is_open).collect()
         });
         for way in open.iter() {
-            if state.copies_in_bin(problem, id, self.class, way, 1) == 1 {
-                state.place_in_bin(problem, id, self.class, way, 1);
-                return true;
+            let copies = state.copies_in_bin(problem, id, self.class, way, wanted);
+            if copies > 0 {
+                state.place_in_bin(problem, id, self.class, way, copies);
+                return copies;
             }
         }
         if self.is_lasting && open.len() == ways.len() {
@@ -234,7 +268,7 @@ impl<'p> Copies<'p> {
         } else {
             self.has_skipped = true;
         }
-        false
+        0
     }
 
     fn place_in_new(&mut self, problem: &Problem<'_>, state: &mut State, machines: &mut Machines) -> bool {
@@ -244,7 +278,7 @@ impl<'p> Copies<'p> {
                 if state.copies_in_new_bin(problem, pool, self.class, way, 1) == 1 {
                     let id = BinId(state.bins.len());
                     state.open_bin(problem, pool, self.class, way, 1);
-                    machines.add_pod(problem, state, id);
+                    machines.add_pods(problem, state, id, 1);
                     self.from = self.from.min((1, id));
                     return true;
                 }

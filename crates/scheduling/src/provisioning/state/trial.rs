@@ -32,6 +32,10 @@ impl State {
         }
         self.with_buffers(|state, candidates, trial| {
             let Some(held) = state.bins.get(bin.0) else { return 0 };
+            // Mostly a machine of another zone.
+            if held.offerings.is_disjoint(&alternative.offerings) {
+                return 0;
+            }
             candidates.clone_from(&held.offerings);
             candidates.intersect_with(&alternative.offerings);
             let table = &problem.pools[held.pool];

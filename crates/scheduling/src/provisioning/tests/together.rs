@@ -28,7 +28,7 @@ fn machines(sizes: &[i64]) -> Fixture {
 /// Dollars for the plan, and for the plan class by class.
 fn prices(f: &Fixture) -> (Plan, [i64; 2]) {
     let snapshot = f.snapshot();
-    let (found, alone) = (plan(&snapshot), plan_alone(Problem::new(&snapshot), &Solved::default()));
+    let (found, alone) = (plan(&snapshot), plan_alone(Problem::new(&snapshot), &Solved::default()).0);
     assert!(found.refusals.is_empty() && alone.refusals.is_empty());
     assert!(found.lower_bound >= alone.lower_bound && found.lower_bound <= found.price);
     let dollars = |plan: &Plan| plan.price.0 / DOLLAR;
@@ -122,7 +122,7 @@ fn pods_that_found_no_room_beside_theirs_get_it_together() {
     let _ = f.pod("huge-0").requests(31_000, gib(1)).label("app", "huge").near(HOST, "huge");
     let _ = f.pod("huge-1").requests(30_000, gib(1)).label("app", "huge").near(HOST, "huge");
     let snapshot = f.snapshot();
-    let alone = plan_alone(Problem::new(&snapshot), &Solved::default());
+    let (alone, _) = plan_alone(Problem::new(&snapshot), &Solved::default());
     assert!(alone.refusals.len() > 1, "class by class all have room, so this says nothing: {}", alone.refusals.len());
     let found = plan(&snapshot);
     let refused: Vec<String> =
