@@ -60,13 +60,25 @@ fn opens(problem: &Problem<'_>, state: &mut State, pool: PoolRank, class: ClassI
 struct Patterns {
     pool: PoolRank,
     items: Vec<Item>,
+    /// What each item requests, by item and resource.
+    requests: Vec<i64>,
     sites: Vec<Site>,
 }
 
 struct Item {
     class: ClassId,
-    requests: Vec<i64>,
     worth: i64,
+}
+
+/// Copies of an item that could be on a machine.
+#[derive(Clone, Copy)]
+struct Candidate<'p> {
+    index: usize,
+    count: u32,
+    worth: i64,
+    /// Its worth with large copies preferred.
+    power: f64,
+    requests: &'p [i64],
 }
 
 struct Site {
@@ -120,14 +132,16 @@ impl Patterns {
         let mut resources: Vec<ResourceId> =
             asked.map(|(resource, _)| resource).filter(|&resource| seen.insert(resource)).collect();
         resources.sort_by_key(|resource| problem.names().resource_name(*resource));
-        let amounts = |of: &ResourceVec| resources.iter().map(|resource| of.get(*resource).max(0)).collect();
+        let amounts =
+            |of: &ResourceVec| -> Vec<i64> { resources.iter().map(|resource| of.get(*resource).max(0)).collect() };
         let items: Vec<Item> = classes
             .iter()
             .filter(|&&class| left[class] > 0)
-            .map(|&class| Item { class, requests: amounts(requests(class)), worth: worth[class].max(1) })
+            .map(|&class| Item { class, worth: worth[class].max(1) })
             .collect();
         let table = &problem.pools[pool];
-        Self { pool, sites: sites(table, &items, amounts), items }
+        let requests = items.iter().flat_map(|item| amounts(requests(item.class))).collect();
+        Self { pool, requests, sites: sites(table, &items, amounts), items }
     }
 
     /// Buys patterns while there are any.
@@ -162,60 +176,21 @@ impl Patterns {
     /// The most worth that a machine of the site was found to hold.
     fn pattern(&self, index: usize, counts: &[u32]) -> Option<Pattern> {
         let site = self.sites.get(index)?;
-        let fills = PREFERENCES.iter().map(|&preference| self.fill(site, counts, preference));
+        let stride = site.holds.len();
+        let waiting = |id: ItemId| {
+            let (item, count) = (self.items.get(id.index())?, *counts.get(id.index())?);
+            let requests = self.requests.get(id.index() * stride..(id.index() + 1) * stride)?;
+            (count > 0).then_some(Candidate { index: id.index(), count, worth: item.worth, power: 0.0, requests })
+        };
+        let waiting: Vec<Candidate<'_>> = site.takes.iter().filter_map(waiting).collect();
+        let mut candidates = Vec::with_capacity(waiting.len());
+        let fills = PREFERENCES.iter().map(|&preference| {
+            candidates.clear();
+            candidates.extend(waiting.iter().map(|of| Candidate { power: preference(of.worth as f64), ..*of }));
+            fill(site, &mut candidates)
+        });
         let (worth, copies) = fills.max_by(|(a, _), (b, _)| a.cmp(b)).filter(|(worth, _)| *worth > 0)?;
         Some(Pattern { site: index, copies, worth, price: site.price })
-    }
-
-    fn fill(&self, site: &Site, counts: &[u32], preference: fn(f64) -> f64) -> (i128, Vec<(usize, u32)>) {
-        let mut room = site.holds.clone();
-        let mut candidates: Vec<(usize, u32, f64)> = site
-            .takes
-            .iter()
-            .filter_map(|id| {
-                let (item, count) = (self.items.get(id.index())?, *counts.get(id.index())?);
-                Some((id.index(), count, preference(item.worth as f64)))
-            })
-            .filter(|(_, count, _)| *count > 0)
-            .collect();
-        let mut held: Vec<(usize, u32)> = Vec::new();
-        let mut worth = 0_i128;
-        loop {
-            // What is scarce counts more.
-            let scarcity: Vec<f64> = room.iter().map(|&room| 1.0 / (room.max(0) as f64 + 1.0)).collect();
-            let mut best: Option<(f64, usize)> = None;
-            candidates.retain(|&(index, count, _)| {
-                let fits = |item: &Item| item.requests.iter().zip(&room).all(|(amount, room)| amount <= room);
-                count > 0 && self.items.get(index).is_some_and(fits)
-            });
-            for (position, &(index, _, power)) in candidates.iter().enumerate() {
-                let Some(item) = self.items.get(index) else { continue };
-                let takes: f64 =
-                    item.requests.iter().zip(&scarcity).map(|(&amount, scarcity)| amount as f64 * scarcity).sum();
-                let score = power / takes.max(f64::MIN_POSITIVE);
-                if best.is_none_or(|(most, _)| score > most) {
-                    best = Some((score, position));
-                }
-            }
-            let Some((_, position)) = best else { break };
-            let Some((index, count, _)) = candidates.get_mut(position) else { break };
-            let Some(item) = self.items.get(*index) else { break };
-            let fits = item.requests.iter().zip(&room).filter(|(amount, _)| **amount > 0).map(|(it, room)| room / it);
-            let most = fits.min().map_or(*count, |fits| u32::try_from(fits).unwrap_or(u32::MAX).min(*count));
-            // Many small ones go in by and by, so that the balance is looked at in between.
-            let copies = (most / 8).max(1);
-            *count -= copies;
-            for (room, amount) in room.iter_mut().zip(&item.requests) {
-                *room -= amount * i64::from(copies);
-            }
-            worth += i128::from(item.worth) * i128::from(copies);
-            match held.iter_mut().find(|(known, _)| known == index) {
-                Some((_, known)) => *known += copies,
-                None => held.push((*index, copies)),
-            }
-        }
-        held.sort_unstable();
-        (worth, held)
     }
 
     /// Opens one machine with the pattern; false if not even the first class found room.
@@ -247,6 +222,52 @@ impl Patterns {
         }
         bin.is_some()
     }
+}
+
+/// What a machine of the site would hold of the candidates, and its worth.
+fn fill(site: &Site, candidates: &mut Vec<Candidate<'_>>) -> (i128, Vec<(usize, u32)>) {
+    let mut room = site.holds.clone();
+    let mut scarcity = vec![0.0; room.len()];
+    let mut held: Vec<(usize, u32)> = Vec::new();
+    let mut worth = 0_i128;
+    loop {
+        // What is scarce counts more.
+        for (scarcity, &room) in scarcity.iter_mut().zip(&room) {
+            *scarcity = 1.0 / (room.max(0) as f64 + 1.0);
+        }
+        let mut best: Option<(f64, usize)> = None;
+        let mut kept = 0;
+        candidates.retain(|of| {
+            if of.count == 0 || of.requests.iter().zip(&room).any(|(amount, room)| amount > room) {
+                return false;
+            }
+            let takes: f64 =
+                of.requests.iter().zip(&scarcity).map(|(&amount, scarcity)| amount as f64 * scarcity).sum();
+            let score = of.power / takes.max(f64::MIN_POSITIVE);
+            if best.is_none_or(|(most, _)| score > most) {
+                best = Some((score, kept));
+            }
+            kept += 1;
+            true
+        });
+        let Some((_, position)) = best else { break };
+        let Some(of) = candidates.get_mut(position) else { break };
+        let fits = of.requests.iter().zip(&room).filter(|(amount, _)| **amount > 0).map(|(it, room)| room / it);
+        let most = fits.min().map_or(of.count, |fits| u32::try_from(fits).unwrap_or(u32::MAX).min(of.count));
+        // Many small ones go in by and by, so that the balance is looked at in between.
+        let copies = (most / 8).max(1);
+        of.count -= copies;
+        for (room, amount) in room.iter_mut().zip(of.requests) {
+            *room -= amount * i64::from(copies);
+        }
+        worth += i128::from(of.worth) * i128::from(copies);
+        match held.iter_mut().find(|(known, _)| *known == of.index) {
+            Some((_, known)) => *known += copies,
+            None => held.push((of.index, copies)),
+        }
+    }
+    held.sort_unstable();
+    (worth, held)
 }
 
 fn alternative_at<'p>(table: &'p PoolTable<'_>, class: ClassId, offering: OfferingId) -> Option<&'p Alternative> {
