@@ -343,7 +343,7 @@ pub struct NoInstanceType {
     pub by_reservation: usize,
     /// These reservations, by name.
     pub reservations: Vec<ValueId>,
-    /// The resource that most of the types lack, how much the pod (with daemons) asks and the most that is there.
+    /// The resource that most of the types lack, how much the pod asks and the most that is there beside daemons.
     pub nearest: Option<Shortage>,
 }
 
@@ -753,7 +753,7 @@ impl Shortage {
             return format!("{} {amount} wanted, none has any", names.resource_name(self.resource));
         }
         format!(
-            "{} {} wanted with daemons, the largest has {}",
+            "{} {} wanted, the largest has {} beside daemons",
             names.resource_name(self.resource),
             amount(self.resource, self.wanted, Rounding::Up, names),
             amount(self.resource, self.most, Rounding::Down, names)

@@ -57,7 +57,7 @@ fn a_plan_in_words() {
         No place
           shop/giant
             of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             a machine would do with 744.3 less cpu (nodepool/default)
 
         6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
@@ -82,7 +82,7 @@ fn a_plan_in_many_words() {
         No place
           shop/giant
             of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             a machine would do with 744.3 less cpu (nodepool/default)
 
         6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
@@ -184,7 +184,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
                 },
                 {
                   "code": "NoInstanceType",
-                  "message": "none of 2 instance types fits: 2 too small (cpu 1000 wanted with daemons, the largest has 7700m)",
+                  "message": "none of 2 instance types fits: 2 too small (cpu 1000 wanted, the largest has 7700m beside daemons)",
                   "object": "nodepool/default"
                 },
                 {
@@ -408,7 +408,7 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
         exit 3
         Pod shop/giant has no place:
           of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
-          nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+          nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
           a machine would do with 744.3 less cpu (nodepool/default)
 
         error: there is no Pod default/web-0 in the input
@@ -605,7 +605,7 @@ fn sides_with_other_pods_zones_and_reasons_are_compared() {
 
         No place in b.yaml for other reasons
           d/giant
-            nodepool/p: none of 144 instance types fits: 144 too small (cpu 500 wanted with daemons, the largest has 255.9)
+            nodepool/p: none of 144 instance types fits: 144 too small (cpu 500 wanted, the largest has 255.9 beside daemons)
             a machine would do with 244.1 less cpu and with 256 more in limits.cpu of nodepool/p
 
         b.yaml costs $0.0380/h more than a.yaml (Karpenter's order)
@@ -649,7 +649,7 @@ fn the_rule_that_decided_is_told_for_every_pod_with_a_place() {
         No place
           shop/giant
             of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             a machine would do with 744.3 less cpu (nodepool/default)
 
         Why there
@@ -713,13 +713,13 @@ fn room_that_is_kept_free_is_planned_after_all_pods_and_shown_apart() {
           shop/spare          2          0                 2         0
           shop/too-large      1          0                 0         1
             shop/too-large: of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
-            shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             shop/too-large: a machine would do with 744.3 less cpu (nodepool/default)
 
         No place
           shop/giant
             of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
-            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted with daemons, the largest has 255.7)
+            nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             a machine would do with 744.3 less cpu (nodepool/default)
 
         6 pods: 3 and room for 2 more on 2 new machines for $0.1140/h (no plan below $0.0856/h), 2 on 1 node that exists, 1 without a place

@@ -243,7 +243,7 @@ fn an_offering_that_cannot_be_launched_is_not_planned_on_and_is_counted() {
     check(
         &f,
         expect![[r#"
-            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted with daemons, the largest has 1), 1 has no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; one would do with 500m less cpu (nodepool/default)
+            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted, the largest has 1 beside daemons), 1 has no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; one would do with 500m less cpu (nodepool/default)
         "#]],
     );
 }

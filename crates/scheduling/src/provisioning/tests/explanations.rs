@@ -250,7 +250,7 @@ fn a_spread_says_how_many_domains_it_wants_and_amounts_are_short() {
         &f,
         expect![[r#"
             machine p-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-            refused large (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 too small (memory 953Gi wanted with daemons, the largest has 4Gi); a machine would do with 949Gi less memory (nodepool/p)
+            refused large (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 too small (memory 953Gi wanted, the largest has 4Gi beside daemons); a machine would do with 949Gi less memory (nodepool/p)
             refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 3)
         "#]],
     );

@@ -76,8 +76,8 @@ fn volumes_that_no_machine_attaches_are_the_reason() {
     assert_eq!(
         said,
         [
-            "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted with \
-             daemons, the largest has 1)",
+            "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted, \
+             the largest has 1 beside daemons)",
             "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p)"
         ]
     );
@@ -181,8 +181,8 @@ fn shared_volumes_beyond_every_limit_are_the_reason() {
     assert_eq!(
         said,
         [
-            "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted with \
-             daemons, the largest has 1)",
+            "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted, \
+             the largest has 1 beside daemons)",
             "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p, if rules between pods let it in there)"
         ]
     );

@@ -138,7 +138,7 @@ fn daemons_take_devices_in_turn_until_there_are_none_left() {
         &f,
         expect![[r#"
         machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] pods [web]
-        refused larger (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 too small (cpu 6001m wanted with daemons, the largest has 6); a machine would do with 1m less cpu (nodepool/default)
+        refused larger (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 too small (cpu 6001m wanted, the largest has 6 beside daemons); a machine would do with 1m less cpu (nodepool/default)
     "#]],
     );
 }
