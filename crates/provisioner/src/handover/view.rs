@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1 as k8s;
 use model::collections::{NameMap, NameSet};
 use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
 use model::workload::DaemonSet;
-use model::{Interner, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid};
+use model::{
+    Interner, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid,
+};
 
 use super::engine::{Machine, PlannedPod, PodState, View};
 use crate::assignments::Assignments;
@@ -120,13 +122,16 @@ impl Cluster<'_> {
 
     /// Whether pods wait whose spread counts this one and that the plan places before it, or may have: those of an earlier
     /// stage; and, of the same stage, those of higher priority, and those whose spread stays as strict however evenly others are
-    /// spread. If this one came before them, its domain could be too full for them.
+    /// spread. If this one came before them, its domain could be too full for them. But who has to be near to this one waits for
+    /// it, if no stage says otherwise.
     fn comes_after_others(&self, pod: &Pod) -> bool {
         let rank = |stage: u32, priority: i32, shape: &PodShape| (Reverse(stage), priority, stays_strict(shape));
         let own = rank(self.stage_of(pod), pod.priority, &pod.shape);
         let mut waiting = self.spreading().iter();
         waiting.any(|class| {
-            rank(class.stage, class.priority, &class.shape.0) > own && class.counts(pod, &self.state.interner)
+            rank(class.stage, class.priority, &class.shape.0) > own
+                && class.counts(pod, &self.state.interner)
+                && !(class.stage == self.stage_of(pod) && class.has_to_be_near(pod, &self.state.interner))
         })
     }
 
@@ -197,6 +202,15 @@ impl SpreadingClass {
             .0
             .hard_spread()
             .any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
+    }
+
+    /// Whether required affinity selects the pod; namespaces that are selected by label may be its own.
+    fn has_to_be_near(&self, pod: &Pod, interner: &Interner) -> bool {
+        self.shape.0.pod_affinity.required.iter().any(|term| {
+            let may_be_in =
+                term.namespaces.contains(&pod.name.namespace) || term.namespace_selector != LabelSelector::Nothing;
+            may_be_in && term.selector.matches(&pod.labels, interner)
+        })
     }
 }
 

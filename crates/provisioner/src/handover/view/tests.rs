@@ -194,26 +194,40 @@ fn a_pod_may_enter_the_machine_whose_taint_it_tolerates() {
     }
 }
 
+/// Required affinity to all pods of the namespace `default`.
+fn near_all() -> model::pod::PodAffinityTerm {
+    model::pod::PodAffinityTerm {
+        topology_key: model::Id::from_index(0),
+        selector: LabelSelector::EVERYTHING,
+        namespaces: vec!["default".into()],
+        namespace_selector: LabelSelector::Nothing,
+        match_label_keys: Vec::new(),
+        mismatch_label_keys: Vec::new(),
+    }
+}
+
 #[test]
 fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_in_their_spread() {
     let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
     // What the waiting pod asks for, its priority, stage, whether it is bound, and whether the other one, of stage 1, comes after
-    // it.
+    // it. Whether it has to be near to the other one.
     let cases = [
-        (hard, "default", None, 1, 1, false, true),
-        (hard, "default", None, 0, 1, false, false),
-        (hard, "default", Some(2), 0, 1, false, true),
-        (hard, "default", Some(1), 0, 1, false, false),
-        (hard, "default", Some(2), -1, 1, false, false),
-        (hard, "default", None, 1, 1, true, false),
-        (hard, "elsewhere", None, 1, 1, false, false),
-        (soft, "default", None, 1, 1, false, false),
-        (hard, "default", None, -1, 0, false, true),
-        (hard, "default", None, -1, 0, true, false),
-        (hard, "elsewhere", None, -1, 0, false, false),
-        (hard, "default", Some(2), 1, 2, false, false),
+        (hard, "default", None, 1, 1, false, true, false),
+        (hard, "default", None, 1, 1, false, false, true),
+        (hard, "default", None, 1, 0, false, true, true),
+        (hard, "default", None, 0, 1, false, false, false),
+        (hard, "default", Some(2), 0, 1, false, true, false),
+        (hard, "default", Some(1), 0, 1, false, false, false),
+        (hard, "default", Some(2), -1, 1, false, false, false),
+        (hard, "default", None, 1, 1, true, false, false),
+        (hard, "elsewhere", None, 1, 1, false, false, false),
+        (soft, "default", None, 1, 1, false, false, false),
+        (hard, "default", None, -1, 0, false, true, false),
+        (hard, "default", None, -1, 0, true, false, false),
+        (hard, "elsewhere", None, -1, 0, false, false, false),
+        (hard, "default", Some(2), 1, 2, false, false, false),
     ];
-    for (when_unsatisfiable, namespace, min_domains, priority, stage, is_bound, expected) in cases {
+    for (when_unsatisfiable, namespace, min_domains, priority, stage, is_bound, expected, is_near) in cases {
         let store = store(held(), true);
         let mut spread = waiting("spread");
         spread.priority = priority;
@@ -223,7 +237,7 @@ fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_
                 max_skew: 1,
                 topology_key: model::Id::from_index(0),
                 when_unsatisfiable,
-                selector: model::LabelSelector::EVERYTHING,
+                selector: LabelSelector::EVERYTHING,
                 namespace: namespace.into(),
                 min_domains,
                 node_affinity_policy: model::pod::NodeInclusionPolicy::Honor,
@@ -231,6 +245,10 @@ fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_
                 match_label_keys: Vec::new(),
                 source: model::pod::SpreadSource::Pod,
             }],
+            pod_affinity: model::pod::PodAffinity {
+                required: is_near.then(near_all).into_iter().collect(),
+                preferred: Vec::new(),
+            },
             ..PodShape::default()
         });
         let assignments = Assignments::default();
@@ -245,7 +263,7 @@ fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_
         let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
         assert_eq!(
             machine.pods[0].after_others, expected,
-            "{when_unsatisfiable:?} {namespace} {min_domains:?} {priority} {stage} {is_bound}"
+            "{when_unsatisfiable:?} {namespace} {min_domains:?} {priority} {stage} {is_bound} {is_near}"
         );
     }
 }
