@@ -27,7 +27,7 @@ use model::{
     pod::{NodeInclusionPolicy, NodeSelectorTerm, SpreadSource, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
-use super::{COMPARED_STEPS, Limit, affinity::would_keep_out, classes::Shapes, notes, problem::Problem};
+use super::{COMPARED_STEPS, Limit, affinity::would_keep_out, classes::Shapes, notes, problem::Problem, sort_notes};
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
@@ -111,7 +111,7 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
         PreferencePolicy::Respect => keep_most(snapshot, without, plan),
     };
     kept.notes.extend(soft_taint_notes(snapshot, &kept));
-    kept.notes.sort_by(|a, b| (&a.example, a.kind).cmp(&(&b.example, b.kind)));
+    sort_notes(&mut kept.notes);
     kept
 }
 
@@ -214,8 +214,8 @@ fn preferring<'s>(snapshot: &'s Snapshot, without: &Plan) -> Vec<Preferring<'s>>
     let mut shapes: Vec<Preferring<'_>> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let shape = &pending.pod.shape;
-        let avoids = || would_keep_out(&soft_taints, shape, &snapshot.interner).is_some();
-        if pending.planned_on.is_some() || !(has_preferences(shape) || avoids()) {
+        let avoids_soft_taints = would_keep_out(&soft_taints, shape, &snapshot.interner).is_some();
+        if pending.planned_on.is_some() || !(has_preferences(shape) || avoids_soft_taints) {
             continue;
         }
         let index = numbers.number(shape);
@@ -225,7 +225,6 @@ fn preferring<'s>(snapshot: &'s Snapshot, without: &Plan) -> Vec<Preferring<'s>>
                 known.first = known.first.min(&pending.pod.name);
             }
             None => {
-                let avoids_soft_taints = avoids();
                 shapes.push(Preferring { shape, pods: vec![id], first: &pending.pod.name, avoids_soft_taints });
             }
         }

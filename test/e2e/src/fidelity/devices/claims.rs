@@ -129,20 +129,16 @@ impl Cluster {
             let mut mine = Vec::new();
             for name in claim_names(pod, &groups) {
                 let found = devices.claims.iter().position(|claim| *claim.object.meta.name.name == *name);
-                let Some(index) = found else {
-                    if !is_planned {
-                        continue;
+                let claim = found.and_then(|index| Some((index, devices.claims.get(index)?)));
+                match claim {
+                    Some((index, claim)) if claim.object.allocation.is_some() => {
+                        if taken.insert(index) {
+                            mine.push(index);
+                        }
                     }
-                    wrong.push(format!("{}: its claim {name} does not exist", pod.name_any()));
-                    continue;
-                };
-                if devices.claims.get(index).is_none_or(|claim| claim.object.allocation.is_none()) {
-                    if !is_planned {
-                        continue;
-                    }
-                    wrong.push(format!("{}: its claim {name} is not allocated", pod.name_any()));
-                } else if taken.insert(index) {
-                    mine.push(index);
+                    _ if !is_planned => {}
+                    Some(_) => wrong.push(format!("{}: its claim {name} is not allocated", pod.name_any())),
+                    None => wrong.push(format!("{}: its claim {name} does not exist", pod.name_any())),
                 }
             }
             let allocated_at = |claim: &Claim| order.of(&claim.object.meta.name.name).unwrap_or(claim.version);
