@@ -2,7 +2,7 @@
 //!
 //! A new machine carries our taint `dovetail.sh/held` from its registration until its planned pods are nominated to it
 //! (`status.nominatedNodeName`). [`engine`] decides on the order of things and knows nothing but time; [`view`] reads from
-//! the store what the engine looks at; [`driver`] runs it. Why it is done this way is told in
+//! the store what the engine looks at; [`driver`] runs it. [`withdrawals`] are nominations that came to nothing. Why it is done this way is told in
 //! `docs/rfcs/0004-hand-over.md`.
 //!
 //! Invariants: no machine stays closed for lack of us, in that a starting controller takes up whatever is held, whoever
@@ -12,6 +12,7 @@
 pub mod driver;
 pub mod engine;
 pub mod view;
+pub mod withdrawals;
 
 pub use driver::run;
 

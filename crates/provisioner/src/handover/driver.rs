@@ -19,10 +19,10 @@ use tracing::{debug, info, warn};
 
 use super::engine::{Command, Config, Engine, Event, Opening, Surroundings, TolerationOutcome};
 use super::view::{self, is_held};
+use super::withdrawals::{Withdrawal, Withdrawals};
 use crate::context::Context;
 use crate::failpoints;
 use crate::lifecycle::claim;
-use crate::lifecycle::registration;
 use crate::metrics::ByOutcome;
 use crate::options::HandOverMode;
 use crate::patch;
@@ -44,11 +44,6 @@ const LOOK_AFTER_AT_MOST: Duration = Duration::from_millis(500);
 const COLLECT_IN_HURRY: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
 const GATHER: Duration = Duration::from_secs(5);
-/// How long a nomination to a node that we do not know is left alone.
-const STALE_GRACE: Duration = Duration::from_secs(2);
-/// How soon it is withdrawn again if that did not work.
-const WITHDRAW_AGAIN: Duration = Duration::from_secs(5);
-
 /// What has happened since the engine last looked.
 #[derive(Debug, Default)]
 struct Inbox {
@@ -163,8 +158,7 @@ struct Driver {
     context: Context,
     inbox: Arc<Inbox>,
     engine: Engine,
-    /// Pods whose nomination is to a node that is not there, and when to withdraw it.
-    stale: BTreeMap<Uid, Instant>,
+    withdrawals: Withdrawals,
     started: Instant,
     calls: JoinSet<()>,
     permits: Arc<Semaphore>,
@@ -183,7 +177,7 @@ impl Driver {
         };
         Self {
             engine: Engine::new(config, Timestamp::default()),
-            stale: BTreeMap::new(),
+            withdrawals: Withdrawals::default(),
             context,
             inbox,
             started: Instant::now(),
@@ -227,10 +221,10 @@ impl Driver {
             let state = store.read();
             let view = view::build(&state, &self.context.assignments, &nodes, self.context.options.hand_over.mode);
             let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count() };
-            let withdrawals = self.withdrawals(&state);
+            let withdrawals = self.withdrawals.take_due(&state, Instant::now());
             let commands = self.engine.step(now, &view, surroundings, &events);
             let calls = commands.into_iter().filter_map(|command| self.prepare(&state, command));
-            calls.chain(withdrawals).collect::<Vec<_>>()
+            calls.chain(withdrawals.into_iter().map(Call::Withdraw)).collect::<Vec<_>>()
         };
         if !events.is_empty() || !commands.is_empty() {
             debug!(?events, calls = commands.len(), machines = nodes.len(), phase = self.engine.phase(), "step");
@@ -240,40 +234,7 @@ impl Driver {
         }
         let next = self.engine.next_step(now);
         let next = next.map(|next| self.started + Duration::from_millis(u64::try_from(next.0).unwrap_or_default()));
-        next.into_iter().chain(self.stale.values().min().copied()).min()
-    }
-
-    /// Nominations to nodes that are gone, or ours and on their way out: kube-scheduler would keep them until it tries the
-    /// pod again, and until then nobody plans for it.
-    fn withdrawals(&mut self, state: &State) -> Vec<Call> {
-        let now = Instant::now();
-        let known = std::mem::take(&mut self.stale);
-        let mut calls = Vec::new();
-        for pod in state.nominated_pods().filter(|pod| pod.deletion_timestamp.is_none()) {
-            let Some(nominated) = &pod.nominated_node_name else { continue };
-            let grace = match state.nodes.get(nominated) {
-                Some(node) if node.model.deletion_timestamp.is_some() && registration::is_registered(&node.object) => {
-                    Duration::ZERO
-                }
-                Some(_) => continue,
-                // Our watch may be behind the scheduler's.
-                None => STALE_GRACE,
-            };
-            let due = known.get(&pod.uid).copied().unwrap_or(now + grace);
-            if due > now {
-                self.stale.insert(pod.uid.clone(), due);
-                continue;
-            }
-            self.stale.insert(pod.uid.clone(), now + WITHDRAW_AGAIN);
-            if let Some(revision) = state.pods.revision(&pod.name) {
-                calls.push(Call::Withdraw {
-                    uid: pod.uid.clone(),
-                    resource_version: revision.resource_version,
-                    pod: pod.name.clone(),
-                });
-            }
-        }
-        calls
+        next.into_iter().chain(self.withdrawals.next()).min()
     }
 
     /// The engine's time begins with the driver.
@@ -316,8 +277,8 @@ impl Driver {
             // The semaphore is never closed.
             let _permit = permits.acquire().await;
             let ended = match call {
-                Call::Withdraw { uid, resource_version, pod } => {
-                    withdraw(&context, &uid, resource_version, &pod).await;
+                Call::Withdraw(withdrawal) => {
+                    withdraw(&context, &withdrawal).await;
                     return;
                 }
                 Call::Tolerate { uid, pod, node, toleration, first } => {
@@ -369,11 +330,7 @@ enum Call {
         object: Arc<Node>,
         taint: Taint,
     },
-    Withdraw {
-        uid: Uid,
-        resource_version: u64,
-        pod: NamespacedName,
-    },
+    Withdraw(Withdrawal),
 }
 
 /// The toleration of exactly that taint.
@@ -455,14 +412,15 @@ async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &Nam
 }
 
 /// Removes a nomination, unless the pod has changed since it was looked at.
-async fn withdraw(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName) {
+async fn withdraw(context: &Context, withdrawal: &Withdrawal) {
+    let Withdrawal { pod, uid, resource_version } = withdrawal;
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
     let patch = json!({
         "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
         "status": {"nominatedNodeName": null},
     });
     match pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => info!(%pod, "withdrew a nomination to a node that is gone"),
+        Ok(_) => info!(%pod, "withdrew a nomination that the scheduler does not follow"),
         // Bound, changed or gone meanwhile: the next look sees it.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}
         Err(error) => warn!(%pod, %error, "could not withdraw a nomination"),

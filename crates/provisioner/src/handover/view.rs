@@ -14,7 +14,8 @@ use model::collections::{NameMap, NameSet};
 use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
 use model::workload::DaemonSet;
 use model::{
-    Interner, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, Taint, TaintEffect, TolerationOperator, Uid,
+    Interner, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, ResourceVec, Taint, TaintEffect,
+    TolerationOperator, Uid,
 };
 
 use super::engine::{Machine, PlannedPod, PodState, View};
@@ -79,11 +80,8 @@ impl Cluster<'_> {
                 if pod.deletion_timestamp.is_some() || *open.entry(machine).or_insert_with(|| self.is_open(machine)) {
                     continue;
                 }
-                let preempts_below = match pod.preemption_policy {
-                    PreemptionPolicy::PreemptLowerPriority => pod.priority,
-                    PreemptionPolicy::Never => i32::MIN,
-                };
-                match waiting.entry(WaitingClass { shape: Shape(Arc::clone(&pod.shape)), preempts_below }) {
+                let class = WaitingClass { shape: Shape(Arc::clone(&pod.shape)), preempts_below: preempts_below(pod) };
+                match waiting.entry(class) {
                     Entry::Vacant(entry) => {
                         entry.insert(Machines::One(machine.clone()));
                     }
@@ -343,24 +341,38 @@ fn has_pod_of(state: &State, node: &NodeName, daemon_set: &DaemonSet) -> bool {
 /// resources and node affinity go. Taints of others are not looked at: those that are here may be gone by now, for news of
 /// pods can come before news of their node.
 fn attracts<'a>(state: &State, node: &NodeRecord, mut waiting: impl Iterator<Item = &'a WaitingClass>) -> bool {
-    let bound: Vec<&Arc<Pod>> = state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal()).collect();
-    let free_beside = |stays: &dyn Fn(&Pod) -> bool| {
-        let mut free = node.model.allocatable.clone();
-        for pod in bound.iter().filter(|pod| stays(pod)) {
-            free.saturating_sub_assign(&pod.shape.requests);
-        }
-        free
-    };
-    let free = free_beside(&|_| true);
-    let least = bound.iter().map(|pod| pod.priority).min();
+    let free = free_beside(state, node, |_| true);
+    let least = holding_room(state, node).map(|pod| pod.priority).min();
     let name = state.interner.find_value(&node.model.name);
     waiting.any(|class| {
         let requests = &class.shape.0.requests;
-        let stays = |pod: &Pod| pod.priority >= class.preempts_below;
         let may_preempt = least.is_some_and(|least| least < class.preempts_below);
-        let fits = || requests.fits_in(&free) || (may_preempt && requests.fits_in(&free_beside(&stays)));
+        let beside_others = || free_beside(state, node, |pod| pod.priority >= class.preempts_below);
+        let fits = || requests.fits_in(&free) || (may_preempt && requests.fits_in(&beside_others()));
         fits() && class.shape.0.node_affinity_matches(&node.model.labels, name, &state.interner)
     })
+}
+
+/// What is left on the node beside those of its pods that stay.
+pub fn free_beside(state: &State, node: &NodeRecord, stays: impl Fn(&Pod) -> bool) -> ResourceVec {
+    let mut free = node.model.allocatable.clone();
+    for pod in holding_room(state, node).filter(|pod| stays(pod)) {
+        free.saturating_sub_assign(&pod.shape.requests);
+    }
+    free
+}
+
+/// The pods that are bound to the node and have not ended.
+fn holding_room<'a>(state: &'a State, node: &NodeRecord) -> impl Iterator<Item = &'a Arc<Pod>> {
+    state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal())
+}
+
+/// The pod takes the room of bound pods whose priority is lower than this.
+pub fn preempts_below(pod: &Pod) -> i32 {
+    match pod.preemption_policy {
+        PreemptionPolicy::PreemptLowerPriority => pod.priority,
+        PreemptionPolicy::Never => i32::MIN,
+    }
 }
 
 /// Whether nominations help the planned pods. A pod with ResourceClaims may be kept from its devices by a pod that was
@@ -370,10 +382,9 @@ fn may_nominate(state: &State, node: &NodeRecord, waiting: &[&Arc<Pod>]) -> bool
     let cpu = |shape: &PodShape| shape.requests.get(ResourceId::CPU);
     let claimers = waiting.iter().filter(|pod| !pod.shape.resource_claims.is_empty());
     let Some(smallest) = claimers.map(|pod| cpu(&pod.shape)).min() else { return true };
-    let bound = state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal());
-    let used: i64 = bound.chain(waiting.iter().copied()).map(|pod| cpu(&pod.shape)).sum();
+    let used: i64 = holding_room(state, node).chain(waiting.iter().copied()).map(|pod| cpu(&pod.shape)).sum();
     node.model.allocatable.get(ResourceId::CPU).saturating_sub(used) < smallest
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

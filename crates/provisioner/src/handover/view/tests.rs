@@ -14,7 +14,7 @@ fn store(taints: Value, ready: bool) -> ClusterStore {
     store
 }
 
-fn add_machine(store: &ClusterStore, claim: &str, node: &str, taints: &Value, ready: bool) {
+pub(in crate::handover) fn add_machine(store: &ClusterStore, claim: &str, node: &str, taints: &Value, ready: bool) {
     let provider_id = format!("p://{node}");
     let record: k8s::Node = serde_json::from_value(json!({
         "metadata": {"name": node, "uid": node, "labels": {"karpenter.sh/registered": "true"}},
@@ -43,7 +43,7 @@ fn node_claim(name: &str, node: &str, conditions: &Value) -> api::NodeClaim {
     .unwrap()
 }
 
-fn revision(uid: &str) -> Revision {
+pub(in crate::handover) fn revision(uid: &str) -> Revision {
     Revision::of(&ObjectMeta {
         uid: Some(uid.to_owned()),
         resource_version: Some("1".to_owned()),
@@ -51,7 +51,7 @@ fn revision(uid: &str) -> Revision {
     })
 }
 
-fn waiting(name: &str) -> Pod {
+pub(in crate::handover) fn waiting(name: &str) -> Pod {
     Pod { phase: model::pod::PodPhase::Pending, ..pod(name) }
 }
 
@@ -66,7 +66,7 @@ fn seen(store: &ClusterStore, pods: Vec<Pod>, mode: HandOverMode) -> Machine {
     build(&state, &assignments, [&"n".into()], mode).remove("n").unwrap()
 }
 
-fn held() -> Value {
+pub(in crate::handover) fn held() -> Value {
     json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}])
 }
 
