@@ -62,7 +62,18 @@ fn lint_finds_what_nobody_else_tells() {
     template["scope"] = json!("Domain");
     let keys = json!(["topology.kubernetes.io/zone", "example.com/rack"]);
     template["nodeSelector"] = json!({"nodeSelectorTerms": [{ "matchLabelKeys": keys }]});
+    let mut overdrawn = overlay("overdrawn", "m", 7, "x1");
+    let spec = &mut overdrawn["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"];
+    let of_memory = |value: &str| json!({"memory": {"value": value}});
+    let draws = |value: &str| json!([{"counterSet": "all", "counters": of_memory(value)}]);
+    spec["driver"] = json!("mig.example.com");
+    spec["sharedCounters"] = json!([{"name": "all", "counters": of_memory("80Gi")}]);
+    spec["devices"] = json!([
+        {"name": "whole", "consumesCounters": draws("80Gi")},
+        {"name": "large-{index}", "replicas": 2, "consumesCounters": draws("81Gi")},
+    ]);
     let objects = [
+        overdrawn,
         price_of_nothing,
         says_nothing,
         no_devices,
@@ -89,8 +100,10 @@ fn lint_finds_what_nobody_else_tells() {
         "nodeoverlay/no-devices: its templates of gpu.example.com come to no device on any instance type",
         "nodeoverlay/of-rack: matchLabelKeys of resourceSliceTemplate gpus: no machine that it describes has the label \
          example.com/rack, so nobody can use its devices; add it to the NodePool's labels or requirements",
+        "nodeoverlay/overdrawn: device large-0 of mig.example.com consumes 81Gi of counter memory of counter set all, which has \
+         80Gi, so no claim can get it; so it is with 1 more device",
         "nodeoverlay/says-nothing: spec: it says nothing of price, capacity or dynamicResources",
-        "deviceclass/x2: none of the 6 different devices that overlays describe meets its selectors",
+        "deviceclass/x2: none of the 9 different devices that overlays describe meets its selectors",
     ];
     let mut lines: Vec<&str> = stdout.lines().collect();
     let mut expected = expected.to_vec();

@@ -6,10 +6,10 @@ use api::{NodePool, labels};
 use cloudprovider::InstanceType;
 use dra_sched::Compat;
 use dra_sched::cel::{DeviceView, Selector};
-use dra_sched::types::{DeviceClass, DeviceSelector, DriverName};
+use dra_sched::types::{Device, DeviceClass, DeviceName, DeviceSelector, DriverName};
 use overlay::Expansion;
 use overlay::capture::PLACEHOLDER_INSTANCE_TYPE;
-use overlay::expand::Nodes;
+use overlay::expand::{Nodes, Pool};
 
 use super::objects::{GivenOverlay, Objects, World};
 
@@ -24,6 +24,7 @@ pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
     found.extend(placeholders(objects));
     found.extend(of_no_use(objects, world));
     found.extend(labels_that_no_machine_has(objects, world));
+    found.extend(devices_beyond_their_counters(world));
     found.extend(classes_without_devices(objects, world));
     found
 }
@@ -142,6 +143,41 @@ fn has_label(pool: Option<&NodePool>, instance_type: &InstanceType, key: &str) -
         || pool.is_some_and(of_pool)
 }
 
+/// Devices that draw more of a counter than there is even while nothing else is allocated: no claim ever gets them.
+fn devices_beyond_their_counters(world: &World) -> Vec<String> {
+    let mut seen: BTreeMap<(String, DriverName), BTreeMap<DeviceName, String>> = BTreeMap::new();
+    for pool in expansions(world).flat_map(|(.., expansion)| expansion.pools) {
+        let Some((overlay, _)) = pool.templates.first().and_then(|template| template.split_once('/')) else { continue };
+        for device in pool.devices.iter().map(|it| &it.device) {
+            if let Some(beyond) = beyond_counters(&pool, device) {
+                let devices = seen.entry((overlay.to_owned(), pool.driver.clone())).or_default();
+                devices.entry(device.name.clone()).or_insert(beyond);
+            }
+        }
+    }
+    let told = seen.iter().filter_map(|((overlay, driver), devices)| {
+        let (device, beyond) = devices.first_key_value()?;
+        let others = match devices.len() {
+            1 => String::new(),
+            2 => "; so it is with 1 more device".to_owned(),
+            count => format!("; so it is with {} more devices", count - 1),
+        };
+        Some(format!("nodeoverlay/{overlay}: device {device} of {driver} {beyond}, so no claim can get it{others}"))
+    });
+    told.collect()
+}
+
+/// What a device draws that its pool does not have.
+fn beyond_counters(pool: &Pool, device: &Device) -> Option<String> {
+    device.consumes_counters.iter().find_map(|draws| {
+        let set = pool.shared_counters.iter().find(|set| set.name == draws.counter_set)?;
+        draws.counters.iter().find_map(|(counter, wanted)| {
+            let there = set.counters.get(counter).filter(|there| *there < wanted)?;
+            Some(format!("consumes {wanted} of counter {counter} of counter set {}, which has {there}", set.name))
+        })
+    })
+}
+
 /// DeviceClasses that no device of any overlay is in.
 fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
     let mut devices = Vec::new();
@@ -167,7 +203,7 @@ fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
     found
 }
 
-fn is_in(class: &DeviceClass, driver: &DriverName, device: &dra_sched::types::Device) -> bool {
+fn is_in(class: &DeviceClass, driver: &DriverName, device: &Device) -> bool {
     class.selectors.iter().all(|selector| match selector {
         DeviceSelector::Cel(text) => Selector::compile(text, &Compat::fixed()).is_ok_and(|selector| {
             matches!(selector.evaluate(&DeviceView::new(driver, device, &Compat::fixed())).outcome, Ok(true))
