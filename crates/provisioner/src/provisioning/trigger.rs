@@ -152,7 +152,8 @@ pub(super) fn keep_assignments(store: &ClusterStore, assignments: &Arc<Assignmen
     store.on_change(move |change, state| match change {
         Change::Pod(delta) => {
             if let Some(pod) = delta.after.filter(|pod| pod.node_name.is_some()) {
-                exchange(pod, state, &kept);
+                // With its node the API server gives a pod labels that those which still wait have not (KEP-4742).
+                exchange(delta.before.unwrap_or(pod), pod, state, &kept);
             }
             let bound_or_gone = delta.after.is_none_or(|pod| pod.node_name.is_some());
             if bound_or_gone && let Some(before) = delta.before {
@@ -184,12 +185,12 @@ pub(super) fn keep_assignments(store: &ClusterStore, assignments: &Arc<Assignmen
 /// Where a pod took the place of another of its class, that one takes its.
 ///
 /// A place on a machine that is open is anybody's: kube-scheduler gives it to whichever of them it looks at first.
-fn exchange(bound: &Pod, state: &State, assignments: &Assignments) {
+fn exchange(before: &Pod, bound: &Pod, state: &State, assignments: &Assignments) {
     let Some(planned) = assignments.claim_of(&bound.uid) else { return };
     let Some(taken) = claim_of_node(bound, state).filter(|taken| *taken != planned) else { return };
     let assigned = assignments.pods_of(&taken);
     let mut waiting = assigned.iter().filter_map(|uid| state.pod_by_uid(uid)).filter(|pod| pod.node_name.is_none());
-    if let Some(left_over) = waiting.find(|pod| pod.is_alike(bound)) {
+    if let Some(left_over) = waiting.find(|pod| pod.is_alike(before)) {
         let stage = assignments.stages().get(&bound.uid).copied().unwrap_or(0);
         assignments.set_stages([(left_over.uid.clone(), stage)]);
         assignments.extend(&planned, [left_over.uid.clone()]);
@@ -310,8 +311,12 @@ mod tests {
                     .unwrap();
             }
             let show = |name: &str, app: &str, node: Option<&str>, revision: u64| {
+                let labels = match node {
+                    Some(_) => json!({"app": app, "topology.kubernetes.io/zone": "a"}),
+                    None => json!({"app": app}),
+                };
                 let pod = RawObject::deserialize(json!({
-                    "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": {"app": app},
+                    "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": labels,
                         "resourceVersion": revision.to_string()},
                     "spec": {"nodeName": node, "containers": [{"name": "a"}]},
                     "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},

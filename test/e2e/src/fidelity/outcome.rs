@@ -121,11 +121,12 @@ impl Scenario {
         };
         let mut planned_once = BTreeSet::new();
         let mut claims = corner.all_node_claims().await?;
+        // Pods that the plan refused may find room all the same: a spread counts only zones that have nodes by then. Those
+        // planned onto machines that were there may have exchanged their places with others.
+        let planned_somewhere: BTreeSet<String> = claims.iter().filter_map(planned_pods).flatten().collect();
         claims.retain(|claim| !before.contains(&claim.name_any()));
         claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
         let mut on_planned = 0;
-        // Pods that the plan refused may find room all the same: a spread counts only zones that have nodes by then.
-        let planned_somewhere: BTreeSet<String> = claims.iter().filter_map(planned_pods).flatten().collect();
         for claim in claims {
             let name = claim.name_any();
             let Some(planned) = planned_pods(&claim) else {
