@@ -31,7 +31,7 @@ use super::{COMPARED_STEPS, Limit, affinity::would_keep_out, classes::Shapes, no
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
-    snapshot::{PendingPod, PodId, PreferencePolicy, Snapshot},
+    snapshot::{NodeState, PendingPod, PodId, PreferencePolicy, Snapshot},
 };
 
 /// Most plans that are made to find out which preferences can be kept for all pods of a shape.
@@ -122,7 +122,11 @@ fn keep_most(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, &Limit
     }
     let preferences = in_order(&shapes);
     let refused = without.refusals.iter().map(|refusal| refusal.pod).collect();
-    let mut search = Search { snapshot, shapes: &shapes, plan, without: &without, refused, plans_left: MAX_PLANS };
+    let shape_of = shape_of(snapshot, &shapes);
+    let on_open_nodes = on_open_nodes(snapshot, &shape_of, shapes.len(), &without);
+    let plans_left = MAX_PLANS;
+    let mut search =
+        Search { snapshot, shapes: &shapes, plan, without: &without, refused, shape_of, on_open_nodes, plans_left };
     let can_be_kept: Vec<Preference<'_>> =
         preferences.iter().filter(|it| it.can_be_required(&shapes)).copied().collect();
     let (mut kept, mut best, failed) = search.for_all_pods(&can_be_kept);
@@ -236,6 +240,32 @@ fn preferring<'s>(snapshot: &'s Snapshot, without: &Plan) -> Vec<Preferring<'s>>
     shapes
 }
 
+/// The shape of each pod with preferences.
+fn shape_of(snapshot: &Snapshot, shapes: &[Preferring<'_>]) -> IdVec<PodId, Option<usize>> {
+    let mut shape_of = IdVec::filled(None, snapshot.pods.len());
+    for (index, shape) in shapes.iter().enumerate() {
+        shape.pods.iter().for_each(|&pod| shape_of[pod] = Some(index));
+    }
+    shape_of
+}
+
+/// How many pods of each shape a plan puts on nodes that everybody may enter.
+fn on_open_nodes(
+    snapshot: &Snapshot,
+    shape_of: &IdVec<PodId, Option<usize>>,
+    shapes: usize,
+    plan: &Plan,
+) -> Vec<usize> {
+    let mut counts = vec![0; shapes];
+    let open = plan.existing.iter().filter(|it| snapshot.nodes[it.node].state == NodeState::Initialized);
+    for shape in open.flat_map(|it| &it.pods).filter_map(|&pod| shape_of[pod]) {
+        if let Some(count) = counts.get_mut(shape) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
 fn has_preferences(shape: &PodShape) -> bool {
     !shape.preferred_node_affinity.is_empty()
         || !shape.pod_affinity.preferred.is_empty()
@@ -280,6 +310,9 @@ struct Search<'a, 's, F> {
     plan: F,
     without: &'a Plan,
     refused: BTreeSet<PodId>,
+    shape_of: IdVec<PodId, Option<usize>>,
+    /// Of each shape.
+    on_open_nodes: Vec<usize>,
     plans_left: usize,
 }
 
@@ -341,7 +374,8 @@ impl<'s, F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, 's, F> {
         best
     }
 
-    /// The plan with these as requirements, if it refuses the same pods and the difference in price is worth it.
+    /// The plan with these as requirements, if it refuses the same pods, the difference in price is worth it, and no pod is kept
+    /// from a node that is open: kube-scheduler does not wait for a machine that the pod would like better.
     fn with(&self, preferences: &[Kept<'_, 's>]) -> Option<Plan> {
         let worth = preferences.iter().map(|(preference, pods)| {
             let pods = i128::try_from(*pods).unwrap_or(i128::MAX);
@@ -350,7 +384,9 @@ impl<'s, F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, 's, F> {
         let limit = Limit { cost: self.without.cost() + worth.sum::<i128>(), refused: self.refused.clone() };
         let plan = (self.plan)(&self.required(preferences), &limit)?;
         let refused = plan.refusals.iter().map(|refusal| refusal.pod).collect::<BTreeSet<PodId>>();
-        (refused == self.refused && plan.cost() <= limit.cost).then_some(plan)
+        let on_open_nodes = on_open_nodes(self.snapshot, &self.shape_of, self.shapes.len(), &plan);
+        let uses_open_nodes = on_open_nodes.iter().zip(&self.on_open_nodes).all(|(now, without)| now >= without);
+        (refused == self.refused && uses_open_nodes && plan.cost() <= limit.cost).then_some(plan)
     }
 
     /// The snapshot with preferences turned into requirements.

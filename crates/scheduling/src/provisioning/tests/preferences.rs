@@ -8,7 +8,11 @@ use model::{
 };
 
 use super::fixture::{Fixture, gib, render};
-use crate::{plan::Plan, provisioning::plan, snapshot::PreferencePolicy};
+use crate::{
+    plan::Plan,
+    provisioning::plan,
+    snapshot::{NodeState, PreferencePolicy},
+};
 
 const ZONE: &str = api::labels::ZONE;
 const HOST: &str = api::labels::HOSTNAME;
@@ -264,4 +268,22 @@ fn a_preferred_neighbour_does_not_keep_others_from_theirs() {
     let of_crew =
         found.machines.iter().find(|machine| snapshot.interner.value_name(machine.launch.zone) == "za").unwrap();
     assert_eq!(of_crew.pods.len(), 2, "{}", render(&found, &snapshot));
+}
+
+#[test]
+fn no_preference_keeps_a_pod_from_a_node_that_will_be_open_to_it() {
+    for (state, expected) in [(NodeState::Initialized, "old"), (NodeState::Registered, "a new machine")] {
+        let mut f = zones(10, 10);
+        f.node("old").label(ZONE, "za").allocatable(1000, gib(4));
+        for zone in ["za", "zb"] {
+            f.pod(&format!("db-{zone}")).requests(3000, gib(4)).label("app", "db").select(ZONE, zone);
+        }
+        // Waits until a database is in zone za; then kube-scheduler binds it to the node at once.
+        f.pod("near").requests(1000, gib(1)).near(ZONE, "db").prefer(ZONE, "zb");
+        let mut snapshot = f.snapshot();
+        snapshot.nodes.iter_mut().for_each(|node| node.state = state);
+        let found = plan(&snapshot);
+        assert_eq!((found.machines.len(), found.refusals.len()), (2, 0), "{}", render(&found, &snapshot));
+        assert_eq!(if found.existing.is_empty() { "a new machine" } else { "old" }, expected);
+    }
 }
