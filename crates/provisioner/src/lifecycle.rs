@@ -124,14 +124,14 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
 
 /// The status under way: what was read, and what shall be written.
 struct Draft {
-    read: NodeClaim,
+    read: Arc<NodeClaim>,
     wanted: NodeClaim,
     now: Timestamp,
 }
 
 impl Draft {
-    fn new(read: NodeClaim, now: Timestamp) -> Self {
-        Self { wanted: read.clone(), read, now }
+    fn new(read: Arc<NodeClaim>, now: Timestamp) -> Self {
+        Self { wanted: NodeClaim::clone(&read), read, now }
     }
 
     fn conditions(&mut self) -> ConditionSet<'_> {
@@ -158,7 +158,7 @@ enum Step {
 impl Lifecycle {
     async fn reconcile(&self, name: &NodeClaimName) -> anyhow::Result<Action> {
         let context = &self.context;
-        let Some(node_claim) = context.store.read().node_claims.get(name).map(|claim| NodeClaim::clone(claim)) else {
+        let Some(node_claim) = context.store.read().node_claims.get(name).map(Arc::clone) else {
             context.assignments.forget_claim(name);
             return Ok(Action::Done);
         };
@@ -216,17 +216,17 @@ impl Lifecycle {
         Action::RequeueAfter(left.min(RESYNC))
     }
 
-    async fn ensure_finalizer(&self, node_claim: NodeClaim) -> anyhow::Result<NodeClaim> {
+    async fn ensure_finalizer(&self, node_claim: Arc<NodeClaim>) -> anyhow::Result<Arc<NodeClaim>> {
         let missing_label = registration::missing_class_label(&node_claim);
         if claim::has_finalizer(&node_claim) && missing_label.is_empty() {
             return Ok(node_claim);
         }
-        let mut wanted = node_claim.clone();
+        let mut wanted = NodeClaim::clone(&node_claim);
         wanted.metadata.labels.get_or_insert_default().extend(missing_label);
         if !claim::has_finalizer(&node_claim) {
             wanted.metadata.finalizers.get_or_insert_default().push(finalizers::TERMINATION.to_owned());
         }
-        let written = patch::object(&self.claims(), &node_claim, &wanted, Lock::Revision).await?;
+        let written = patch::object(&self.claims(), &*node_claim, &wanted, Lock::Revision).await?;
         Ok(self.keep(written).unwrap_or(node_claim))
     }
 
@@ -272,13 +272,13 @@ impl Lifecycle {
         let rules = &self.context.cloud.config().labels;
         let (of_machine, of_instance) =
             launch::metadata(&draft.read, instance, |key| rules.is_well_known(key) || rules.is_restricted(key));
-        let mut wanted = draft.read.clone();
+        let mut wanted = NodeClaim::clone(&draft.read);
         wanted.metadata.labels.get_or_insert_default().extend(of_machine);
         wanted.metadata.annotations.get_or_insert_default().extend(of_instance);
         if let Some(devices) = self.described(&wanted).await.as_ref().and_then(devices::annotation) {
             wanted.metadata.annotations.get_or_insert_default().insert(annotations::DEVICES.to_owned(), devices);
         }
-        if let Some(written) = self.keep(patch::object(&self.claims(), &draft.read, &wanted, Lock::Uid).await?) {
+        if let Some(written) = self.keep(patch::object(&self.claims(), &*draft.read, &wanted, Lock::Uid).await?) {
             *draft = Draft::new(written, draft.now);
         }
         launch::record(draft.wanted.status.get_or_insert_default(), instance);
@@ -518,7 +518,7 @@ impl Lifecycle {
 
     /// Writes the status as far as it has come, and tells what is new in it.
     async fn write_status(&self, draft: &mut Draft) -> anyhow::Result<()> {
-        let written = patch::status(&self.claims(), &draft.read, &draft.wanted, Lock::Revision).await?;
+        let written = patch::status(&self.claims(), &*draft.read, &draft.wanted, Lock::Revision).await?;
         if let Some(written) = self.keep(written) {
             self.tell_progress(&draft.read, &written);
             *draft = Draft::new(written, draft.now);
@@ -557,9 +557,9 @@ impl Lifecycle {
     }
 
     /// Puts an answer of the API server into the store, so that our next look sees it.
-    fn keep(&self, answer: Option<NodeClaim>) -> Option<NodeClaim> {
-        let answer = answer?;
-        self.context.store.apply(answer.clone(), Revision::of(&answer.metadata));
+    fn keep(&self, answer: Option<NodeClaim>) -> Option<Arc<NodeClaim>> {
+        let answer = Arc::new(answer?);
+        self.context.store.apply_shared(Arc::clone(&answer), Revision::of(&answer.metadata));
         Some(answer)
     }
 

@@ -61,7 +61,7 @@ where
     T: Resource + Serialize + DeserializeOwned + Clone + Debug,
 {
     let Some(patch) = between(before, after, lock)? else { return Ok(None) };
-    Ok(Some(api.patch(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?))
+    Ok(Some(lean(api.patch(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?)))
 }
 
 /// Writes what `change` makes of the object that was read, or of a fresh one where somebody else was faster. Gives back
@@ -98,7 +98,7 @@ where
     let status = |of: &T| serde_json::to_value(of.status());
     let Some(status) = diff(&status(before)?, &status(after)?) else { return Ok(None) };
     let patch = json!({"metadata": precondition(before, lock), "status": status});
-    Ok(Some(api.patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?))
+    Ok(Some(lean(api.patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?)))
 }
 
 /// Patches an object whose new state nobody wants to know: the answer is kept short and not read.
@@ -112,6 +112,12 @@ where
     let request = Request::new(api.resource_url()).patch_metadata(name, params, patch);
     let request = request.map_err(kube::Error::BuildRequest)?;
     api.clone().into_client().request_text(request).await.map(drop)
+}
+
+/// An answer without who wrote which field: up to half of an object, and not in what watches bring either.
+pub fn lean<T: Resource>(mut answer: T) -> T {
+    answer.meta_mut().managed_fields = None;
+    answer
 }
 
 /// RFC 7386, backwards.

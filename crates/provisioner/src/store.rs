@@ -177,6 +177,11 @@ impl ClusterStore {
     /// Besides the watches, whoever has just created or patched an object stores the API server's answer here, so that
     /// its own next look sees it.
     pub fn apply<T: Stored>(&self, object: T, revision: Revision) -> bool {
+        self.apply_shared(Arc::new(object), revision)
+    }
+
+    /// The same with an object that is shared already.
+    pub fn apply_shared<T: Stored>(&self, object: Arc<T>, revision: Revision) -> bool {
         let mut state = self.state.write();
         self.apply_to(&mut state, object, revision)
     }
@@ -192,7 +197,7 @@ impl ClusterStore {
     ) -> Result<bool, E> {
         let mut state = self.state.write();
         let object = make(Arc::make_mut(&mut state.interner))?;
-        Ok(self.apply_to(&mut state, object, revision))
+        Ok(self.apply_to(&mut state, Arc::new(object), revision))
     }
 
     /// Whether this state of the object, or a later one, is stored.
@@ -276,13 +281,12 @@ impl ClusterStore {
         self.state.write().undecodable.retain(|(other, key), _| *other != kind || exists(key));
     }
 
-    fn apply_to<T: Stored>(&self, state: &mut State, object: T, revision: Revision) -> bool {
+    fn apply_to<T: Stored>(&self, state: &mut State, after: Arc<T>, revision: Revision) -> bool {
         if state.is_buried(T::KIND, &revision.uid) {
             return false;
         }
-        let key = object.key();
+        let key = after.key();
         state.note_decodable(T::KIND, &key);
-        let after = Arc::new(object);
         let Some(before) = T::table_mut(state).insert(key.clone(), Arc::clone(&after), revision) else {
             return false;
         };
