@@ -142,7 +142,8 @@ impl ValueTable {
             AttributeValue::Versions(values) => {
                 list(values.iter().map(|value| self.id(Key::Version(Arc::clone(value)))).collect())
             }
-            AttributeValue::Unset => Held::Opaque,
+            // Devices with bound attributes are not looked up here.
+            AttributeValue::Unset | AttributeValue::AfterLaunch => Held::Opaque,
         }
     }
 }

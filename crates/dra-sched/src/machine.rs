@@ -7,8 +7,8 @@ use model::{NamespacedName, NodeName, Uid};
 
 use crate::inventory::{SharedPoolId, SliceIndex, shared};
 use crate::types::{
-    CounterSet, Device, DeviceName, DriverName, NodeScope, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement,
-    NodeSelectorTerm, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
+    AttributeValue, CounterSet, Device, DeviceName, DriverName, NodeScope, NodeSelector, NodeSelectorOperator,
+    NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
 };
 
 /// The pool that one driver will publish on a machine.
@@ -228,7 +228,13 @@ impl MachineTemplate {
             unsupported: Vec::new(),
             unknown_fields: Vec::new(),
         };
-        let mut slices = vec![slice("devices", self.devices.clone(), Vec::new())];
+        let mut devices = self.devices.clone();
+        for (_, binding) in &self.bindings {
+            for device in devices.iter_mut().filter(|device| device.name == binding.device) {
+                device.attributes.entry(binding.attribute.clone()).or_insert(AttributeValue::AfterLaunch);
+            }
+        }
+        let mut slices = vec![slice("devices", devices, Vec::new())];
         if !self.shared_counters.is_empty() {
             slices.push(slice("counters", Vec::new(), self.shared_counters.clone()));
         }

@@ -6,18 +6,26 @@ mod generate;
 mod random;
 
 use dra_sched::cel::{DeviceView, Selector, SlotTable};
-use dra_sched::types::{Device, DriverName};
+use dra_sched::types::{AttributeValue, Device, DriverName};
 use dra_sched::{Compat, Gates, KubernetesMinor};
 use random::Random;
 use serde_json::{Value, json};
 
 /// Compares both evaluators on a device, for two releases; how many programs there were.
 fn compare(text: &str, device: &Value) -> usize {
+    compare_bound(text, device, |_| false)
+}
+
+/// The same where the values of some attributes are known after launch only.
+fn compare_bound(text: &str, device: &Value, is_bound: impl Fn(&str) -> bool) -> usize {
     let driver = DriverName::from(device["driver"].as_str().unwrap_or_default());
     let mut object = device.clone();
     object.as_object_mut().unwrap().remove("driver");
     object["name"] = "device".into();
-    let device = Device::from_json(&object).unwrap();
+    let mut device = Device::from_json(&object).unwrap();
+    for (_, value) in device.attributes.iter_mut().filter(|(name, _)| is_bound(name.id())) {
+        *value = AttributeValue::AfterLaunch;
+    }
     let mut programs = 0;
     for release in [KubernetesMinor::V1_36, KubernetesMinor::V1_37] {
         for gates in [Gates::all(release), Gates::defaults(release)] {
@@ -55,6 +63,18 @@ fn both_evaluators_agree_on_combinations_of_reads_and_comparisons() {
         let text = condition(&mut random, 3);
         let device = generate::case(&mut random, "random")["device"].take();
         programs += compare(&text, &device);
+    }
+    assert!(programs > 4000, "only {programs} were simple");
+}
+
+#[test]
+fn both_evaluators_agree_where_values_are_known_after_launch() {
+    let mut programs = 0;
+    for number in 0..1500 {
+        let mut random = Random::of_case(5, number);
+        let text = condition(&mut random, 2);
+        let device = generate::case(&mut random, "random")["device"].take();
+        programs += compare_bound(&text, &device, |id| ["type", "index", "numa"].contains(&id));
     }
     assert!(programs > 4000, "only {programs} were simple");
 }

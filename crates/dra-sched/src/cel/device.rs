@@ -86,6 +86,7 @@ fn read(value: &AttributeValue, lists: bool) -> Result<Value, String> {
         AttributeValue::Int(value) => Ok(Value::Int(*value)),
         AttributeValue::Bool(value) => Ok(Value::Bool(*value)),
         AttributeValue::String(text) => Ok(Value::String(text.clone())),
+        AttributeValue::AfterLaunch => Ok(Value::AfterLaunch),
         AttributeValue::Version(text) => version(text),
         AttributeValue::Ints(values) if lists => list(values.iter().map(|value| Value::Int(*value)).collect()),
         AttributeValue::Bools(values) if lists => list(values.iter().map(|value| Value::Bool(*value)).collect()),

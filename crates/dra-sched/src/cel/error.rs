@@ -95,6 +95,9 @@ pub enum EvalError {
     /// A map has no such key, usually an attribute that the device lacks.
     #[error("no such key: {0}")]
     NoSuchKey(Arc<str>),
+    /// The attribute's value is known after launch only.
+    #[error("attribute {0} has a value that is known only once the machine is there")]
+    AfterLaunch(Arc<str>),
     /// A list has no such element.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(Arc<str>),

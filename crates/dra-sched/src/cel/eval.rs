@@ -236,8 +236,12 @@ impl<'a> Evaluator<'a> {
             }
         };
         for (first, second) in pairs {
+            let second = match second {
+                Value::AfterLaunch => Err(EvalError::AfterLaunch(printed(&first))),
+                second => Ok(second),
+            };
             self.set(fold.base + 1, Local::Value(Ok(first)));
-            self.set(fold.base + 2, Local::Value(Ok(second)));
+            self.set(fold.base + 2, Local::Value(second));
             match self.run(&fold.condition) {
                 Ok(Value::Bool(false)) => return Ok(()),
                 Err(error) if is_final(&error) => return Err(error),
@@ -333,6 +337,7 @@ impl<'a> Evaluator<'a> {
                 self.charge(u64::from(is_counted && counted))?;
             }
             match found? {
+                Some(Value::AfterLaunch) => return Err(EvalError::AfterLaunch(printed(&key))),
                 Some(found) => value = Cow::Owned(found),
                 None => return Ok(Value::Optional(None)),
             }

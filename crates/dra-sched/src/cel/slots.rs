@@ -83,7 +83,10 @@ enum Node {
         cost: u64,
     },
     /// Gives an optional value.
-    ReadOptional(SlotId),
+    ReadOptional {
+        slot: SlotId,
+        id: Arc<str>,
+    },
     /// `has`, `in`.
     Present {
         slot: SlotId,
@@ -267,7 +270,9 @@ fn read(attribute: &Attribute, table: &mut SlotTable) -> Option<Node> {
         Path::Entry { map, domain, id, optional: false } => {
             Node::Read { slot: table.slot(map.entry(domain, id)), id: Arc::clone(id), cost: 4 }
         }
-        Path::Entry { map, domain, id, optional: true } => Node::ReadOptional(table.slot(map.entry(domain, id))),
+        Path::Entry { map, domain, id, optional: true } => {
+            Node::ReadOptional { slot: table.slot(map.entry(domain, id)), id: Arc::clone(id) }
+        }
         Path::Domain { .. } | Path::Map(_) => return None,
     })
 }
@@ -337,6 +342,14 @@ fn constant(qualifier: &Qualifier) -> Option<&Arc<str>> {
     }
 }
 
+/// What is in a slot, unless that is known after launch only.
+fn known(value: &Option<Value>, id: &Arc<str>) -> Result<Option<Value>, EvalError> {
+    match value {
+        Some(Value::AfterLaunch) => Err(EvalError::AfterLaunch(Arc::clone(id))),
+        value => Ok(value.clone()),
+    }
+}
+
 struct Run<'r> {
     values: &'r IdVec<SlotId, Option<Value>>,
     cost: u64,
@@ -357,13 +370,13 @@ impl Run<'_> {
             }
             Node::Read { slot, id, cost } => {
                 self.charge(*cost);
-                self.values[*slot].clone().ok_or_else(|| EvalError::NoSuchKey(Arc::clone(id)))
+                known(&self.values[*slot], id)?.ok_or_else(|| EvalError::NoSuchKey(Arc::clone(id)))
             }
-            Node::ReadOptional(slot) => {
-                let value = self.values[*slot].clone();
+            Node::ReadOptional { slot, id } => {
+                let value = &self.values[*slot];
                 // What is not there is not counted.
                 self.charge(if value.is_some() { 4 } else { 3 });
-                Ok(value.map_or(Value::Optional(None), Value::some))
+                Ok(known(value, id)?.map_or(Value::Optional(None), Value::some))
             }
             Node::Present { slot, cost } => {
                 self.charge(*cost);

@@ -40,6 +40,8 @@ pub(crate) enum Value {
     Format(&'static NamedFormat),
     Ip(IpAddr),
     Cidr(Cidr),
+    /// What an attribute has whose value is known after launch; only maps hold it, and reading it is an error.
+    AfterLaunch,
 }
 
 /// A map.
@@ -141,6 +143,7 @@ impl Value {
             Self::Format(_) => Type::Format,
             Self::Ip(_) => Type::Ip,
             Self::Cidr(_) => Type::Cidr,
+            Self::AfterLaunch => Type::Dyn,
         }
     }
 
@@ -166,6 +169,7 @@ impl Value {
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Ip(_) => "net.IP",
             Self::Cidr(_) => "net.CIDR",
+            Self::AfterLaunch => "unknown",
         }
     }
 

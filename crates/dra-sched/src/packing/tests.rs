@@ -207,6 +207,36 @@ fn devices_bound_to_one_unknown_value_match_and_others_do_not() {
     assert!(offer.alternatives.is_empty() && offer.undecided.is_empty());
 }
 
+#[test]
+fn selectors_see_that_a_bound_attribute_is_there_and_not_what_it_is() {
+    let root = "device.attributes['example.com'].root";
+    let cases = [
+        (format!("has({root})"), true),
+        (format!("!has({root})"), false),
+        ("'root' in device.attributes['example.com']".to_owned(), true),
+        (format!("{root} == 'x'"), false),
+        (format!("device.driver == 'gpu' || {root} == 'x'"), true),
+        ("device.attributes['example.com'].?root.orValue('x') == 'x'".to_owned(), false),
+        ("device.attributes['example.com'].all(name, name == 'root')".to_owned(), true),
+        ("device.attributes['example.com'].exists(name, value, value == 'x')".to_owned(), false),
+    ];
+    for (expression, expected) in cases {
+        let mut template = template("gpu", 1);
+        let attribute = BoundAttribute { device: "d00".into(), attribute: "example.com/root".into() };
+        template.bindings.push((binding_group(0, false), attribute));
+        let mut builder = builder(&["gpu"]);
+        builder.machine_shape(shape(vec![template], &[]));
+        let mut request = exactly("g", "gpu", 1);
+        request["exactly"]["selectors"] = json!([{"cel": {"expression": expression}}]);
+        let class = claim(&mut builder, "picky", &json!({"requests": [request]}));
+        let inventory = builder.build();
+        let mut cluster = ClusterLedger::new(&inventory);
+        let bin = BinLedger::machine(&inventory.machines.ids().collect(), &mut cluster);
+        let offer = try_add(&inventory, &bin, &cluster, ClaimUse::Fresh { class, containers: 1 }, 1);
+        assert_eq!(!offer.alternatives.is_empty(), expected, "{expression}");
+    }
+}
+
 mod ends;
 mod node_allocatable;
 mod shared;

@@ -63,6 +63,9 @@ pub enum AttributeValue {
     Versions(Arc<[Arc<str>]>),
     /// No value, or one of a kind that is not known. Selectors cannot be evaluated on such a device.
     Unset,
+    /// The device will have a value that nobody knows before its machine is there: a template's attribute that is bound to
+    /// a group. Selectors see that it is there, and fail where they read it.
+    AfterLaunch,
 }
 
 /// As in CEL: texts quoted, lists in brackets.
@@ -81,6 +84,7 @@ impl fmt::Display for AttributeValue {
             Self::Strings(values) => list(f, values, |text| format!("\"{text}\"")),
             Self::Versions(values) => list(f, values, ToString::to_string),
             Self::Unset => f.write_str("nothing that can be read"),
+            Self::AfterLaunch => f.write_str("a value that is known after launch"),
         }
     }
 }

@@ -356,7 +356,8 @@ fn count_values(value: &AttributeValue) -> usize {
         | AttributeValue::Bool(_)
         | AttributeValue::String(_)
         | AttributeValue::Version(_)
-        | AttributeValue::Unset => 1,
+        | AttributeValue::Unset
+        | AttributeValue::AfterLaunch => 1,
     }
 }
 
@@ -375,7 +376,11 @@ fn attribute(problems: &mut Problems, field: &str, value: &AttributeValue) {
         AttributeValue::Strings(texts) => texts.iter().for_each(|text| check(text, false)),
         AttributeValue::Versions(texts) => texts.iter().for_each(|text| check(text, true)),
         AttributeValue::Unset => problems.invalid(field, "exactly one value must be specified"),
-        AttributeValue::Int(_) | AttributeValue::Bool(_) | AttributeValue::Ints(_) | AttributeValue::Bools(_) => {}
+        AttributeValue::Int(_)
+        | AttributeValue::Bool(_)
+        | AttributeValue::Ints(_)
+        | AttributeValue::Bools(_)
+        | AttributeValue::AfterLaunch => {}
     }
     if is_list(value) && count_values(value) == 0 {
         problems.invalid(field, "must not be empty if specified");

@@ -69,7 +69,8 @@ pub(super) fn separate(pools: &mut [Draft], source: &Source<'_>, notes: &mut Vec
                 | AttributeValue::Ints(_)
                 | AttributeValue::Bools(_)
                 | AttributeValue::Versions(_)
-                | AttributeValue::Unset => None,
+                | AttributeValue::Unset
+                | AttributeValue::AfterLaunch => None,
             })
             .collect();
         let always = is_always_bound(&name);

@@ -64,7 +64,7 @@ fn attribute(value: &AttributeValue) -> templates::DeviceAttribute {
         AttributeValue::Bools(values) => attribute.bools = Some(values.to_vec()),
         AttributeValue::Strings(values) => attribute.strings = texts(values),
         AttributeValue::Versions(values) => attribute.versions = texts(values),
-        AttributeValue::Unset => {}
+        AttributeValue::Unset | AttributeValue::AfterLaunch => {}
     }
     attribute
 }

@@ -62,6 +62,11 @@ fn lint_finds_what_nobody_else_tells() {
     template["scope"] = json!("Domain");
     let keys = json!(["topology.kubernetes.io/zone", "example.com/rack"]);
     template["nodeSelector"] = json!({"nodeSelectorTerms": [{ "matchLabelKeys": keys }]});
+    // Its devices have such an attribute, with a value that nobody knows yet.
+    let of_root = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "of-root"},
+        "spec": {"selectors": [{"cel": {"expression": "device.attributes['example.com'].root == 'r'"}}]},
+    });
     let mut overdrawn = overlay("overdrawn", "m", 7, "x1");
     let spec = &mut overdrawn["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"];
     let of_memory = |value: &str| json!({"memory": {"value": value}});
@@ -72,6 +77,10 @@ fn lint_finds_what_nobody_else_tells() {
         {"name": "whole", "consumesCounters": draws("80Gi")},
         {"name": "large-{index}", "replicas": 2, "consumesCounters": draws("81Gi")},
     ]);
+    overdrawn["spec"]["dynamicResources"]["attributeBindings"] = json!([{
+        "attributes": ["example.com/root"],
+        "deviceSelectors": [{"resourceSliceTemplate": "gpus", "device": "whole"}],
+    }]);
     let objects = [
         overdrawn,
         price_of_nothing,
@@ -85,6 +94,7 @@ fn lint_finds_what_nobody_else_tells() {
         overlay("conflict-b", "s", 3, "x3"),
         of_rack,
         class,
+        of_root,
     ];
     let (code, stdout, _) = run("lint", &objects, &[]);
     assert_eq!(code, 1);

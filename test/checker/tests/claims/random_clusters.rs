@@ -126,8 +126,12 @@ pub(crate) fn requests(random: &mut Random) -> Value {
             exact["tolerations"] = json!([{"operator": "Exists"}]);
         }
         if random.chance(8) {
-            // What fails on devices that lack the attribute.
-            exact["selectors"] = json!([{"cel": {"expression": format!("device.attributes['{GPU}'].revision == 1")}}]);
+            // What fails on devices that lack the attribute, or whose value is known after launch.
+            let root = "device.attributes['resource.kubernetes.io'].pcieRoot";
+            let revision = format!("device.attributes['{GPU}'].revision == 1");
+            let of_root = [format!("has({root})"), format!("!has({root})"), format!("{root} == 'p'")];
+            let expression = if random.chance(50) { revision } else { of_root[random.below(3) as usize].clone() };
+            exact["selectors"] = json!([{"cel": {"expression": expression}}]);
         }
         exact
     };

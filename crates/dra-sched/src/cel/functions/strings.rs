@@ -370,7 +370,8 @@ fn plain(value: &Value) -> Result<String, EvalError> {
         | Value::Url(_)
         | Value::Format(_)
         | Value::Ip(_)
-        | Value::Cidr(_) => {
+        | Value::Cidr(_)
+        | Value::AfterLaunch => {
             return Err(EvalError::invalid(format_args!("%s is not for {}", value.type_name())));
         }
     })

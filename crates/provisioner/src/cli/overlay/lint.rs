@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{NodePool, labels};
 use cloudprovider::InstanceType;
 use dra_sched::Compat;
-use dra_sched::cel::{DeviceView, Selector};
-use dra_sched::types::{Device, DeviceClass, DeviceName, DeviceSelector, DriverName};
+use dra_sched::cel::{DeviceView, EvalError, Selector};
+use dra_sched::types::{AttributeValue, Device, DeviceClass, DeviceName, DeviceSelector, DriverName};
 use overlay::Expansion;
 use overlay::capture::PLACEHOLDER_INSTANCE_TYPE;
 use overlay::expand::{Nodes, Pool};
@@ -181,11 +181,20 @@ fn beyond_counters(pool: &Pool, device: &Device) -> Option<String> {
 /// DeviceClasses that no device of any overlay is in.
 fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
     let mut devices = Vec::new();
-    for pool in expansions(world).flat_map(|(.., expansion)| expansion.pools) {
-        for device in pool.devices {
-            let known = (pool.driver.clone(), device.device);
-            if !devices.contains(&known) {
-                devices.push(known);
+    for (.., mut expansion) in expansions(world) {
+        for group in &expansion.groups {
+            for &(pool, place) in &group.members {
+                let device = expansion.pools.get_mut(pool).and_then(|pool| pool.devices.get_mut(place));
+                let unknown = group.attributes.iter().map(|name| (name.as_str().into(), AttributeValue::AfterLaunch));
+                device.into_iter().for_each(|it| it.device.attributes.extend(unknown.clone()));
+            }
+        }
+        for pool in expansion.pools {
+            for device in pool.devices {
+                let known = (pool.driver.clone(), device.device);
+                if !devices.contains(&known) {
+                    devices.push(known);
+                }
             }
         }
     }
@@ -203,10 +212,12 @@ fn classes_without_devices(objects: &Objects, world: &World) -> Vec<String> {
     found
 }
 
+/// Whether a device may be in the class; what depends on values that are known after launch may well be so.
 fn is_in(class: &DeviceClass, driver: &DriverName, device: &Device) -> bool {
     class.selectors.iter().all(|selector| match selector {
         DeviceSelector::Cel(text) => Selector::compile(text, &Compat::fixed()).is_ok_and(|selector| {
-            matches!(selector.evaluate(&DeviceView::new(driver, device, &Compat::fixed())).outcome, Ok(true))
+            let outcome = selector.evaluate(&DeviceView::new(driver, device, &Compat::fixed())).outcome;
+            matches!(outcome, Ok(true) | Err(EvalError::AfterLaunch(_)))
         }),
         DeviceSelector::Other => false,
     })
