@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use model::{
-    Interner, KeyId, NamespacedName, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueSet,
+    Interner, KeyId, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueSet,
     quantity::{Format, Rounding},
 };
 
@@ -14,6 +14,7 @@ mod contradiction;
 mod devices;
 mod fallen;
 mod groups;
+mod notes;
 mod remedies;
 
 pub use contradiction::Contradiction;
@@ -21,6 +22,7 @@ pub(crate) use devices::zones;
 pub use devices::{ClaimedDevices, EndingTypes};
 pub use fallen::{ExistingNodes, NoInstanceType, Shortage};
 pub use groups::{Gang, GroupDomain};
+pub use notes::{Note, NoteKind, ToldNote};
 pub use remedies::{Excluding, Need, Remedies, Remedy};
 
 /// One reason of a refusal.
@@ -161,47 +163,6 @@ pub enum Reason {
         /// Steps taken for all pods.
         steps: u64,
     },
-}
-
-/// Something a person should know that refuses nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// A pod of the class.
-    pub example: NamespacedName,
-    /// How many pods of that class.
-    pub pods: usize,
-    /// What.
-    pub kind: NoteKind,
-}
-
-/// What a [`Note`] says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NoteKind {
-    /// Preferred node affinity is not kept by the plan.
-    PreferredNodeAffinity,
-    /// Preferred pod affinity or anti-affinity is not kept by the plan.
-    PreferredPodAffinity,
-    /// `ScheduleAnyway` topology spread is not kept by the plan.
-    ScheduleAnywaySpread,
-    /// The same of a spread that the pods do not ask for themselves.
-    DefaultScheduleAnywaySpread,
-    /// The pods are planned where a `PreferNoSchedule` taint is that they do not tolerate.
-    PreferNoScheduleTaint,
-}
-
-impl NoteKind {
-    /// The construct in Kubernetes' words.
-    pub fn construct(self) -> &'static str {
-        match self {
-            NoteKind::PreferredNodeAffinity => "preferred node affinity",
-            NoteKind::PreferredPodAffinity => "preferred pod affinity or anti-affinity",
-            NoteKind::ScheduleAnywaySpread => "topology spread with whenUnsatisfiable ScheduleAnyway",
-            NoteKind::DefaultScheduleAnywaySpread => {
-                "the cluster's default topology spread with whenUnsatisfiable ScheduleAnyway"
-            }
-            NoteKind::PreferNoScheduleTaint => "avoidance of PreferNoSchedule taints",
-        }
-    }
 }
 
 impl Reason {

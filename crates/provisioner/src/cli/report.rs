@@ -8,6 +8,7 @@ use decode::offline::Offline;
 use model::{Interner, NamespacedName, PriceNanoUsdPerHour, Requirements, ResourceVec};
 use scheduling::catalogue::{Catalogue, InstanceType};
 use scheduling::plan::{Machine, MachineId, Plan};
+use scheduling::reason::ToldNote;
 use scheduling::snapshot::{NodeId, NodePool, PendingPod, PodId, Snapshot};
 use serde::Serialize;
 
@@ -174,7 +175,7 @@ impl Report {
                 kept_apart_nano_usd_per_hour: plan.kept_apart,
                 lower_bound_nano_usd_per_hour: plan.lower_bound,
             },
-            notes: plan.notes.iter().map(note).collect(),
+            notes: ToldNote::of(&plan.notes).iter().map(ToldNote::message).collect(),
         }
     }
 
@@ -236,14 +237,6 @@ fn are_alike(one: &PendingPod, other: &PendingPod) -> bool {
         (pod.name.namespace.clone(), pod.labels.clone(), pod.shape.clone(), pending.planned_on.clone())
     };
     of(one) == of(other)
-}
-
-fn note(note: &scheduling::reason::Note) -> String {
-    let (example, construct) = (&note.example, note.kind.construct());
-    match note.pods {
-        0 | 1 => format!("{construct} of pod {example} is not kept"),
-        pods => format!("{construct} of {pods} pods such as {example} is not kept"),
-    }
 }
 
 fn pod_names(snapshot: &Snapshot, pods: &[PodId]) -> Vec<String> {

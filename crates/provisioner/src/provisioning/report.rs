@@ -8,7 +8,7 @@ use api::{annotations, events};
 use model::{NamespacedName, Pod, Uid};
 use parking_lot::Mutex;
 use scheduling::plan::{Machine, Plan, Refusal, Verdict};
-use scheduling::reason::{NoteKind, Reason};
+use scheduling::reason::{Note, NoteKind, Reason, ToldNote};
 use scheduling::snapshot::{NodeState, PodId, Snapshot};
 use tracing::{debug, error, info, warn};
 
@@ -191,10 +191,10 @@ impl Report {
         if noted.len() > REMEMBERED_NOTES {
             noted.clear();
         }
-        for note in &plan.notes {
-            if noted.insert((note.example.clone(), note.kind)) {
-                info!(pod = %note.example, pods = note.pods, "not kept: {}", note.kind.construct());
-            }
+        let new = plan.notes.iter().filter(|note| noted.insert((note.example.clone(), note.kind)));
+        for told in ToldNote::of(new) {
+            let Note { example, pods, kind } = told.note;
+            info!(pod = %example, pods, shapes = told.classes, "not kept: {}", kind.construct());
         }
     }
 
