@@ -120,11 +120,25 @@ impl Scenario {
             })
         };
         let mut planned_once = BTreeSet::new();
-        let mut claims = corner.all_node_claims().await?;
+        let claims = corner.all_node_claims().await?;
         // Pods that the plan refused may find room all the same: a spread counts only zones that have nodes by then. Those
         // planned onto machines that were there may have exchanged their places with others.
         let planned_somewhere: BTreeSet<String> = claims.iter().filter_map(planned_pods).flatten().collect();
-        claims.retain(|claim| !before.contains(&claim.name_any()));
+        let (there, mut claims): (Vec<_>, Vec<_>) =
+            claims.into_iter().partition(|claim| before.contains(&claim.name_any()));
+        let on_node = |node: &str| -> BTreeSet<String> {
+            pods.iter().filter(|pod| node_of(pod) == Some(node)).filter_map(ResourceExt::uid).collect()
+        };
+        // Pods that were planned for another machine and are on one that was there.
+        let moved: usize = there
+            .iter()
+            .map(|claim| {
+                let planned = planned_pods(claim).unwrap_or_default();
+                let bound = on_node(claim.status.as_ref().map_or("", |status| &status.node_name));
+                let is_moved = |uid: &&String| waiting.contains(uid) && planned_somewhere.contains(*uid);
+                bound.difference(&planned).filter(is_moved).count()
+            })
+            .sum();
         claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
         let mut on_planned = 0;
         for claim in claims {
@@ -140,8 +154,7 @@ impl Scenario {
                 outcome.wrong.push(format!("{name}: {twice} of its pods were planned for another machine too"));
             }
             let node = claim.status.as_ref().context("no status")?.node_name.clone();
-            let bound: BTreeSet<String> =
-                pods.iter().filter(|pod| node_of(pod) == Some(&node)).filter_map(ResourceExt::uid).collect();
+            let bound = on_node(&node);
             let (wanted, found) =
                 (classes(&planned), classes(&bound.intersection(&planned_somewhere).cloned().collect()));
             if bound.is_empty() {
@@ -159,7 +172,8 @@ impl Scenario {
         }
         let is_waiting = |pod: &&Pod| pod.uid().is_some_and(|uid| waiting.contains(&uid));
         outcome.refused = pods.iter().filter(is_waiting).filter(|pod| node_of(pod).is_none()).count();
-        outcome.on_existing = waiting.len().saturating_sub(on_planned + outcome.refused);
+        outcome.exchanged += moved;
+        outcome.on_existing = waiting.len().saturating_sub(on_planned + outcome.refused + moved);
         Ok(outcome)
     }
 }
