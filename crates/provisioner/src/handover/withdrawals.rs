@@ -96,7 +96,17 @@ fn grace(state: &State, pod: &Pod, node: &NodeName) -> Option<Duration> {
     if !is_ours || is_held(&node.object) || awaits_others {
         return None;
     }
-    Some(if has_room(state, pod, node) { FOLLOWED_WITHIN } else { STALE_GRACE })
+    match has_room(state, pod, node) {
+        false => Some(STALE_GRACE),
+        true if may_bind_late(state, pod) => None,
+        true => Some(FOLLOWED_WITHIN),
+    }
+}
+
+/// Whether kube-scheduler may have a place for the pod and wait before it binds it: for volumes, for devices, for others of
+/// its group. It nominates such a pod itself (KEP-5278).
+fn may_bind_late(state: &State, pod: &Pod) -> bool {
+    !pod.shape.volumes.is_empty() || pod.shape.scheduling_group.is_some() || state.device_pods.contains_key(&pod.uid)
 }
 
 /// Whether the pod fits beside those that it cannot preempt.
@@ -110,7 +120,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use model::pod::{PodShape, PreemptionPolicy};
+    use model::pod::{PodShape, PreemptionPolicy, VolumeRef};
     use model::{ResourceId, ResourceVec, Timestamp};
     use serde_json::json;
 
@@ -145,6 +155,11 @@ mod tests {
             now = withdrawals.next()?;
         }
         panic!("it never comes to an end");
+    }
+
+    fn with_volume(pod: &Pod) -> Pod {
+        let volumes = vec![VolumeRef::Claim(NamespacedName::new("default", "data"))];
+        Pod { shape: Arc::new(PodShape { volumes, ..PodShape::clone(&pod.shape) }), ..pod.clone() }
     }
 
     fn open_machine() -> ClusterStore {
@@ -184,6 +199,7 @@ mod tests {
         assert_eq!(withdrawn_after(&store, &pod), Some(2));
         let preemptor = Pod { priority: 1, ..pod };
         assert_eq!(withdrawn_after(&store, &preemptor), Some(30), "it may preempt");
+        assert_eq!(withdrawn_after(&store, &with_volume(&preemptor)), None, "its volume may be on the way");
         let polite = Pod { preemption_policy: PreemptionPolicy::Never, ..preemptor };
         assert_eq!(withdrawn_after(&store, &polite), Some(2));
     }
