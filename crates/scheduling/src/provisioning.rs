@@ -511,11 +511,6 @@ fn notes(problem: &Problem<'_>, is_kept: impl Fn(PodId, NoteKind) -> bool) -> Ve
             notes.push(Note { example: example.clone(), pods: names.count(), kind });
         }
     }
-    sort_notes(&mut notes);
+    notes.sort_by(|a, b| a.order().cmp(&b.order()));
     notes
-}
-
-/// The order in which a plan has its notes.
-fn sort_notes(notes: &mut [Note]) {
-    notes.sort_by(|a, b| (&a.example, a.kind).cmp(&(&b.example, b.kind)));
 }

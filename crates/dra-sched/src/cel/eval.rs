@@ -236,10 +236,7 @@ impl<'a> Evaluator<'a> {
             }
         };
         for (first, second) in pairs {
-            let second = match second {
-                Value::AfterLaunch => Err(EvalError::AfterLaunch(printed(&first))),
-                second => Ok(second),
-            };
+            let second = second.known(|| printed(&first));
             self.set(fold.base + 1, Local::Value(Ok(first)));
             self.set(fold.base + 2, Local::Value(second));
             match self.run(&fold.condition) {
@@ -337,8 +334,7 @@ impl<'a> Evaluator<'a> {
                 self.charge(u64::from(is_counted && counted))?;
             }
             match found? {
-                Some(Value::AfterLaunch) => return Err(EvalError::AfterLaunch(printed(&key))),
-                Some(found) => value = Cow::Owned(found),
+                Some(found) => value = Cow::Owned(found.known(|| printed(&key))?),
                 None => return Ok(Value::Optional(None)),
             }
         }

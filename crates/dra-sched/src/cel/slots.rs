@@ -342,14 +342,6 @@ fn constant(qualifier: &Qualifier) -> Option<&Arc<str>> {
     }
 }
 
-/// What is in a slot, unless that is known after launch only.
-fn known(value: &Option<Value>, id: &Arc<str>) -> Result<Option<Value>, EvalError> {
-    match value {
-        Some(Value::AfterLaunch) => Err(EvalError::AfterLaunch(Arc::clone(id))),
-        value => Ok(value.clone()),
-    }
-}
-
 struct Run<'r> {
     values: &'r IdVec<SlotId, Option<Value>>,
     cost: u64,
@@ -370,13 +362,14 @@ impl Run<'_> {
             }
             Node::Read { slot, id, cost } => {
                 self.charge(*cost);
-                known(&self.values[*slot], id)?.ok_or_else(|| EvalError::NoSuchKey(Arc::clone(id)))
+                let value = self.values[*slot].clone().ok_or_else(|| EvalError::NoSuchKey(Arc::clone(id)))?;
+                value.known(|| Arc::clone(id))
             }
             Node::ReadOptional { slot, id } => {
-                let value = &self.values[*slot];
+                let value = self.values[*slot].clone();
                 // What is not there is not counted.
                 self.charge(if value.is_some() { 4 } else { 3 });
-                Ok(known(value, id)?.map_or(Value::Optional(None), Value::some))
+                value.map_or(Ok(Value::Optional(None)), |value| value.known(|| Arc::clone(id)).map(Value::some))
             }
             Node::Present { slot, cost } => {
                 self.charge(*cost);

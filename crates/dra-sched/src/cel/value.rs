@@ -109,6 +109,14 @@ impl Map {
 }
 
 impl Value {
+    /// The value, unless it is known after launch only; the key under which it was found is for the error.
+    pub(crate) fn known(self, key: impl FnOnce() -> Arc<str>) -> Result<Self, EvalError> {
+        match self {
+            Self::AfterLaunch => Err(EvalError::AfterLaunch(key())),
+            value => Ok(value),
+        }
+    }
+
     pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(text.into())
     }

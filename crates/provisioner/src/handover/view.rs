@@ -363,7 +363,7 @@ pub fn free_beside(state: &State, node: &NodeRecord, stays: impl Fn(&Pod) -> boo
 }
 
 /// The pods that are bound to the node and have not ended.
-fn holding_room<'a>(state: &'a State, node: &NodeRecord) -> impl Iterator<Item = &'a Arc<Pod>> {
+pub fn holding_room<'a>(state: &'a State, node: &NodeRecord) -> impl Iterator<Item = &'a Arc<Pod>> {
     state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal())
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::{NamespacedName, NodeName, Pod, Uid};
 use tokio::time::Instant;
 
-use super::view::{free_beside, is_held, preempts_below};
+use super::view::{free_beside, holding_room, is_held, preempts_below};
 use crate::lifecycle::registration;
 use crate::store::{NodeRecord, State};
 
@@ -83,16 +83,15 @@ impl Withdrawals {
 /// How long the nomination may last; `None` is for as long as it is there.
 fn grace(state: &State, pod: &Pod, node: &NodeName) -> Option<Duration> {
     let Some(node) = state.nodes.get(node) else { return Some(STALE_GRACE) };
-    let is_ours = node.model.provider_id.as_deref().is_some_and(|id| state.node_claims_of_machine(id).next().is_some());
     if !registration::is_registered(&node.object) {
         return None;
     }
     if node.model.deletion_timestamp.is_some() {
         return Some(Duration::ZERO);
     }
-    let mut bound = state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal());
+    let is_ours = node.model.provider_id.as_deref().is_some_and(|id| state.node_claims_of_machine(id).next().is_some());
     // A preemptor waits for its victims.
-    let awaits_others = bound.any(|pod| pod.deletion_timestamp.is_some());
+    let awaits_others = holding_room(state, node).any(|pod| pod.deletion_timestamp.is_some());
     if !is_ours || is_held(&node.object) || awaits_others {
         return None;
     }

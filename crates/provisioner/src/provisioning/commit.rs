@@ -273,11 +273,11 @@ async fn create_named(context: &Context, mut claim: NodeClaim, pods: &[Uid]) -> 
         claim.metadata.name = Some(name.clone());
         failpoints::hit("provision.before-create");
         match api.create(&PostParams::default(), &claim).await {
-            Ok(created) => return Ok(remember(context, lean(created), pods)),
+            Ok(created) => return Ok(remember(context, created, pods)),
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 // The client repeats requests that time out, so this may be the claim we have just asked for.
                 if let Some(existing) = api.get_opt(&name).await?.filter(|existing| is_same(existing, &claim)) {
-                    return Ok(remember(context, lean(existing), pods));
+                    return Ok(remember(context, existing, pods));
                 }
                 anyhow::ensure!(attempt < NAME_ATTEMPTS, "{attempt} names were taken, last {name}");
             }
@@ -296,6 +296,6 @@ fn remember(context: &Context, claim: NodeClaim, pods: &[Uid]) -> NodeClaimName 
     let name = claim.key();
     context.assignments.assign(&name, pods.iter().cloned());
     let revision = Revision::of(&claim.metadata);
-    context.store.apply(claim, revision);
+    context.store.apply(lean(claim), revision);
     name
 }

@@ -182,7 +182,7 @@ pub(super) fn keep_assignments(store: &ClusterStore, assignments: &Arc<Assignmen
     }
 }
 
-/// Where a pod took the place of another of its class, that one takes its.
+/// Where a pod, which is known as it was `before`, took the place of another of its class, that one takes its.
 ///
 /// A place on a machine that is open is anybody's: kube-scheduler gives it to whichever of them it looks at first.
 fn exchange(before: &Pod, bound: &Pod, state: &State, assignments: &Assignments) {

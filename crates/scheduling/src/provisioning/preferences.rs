@@ -27,7 +27,7 @@ use model::{
     pod::{NodeInclusionPolicy, NodeSelectorTerm, SpreadSource, TopologySpreadConstraint, WhenUnsatisfiable},
 };
 
-use super::{COMPARED_STEPS, Limit, affinity::would_keep_out, classes::Shapes, notes, problem::Problem, sort_notes};
+use super::{COMPARED_STEPS, Limit, affinity::would_keep_out, classes::Shapes, notes, problem::Problem};
 use crate::{
     plan::Plan,
     reason::{Note, NoteKind},
@@ -111,7 +111,7 @@ pub(super) fn keep(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, 
         PreferencePolicy::Respect => keep_most(snapshot, without, plan),
     };
     kept.notes.extend(soft_taint_notes(snapshot, &kept));
-    sort_notes(&mut kept.notes);
+    kept.notes.sort_by(|a, b| a.order().cmp(&b.order()));
     kept
 }
 
@@ -122,11 +122,9 @@ fn keep_most(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, &Limit
     }
     let preferences = in_order(&shapes);
     let refused = without.refusals.iter().map(|refusal| refusal.pod).collect();
-    let shape_of = shape_of(snapshot, &shapes);
-    let on_open_nodes = on_open_nodes(snapshot, &shape_of, shapes.len(), &without);
-    let plans_left = MAX_PLANS;
+    let (place_of, plans_left) = (places(snapshot, &shapes), MAX_PLANS);
     let mut search =
-        Search { snapshot, shapes: &shapes, plan, without: &without, refused, shape_of, on_open_nodes, plans_left };
+        Search { snapshot, shapes: &shapes, place_of: &place_of, plan, without: &without, refused, plans_left };
     let can_be_kept: Vec<Preference<'_>> =
         preferences.iter().filter(|it| it.can_be_required(&shapes)).copied().collect();
     let (mut kept, mut best, failed) = search.for_all_pods(&can_be_kept);
@@ -152,12 +150,6 @@ fn keep_most(snapshot: &Snapshot, without: Plan, plan: impl Fn(&Snapshot, &Limit
         };
         without.notes.iter().filter(is_left_out).cloned().collect()
     } else {
-        let mut place_of: IdVec<PodId, Option<(usize, usize)>> = IdVec::filled(None, snapshot.pods.len());
-        for (shape, of) in shapes.iter().enumerate() {
-            for (position, &pod) in of.pods.iter().enumerate() {
-                place_of[pod] = Some((shape, position));
-            }
-        }
         notes(&Problem::new(snapshot), |pod, kind| place_of[pod].is_some_and(|place| is_kept(place, kind)))
     };
     best.refusals = without.refusals;
@@ -240,30 +232,15 @@ fn preferring<'s>(snapshot: &'s Snapshot, without: &Plan) -> Vec<Preferring<'s>>
     shapes
 }
 
-/// The shape of each pod with preferences.
-fn shape_of(snapshot: &Snapshot, shapes: &[Preferring<'_>]) -> IdVec<PodId, Option<usize>> {
-    let mut shape_of = IdVec::filled(None, snapshot.pods.len());
-    for (index, shape) in shapes.iter().enumerate() {
-        shape.pods.iter().for_each(|&pod| shape_of[pod] = Some(index));
-    }
-    shape_of
-}
-
-/// How many pods of each shape a plan puts on nodes that everybody may enter.
-fn on_open_nodes(
-    snapshot: &Snapshot,
-    shape_of: &IdVec<PodId, Option<usize>>,
-    shapes: usize,
-    plan: &Plan,
-) -> Vec<usize> {
-    let mut counts = vec![0; shapes];
-    let open = plan.existing.iter().filter(|it| snapshot.nodes[it.node].state == NodeState::Initialized);
-    for shape in open.flat_map(|it| &it.pods).filter_map(|&pod| shape_of[pod]) {
-        if let Some(count) = counts.get_mut(shape) {
-            *count += 1;
+/// Of each pod with preferences its shape, and which of the shape's pods it is.
+fn places(snapshot: &Snapshot, shapes: &[Preferring<'_>]) -> IdVec<PodId, Option<(usize, usize)>> {
+    let mut place_of = IdVec::filled(None, snapshot.pods.len());
+    for (shape, of) in shapes.iter().enumerate() {
+        for (position, &pod) in of.pods.iter().enumerate() {
+            place_of[pod] = Some((shape, position));
         }
     }
-    counts
+    place_of
 }
 
 fn has_preferences(shape: &PodShape) -> bool {
@@ -307,12 +284,10 @@ fn in_order<'s>(shapes: &[Preferring<'s>]) -> Vec<Preference<'s>> {
 struct Search<'a, 's, F> {
     snapshot: &'s Snapshot,
     shapes: &'a [Preferring<'s>],
+    place_of: &'a IdVec<PodId, Option<(usize, usize)>>,
     plan: F,
     without: &'a Plan,
     refused: BTreeSet<PodId>,
-    shape_of: IdVec<PodId, Option<usize>>,
-    /// Of each shape.
-    on_open_nodes: Vec<usize>,
     plans_left: usize,
 }
 
@@ -384,9 +359,21 @@ impl<'s, F: Fn(&Snapshot, &Limit) -> Option<Plan>> Search<'_, 's, F> {
         let limit = Limit { cost: self.without.cost() + worth.sum::<i128>(), refused: self.refused.clone() };
         let plan = (self.plan)(&self.required(preferences), &limit)?;
         let refused = plan.refusals.iter().map(|refusal| refusal.pod).collect::<BTreeSet<PodId>>();
-        let on_open_nodes = on_open_nodes(self.snapshot, &self.shape_of, self.shapes.len(), &plan);
-        let uses_open_nodes = on_open_nodes.iter().zip(&self.on_open_nodes).all(|(now, without)| now >= without);
+        let (with, without) = (self.on_open_nodes(&plan), self.on_open_nodes(self.without));
+        let uses_open_nodes = with.iter().zip(&without).all(|(with, without)| with >= without);
         (refused == self.refused && uses_open_nodes && plan.cost() <= limit.cost).then_some(plan)
+    }
+
+    /// How many pods of each shape a plan puts on nodes that everybody may enter.
+    fn on_open_nodes(&self, plan: &Plan) -> Vec<usize> {
+        let mut counts = vec![0; self.shapes.len()];
+        let open = plan.existing.iter().filter(|it| self.snapshot.nodes[it.node].state == NodeState::Initialized);
+        for (shape, _) in open.flat_map(|it| &it.pods).filter_map(|&pod| self.place_of[pod]) {
+            if let Some(count) = counts.get_mut(shape) {
+                *count += 1;
+            }
+        }
+        counts
     }
 
     /// The snapshot with preferences turned into requirements.

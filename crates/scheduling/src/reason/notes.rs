@@ -44,7 +44,7 @@ impl ToldNote {
                 few => told.extend(few.iter().map(|note| Self { note: Note::clone(note), classes: 1 })),
             }
         }
-        told.sort_by(|a, b| (&a.note.example, a.note.kind).cmp(&(&b.note.example, b.note.kind)));
+        told.sort_by(|a, b| a.note.order().cmp(&b.note.order()));
         told
     }
 
@@ -59,6 +59,13 @@ impl ToldNote {
                 format!("{construct} of {pods} pods of {classes} shapes, such as {example}, is not kept")
             }
         }
+    }
+}
+
+impl Note {
+    /// By what the notes of a plan are in order.
+    pub(crate) fn order(&self) -> (&NamespacedName, NoteKind) {
+        (&self.example, self.kind)
     }
 }
 

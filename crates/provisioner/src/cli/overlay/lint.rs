@@ -12,6 +12,7 @@ use overlay::capture::PLACEHOLDER_INSTANCE_TYPE;
 use overlay::expand::{Nodes, Pool};
 
 use super::objects::{GivenOverlay, Objects, World};
+use crate::cli::report::plural;
 
 /// What was found, in words, each with its object.
 pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
@@ -157,10 +158,9 @@ fn devices_beyond_their_counters(world: &World) -> Vec<String> {
     }
     let told = seen.iter().filter_map(|((overlay, driver), devices)| {
         let (device, beyond) = devices.first_key_value()?;
-        let others = match devices.len() {
-            1 => String::new(),
-            2 => "; so it is with 1 more device".to_owned(),
-            count => format!("; so it is with {} more devices", count - 1),
+        let others = match devices.len() - 1 {
+            0 => String::new(),
+            others => format!("; so it is with {}", plural(others, "more device", "more devices")),
         };
         Some(format!("nodeoverlay/{overlay}: device {device} of {driver} {beyond}, so no claim can get it{others}"))
     });

@@ -209,8 +209,8 @@ fn near_all() -> model::pod::PodAffinityTerm {
 #[test]
 fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_in_their_spread() {
     let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
-    // What the waiting pod asks for, its priority, stage, whether it is bound, and whether the other one, of stage 1, comes after
-    // it. Whether it has to be near to the other one.
+    // What the waiting pod asks for, its priority, stage, whether it is bound, whether the other one, of stage 1, comes after
+    // it, and whether it has to be near to the other one.
     let cases = [
         (hard, "default", None, 1, 1, false, true, false),
         (hard, "default", None, 1, 1, false, false, true),
