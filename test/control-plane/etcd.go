@@ -21,6 +21,7 @@ func runEtcd(args []string) int {
 	flags.StringVar(&config.InitialCluster, "initial-cluster", "", "members, `NAME=URL`")
 	flags.StringVar(&config.LogLevel, "log-level", config.LogLevel, "least `level` to log")
 	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "never wait for the disk")
+	flags.BoolVar(&config.SocketOpts.ReusePort, "socket-reuse-port", false, "share its port with others who do")
 	flags.Int64Var(&config.QuotaBackendBytes, "quota-backend-bytes", 0, "largest size of the data")
 	urlVar(flags, &config.ListenClientUrls, "listen-client-urls")
 	urlVar(flags, &config.AdvertiseClientUrls, "advertise-client-urls")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,8 +32,8 @@ type cluster struct {
 	layout     layout
 	users      []User
 	ports      ports
-	reserved   map[string]net.Listener // by component, until its first start
-	components []*component            // in the order of ComponentNames
+	reserved   []reservation
+	components []*component // in the order of ComponentNames
 	prober     *prober
 	shutdown   context.CancelFunc
 	begun      time.Time
@@ -68,7 +67,7 @@ func Up(ctx context.Context, options Options, ready, progress io.Writer) error {
 		}
 		return err
 	}
-	// Only now: during the boot, a command could start a component whose port is still held for it.
+	// Only now: during the boot, a command could start a component twice.
 	go c.serveControl(ctx, listener)
 	if err := c.announce(ctx, ready); err != nil {
 		return err
@@ -114,26 +113,27 @@ func (c *cluster) prepare() (unlock func(), err error) {
 }
 
 func (c *cluster) reservePorts() error {
-	c.reserved = map[string]net.Listener{}
 	for name, port := range map[string]*int{
 		Etcd:              &c.ports.etcd,
 		APIServer:         &c.ports.apiServer,
 		ControllerManager: &c.ports.controllerManager,
 		Scheduler:         &c.ports.scheduler,
 	} {
-		listener, err := reservePort()
+		reserved, err := reserve()
 		if err != nil {
 			return fmt.Errorf("port for %s: %w", name, err)
 		}
-		c.reserved[name], *port = listener, portOf(listener)
+		c.reserved = append(c.reserved, reserved)
+		*port = reserved.port
 	}
 	return nil
 }
 
 func (c *cluster) releasePorts() {
-	for _, listener := range c.reserved {
-		listener.Close()
+	for _, reserved := range c.reserved {
+		reserved.close()
 	}
+	c.reserved = nil
 }
 
 func (c *cluster) makeComponents() error {
@@ -175,10 +175,6 @@ func (c *cluster) boot(ctx context.Context) error {
 }
 
 func (c *cluster) firstStart(component *component) error {
-	if listener, ok := c.reserved[component.name]; ok {
-		listener.Close()
-		delete(c.reserved, component.name)
-	}
 	if component.command[0] != c.options.Self {
 		c.progress("%s is %s", component.name, component.command[0])
 	}
@@ -233,7 +229,7 @@ func (c *cluster) announce(ctx context.Context, to io.Writer) error {
 }
 
 func (c *cluster) stopAll() {
-	c.releasePorts()
+	defer c.releasePorts()
 	for _, component := range slices.Backward(c.components) {
 		if _, err := component.live(); err != nil {
 			continue

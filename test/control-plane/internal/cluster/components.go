@@ -47,6 +47,7 @@ func arguments(l layout, p ports, f features) map[string][]string {
 			"--listen-peer-urls=http://127.0.0.1:0",
 			"--initial-advertise-peer-urls=http://127.0.0.1:0",
 			"--initial-cluster=default=http://127.0.0.1:0",
+			"--socket-reuse-port", // its port is also held by the reservation
 			// The page cache survives a killed process; only a crash of the host would lose data.
 			"--unsafe-no-fsync",
 			"--quota-backend-bytes=4294967296",
@@ -56,6 +57,7 @@ func arguments(l layout, p ports, f features) map[string][]string {
 			"--etcd-servers=" + p.etcdURL(),
 			"--bind-address=127.0.0.1",
 			fmt.Sprintf("--secure-port=%d", p.apiServer),
+			"--permit-port-sharing",
 			"--cert-dir=" + l.certs(APIServer),
 			"--service-account-key-file=" + l.serviceAccountKey(),
 			"--service-account-signing-key-file=" + l.serviceAccountKey(),
@@ -77,6 +79,7 @@ func arguments(l layout, p ports, f features) map[string][]string {
 			"--service-account-private-key-file=" + l.serviceAccountKey(),
 			"--bind-address=127.0.0.1",
 			fmt.Sprintf("--secure-port=%d", p.controllerManager),
+			"--permit-port-sharing",
 			"--cert-dir=" + l.certs(ControllerManager),
 			"--kube-api-qps=5000",
 			"--kube-api-burst=10000",
@@ -86,6 +89,7 @@ func arguments(l layout, p ports, f features) map[string][]string {
 			"--config=" + l.schedulerConfig(),
 			"--bind-address=127.0.0.1",
 			fmt.Sprintf("--secure-port=%d", p.scheduler),
+			"--permit-port-sharing",
 			"--cert-dir=" + l.certs(Scheduler),
 		}),
 		Kwok: {

@@ -2,13 +2,18 @@ package cluster
 
 import (
 	"encoding/csv"
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 )
 
@@ -156,19 +161,62 @@ func TestReservedPortsAreDistinctAndBelowTheKernelsRange(t *testing.T) {
 	limited = limited && low-lowestPort >= leastPorts
 	seen := map[int]bool{}
 	for range 20 {
-		listener, err := reservePort()
+		reserved, err := reserve()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer listener.Close()
-		port := portOf(listener)
-		if seen[port] {
-			t.Errorf("port %d given twice", port)
+		defer reserved.close()
+		if seen[reserved.port] {
+			t.Errorf("port %d given twice", reserved.port)
 		}
-		if limited && (port < lowestPort || port >= low) {
-			t.Errorf("port %d is not in [%d, %d)", port, lowestPort, low)
+		if limited && (reserved.port < lowestPort || reserved.port >= low) {
+			t.Errorf("port %d is not in [%d, %d)", reserved.port, lowestPort, low)
 		}
-		seen[port] = true
+		seen[reserved.port] = true
+	}
+}
+
+func TestAReservedPortIsOnlyForItsComponentHoweverOftenThatStarts(t *testing.T) {
+	reserved, err := reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reserved.close()
+	if again, err := bind(reserved.port); err == nil {
+		again.close()
+		t.Error("it is reserved twice")
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", reserved.port)
+	if stranger, err := net.Listen("tcp4", address); err == nil {
+		stranger.Close()
+		t.Error("a stranger listens there")
+	}
+	share := net.ListenConfig{Control: func(_, _ string, connection syscall.RawConn) error {
+		var failure error
+		err := connection.Control(func(socket uintptr) {
+			failure = unix.SetsockoptInt(int(socket), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(err, failure)
+	}}
+	for range 2 {
+		component, err := share.Listen(t.Context(), "tcp4", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Every connection is the component's: the reservation does not listen.
+		for range 10 {
+			client, err := net.Dial("tcp4", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server, err := component.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.Close()
+			client.Close()
+		}
+		component.Close()
 	}
 }
 
