@@ -110,6 +110,13 @@ impl Assignments {
         self.inner.read().by_claim.get(claim).cloned().unwrap_or_default()
     }
 
+    /// The NodeClaims that pods wait for, with those as in [`Self::pods_of`].
+    pub fn awaited(&self) -> Vec<(NodeClaimName, Arc<[Uid]>)> {
+        let inner = self.inner.read();
+        let awaited = inner.by_claim.iter().filter(|(_, pods)| !pods.is_empty());
+        awaited.map(|(claim, pods)| (claim.clone(), Arc::clone(pods))).collect()
+    }
+
     /// The NodeClaim that a pod waits for.
     pub fn claim_of(&self, pod: &Uid) -> Option<NodeClaimName> {
         self.inner.read().by_pod.get(pod).cloned()
@@ -213,7 +220,7 @@ mod tests {
         assignments.forget_pod(&"2".into());
         assert_eq!(assignments.claim_of(&"1".into()), None);
         assert!(assignments.pods_of("a").is_empty());
-        assert_eq!(*assignments.pods_of("b"), *uids(&["4"]));
+        assert_eq!(assignments.awaited(), [("b".into(), uids(&["4"]).into())]);
     }
 
     #[test]

@@ -220,7 +220,9 @@ impl Driver {
         let commands = {
             let state = store.read();
             let view = view::build(&state, &self.context.assignments, &nodes, self.context.options.hand_over.mode);
-            let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count() };
+            // Nobody asks for them while no machine is to be opened.
+            let late = if nodes.is_empty() { Vec::new() } else { view::late(&state, &self.context.assignments) };
+            let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count(), late };
             let withdrawals = self.withdrawals.take_due(&state, Instant::now());
             let commands = self.engine.step(now, &view, surroundings, &events);
             let calls = commands.into_iter().filter_map(|command| self.prepare(&state, command));

@@ -6,7 +6,8 @@
 //! planned pods gets a toleration of this very machine's taint. No other pod can come in, and these have nowhere else to
 //! go: what is planned is what happens, whatever else goes on in the cluster. Pods that others count in their
 //! spread may get theirs after these, since not every spread can be reached in every order. When they are bound, and no
-//! pod that waits for another machine would fit into what is left, the taint goes; not before a pause in the binding of
+//! pod that waits for another machine would fit into what is left, the taint goes, and pods that have not come to a machine
+//! that is open are nominated to it right before ([`reminders`]); not before a pause in the binding of
 //! planned pods, or [`Config::max_wait_for_others`], because every opening makes kube-scheduler try all pods that wait. A
 //! machine whose pods may not be changed (somebody's admission policy, missing rights) falls back to the other way.
 //!
@@ -45,6 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{DurationMs, NamespacedName, NodeName, Timestamp, Uid};
 
+use reminders::Reminders;
 use tolerate::Toleration;
 
 /// Between these, a scheduler's time for one pod is believed.
@@ -177,12 +179,15 @@ pub enum PodState {
 }
 
 /// What else the engine needs to know of the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Surroundings {
     /// Machines were launched lately, and are worth waiting for until then.
     pub expected_until: Option<Timestamp>,
     /// How many pods wait for a node, planned or not.
     pub waiting_pods: usize,
+    /// Pods that were planned onto machines that are open by now, and have not come; with those. None that nominations do
+    /// not help.
+    pub late: Vec<(NodeName, PlannedPod)>,
 }
 
 /// What happened since the last step.
@@ -303,6 +308,7 @@ pub struct Engine {
     /// How long the scheduler takes for a pod, as far as it could be seen, in microseconds.
     attempt_us: i64,
     machines: BTreeMap<NodeName, Progress>,
+    reminders: Reminders,
     phase: Phase,
 }
 
@@ -394,6 +400,7 @@ impl Engine {
             waiting: 0,
             surroundings: Surroundings::default(),
             machines: BTreeMap::new(),
+            reminders: Reminders::default(),
             phase: Phase::Idle,
         }
     }
@@ -410,7 +417,7 @@ impl Engine {
 
     /// Whether nominations are under way.
     pub fn is_nominating(&self) -> bool {
-        !matches!(self.phase, Phase::Idle)
+        !matches!(self.phase, Phase::Idle) || self.reminders.under_way_until(&self.config).is_some()
     }
 
     /// The phase, for logs.
@@ -428,6 +435,7 @@ impl Engine {
     pub fn step(&mut self, now: Timestamp, view: &View, surroundings: Surroundings, events: &[Event]) -> Vec<Command> {
         let mut commands = Vec::new();
         self.surroundings = surroundings;
+        self.reminders.observe(&self.surroundings.late);
         self.take_in(now, events);
         self.observe(now, view);
         self.close_again(view, &mut commands);
@@ -453,7 +461,7 @@ impl Engine {
             Phase::Settling { until, .. } => Some(*until),
             Phase::Binding { since, .. } => Some(since.saturating_add(config.max_wait_for_binding)),
         };
-        let completes_at = self.completes_at();
+        let completes_at = self.reminders.under_way_until(config).or_else(|| self.completes_at());
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
             Stage::Waiting => Some(machine.hold_ends(&self.config)),
             Stage::Tolerating => {
@@ -470,6 +478,9 @@ impl Engine {
             match event {
                 Event::TaintChanged | Event::NominationCleared => self.last_disturbance = now,
                 Event::NominationEnded { pod, accepted } => {
+                    if !accepted {
+                        self.reminders.refused(pod);
+                    }
                     if let Phase::Nominating { unanswered, unseen, since, .. } = &mut self.phase {
                         if unanswered.remove(pod) && unanswered.is_empty() {
                             *since = now;
@@ -782,6 +793,7 @@ fn state_of(view: &View, batch: &[NodeName], pod: &Uid) -> Option<PodState> {
     machines.flat_map(|machine| &machine.pods).find(|planned| planned.uid == *pod).map(|planned| planned.state)
 }
 
+mod reminders;
 #[cfg(test)]
 mod tests;
 mod tolerate;

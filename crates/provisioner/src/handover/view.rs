@@ -139,10 +139,33 @@ impl Cluster<'_> {
 
     /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
     fn is_open(&self, machine: &NodeClaimName) -> bool {
-        let node = self.state.node_claims.get(machine).and_then(|it| Some(&*it.status.as_ref()?.node_name));
-        let node = node.and_then(|name| self.state.nodes.get(name));
-        node.is_some_and(|node| is_registered(&node.object) && !is_held(&node.object))
+        open_node(self.state, machine).is_some()
     }
+}
+
+/// The node of a machine that lets everybody in.
+fn open_node<'a>(state: &'a State, machine: &NodeClaimName) -> Option<&'a Arc<NodeRecord>> {
+    let name = &*state.node_claims.get(machine)?.status.as_ref()?.node_name;
+    state.nodes.get(name).filter(|node| is_registered(&node.object) && !is_held(&node.object))
+}
+
+/// Pods that were planned onto machines that are open by now and have not come, with the machines' nodes. None whose devices
+/// or whose group the scheduler waits for: a nomination reserves room, and nothing else.
+pub fn late(state: &State, assignments: &Assignments) -> Vec<(NodeName, PlannedPod)> {
+    let mut late = Vec::new();
+    for (machine, pods) in assignments.awaited() {
+        let Some(node) = open_node(state, &machine).filter(|node| node.model.deletion_timestamp.is_none()) else {
+            continue;
+        };
+        let pods = pods.iter().filter_map(|uid| state.pod_by_uid(uid));
+        let pods = pods.filter(|pod| pod.shape.resource_claims.is_empty() && pod.shape.scheduling_group.is_none());
+        late.extend(pods.map(|pod| {
+            let state = pod_state(pod, &node.model.name);
+            let (uid, name) = (pod.uid.clone(), pod.name.clone());
+            (node.model.name.clone(), PlannedPod { uid, name, state, may_enter: false, after_others: false })
+        }));
+    }
+    late
 }
 
 /// A shape that pods share. Equal ones are one object, so its address tells it from others, at less cost than what is in

@@ -32,6 +32,8 @@ struct Cluster {
     never_bind: BTreeSet<NodeName>,
     /// What comes of the tries to give a pod a toleration, the last first; then they work.
     tolerations: BTreeMap<Uid, Vec<TolerationOutcome>>,
+    /// Pods of machines that are open.
+    late: Vec<(NodeName, PlannedPod)>,
 }
 
 #[derive(Clone)]
@@ -41,6 +43,16 @@ enum Effect {
     Seen(NodeName, Uid, PodState),
     Entitled(NodeName, Uid),
     Opened(NodeName),
+}
+
+fn planned(pod: &str) -> PlannedPod {
+    PlannedPod {
+        uid: pod.into(),
+        name: NamespacedName::new("default", pod),
+        state: PodState::Waiting,
+        may_enter: false,
+        after_others: false,
+    }
 }
 
 impl Cluster {
@@ -60,17 +72,11 @@ impl Cluster {
             count_waiting: false,
             never_bind: BTreeSet::new(),
             tolerations: BTreeMap::new(),
+            late: Vec::new(),
         }
     }
 
     fn machine(&mut self, node: &str, pods: &[&str]) -> &mut Machine {
-        let pods = pods.iter().map(|pod| PlannedPod {
-            uid: (*pod).into(),
-            name: NamespacedName::new("default", *pod),
-            state: PodState::Waiting,
-            may_enter: false,
-            after_others: false,
-        });
         let machine = Machine {
             held: true,
             usable: false,
@@ -79,7 +85,7 @@ impl Cluster {
             tolerable: true,
             nominate: true,
             attracts_others: false,
-            pods: pods.collect(),
+            pods: pods.iter().map(|pod| planned(pod)).collect(),
         };
         self.view.entry(node.into()).or_insert(machine)
     }
@@ -87,7 +93,7 @@ impl Cluster {
     fn surroundings(&self) -> Surroundings {
         let pods = self.view.values().flat_map(|machine| &machine.pods);
         let waiting_pods = if self.count_waiting { pods.filter(|pod| pod.is_waiting()).count() } else { 0 };
-        Surroundings { expected_until: self.expected_until, waiting_pods }
+        Surroundings { expected_until: self.expected_until, waiting_pods, late: self.late.clone() }
     }
 
     fn at(&mut self, ms: i64, effect: Effect) {
@@ -132,7 +138,8 @@ impl Cluster {
                         if state == PodState::Waiting {
                             events.push(Event::NominationCleared);
                         }
-                        for planned in self.view.get_mut(&node).into_iter().flat_map(|machine| &mut machine.pods) {
+                        let pods = self.view.get_mut(&node).into_iter().flat_map(|machine| &mut machine.pods);
+                        for planned in pods.chain(self.late.iter_mut().map(|(_, pod)| pod)) {
                             if planned.uid == pod {
                                 planned.state = state;
                             }
@@ -526,6 +533,50 @@ fn a_pod_that_comes_after_others_is_let_in_when_these_are_bound_or_time_runs_out
 }
 
 #[test]
+fn a_pod_that_has_not_come_to_an_open_machine_is_nominated_to_it_right_before_others_open() {
+    let mut cluster = Cluster::new(Config::default());
+    let is_known = PlannedPod { state: PodState::Nominated, ..planned("4") };
+    let not_ours = PlannedPod { state: PodState::HandsOff, ..planned("5") };
+    cluster.late = [planned("3"), is_known, not_ours].map(|pod| ("open".into(), pod)).into();
+    // It is tried before the opening, and fails.
+    cluster.lose.insert("3".into(), 1);
+    for (ms, node, pod) in [(0, "a", "1"), (20_000, "b", "2")] {
+        cluster.machine(node, &[pod]);
+        cluster.usable_at(ms, node);
+    }
+    cluster.run(120_000);
+    assert_eq!(
+        cluster.lines(),
+        [
+            "0 tolerate 1 on a",
+            "23 nominate 3 to open",
+            "26 open a HandedOver",
+            "20000 tolerate 2 on b",
+            "20023 nominate 3 to open",
+            "20026 open b HandedOver"
+        ]
+    );
+}
+
+#[test]
+fn who_cannot_be_nominated_holds_no_machine_up() {
+    let mut cluster = Cluster::new(Config::default());
+    // The watch does not show it.
+    cluster.late = vec![("open".into(), planned("unseen"))];
+    cluster.latency = DurationMs(1_000);
+    for index in 0..5 {
+        let node = format!("n{index}");
+        cluster.machine(&node, &[&format!("p{index}")]);
+        cluster.usable_at(index * 10_000, &node);
+        cluster.lose.insert("unseen".into(), 10);
+    }
+    cluster.run(120_000);
+    let (reminders, openings) = (cluster.times("nominate"), cluster.times("open"));
+    assert_eq!(reminders, [1_021, 11_021, 21_021], "no more than patches_per_pod");
+    assert_eq!(openings, [1_271, 11_271, 21_271, 31_021, 41_021]);
+}
+
+#[test]
 fn machines_that_have_their_pods_open_together_in_a_pause_because_each_opening_wakes_all_that_wait() {
     let mut cluster = Cluster::new(Config::default());
     cluster.count_waiting = true;
@@ -673,14 +724,21 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
                 _ => {}
             }
         }
+        for index in 0..random.below(4) {
+            let mut pod = planned(&format!("late-{index}"));
+            cluster.lose.insert(pod.uid.clone(), random.below(6) as u32 / 2);
+            if random.below(5) == 0 {
+                pod.state = PodState::HandsOff;
+            }
+            cluster.late.push(("open".into(), pod));
+        }
         for _ in 0..random.below(200) {
             let event = if random.below(2) == 0 { Event::TaintChanged } else { Event::NominationCleared };
             cluster.at(random.below(30_000) as i64, Effect::Event(event));
         }
-        let hands_off: BTreeSet<Uid> = cluster
-            .view
-            .values()
-            .flat_map(|machine| &machine.pods)
+        let of_machines = cluster.view.values().flat_map(|machine| &machine.pods);
+        let hands_off: BTreeSet<Uid> = of_machines
+            .chain(cluster.late.iter().map(|(_, pod)| pod))
             .filter(|pod| pod.state == PodState::HandsOff)
             .map(|pod| pod.uid.clone())
             .collect();

@@ -87,6 +87,10 @@ impl Engine {
     /// Opens all machines that have their pods, if it is time.
     fn open_complete(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         if self.completes_at().is_none_or(|at| now < at) {
+            self.reminders.cancel();
+            return;
+        }
+        if !self.remind(now, commands) {
             return;
         }
         let retry_at = now.saturating_add(self.config.call_timeout);

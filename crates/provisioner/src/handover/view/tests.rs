@@ -328,6 +328,32 @@ fn a_machine_is_not_kept_closed_to_pods_whose_own_machine_is_open() {
 }
 
 #[test]
+fn pods_are_late_whose_machine_is_open_and_none_that_wait_for_devices_or_their_group() {
+    let store = ClusterStore::new();
+    let assignments = Assignments::default();
+    add_machine(&store, "c-open", "open", &json!([]), true);
+    add_machine(&store, "c-held", "held", &held(), true);
+    let group = model::pod::SchedulingGroup { pod_group: model::NamespacedName::new("default", "g") };
+    let grouped = PodShape { scheduling_group: Some(group), ..PodShape::default() };
+    let grouped = Pod { shape: Arc::new(grouped), ..waiting("grouped") };
+    let elsewhere = Pod { nominated_node_name: Some("held".into()), ..waiting("elsewhere") };
+    for (claim, pods) in [
+        ("c-open", vec![waiting("late"), elsewhere, claimer(100), grouped]),
+        ("c-held", vec![waiting("in-time")]),
+        ("c-coming", vec![waiting("early")]),
+    ] {
+        assignments.assign(&claim.into(), pods.iter().map(|pod| pod.uid.clone()));
+        for pod in pods {
+            let revision = revision(&pod.uid);
+            store.apply(pod, revision);
+        }
+    }
+    let late = late(&store.read(), &assignments);
+    let late: Vec<_> = late.iter().map(|(node, pod)| (&**node, &*pod.name.name, pod.state)).collect();
+    assert_eq!(late, [("open", "late", PodState::Waiting), ("open", "elsewhere", PodState::HandsOff)]);
+}
+
+#[test]
 fn switching_hand_over_off_opens_what_is_held() {
     let machine = seen(&store(held(), false), vec![], HandOverMode::Off);
     assert!(machine.held && machine.needs_entry);
