@@ -136,9 +136,20 @@ pub struct Machine {
     /// Whether its pods may be nominated at all; if not, it is opened in a batch of its own.
     pub nominate: bool,
     /// Whether a pod that waits for another machine would fit into what is free here, and so come here if it could.
-    pub attracts_others: bool,
+    pub attracts: Attracts,
     /// The pods it was planned for.
     pub pods: Vec<PlannedPod>,
+}
+
+/// Which of the pods that wait for other machines would come to one if it were open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attracts {
+    /// None.
+    Nobody,
+    /// Only such as may enter their machines already.
+    LetIn,
+    /// Others too.
+    Others,
 }
 
 /// A pod that a machine was planned for.
@@ -435,7 +446,6 @@ impl Engine {
     pub fn step(&mut self, now: Timestamp, view: &View, surroundings: Surroundings, events: &[Event]) -> Vec<Command> {
         let mut commands = Vec::new();
         self.surroundings = surroundings;
-        self.reminders.observe(&self.surroundings.late);
         self.take_in(now, events);
         self.observe(now, view);
         self.close_again(view, &mut commands);

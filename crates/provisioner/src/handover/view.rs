@@ -18,7 +18,7 @@ use model::{
     TolerationOperator, Uid,
 };
 
-use super::engine::{Machine, PlannedPod, PodState, View};
+use super::engine::{Attracts, Machine, PlannedPod, PodState, View};
 use crate::assignments::Assignments;
 use crate::lifecycle::registration::{is_registered, taints_of};
 use crate::lifecycle::{claim, devices};
@@ -66,13 +66,13 @@ struct Cluster<'a> {
     /// Of the pods that the plan wants bound after others.
     stages: Arc<BTreeMap<Uid, u32>>,
     mode: HandOverMode,
-    waiting: OnceCell<NameMap<WaitingClass, Machines>>,
+    waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
     spreading: OnceCell<NameSet<SpreadingClass>>,
 }
 
 impl Cluster<'_> {
     /// The pods that wait for a machine that is still to be opened, and for which. Few machines ask for them.
-    fn waiting(&self) -> &NameMap<WaitingClass, Machines> {
+    fn waiting(&self) -> &NameMap<WaitingClass, Awaited> {
         self.waiting.get_or_init(|| {
             let mut waiting = NameMap::default();
             let mut open: NameMap<&NodeClaimName, bool> = NameMap::default();
@@ -81,14 +81,18 @@ impl Cluster<'_> {
                     continue;
                 }
                 let class = WaitingClass { shape: Shape(Arc::clone(&pod.shape)), preempts_below: preempts_below(pod) };
+                let let_in = self.is_let_in(pod, machine);
                 match waiting.entry(class) {
                     Entry::Vacant(entry) => {
-                        entry.insert(Machines::One(machine.clone()));
+                        entry.insert(Awaited { machines: Machines::One(machine.clone()), let_in });
                     }
-                    Entry::Occupied(mut entry) if entry.get().include_others_than(Some(machine)) => {
-                        entry.insert(Machines::Several);
+                    Entry::Occupied(mut entry) => {
+                        let awaited = entry.get_mut();
+                        awaited.let_in &= let_in;
+                        if awaited.machines.include_others_than(Some(machine)) {
+                            awaited.machines = Machines::Several;
+                        }
                     }
-                    Entry::Occupied(_) => {}
                 }
             }
             waiting
@@ -131,6 +135,12 @@ impl Cluster<'_> {
                 && class.counts(pod, &self.state.interner)
                 && !(class.stage == self.stage_of(pod) && class.has_to_be_near(pod, &self.state.interner))
         })
+    }
+
+    /// Whether the pod tolerates that machine's taint.
+    fn is_let_in(&self, pod: &Pod, machine: &NodeClaimName) -> bool {
+        let uid = self.state.node_claims.get(machine).and_then(|it| it.metadata.uid.as_deref());
+        uid.is_some_and(|uid| pod.may_enter.iter().any(|entered| **entered == *uid))
     }
 
     fn stage_of(&self, pod: &Pod) -> u32 {
@@ -192,6 +202,13 @@ struct WaitingClass {
     shape: Shape,
     /// It takes the room of bound pods whose priority is lower.
     preempts_below: i32,
+}
+
+/// What pods of one class wait for.
+struct Awaited {
+    machines: Machines,
+    /// Whether each of them may enter its machine.
+    let_in: bool,
 }
 
 /// Which machines pods wait for.
@@ -274,12 +291,11 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
     };
     let taint = hold(&node.object);
     let own_value = taint.and_then(|taint| taint.value.as_deref()).filter(|value| !value.is_empty());
-    let of_others = || {
-        let classes = cluster.waiting().iter().filter(|(_, machines)| machines.include_others_than(node_claim));
-        classes.map(|(class, _)| class)
-    };
     // As long as its own pods wait, nobody asks.
-    let attracts_others = taint.is_some() && waiting.is_empty() && attracts(state, node, of_others());
+    let attracts = match taint.is_some() && waiting.is_empty() {
+        true => attracted(cluster, node, node_claim),
+        false => Attracts::Nobody,
+    };
     Machine {
         held: taint.is_some(),
         usable,
@@ -287,7 +303,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         guarded,
         tolerable: own_value.is_some(),
         nominate: may_nominate(state, node, &waiting),
-        attracts_others,
+        attracts,
         pods: found.iter().map(|pod| planned_pod(cluster, pod, &node.model.name, own_value)).collect(),
     }
 }
@@ -360,20 +376,32 @@ fn has_pod_of(state: &State, node: &NodeName, daemon_set: &DaemonSet) -> bool {
     state.pods_on_node(node).any(|pod| pod.owner.as_ref().is_some_and(|owner| owner.uid == daemon_set.uid))
 }
 
-/// Whether one of those pods would fit into what is free on the node, or what it can make free by preemption, as far as
-/// resources and node affinity go. Taints of others are not looked at: those that are here may be gone by now, for news of
-/// pods can come before news of their node.
-fn attracts<'a>(state: &State, node: &NodeRecord, mut waiting: impl Iterator<Item = &'a WaitingClass>) -> bool {
+/// Whether a pod that waits for another machine would fit into what is free on the node, or what it can make free by
+/// preemption, as far as resources and node affinity go. Taints of others are not looked at: those that are here may be gone
+/// by now, for news of pods can come before news of their node.
+fn attracted(cluster: &Cluster<'_>, node: &NodeRecord, node_claim: Option<&str>) -> Attracts {
+    let state = cluster.state;
     let free = free_beside(state, node, |_| true);
     let least = holding_room(state, node).map(|pod| pod.priority).min();
     let name = state.interner.find_value(&node.model.name);
-    waiting.any(|class| {
+    let is_attracted = |class: &WaitingClass| {
         let requests = &class.shape.0.requests;
         let may_preempt = least.is_some_and(|least| least < class.preempts_below);
         let beside_others = || free_beside(state, node, |pod| pod.priority >= class.preempts_below);
         let fits = || requests.fits_in(&free) || (may_preempt && requests.fits_in(&beside_others()));
         fits() && class.shape.0.node_affinity_matches(&node.model.labels, name, &state.interner)
-    })
+    };
+    let mut attracts = Attracts::Nobody;
+    for (class, awaited) in cluster.waiting() {
+        if !awaited.machines.include_others_than(node_claim) || !is_attracted(class) {
+            continue;
+        }
+        if !awaited.let_in {
+            return Attracts::Others;
+        }
+        attracts = Attracts::LetIn;
+    }
+    attracts
 }
 
 /// What is left on the node beside those of its pods that stay.

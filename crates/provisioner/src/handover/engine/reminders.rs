@@ -1,14 +1,14 @@
-//! Pods that were planned onto a machine that is open by now and have not come.
+//! Pods that have not come to a machine that is open by now, or that they may enter.
 //!
 //! A rule may keep such a pod from its machine until others are open: a spread that counts only nodes that the pod may
-//! enter. When they are, kube-scheduler would place it by its scores, which is on one of those that just opened if it has
-//! room. So it is nominated to its machine right before: a nomination is good for that moment.
+//! enter. When they are, kube-scheduler would place it by its scores, which may be on one of those that just opened. So it
+//! is nominated to its machine right before: a nomination is good for that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{NodeName, Timestamp, Uid};
 
-use super::{Command, Engine, PlannedPod, PodState};
+use super::{Command, Config, Engine, Machine, PlannedPod, PodState};
 
 /// Who was reminded; bounded by the pods that are late.
 #[derive(Debug, Default)]
@@ -23,8 +23,8 @@ pub(super) struct Reminders {
 
 impl Reminders {
     /// Until when others wait for them, if any are under way.
-    pub(super) fn under_way_until(&self, engine: &super::Config) -> Option<Timestamp> {
-        self.since.map(|since| since.saturating_add(engine.max_wait_for_watch))
+    pub(super) fn under_way_until(&self, config: &Config) -> Option<Timestamp> {
+        self.since.map(|since| since.saturating_add(config.max_wait_for_watch))
     }
 
     /// Forgets those under way.
@@ -38,18 +38,25 @@ impl Reminders {
         self.unseen.remove(pod);
     }
 
-    /// Forgets who is not late any more.
-    pub(super) fn observe(&mut self, late: &[(NodeName, PlannedPod)]) {
-        let waits =
-            |uid: &Uid, wanted: fn(PodState) -> bool| late.iter().any(|(_, pod)| pod.uid == *uid && wanted(pod.state));
-        self.given.retain(|uid, _| waits(uid, |state| state != PodState::Settled));
-        self.unseen.retain(|uid| waits(uid, |state| state == PodState::Waiting));
+    /// Takes in how far the pods are.
+    fn observe(&mut self, late: &[(NodeName, PlannedPod)], left_over: &[(&NodeName, &Machine)]) {
+        let pods = late.iter().map(|(_, pod)| pod).chain(left_over.iter().flat_map(|(_, machine)| &machine.pods));
+        let waiting: BTreeSet<&Uid> = pods.filter(|pod| pod.state == PodState::Waiting).map(|pod| &pod.uid).collect();
+        self.unseen.retain(|uid| waiting.contains(uid));
+        self.given.retain(|uid, _| late.iter().any(|(_, pod)| pod.uid == *uid && pod.state != PodState::Settled));
     }
 }
 
 impl Engine {
-    /// Reminds the pods that are late of their machines. Says whether that is done.
-    pub(super) fn remind(&mut self, now: Timestamp, commands: &mut Vec<Command>) -> bool {
+    /// Reminds the pods that are late, and those that wait for machines that are to be opened without them, of their
+    /// machines. Says whether that is done.
+    pub(super) fn remind(
+        &mut self,
+        now: Timestamp,
+        left_over: &[(&NodeName, &Machine)],
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        self.reminders.observe(&self.surroundings.late, left_over);
         if let Some(until) = self.reminders.under_way_until(&self.config) {
             let over = self.reminders.unseen.is_empty() || now >= until;
             if over {
@@ -57,10 +64,17 @@ impl Engine {
             }
             return over;
         }
-        let late = self.surroundings.late.iter().filter(|(_, pod)| pod.state == PodState::Waiting);
         let most = self.config.patches_per_pod;
-        for (node, pod) in late.take(self.config.batch_pods) {
-            let given = self.reminders.given.entry(pod.uid.clone()).or_default();
+        let late = self.surroundings.late.iter().map(|(node, pod)| (node, pod));
+        let helped = left_over.iter().filter(|(_, machine)| machine.nominate);
+        let waiting = helped.flat_map(|(node, machine)| machine.pods.iter().map(move |pod| (*node, pod)));
+        let waiting = late.chain(waiting).filter(|(_, pod)| pod.state == PodState::Waiting);
+        for (node, pod) in waiting.take(self.config.batch_pods) {
+            // Of a machine that is not open yet, it is one of the nominations to it.
+            let given = match self.machines.get_mut(node) {
+                Some(machine) => machine.nominations.entry(pod.uid.clone()).or_default(),
+                None => self.reminders.given.entry(pod.uid.clone()).or_default(),
+            };
             if *given < most {
                 *given += 1;
                 self.reminders.unseen.insert(pod.uid.clone());

@@ -84,7 +84,7 @@ impl Cluster {
             guarded: false,
             tolerable: true,
             nominate: true,
-            attracts_others: false,
+            attracts: Attracts::Nobody,
             pods: pods.iter().map(|pod| planned(pod)).collect(),
         };
         self.view.entry(node.into()).or_insert(machine)
@@ -505,14 +505,29 @@ fn pods_may_enter_their_machine_as_soon_as_it_is_usable_and_it_opens_when_they_a
 fn a_machine_stays_closed_while_pods_of_another_would_come_in_but_not_for_ever() {
     for (released, opened) in [(Some(30_000), "30000 open a HandedOver"), (None, "60000 open a HeldTooLong")] {
         let mut cluster = Cluster::new(Config::default());
-        cluster.machine("a", &["1"]).attracts_others = true;
+        cluster.machine("a", &["1"]).attracts = Attracts::Others;
         cluster.usable_at(0, "a");
         if let Some(released) = released {
-            cluster.at(released, Effect::Change(|machine| machine.attracts_others = false, "a".into()));
+            cluster.at(released, Effect::Change(|machine| machine.attracts = Attracts::Nobody, "a".into()));
         }
         cluster.run(120_000);
         assert_eq!(cluster.lines(), ["0 tolerate 1 on a", opened]);
     }
+}
+
+#[test]
+fn a_machine_that_attracts_pods_whom_some_rule_keeps_from_theirs_opens_before_those() {
+    let mut cluster = Cluster::new(Config::default());
+    cluster.machine("a", &["1"]).attracts = Attracts::LetIn;
+    cluster.machine("b", &["2"]);
+    cluster.never_bind.insert("b".into());
+    cluster.usable_at(0, "a");
+    cluster.usable_at(0, "b");
+    cluster.run(24_100);
+    let lines = cluster.lines();
+    assert_eq!(lines[..2], ["0 tolerate 1 on a", "0 tolerate 2 on b"]);
+    assert_eq!(lines[2..4], ["12023 nominate 2 to b", "12026 open a HandedOver"]);
+    assert_eq!(lines[4..], ["24026 open b HeldTooLong"]);
 }
 
 #[test]
@@ -640,14 +655,14 @@ fn a_toleration_that_failed_is_tried_again_and_one_that_was_written_is_not() {
 }
 
 #[test]
-fn pods_that_are_not_bound_although_they_may_enter_are_given_up_and_nominated_once() {
+fn pods_that_are_not_bound_although_they_may_enter_are_nominated_right_before_their_machine_opens() {
     let mut cluster = Cluster::new(Config::default());
     cluster.machine("a", &["1"]);
     cluster.never_bind.insert("a".into());
     cluster.usable_at(0, "a");
     cluster.run(60_000);
     let lines = cluster.lines();
-    assert_eq!(lines[..2], ["0 tolerate 1 on a", "12002 open a HeldTooLong"]);
+    assert_eq!(lines[..3], ["0 tolerate 1 on a", "12002 nominate 1 to a", "12005 open a HeldTooLong"]);
     assert!(cluster.times("nominate").len() <= 3, "{lines:?}");
 }
 
@@ -695,7 +710,8 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
             let machine = cluster.machine(&node, &pods);
             machine.nominate = random.below(4) > 0;
             machine.tolerable = random.below(5) > 0;
-            machine.attracts_others = random.below(5) == 0;
+            let kinds = [Attracts::LetIn, Attracts::Others, Attracts::Nobody];
+            machine.attracts = kinds[random.below(5).min(2) as usize];
             for pod in &mut machine.pods {
                 if random.below(5) == 0 {
                     pod.state = PodState::HandsOff;

@@ -2,7 +2,7 @@
 
 use model::{Timestamp, Uid};
 
-use super::{Command, Config, Engine, NodeName, Opening, Progress, Stage, TolerationOutcome, View};
+use super::{Attracts, Command, Config, Engine, Machine, NodeName, Opening, Progress, Stage, TolerationOutcome, View};
 
 /// What is remembered of a pod's toleration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,13 @@ impl Engine {
     /// theirs.
     pub(super) fn tolerate(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
         let config = self.config;
+        if !config.tolerate {
+            return;
+        }
         let mut given_up = now >= self.tolerating_ends();
+        let mut left_over = Vec::new();
         for (node, machine) in &mut self.machines {
-            let Some(seen) = view.get(node).filter(|seen| config.tolerate && seen.held && seen.tolerable) else {
+            let Some((name, seen)) = view.get_key_value(node).filter(|(_, seen)| seen.held && seen.tolerable) else {
                 continue;
             };
             if machine.stage == Stage::Waiting && seen.usable && !machine.intolerable {
@@ -73,31 +77,50 @@ impl Engine {
             }
             // Its pods can be here before the news that the node is ready and has its labels, which tell who else fits.
             let has_its_pods = !waiting || (given_up && !deferred);
-            let is_complete = seen.usable && has_its_pods && !seen.attracts_others && !machine.intolerable;
+            let may_open = match seen.attracts {
+                Attracts::Nobody => true,
+                // They may need this one open too.
+                Attracts::LetIn => given_up,
+                Attracts::Others => false,
+            };
+            let is_complete = seen.usable && has_its_pods && may_open && !machine.intolerable;
             machine.complete_since = is_complete.then(|| machine.complete_since.unwrap_or(now));
             if machine.intolerable {
                 machine.stage = Stage::Waiting;
             } else if is_complete && waiting {
-                machine.open(node, Opening::HeldTooLong, now.saturating_add(config.call_timeout), commands);
+                left_over.push((name, seen));
             }
         }
-        self.open_complete(now, commands);
+        self.open_complete(now, &left_over, commands);
     }
 
-    /// Opens all machines that have their pods, if it is time.
-    fn open_complete(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+    /// Opens all machines that have their pods, if it is time; if there are none, those `left_over`, whose pods do not come
+    /// although they may.
+    fn open_complete(&mut self, now: Timestamp, left_over: &[(&NodeName, &Machine)], commands: &mut Vec<Command>) {
         if self.completes_at().is_none_or(|at| now < at) {
             self.reminders.cancel();
             return;
         }
-        if !self.remind(now, commands) {
+        if !self.remind(now, left_over, commands) {
             return;
         }
         let retry_at = now.saturating_add(self.config.call_timeout);
-        for (node, machine) in &mut self.machines {
-            if machine.stage == Stage::Tolerating && machine.complete_since.is_some() {
-                machine.open(node, Opening::HandedOver, retry_at, commands);
+        let is_left_over = |node: &NodeName| left_over.iter().any(|(left_over, _)| *left_over == node);
+        let mut complete: Vec<(&NodeName, &mut Progress)> = self
+            .machines
+            .iter_mut()
+            .filter(|(_, machine)| machine.stage == Stage::Tolerating && machine.complete_since.is_some())
+            .collect();
+        // Their pods may come now that these are open, and come to them alone as long as they are not.
+        if !left_over.is_empty() && complete.iter().any(|(node, _)| !is_left_over(node)) {
+            for (_, machine) in complete.extract_if(.., |(node, _)| is_left_over(node)) {
+                machine.complete_since = None;
             }
+            self.last_progress = now;
+        }
+        for (node, machine) in complete {
+            let opening = if is_left_over(node) { Opening::HeldTooLong } else { Opening::HandedOver };
+            machine.open(node, opening, retry_at, commands);
         }
     }
 

@@ -3,6 +3,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::pod::{TopologySpreadConstraint, WhenUnsatisfiable};
 use serde_json::{Value, json};
 
+use super::super::engine::Attracts;
 use super::*;
 use crate::store::{ClusterStore, Revision};
 use crate::test_pods::pod;
@@ -277,12 +278,12 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
     };
     let (preempts, never) = (PreemptionPolicy::PreemptLowerPriority, PreemptionPolicy::Never);
     let cases = [
-        (3000, 0, 1000, 0, preempts, true),
-        (3001, 0, 1000, 0, preempts, false),
+        (3000, 0, 1000, 0, preempts, Attracts::Others),
+        (3001, 0, 1000, 0, preempts, Attracts::Nobody),
         // The room of a pod of lower priority is room too.
-        (3001, -10, 1000, 0, preempts, true),
-        (3001, -10, 1000, 0, never, false),
-        (3001, -10, 4001, 0, preempts, false),
+        (3001, -10, 1000, 0, preempts, Attracts::Others),
+        (3001, -10, 1000, 0, never, Attracts::Nobody),
+        (3001, -10, 4001, 0, preempts, Attracts::Nobody),
     ];
     for (own, own_priority, others, priority, preemption_policy, expected) in cases {
         let store = store(held(), true);
@@ -296,8 +297,7 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
             let revision = revision(&pod.uid);
             store.apply(pod, revision);
         }
-        let attracts =
-            || build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].attracts_others;
+        let attracts = || build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].attracts;
         assert_eq!(
             attracts(),
             expected,
@@ -307,23 +307,29 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
         assignments.assign(&"c".into(), [still_waiting.uid.clone()]);
         let revision = revision(&still_waiting.uid);
         store.apply(still_waiting, revision);
-        assert!(!attracts(), "its own pods come first");
+        assert_eq!(attracts(), Attracts::Nobody, "its own pods come first");
     }
 }
 
 /// Whoever could not enter its own machine although it is open has to go elsewhere.
 #[test]
-fn a_machine_is_not_kept_closed_to_pods_whose_own_machine_is_open() {
-    for (taints, expected) in [(held(), true), (json!([]), false)] {
+fn a_machine_is_not_kept_closed_to_pods_whose_own_machine_is_open_and_it_is_known_who_may_enter_theirs() {
+    let (let_in, let_in_elsewhere) = (vec![Uid::from("other")], vec![Uid::from("another")]);
+    for (taints, may_enter, expected) in [
+        (held(), Vec::new(), Attracts::Others),
+        (held(), let_in_elsewhere, Attracts::Others),
+        (held(), let_in, Attracts::LetIn),
+        (json!([]), Vec::new(), Attracts::Nobody),
+    ] {
         let store = store(held(), true);
         add_machine(&store, "other", "m", &taints, true);
         let assignments = Assignments::default();
-        let pod = waiting("late");
+        let pod = Pod { may_enter, ..waiting("late") };
         assignments.assign(&"other".into(), [pod.uid.clone()]);
         let revision = revision(&pod.uid);
         store.apply(pod, revision);
         let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
-        assert_eq!(view["n"].attracts_others, expected, "{taints}");
+        assert_eq!(view["n"].attracts, expected, "{taints}");
     }
 }
 
