@@ -140,7 +140,7 @@ impl Cluster<'_> {
     /// Whether the pod tolerates that machine's taint.
     fn is_let_in(&self, pod: &Pod, machine: &NodeClaimName) -> bool {
         let uid = self.state.node_claims.get(machine).and_then(|it| it.metadata.uid.as_deref());
-        uid.is_some_and(|uid| pod.may_enter.iter().any(|entered| **entered == *uid))
+        uid.is_some_and(|uid| may_enter(pod, uid))
     }
 
     fn stage_of(&self, pod: &Pod) -> u32 {
@@ -310,9 +310,14 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
 
 fn planned_pod(cluster: &Cluster<'_>, pod: &Pod, node: &NodeName, own_value: Option<&str>) -> PlannedPod {
     let state = pod_state(pod, node);
-    let may_enter = own_value.is_some_and(|value| pod.may_enter.iter().any(|machine| **machine == *value));
+    let may_enter = own_value.is_some_and(|value| may_enter(pod, value));
     let after_others = !may_enter && state != PodState::Settled && cluster.comes_after_others(pod);
     PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state, may_enter, after_others }
+}
+
+/// Whether the pod tolerates our taint with that value, which is the uid of a machine's NodeClaim.
+fn may_enter(pod: &Pod, value: &str) -> bool {
+    pod.may_enter.iter().any(|machine| **machine == *value)
 }
 
 /// How far a planned pod is, and whether it may be nominated.
