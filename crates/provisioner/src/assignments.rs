@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::collections::NameMap;
 use model::{NodeClaimName, Uid};
 use parking_lot::RwLock;
 
@@ -21,9 +22,9 @@ pub struct Assignments {
 #[derive(Debug, Default)]
 struct Inner {
     by_claim: BTreeMap<NodeClaimName, Arc<[Uid]>>,
-    by_pod: Arc<BTreeMap<Uid, NodeClaimName>>,
+    by_pod: Arc<NameMap<Uid, NodeClaimName>>,
     /// Of the pods that are to be bound after others; see [`scheduling::Plan::later`].
-    stages: Arc<BTreeMap<Uid, u32>>,
+    stages: Arc<NameMap<Uid, u32>>,
 }
 
 impl Assignments {
@@ -71,7 +72,7 @@ impl Assignments {
     }
 
     /// The stages of all pods that are not in the first.
-    pub fn stages(&self) -> Arc<BTreeMap<Uid, u32>> {
+    pub fn stages(&self) -> Arc<NameMap<Uid, u32>> {
         Arc::clone(&self.inner.read().stages)
     }
 
@@ -126,7 +127,7 @@ impl Assignments {
     ///
     /// A plan takes this before it takes the store's state: a pod is forgotten as soon as the store shows it bound, and one
     /// that waits in an older state would look as if nobody had planned for it.
-    pub fn claims_by_pod(&self) -> Arc<BTreeMap<Uid, NodeClaimName>> {
+    pub fn claims_by_pod(&self) -> Arc<NameMap<Uid, NodeClaimName>> {
         Arc::clone(&self.inner.read().by_pod)
     }
 }
@@ -229,7 +230,12 @@ mod tests {
         assignments.set_stages([("1".into(), 0), ("2".into(), 1), ("3".into(), 2)]);
         assignments.assign(&"a".into(), uids(&["1", "2", "3"]));
         assignments.extend(&"a".into(), uids(&["4"]));
-        let stages = || assignments.stages().iter().map(|(pod, stage)| (pod.to_string(), *stage)).collect::<Vec<_>>();
+        let stages = || {
+            let mut stages: Vec<_> =
+                assignments.stages().iter().map(|(pod, stage)| (pod.to_string(), *stage)).collect();
+            stages.sort();
+            stages
+        };
         assert_eq!(stages(), [("2".to_owned(), 1), ("3".to_owned(), 2)]);
         assignments.set_stages([("2".into(), 0)]);
         assert_eq!(stages(), [("3".to_owned(), 2)], "planned anew");

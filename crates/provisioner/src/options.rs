@@ -145,7 +145,8 @@ pub struct RawOptions {
         help_heading = "Hand-over"
     )]
     pub hand_over: HandOverMode,
-    /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away
+    /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away; up to five times as long
+    /// while planned pods keep coming
     #[arg(long, env = "HAND_OVER_MAX_HOLD", default_value = "60s", value_parser = go_duration, help_heading = "Hand-over")]
     pub hand_over_max_hold: DurationMs,
     /// How long no taint may have changed before pods are nominated
@@ -238,7 +239,7 @@ pub enum LearnDevices {
 pub struct HandOverOptions {
     /// By which means.
     pub mode: HandOverMode,
-    /// Longest time that a machine is held back once nothing else keeps pods away.
+    /// Longest time that a machine is held back once nothing else keeps pods away and no planned pods come.
     pub max_hold: Duration,
     /// How long no taint may have changed before pods are nominated.
     pub quiet: Duration,

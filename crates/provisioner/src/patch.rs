@@ -4,6 +4,8 @@
 //! which we do not know, are not touched. [`Lock::Revision`] makes the API server refuse the patch if the object has
 //! changed since it was read: needed where a list is replaced as a whole, as conditions, finalizers and taints are.
 
+use http::HeaderValue;
+use http::header::ACCEPT;
 use kube::api::{Api, Patch, PatchParams, Request};
 use kube::core::object::HasStatus;
 use kube::{Resource, ResourceExt};
@@ -14,6 +16,9 @@ use std::fmt::Debug;
 
 use crate::queue::is_conflict;
 
+/// Asks for an answer without spec and status.
+const METADATA_ONLY: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
 /// How often a change is tried while others change the same object.
 const ATTEMPTS: u32 = 5;
 
@@ -101,15 +106,28 @@ where
     Ok(Some(lean(api.patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?)))
 }
 
-/// Patches an object whose new state nobody wants to know: the answer is kept short and not read.
+/// Patches an object, or a subresource of it, whose new state nobody wants to know: the answer is kept short and not read.
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn unread<K>(api: &Api<K>, name: &str, params: &PatchParams, patch: &Patch<()>) -> kube::Result<()>
+pub async fn unread<K>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Option<&str>,
+    params: &PatchParams,
+    patch: &Patch<impl Serialize>,
+) -> kube::Result<()>
 where
     K: Resource + Clone,
 {
-    let request = Request::new(api.resource_url()).patch_metadata(name, params, patch);
+    let request = Request::new(api.resource_url());
+    let request = match subresource {
+        None => request.patch_metadata(name, params, patch),
+        Some(subresource) => request.patch_subresource(subresource, name, params, patch).map(|mut request| {
+            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+            request
+        }),
+    };
     let request = request.map_err(kube::Error::BuildRequest)?;
     api.clone().into_client().request_text(request).await.map(drop)
 }

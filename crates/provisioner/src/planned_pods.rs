@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use model::Uid;
+use model::collections::NameMap;
 
 /// The annotation's key.
 pub const ANNOTATION: &str = api::annotations::PLANNED_PODS;
@@ -17,7 +18,7 @@ const MAX_BYTES: usize = 16 * 1024;
 const MAX_UID_BYTES: usize = 64;
 
 /// The annotation's value for those pods; `None` if there are none. `stages` has the stage of each that is not in the first.
-pub fn encode<'a>(pods: impl IntoIterator<Item = &'a Uid>, stages: &BTreeMap<Uid, u32>) -> Option<String> {
+pub fn encode<'a>(pods: impl IntoIterator<Item = &'a Uid>, stages: &NameMap<Uid, u32>) -> Option<String> {
     let mut value = String::new();
     for pod in pods {
         if pod.is_empty() || pod.len() > MAX_UID_BYTES || pod.contains([',', ':']) {
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn pods_come_back_in_the_plans_order() {
         let pods: Vec<Uid> = ["b", "a", "c"].map(Uid::from).into();
-        let value = encode(&pods, &BTreeMap::from([("a".into(), 2), ("x".into(), 1)])).unwrap();
+        let value = encode(&pods, &NameMap::from_iter([("a".into(), 2), ("x".into(), 1)])).unwrap();
         assert_eq!(value, "b,a:2,c");
         assert_eq!(decode(Some(&annotated(&value))), pods);
         assert_eq!(decode_stages(Some(&annotated(&value))), [(Uid::from("a"), 2)]);
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn the_value_is_bounded_and_cut_between_pods() {
         let pods: Vec<Uid> = (0..1000).map(|index| Uid::from(format!("{index:036}"))).collect();
-        let value = encode(&pods, &BTreeMap::new()).unwrap();
+        let value = encode(&pods, &NameMap::default()).unwrap();
         assert!(value.len() <= MAX_BYTES);
         assert_eq!(decode(Some(&annotated(&value))), pods[..442]);
     }
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(decode(Some(&annotated(&format!(" a ,,{long},b")))), ["a", "b"].map(Uid::from));
         assert!(decode(Some(&BTreeMap::new())).is_empty());
         assert!(decode(None).is_empty());
-        assert_eq!(encode(&[] as &[Uid], &BTreeMap::new()), None);
+        assert_eq!(encode(&[] as &[Uid], &NameMap::default()), None);
         assert_eq!(decode_stages(Some(&annotated("a:,b:x,c:-1,:3,d:4"))), [(Uid::from("d"), 4)]);
     }
 }

@@ -366,7 +366,7 @@ async fn tolerate(
     // There may be thousands. We need no answer but that it was done, and write fields that every release knows.
     let params = PatchParams::default().validation_ignore();
     let patched = match serde_json::from_value(patch) {
-        Ok(patch) => patch::unread(&pods, &pod.name, &params, &Patch::Json(patch)).await,
+        Ok(patch) => patch::unread(&pods, &pod.name, None, &params, &Patch::<()>::Json(patch)).await,
         Err(error) => Err(kube::Error::SerdeError(error)),
     };
     let (outcome, label) = match patched {
@@ -396,17 +396,18 @@ async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &Nam
         "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
         "status": {"nominatedNodeName": node},
     });
-    let outcome = match pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => "accepted",
-        // Bound already, which is what we wanted.
-        Err(kube::Error::Api(status)) if status.code == 422 => "bound",
-        Err(kube::Error::Api(status)) if status.code == 409 => "conflict",
-        Err(kube::Error::Api(status)) if status.code == 404 => "gone",
-        Err(error) => {
-            warn!(%pod, %node, %error, "could not nominate a pod");
-            "failed"
-        }
-    };
+    let outcome =
+        match patch::unread(&pods, &pod.name, Some("status"), &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(_) => "accepted",
+            // Bound already, which is what we wanted.
+            Err(kube::Error::Api(status)) if status.code == 422 => "bound",
+            Err(kube::Error::Api(status)) if status.code == 409 => "conflict",
+            Err(kube::Error::Api(status)) if status.code == 404 => "gone",
+            Err(error) => {
+                warn!(%pod, %node, %error, "could not nominate a pod");
+                "failed"
+            }
+        };
     debug!(%pod, %node, outcome, "nominated pod");
     let labels = ByOutcome { outcome: outcome.to_owned() };
     context.metrics.hand_over_nominations.get_or_create(&labels).inc();
@@ -421,7 +422,7 @@ async fn withdraw(context: &Context, withdrawal: &Withdrawal) {
         "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
         "status": {"nominatedNodeName": null},
     });
-    match pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+    match patch::unread(&pods, &pod.name, Some("status"), &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => info!(%pod, "withdrew a nomination that the scheduler does not follow"),
         // Bound, changed or gone meanwhile: the next look sees it.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}

@@ -24,8 +24,8 @@
 //! 5. bind: the next batch starts when these pods are bound, or after a while.
 //!
 //! Invariants, whatever comes in: a machine that is seen again and again is opened, at the latest [`Config::max_hold`]
-//! after it was first held plus as long after it became usable, not counting the time in which other taints keep its pods
-//! away as well; no pod gets more than [`Config::patches_per_pod`]
+//! after it was first held plus as long after it became usable (five times as long while planned pods keep coming), not
+//! counting the time in which other taints keep its pods away as well; no pod gets more than [`Config::patches_per_pod`]
 //! nominations to one machine, nor more than that many tries of a toleration; a pod that somebody else nominated is left
 //! alone; at most one batch is under way; a nomination that was cleared is never answered before the settling time is
 //! over.
@@ -55,6 +55,8 @@ use tolerate::Toleration;
 /// Between these, a scheduler's time for one pod is believed.
 const FASTEST_ATTEMPT_US: i64 = 1_000;
 const SLOWEST_ATTEMPT_US: i64 = 20_000;
+/// How many times as long as [`Config::max_hold`] a machine is held while planned pods keep coming.
+const HOLD_TIMES_IN_PROGRESS: i64 = 5;
 /// With fewer pods, other delays outweigh the scheduler's.
 const FEWEST_TO_LEARN_FROM: i64 = 20;
 
@@ -98,8 +100,16 @@ struct Progress {
 }
 
 impl Progress {
-    fn hold_ends(&self, config: &Config) -> Timestamp {
-        self.usable_since.unwrap_or(self.held_since).saturating_add(config.max_hold)
+    /// When the machine is opened whatever is missing. `last_progress` is when a planned pod of any machine last got on: while
+    /// they do, pods that may enter only wait for their turn, which with thousands of them takes kube-scheduler minutes.
+    fn hold_ends(&self, config: &Config, last_progress: Timestamp) -> Timestamp {
+        let since = self.usable_since.unwrap_or(self.held_since);
+        let ends = since.saturating_add(config.max_hold);
+        if self.stage != Stage::Tolerating {
+            return ends;
+        }
+        let at_most = since.saturating_add(DurationMs(config.max_hold.0.saturating_mul(HOLD_TIMES_IN_PROGRESS)));
+        ends.max(last_progress.saturating_add(config.patience_after_progress()).min(at_most))
     }
 
     /// Opens the machine outside any batch.
@@ -228,10 +238,9 @@ impl Engine {
         };
         let completes_at = self.reminders.under_way_until(config).or_else(|| self.completes_at());
         let hold_ends = self.machines.values().filter_map(|machine| match machine.stage {
-            Stage::Waiting => Some(machine.hold_ends(&self.config)),
-            Stage::Tolerating => {
-                Some(self.next_toleration(machine, now, completes_at).min(machine.hold_ends(&self.config)))
-            }
+            // Of one whose pods turned out not to get tolerations, the longer time may have been over before.
+            Stage::Waiting => Some(self.hold_ends(machine).max(now)),
+            Stage::Tolerating => Some(self.next_toleration(machine, now, completes_at).min(self.hold_ends(machine))),
             Stage::OpeningAlone { retry_at, .. } => Some(retry_at),
             Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
         });
@@ -333,6 +342,10 @@ impl Engine {
         }
     }
 
+    fn hold_ends(&self, machine: &Progress) -> Timestamp {
+        machine.hold_ends(&self.config, self.last_progress)
+    }
+
     /// Opens machines that cannot wait any longer.
     fn open_alone(&mut self, now: Timestamp, view: &View, commands: &mut Vec<Command>) {
         let due: Vec<(NodeName, Opening)> = self
@@ -344,7 +357,7 @@ impl Engine {
                     Stage::OpeningAlone { opening, retry_at } => (now >= retry_at).then_some(opening),
                     Stage::Waiting | Stage::Tolerating if seen.needs_entry => Some(Opening::EntryNeeded),
                     Stage::Waiting | Stage::Tolerating => {
-                        (now >= machine.hold_ends(&self.config)).then_some(Opening::HeldTooLong)
+                        (now >= self.hold_ends(machine)).then_some(Opening::HeldTooLong)
                     }
                     Stage::InBatch | Stage::OpenAlone | Stage::Done { .. } => None,
                 };

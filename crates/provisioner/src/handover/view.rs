@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -62,9 +61,9 @@ struct Cluster<'a> {
     state: &'a State,
     assignments: &'a Assignments,
     /// The NodeClaim that each pod waits for.
-    claims: Arc<BTreeMap<Uid, NodeClaimName>>,
+    claims: Arc<NameMap<Uid, NodeClaimName>>,
     /// Of the pods that the plan wants bound after others.
-    stages: Arc<BTreeMap<Uid, u32>>,
+    stages: Arc<NameMap<Uid, u32>>,
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
     spreading: OnceCell<NameSet<SpreadingClass>>,

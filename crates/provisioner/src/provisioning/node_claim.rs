@@ -12,6 +12,7 @@ use api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
+use model::collections::NameMap;
 use model::{DurationMs, Interner, Operator, Requirements, Uid};
 use scheduling::plan::Machine;
 use scheduling::snapshot::{self, Snapshot};
@@ -125,14 +126,14 @@ fn claim_annotations(
     all.insert(annotations::NODEPOOL_HASH_VERSION.to_owned(), annotations::NODEPOOL_HASH_VERSION_VALUE.to_owned());
     let relaxed = if machine.min_values_relaxed { annotations::TRUE } else { annotations::FALSE };
     all.insert(annotations::NODECLAIM_MIN_VALUES_RELAXED.to_owned(), relaxed.to_owned());
-    if let Some(value) = planned_pods::encode(&pod_uids(snapshot, machine), &BTreeMap::new()) {
+    if let Some(value) = planned_pods::encode(&pod_uids(snapshot, machine), &NameMap::default()) {
         all.insert(planned_pods::ANNOTATION.to_owned(), value);
     }
     all
 }
 
 /// Notes on a planned claim which of its pods are to be bound after others.
-pub fn note_stages(claim: &mut NodeClaim, pods: &[Uid], stages: &BTreeMap<Uid, u32>) {
+pub fn note_stages(claim: &mut NodeClaim, pods: &[Uid], stages: &NameMap<Uid, u32>) {
     if pods.iter().any(|pod| stages.contains_key(pod)) {
         let all = claim.metadata.annotations.get_or_insert_default();
         all.extend(planned_pods::encode(pods, stages).map(|value| (planned_pods::ANNOTATION.to_owned(), value)));

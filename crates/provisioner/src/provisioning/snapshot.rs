@@ -7,6 +7,7 @@ use api::labels::ProviderLabels;
 use decode::default_spread::{DefaultSpread, SchedulerConfig};
 use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable, is_untried};
 use dra_sched::{Compat, KubernetesMinor};
+use model::collections::NameMap;
 use model::workload::DaemonSet;
 use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::devices::DeviceObjects;
@@ -31,7 +32,7 @@ pub fn is_ours(pod: &Pod) -> bool {
 pub fn build(
     state: &State,
     node_pools: Vec<LaunchableNodePool>,
-    planned: &BTreeMap<Uid, NodeClaimName>,
+    planned: &NameMap<Uid, NodeClaimName>,
     options: Options,
     scheduler_config: &SchedulerConfig,
     now: Timestamp,

@@ -29,7 +29,7 @@ pub struct Config {
     pub settle: DurationMs,
     /// How long the pods of a batch may take to be bound before the next batch starts.
     pub max_wait_for_binding: DurationMs,
-    /// How long a machine is held while it is not usable, and how long at most once it is.
+    /// How long a machine is held while it is not usable, and how long at most once it is, if no planned pods come.
     pub max_hold: DurationMs,
     /// How long a call may take before it counts as lost.
     pub call_timeout: DurationMs,
@@ -39,6 +39,14 @@ pub struct Config {
     pub batch_pods: usize,
     /// Most nominations of one pod to one machine, and most tries to give it a toleration.
     pub patches_per_pod: u32,
+}
+
+impl Config {
+    /// How long a machine is held after the last progress at least: time to give up pods that are let in already, and as much
+    /// for those that come after them.
+    pub(super) fn patience_after_progress(&self) -> DurationMs {
+        DurationMs(self.max_wait_for_tolerating.0.saturating_mul(2)).min(self.max_hold)
+    }
 }
 
 impl Default for Config {

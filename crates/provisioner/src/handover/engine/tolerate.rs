@@ -32,6 +32,7 @@ impl Engine {
             return;
         }
         let mut given_up = now >= self.tolerating_ends();
+        let last_progress = self.last_progress;
         let mut left_over = Vec::new();
         for (node, machine) in &mut self.machines {
             let Some((name, seen)) = view.get_key_value(node).filter(|(_, seen)| seen.held && seen.tolerable) else {
@@ -47,7 +48,7 @@ impl Engine {
             if machine.stage != Stage::Tolerating {
                 continue;
             }
-            let patient = now < deferral_ends(&config, machine);
+            let patient = now < deferral_ends(&config, machine, last_progress);
             let (mut waiting, mut deferred) = (false, false);
             for pod in seen.pods.iter().filter(|pod| pod.is_waiting()) {
                 waiting = true;
@@ -171,16 +172,12 @@ impl Engine {
         // What is over has been seen to.
         let given_up = Some(self.tolerating_ends()).filter(|end| *end > now);
         let complete = completes_at.filter(|_| machine.complete_since.is_some());
-        let deferral_ends = Some(deferral_ends(&self.config, machine)).filter(|end| *end > now);
-        lost.chain(given_up)
-            .chain(complete)
-            .chain(deferral_ends)
-            .min()
-            .unwrap_or_else(|| machine.hold_ends(&self.config))
+        let deferral_ends = Some(deferral_ends(&self.config, machine, self.last_progress)).filter(|end| *end > now);
+        lost.chain(given_up).chain(complete).chain(deferral_ends).min().unwrap_or_else(|| self.hold_ends(machine))
     }
 }
 
 /// Until when pods wait for those that have to be bound before them: then there is still time to let them in.
-fn deferral_ends(config: &Config, machine: &Progress) -> Timestamp {
-    machine.hold_ends(config).saturating_sub(config.max_wait_for_tolerating)
+fn deferral_ends(config: &Config, machine: &Progress, last_progress: Timestamp) -> Timestamp {
+    machine.hold_ends(config, last_progress).saturating_sub(config.max_wait_for_tolerating)
 }
