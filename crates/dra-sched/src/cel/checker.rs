@@ -87,7 +87,7 @@ impl Environment {
         }
     }
 
-    pub(crate) fn library(self) -> &'static Library {
+    pub(crate) fn functions(self) -> &'static Library {
         library(self.includes, self.libraries)
     }
 }
@@ -114,7 +114,7 @@ impl Checked {
 
 struct Checker {
     environment: Environment,
-    library: &'static Library,
+    functions: &'static Library,
     unifier: Unifier,
     types: Vec<Type>,
     overloads: Vec<Vec<&'static Overload>>,
@@ -129,7 +129,7 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
     let Parsed { mut expr, offsets } = parsed;
     let mut checker = Checker {
         environment,
-        library: environment.library(),
+        functions: environment.functions(),
         unifier: Unifier::default(),
         types: vec![Type::Error; offsets.len()],
         overloads: vec![Vec::new(); offsets.len()],
@@ -383,7 +383,7 @@ impl Checker {
             None => Some(without_dot(function).to_owned()),
             Some(target) => qualified_name(target)
                 .map(|prefix| format!("{}.{function}", without_dot(&prefix)))
-                .filter(|name| self.library.contains_key(name.as_str())),
+                .filter(|name| self.functions.contains_key(name.as_str())),
         };
         if let op::AND | op::OR = &**function {
             for (arg, of) in args.iter().zip(&types) {
@@ -407,7 +407,7 @@ impl Checker {
 
     /// Finds the overloads of a call, and its type.
     fn resolve(&mut self, id: NodeId, name: &str, member: bool, args: &[Type]) -> Check<Type> {
-        let Some(overloads) = self.library.get(name) else {
+        let Some(overloads) = self.functions.get(name) else {
             return Err(self.error_at(id, CompileErrorKind::Undeclared(name.to_owned())));
         };
         let mut result: Option<Type> = None;

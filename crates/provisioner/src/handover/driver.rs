@@ -7,6 +7,7 @@ use std::time::Duration;
 use api::taints;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, Timestamp, Uid};
 use parking_lot::Mutex;
@@ -387,43 +388,49 @@ async fn tolerate(
     outcome
 }
 
-/// Writes the nomination, unless the pod has changed since it was looked at: somebody else may have nominated it.
-async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName, node: &NodeName) -> bool {
-    // Not rate limited: the longer it takes, the more nominations are lost again. Patches per pod are bounded.
-    let pods: Api<Pod> = Api::namespaced(context.urgent_client.clone(), &pod.namespace);
-    failpoints::hit("hand-over.before-nomination");
+/// Writes to which node the pod is nominated, unless it has changed since it was looked at: somebody else may have
+/// nominated it.
+async fn set_nomination(
+    client: &Client,
+    uid: &Uid,
+    resource_version: u64,
+    pod: &NamespacedName,
+    node: Option<&NodeName>,
+) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let patch = json!({
         "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
         "status": {"nominatedNodeName": node},
     });
-    let outcome =
-        match patch::unread(&pods, &pod.name, Some("status"), &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(_) => "accepted",
-            // Bound already, which is what we wanted.
-            Err(kube::Error::Api(status)) if status.code == 422 => "bound",
-            Err(kube::Error::Api(status)) if status.code == 409 => "conflict",
-            Err(kube::Error::Api(status)) if status.code == 404 => "gone",
-            Err(error) => {
-                warn!(%pod, %node, %error, "could not nominate a pod");
-                "failed"
-            }
-        };
+    patch::unread(&pods, &pod.name, Some("status"), &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// Nominates the pod. Says whether it is nominated now.
+async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &NamespacedName, node: &NodeName) -> bool {
+    failpoints::hit("hand-over.before-nomination");
+    // Not rate limited: the longer it takes, the more nominations are lost again. Patches per pod are bounded.
+    let outcome = match set_nomination(&context.urgent_client, uid, resource_version, pod, Some(node)).await {
+        Ok(()) => "accepted",
+        // Bound already, which is what we wanted.
+        Err(kube::Error::Api(status)) if status.code == 422 => "bound",
+        Err(kube::Error::Api(status)) if status.code == 409 => "conflict",
+        Err(kube::Error::Api(status)) if status.code == 404 => "gone",
+        Err(error) => {
+            warn!(%pod, %node, %error, "could not nominate a pod");
+            "failed"
+        }
+    };
     debug!(%pod, %node, outcome, "nominated pod");
     let labels = ByOutcome { outcome: outcome.to_owned() };
     context.metrics.hand_over_nominations.get_or_create(&labels).inc();
     outcome == "accepted"
 }
 
-/// Removes a nomination, unless the pod has changed since it was looked at.
+/// Removes a nomination.
 async fn withdraw(context: &Context, withdrawal: &Withdrawal) {
     let Withdrawal { pod, uid, resource_version } = withdrawal;
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
-    let patch = json!({
-        "metadata": {"uid": uid, "resourceVersion": resource_version.to_string()},
-        "status": {"nominatedNodeName": null},
-    });
-    match patch::unread(&pods, &pod.name, Some("status"), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => info!(%pod, "withdrew a nomination that the scheduler does not follow"),
+    match set_nomination(&context.client, uid, *resource_version, pod, None).await {
+        Ok(()) => info!(%pod, "withdrew a nomination that the scheduler does not follow"),
         // Bound, changed or gone meanwhile: the next look sees it.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}
         Err(error) => warn!(%pod, %error, "could not withdraw a nomination"),

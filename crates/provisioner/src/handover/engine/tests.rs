@@ -18,6 +18,8 @@ struct Cluster {
     engine: Engine,
     pending: VecDeque<(Timestamp, Effect)>,
     log: Vec<(i64, String)>,
+    /// When machines were opened, and how long nothing had got on then, in milliseconds.
+    openings: Vec<(i64, i64)>,
     latency: DurationMs,
     /// Nominations that are cleared right after they were given: how many of each pod's.
     lose: BTreeMap<Uid, u32>,
@@ -63,6 +65,7 @@ impl Cluster {
             engine: Engine::new(config, START),
             pending: VecDeque::new(),
             log: Vec::new(),
+            openings: Vec::new(),
             latency: DurationMs(2),
             lose: BTreeMap::new(),
             fail: BTreeMap::new(),
@@ -211,6 +214,7 @@ impl Cluster {
             }
             Command::Open { node, opening } => {
                 self.note(format!("open {node} {opening:?}"));
+                self.openings.push((self.now.since(START).0, self.now.since(self.engine.last_progress).0));
                 let fails = self.fail.get_mut(&node).filter(|times| **times > 0).map(|times| *times -= 1).is_some();
                 self.schedule(answer, Effect::Event(Event::OpeningEnded { node: node.clone(), opened: !fails }));
                 if !fails {
@@ -788,7 +792,12 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
         assert!(cluster.tries.values().all(|tries| *tries <= 3), "seed {seed}: {:?}", cluster.tries);
         let mut touched = cluster.patches.keys().chain(cluster.tries.keys());
         assert!(touched.all(|pod| !hands_off.contains(pod)), "seed {seed}");
-        let last = cluster.times("open").into_iter().max().unwrap();
-        assert!(last < 150_000, "seed {seed}: opened after {last} ms");
+        for (opened, idle) in cluster.openings {
+            // Longer only while planned pods keep coming; an opening that fails is tried again after 5 s.
+            assert!(
+                opened < 125_000 || idle <= 29_000,
+                "seed {seed}: opened after {opened} ms, {idle} ms without progress"
+            );
+        }
     }
 }
