@@ -3,8 +3,10 @@
 //! Each site spreads its price over the resources that it holds (`shares`: parts of 1), and each kind spreads its copies
 //! over the sites that take it, wanting to pay little. What the copies pay together is the bound; sites raise it, kinds
 //! lower it. Both sides learn by regret matching with prediction (Farina, Kroer, Sandholm 2021, "Faster game solving via
-//! predictive Blackwell approachability"), whose weighted averages converge fast and which needs no parameters. The
-//! number of rounds is fixed by the size, so the result is the same on every run.
+//! predictive Blackwell approachability"), whose weighted averages converge fast and which needs no parameters. In each round
+//! kinds choose after they have seen the prices of that round, and averages begin anew whenever the two sides have come nearer by
+//! a fifth: both make the bound converge several times faster. The number of rounds is fixed by the size and by how near the sides
+//! are, so the result is the same on every run.
 
 use model::Id;
 
@@ -31,30 +33,33 @@ struct Learner {
 
 impl Learner {
     fn new(options: usize) -> Self {
-        let even = 1.0 / options.max(1) as f64;
-        Self {
-            regret: vec![0.0; options],
-            predicted: vec![0.0; options],
-            chosen: vec![even; options],
-            average: vec![0.0; options],
-        }
+        let none = vec![0.0; options];
+        Self { regret: none.clone(), predicted: none.clone(), chosen: none.clone(), average: none }
     }
 
-    fn choose(&mut self) {
-        let mut sum = 0.0;
+    /// Chooses; evenly where nothing is better than anything else. Some options are never open.
+    fn choose(&mut self, closed: &[usize]) {
         for ((chosen, regret), predicted) in self.chosen.iter_mut().zip(&self.regret).zip(&self.predicted) {
             *chosen = (regret + predicted).max(0.0);
-            sum += *chosen;
         }
-        let even = 1.0 / self.chosen.len().max(1) as f64;
-        for chosen in &mut self.chosen {
-            *chosen = if sum > 0.0 { *chosen / sum } else { even };
+        let sum = sum_of_products(&self.chosen, None);
+        if sum > 0.0 {
+            let scale = 1.0 / sum;
+            self.chosen.iter_mut().for_each(|chosen| *chosen *= scale);
+        } else {
+            let open = self.chosen.len() - closed.len();
+            self.chosen.fill(1.0 / open.max(1) as f64);
+            for &option in closed {
+                if let Some(chosen) = self.chosen.get_mut(option) {
+                    *chosen = 0.0;
+                }
+            }
         }
     }
 
     /// Takes note of what each option would have gained.
     fn learn(&mut self, gains: &[f64], weight: f64) {
-        let got: f64 = self.chosen.iter().zip(gains).map(|(chosen, gain)| chosen * gain).sum();
+        let got = sum_of_products(&self.chosen, Some(gains));
         for ((regret, predicted), gain) in self.regret.iter_mut().zip(&mut self.predicted).zip(gains) {
             *predicted = gain - got;
             *regret = (*regret + *predicted).max(0.0);
@@ -65,9 +70,33 @@ impl Learner {
     }
 }
 
-/// After so many rounds it is looked at how far the two sides are apart, and enough is enough.
+/// Four sums side by side, since one alone waits for each addition; without other factors the sum of the numbers.
+fn sum_of_products(numbers: &[f64], factors: Option<&[f64]>) -> f64 {
+    const LANES: usize = 4;
+    let mut sums = [0.0; LANES];
+    let (all, rest) = numbers.as_chunks::<LANES>();
+    match factors {
+        None => {
+            all.iter().for_each(|four| (0..LANES).for_each(|lane| sums[lane] += four[lane]));
+            sums.iter().chain(rest).sum()
+        }
+        Some(factors) => {
+            let (others, other_rest) = factors.as_chunks::<LANES>();
+            for (four, others) in all.iter().zip(others) {
+                (0..LANES).for_each(|lane| sums[lane] += four[lane] * others[lane]);
+            }
+            let rest: f64 = rest.iter().zip(other_rest).map(|(number, factor)| number * factor).sum();
+            sums.iter().sum::<f64>() + rest
+        }
+    }
+}
+
+/// After so many rounds it is looked at how far the two sides are apart, as a part of what kinds pay.
 const LOOK: usize = 40;
-const NEAR: f64 = 1.001;
+/// Near enough.
+const NEAR: f64 = 0.001;
+/// Averages begin anew where the distance is so much of what it was when they last did.
+const NEARER: f64 = 0.8;
 
 impl Relaxation {
     /// As many as there is time for.
@@ -82,51 +111,61 @@ impl Relaxation {
         let scales: Vec<Vec<f64>> = self.sites.iter().map(Site::scales).collect();
         let buyers: Vec<Buyer> = self.kinds.iter_enumerated().map(|(id, kind)| self.buyer(id, kind)).collect();
         let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions)).collect();
-        let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options.len())).collect();
+        let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options())).collect();
+        kinds.iter_mut().zip(&buyers).for_each(|(learner, buyer)| learner.choose(&buyer.closed));
         let rounds = self.rounds();
         let mut prices = Table::new(dimensions, self.sites.len());
         let mut loads = prices.clone();
         let mut gains: Vec<f64> = Vec::new();
+        let (mut begun, mut distance) = (0, f64::INFINITY);
         for round in 1..=rounds {
-            let weight = (round * round) as f64;
+            let weight = ((round - begun) * (round - begun)) as f64;
             for (index, (site, scales)) in sites.iter_mut().zip(&scales).enumerate() {
-                site.choose();
+                site.choose(&[]);
                 let amounts = site.chosen.iter().zip(scales).map(|(share, scale)| share * scale);
                 prices.set(index, amounts);
             }
             loads.clear();
             for (buyer, learner) in buyers.iter().zip(&mut kinds) {
-                learner.choose();
-                buyer.costs(&prices, &mut gains);
-                gains.iter_mut().for_each(|gain| *gain = -*gain);
+                buyer.gains(&prices, &mut gains);
                 learner.learn(&gains, weight);
-                gains.clear();
-                gains.extend(learner.chosen.iter().map(|share| share * buyer.copies));
-                buyer.load(&gains, &mut loads);
+                learner.choose(&buyer.closed);
+                buyer.load(&learner.chosen, &mut loads);
             }
             for (index, (site, scales)) in sites.iter_mut().zip(&scales).enumerate() {
                 gains.clear();
                 gains.extend(loads.of(index).zip(scales).map(|(load, scale)| load * scale));
                 site.learn(&gains, weight);
             }
-            if round % LOOK == 0 && self.is_solved(&sites, &kinds, &scales, &buyers) {
-                break;
+            if round % LOOK == 0 && round < rounds {
+                let now = self.distance(&sites, &kinds, &scales, &buyers);
+                if now <= NEAR {
+                    break;
+                }
+                if now <= distance * NEARER {
+                    (begun, distance) = (round, now);
+                    sites.iter_mut().chain(&mut kinds).for_each(|learner| learner.average.fill(0.0));
+                }
             }
         }
         self.sites.iter().zip(&sites).map(|(site, learner)| site.prices(&learner.average)).collect()
     }
 
     fn buyer(&self, id: KindId, kind: &Kind) -> Buyer {
-        let taking = self.sites.iter().enumerate().filter(|(_, site)| site.takes.contains(id));
+        let takes = |&site: &usize| self.sites.get(site).is_some_and(|site| site.takes.contains(id));
+        let (open, closed): (Vec<usize>, Vec<usize>) = (0..self.sites.len()).partition(takes);
+        let is_dense = closed.len() <= open.len();
         Buyer {
             requests: kind.requests.iter().map(|&amount| amount as f64).collect(),
             copies: kind.copies as f64,
-            options: taking.map(|(index, _)| index).collect(),
+            sites: if is_dense { Sites::All(self.sites.len()) } else { Sites::Some(open) },
+            closed: if is_dense { closed } else { Vec::new() },
         }
     }
 
-    /// Whether what copies pay at the sites' average prices is about what machines cost at the kinds' average choice.
-    fn is_solved(&self, sites: &[Learner], kinds: &[Learner], scales: &[Vec<f64>], buyers: &[Buyer]) -> bool {
+    /// How much more machines cost at the kinds' average choice than what copies pay at the sites' average prices, as a part of the
+    /// latter.
+    fn distance(&self, sites: &[Learner], kinds: &[Learner], scales: &[Vec<f64>], buyers: &[Buyer]) -> f64 {
         let shares = |learner: &Learner| {
             let sum: f64 = learner.average.iter().sum();
             learner.average.iter().map(|share| share / sum).collect::<Vec<f64>>()
@@ -137,18 +176,23 @@ impl Relaxation {
         }
         let mut loads = Table::new(self.dimensions.len(), self.sites.len());
         let mut paid = 0.0;
-        let mut costs: Vec<f64> = Vec::new();
+        let mut gains: Vec<f64> = Vec::new();
         for (buyer, learner) in buyers.iter().zip(kinds) {
-            buyer.costs(&prices, &mut costs);
-            paid += buyer.copies * costs.iter().copied().min_by(f64::total_cmp).unwrap_or(0.0);
-            let copies: Vec<f64> = shares(learner).into_iter().map(|share| share * buyer.copies).collect();
-            buyer.load(&copies, &mut loads);
+            buyer.gains(&prices, &mut gains);
+            paid -= buyer.copies * gains.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0);
+            buyer.load(&shares(learner), &mut loads);
         }
         let machines = |(index, scales): (usize, &Vec<f64>)| {
             loads.of(index).zip(scales).map(|(load, scale)| load * scale).fold(0.0, f64::max)
         };
         let bought: f64 = scales.iter().enumerate().map(machines).sum();
-        bought <= paid * NEAR
+        if paid > 0.0 {
+            bought / paid - 1.0
+        } else if bought > 0.0 {
+            f64::INFINITY
+        } else {
+            0.0
+        }
     }
 
     /// What a copy of each kind is worth: what it would pay at the site where it pays least.
@@ -167,39 +211,61 @@ struct Buyer {
     /// Of a copy, by dimension.
     requests: Vec<f64>,
     copies: f64,
-    /// The sites that take it.
-    options: Vec<usize>,
+    sites: Sites,
+    /// The options that do not take it.
+    closed: Vec<usize>,
 }
 
+/// Which sites a kind's options are.
+enum Sites {
+    /// All of so many: most take it, and what stands side by side is fast.
+    All(usize),
+    Some(Vec<usize>),
+}
+
+/// What nobody chooses; finite, since it is multiplied by no share.
+const NEVER: f64 = -1e200;
+
 impl Buyer {
-    /// What a copy costs, by option.
-    fn costs(&self, prices: &Table, costs: &mut Vec<f64>) {
-        costs.clear();
-        costs.resize(self.options.len(), 0.0);
+    fn options(&self) -> usize {
+        match &self.sites {
+            Sites::All(sites) => *sites,
+            Sites::Some(sites) => sites.len(),
+        }
+    }
+
+    /// What a copy gains, by option: less than nothing, since it pays.
+    fn gains(&self, prices: &Table, gains: &mut Vec<f64>) {
+        gains.clear();
+        gains.resize(self.options(), 0.0);
         for (amount, prices) in self.requests.iter().zip(&prices.rows).filter(|(amount, _)| **amount > 0.0) {
-            if self.options.len() == prices.len() {
-                for (cost, price) in costs.iter_mut().zip(prices) {
-                    *cost += amount * price;
+            match &self.sites {
+                Sites::All(_) => gains.iter_mut().zip(prices).for_each(|(gain, price)| *gain -= amount * price),
+                Sites::Some(sites) => {
+                    for (gain, &site) in gains.iter_mut().zip(sites) {
+                        *gain -= amount * prices.get(site).copied().unwrap_or(0.0);
+                    }
                 }
-            } else {
-                for (cost, &site) in costs.iter_mut().zip(&self.options) {
-                    *cost += amount * prices.get(site).copied().unwrap_or(0.0);
-                }
+            }
+        }
+        for &option in &self.closed {
+            if let Some(gain) = gains.get_mut(option) {
+                *gain = NEVER;
             }
         }
     }
 
-    /// Adds what so many copies by option need of the sites.
-    fn load(&self, copies: &[f64], loads: &mut Table) {
+    /// Adds what its copies, shared out over the options, need of the sites.
+    fn load(&self, shares: &[f64], loads: &mut Table) {
         for (amount, loads) in self.requests.iter().zip(&mut loads.rows).filter(|(amount, _)| **amount > 0.0) {
-            if self.options.len() == loads.len() {
-                for (load, copies) in loads.iter_mut().zip(copies) {
-                    *load += copies * amount;
-                }
-            } else {
-                for (&site, copies) in self.options.iter().zip(copies) {
-                    if let Some(load) = loads.get_mut(site) {
-                        *load += copies * amount;
+            let amount = amount * self.copies;
+            match &self.sites {
+                Sites::All(_) => loads.iter_mut().zip(shares).for_each(|(load, share)| *load += share * amount),
+                Sites::Some(sites) => {
+                    for (&site, share) in sites.iter().zip(shares) {
+                        if let Some(load) = loads.get_mut(site) {
+                            *load += share * amount;
+                        }
                     }
                 }
             }
