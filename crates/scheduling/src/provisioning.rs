@@ -272,21 +272,34 @@ fn improved(
     let is_limited = problem.limit.is_some();
     // Beyond that other orders only make the plan cheaper.
     let is_open = |best: &(Filled, u64)| best.0.refused.iter().any(|(_, _, verdict)| *verdict == Verdict::OutOfBudget);
-    let mut try_order = |order: Order<'_>, best: &mut (Filled, u64)| {
-        let Some(other) = fill_cheaper(&mut problem, order, &best.0) else { return };
+    let cheaper = |problem: &mut Problem<'_>, order: Order<'_>, best: &Filled| {
+        let other = fill_cheaper(problem, order, best)?;
         // The plain order sees to it that there is an order of binding; others may not.
-        if other.0.is_better_than(&best.0, &problem) && rules_hold(&problem, &other.0.state) {
-            *best = other;
-        }
+        (other.0.is_better_than(best, problem) && rules_hold(problem, &other.0.state)).then_some(other)
     };
-    if is_dearer(&best) && has_choice {
-        try_order(Order::ByWorth(&relaxed.worth), &mut best);
+    if is_dearer(&best)
+        && has_choice
+        && let Some(other) = cheaper(&mut problem, Order::ByWorth(&relaxed.worth), &best.0)
+    {
+        best = other;
     }
-    if is_comparable && ((is_dearer(&best) && !is_limited) || is_open(&best)) {
-        try_order(Order::Karpenter { is_asked_for: false }, &mut best);
+    // Karpenter's order is compared with what will be kept.
+    let mut less_sure = None;
+    if !skews_hold(&problem, &best.0.state)
+        && let Some(other) = surer(&mut problem, &best.0)
+    {
+        less_sure = Some(std::mem::replace(&mut best, other));
     }
-    if !skews_hold(&problem, &best.0.state) {
-        best = surer(&mut problem, best);
+    if is_comparable
+        && ((is_dearer(&best) && !is_limited) || is_open(&best))
+        && let Some(other) = cheaper(&mut problem, Order::Karpenter { is_asked_for: false }, &best.0)
+    {
+        let is_sure = skews_hold(&problem, &other.0.state);
+        best = match less_sure {
+            // Neither is surer than the other.
+            Some(before) if !is_sure && !other.0.is_better_than(&before.0, &problem) => before,
+            _ => other,
+        };
     }
     let kept_apart = price_of_keeping_apart(&mut problem, &best.0);
     let (filled, steps) = best;
@@ -308,15 +321,10 @@ fn fill_cheaper(problem: &mut Problem<'_>, order: Order<'_>, best: &Filled) -> O
     other
 }
 
-/// The plan, or one that places as much and does not depend on which pods are bound first: machines come in any order.
-fn surer(problem: &mut Problem<'_>, plan: (Filled, u64)) -> (Filled, u64) {
-    let other = fill_all(problem, Order::CountedFirst);
-    let is_surer =
-        |other: &Filled| other.compare_refused(&plan.0, problem).is_le() && skews_hold(problem, &other.state);
-    match other {
-        Some(other) if is_surer(&other.0) => other,
-        Some(_) | None => plan,
-    }
+/// A plan that places as much and does not depend on which pods are bound first: machines come in any order.
+fn surer(problem: &mut Problem<'_>, plan: &Filled) -> Option<(Filled, u64)> {
+    let other = fill_all(problem, Order::CountedFirst)?;
+    (other.0.compare_refused(plan, problem).is_le() && skews_hold(problem, &other.0.state)).then_some(other)
 }
 
 /// What it costs that claims were kept apart so that they get their devices in every order; `None` if none were.

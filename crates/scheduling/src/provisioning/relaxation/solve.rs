@@ -70,25 +70,22 @@ impl Learner {
     }
 }
 
-/// Four sums side by side, since one alone waits for each addition; without other factors the sum of the numbers.
+/// Four sums side by side, since one alone waits for each addition; without factors the sum of the numbers.
 fn sum_of_products(numbers: &[f64], factors: Option<&[f64]>) -> f64 {
-    const LANES: usize = 4;
-    let mut sums = [0.0; LANES];
-    let (all, rest) = numbers.as_chunks::<LANES>();
-    match factors {
-        None => {
-            all.iter().for_each(|four| (0..LANES).for_each(|lane| sums[lane] += four[lane]));
-            sums.iter().chain(rest).sum()
+    let mut sums = [0.0; 4];
+    let (fours, rest) = numbers.as_chunks::<4>();
+    let Some(factors) = factors else {
+        for four in fours {
+            sums.iter_mut().zip(four).for_each(|(sum, number)| *sum += number);
         }
-        Some(factors) => {
-            let (others, other_rest) = factors.as_chunks::<LANES>();
-            for (four, others) in all.iter().zip(others) {
-                (0..LANES).for_each(|lane| sums[lane] += four[lane] * others[lane]);
-            }
-            let rest: f64 = rest.iter().zip(other_rest).map(|(number, factor)| number * factor).sum();
-            sums.iter().sum::<f64>() + rest
-        }
+        return sums.iter().chain(rest).sum();
+    };
+    let (of_fours, of_rest) = factors.as_chunks::<4>();
+    for (four, factors) in fours.iter().zip(of_fours) {
+        sums.iter_mut().zip(four).zip(factors).for_each(|((sum, number), factor)| *sum += number * factor);
     }
+    let rest: f64 = rest.iter().zip(of_rest).map(|(number, factor)| number * factor).sum();
+    sums.iter().sum::<f64>() + rest
 }
 
 /// After so many rounds it is looked at how far the two sides are apart, as a part of what kinds pay.
