@@ -64,8 +64,20 @@ fn cost_cmp(mine: (i64, u32), theirs: (i64, u32)) -> Ordering {
 
 /// Places up to `wanted` copies in machines and returns how many are left.
 pub(crate) fn place(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    place_until(problem, state, class, wanted, false)
+}
+
+/// Places some of the copies in machines, so that it can be looked at what that changes, and returns how many are left.
+pub(crate) fn place_some(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    place_until(problem, state, class, wanted, true)
+}
+
+fn place_until(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32, some_are_enough: bool) -> u32 {
     let mut left = into_paid_room(problem, state, class, wanted);
     while left > 0 {
+        if some_are_enough && left < wanted {
+            return left;
+        }
         let placed = by_preference(problem, state, class, left);
         if placed == 0 {
             break;

@@ -5,12 +5,13 @@
 //!   skew asks for, the copies above the least to the domains that are cheapest for it. So it goes to machines by counts
 //!   and not copy by copy. In each domain nodes come first again: what the skew kept off them before may be fine now, and
 //!   kube-scheduler would use them.
-//! * If some domain can't take its share, and for all other rules, copies go step by step, each where it is cheapest.
+//! * If some domain can't take its share, and for all other rules, copies go step by step, each where it is cheapest; where a
+//!   skew keeps them off nodes that have room, these are looked at again after each step.
 //! * A class that has to be together and may begin anywhere is tried in each domain, and goes where most copies find a
 //!   place for the least money. Where it has to share a host, the cheapest room for the first copies may be too small for all
 //!   of them, so the one machine that takes most is tried too.
 
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use smallvec::SmallVec;
 
@@ -56,11 +57,40 @@ fn own_rules_only(problem: &Problem<'_>, state: &mut State, class: ClassId, want
     left
 }
 
+/// How often it is looked whether copies in machines have opened nodes to more.
+const LOOKS_AT_NODES: usize = 64;
+
 fn step_by_step(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u32) -> u32 {
+    let mut looks = if has_room_that_may_open(problem, state, class) { LOOKS_AT_NODES } else { 0 };
     rounds(wanted, |left| {
         let left = on_nodes(problem, state, class, left);
-        choose::place(problem, state, class, left)
+        if looks == 0 {
+            return choose::place(problem, state, class, left);
+        }
+        looks -= 1;
+        choose::place_some(problem, state, class, left)
     })
+}
+
+/// Whether nodes have room for the class but for a skew that it has to keep and that more copies elsewhere may mend.
+fn has_room_that_may_open(problem: &Problem<'_>, state: &mut State, class: ClassId) -> bool {
+    let is_spread = |mine: &Involvement| {
+        let group = &problem.topology.groups[mine.group];
+        mine.owner && matches!(group.kind, Kind::Spread { .. }) && !group.depends_on_domain_alone()
+    };
+    if !problem.classes[class].involved.iter().any(is_spread) {
+        return false;
+    }
+    let checking = std::mem::replace(&mut state.checking, Checking::AtTheEnd);
+    let mut from = 0;
+    let has_room = std::iter::from_fn(|| {
+        let (position, node) = state.next_node(problem, from, class)?;
+        from = position + 1;
+        Some(state.copies_on_node(problem, node, class, 1))
+    })
+    .any(|copies| copies > 0);
+    state.checking = checking;
+    has_room
 }
 
 /// Repeats while something changes.
@@ -108,10 +138,12 @@ fn by_shares(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u
         return wanted;
     }
     let domains = cheapest_first(problem, state, class, wanted, spread.position);
-    let with_room = domains_with_room(problem, state, class, spread);
+    let on_nodes_of = room_on_nodes(problem, state, class, wanted, spread);
     let deal_out = |state: &mut State, domains: &[DomainId], nodes: bool| {
         let counts: Vec<u32> = domains.iter().map(|&domain| state.counts[spread.group].matched(domain)).collect();
-        let Some(shares) = shares(&counts, wanted, spread.max_skew) else { return false };
+        let room = |domain: &DomainId| if nodes { on_nodes_of.get(domain).copied().unwrap_or(0) } else { 0 };
+        let rooms: Vec<u32> = domains.iter().map(room).collect();
+        let Some(shares) = shares(&counts, &rooms, wanted, spread.max_skew) else { return false };
         let mark = state.mark();
         let before = std::mem::replace(&mut state.checking, Checking::AtTheEnd);
         let all_placed = domains.iter().zip(&shares).all(|(&domain, &share)| {
@@ -129,8 +161,8 @@ fn by_shares(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u
         }
         is_right
     };
-    if !with_room.is_empty() {
-        let (mut first, rest): (Vec<_>, Vec<_>) = domains.iter().partition(|domain| with_room.contains(domain));
+    if !on_nodes_of.is_empty() {
+        let (mut first, rest): (Vec<_>, Vec<_>) = domains.iter().partition(|domain| on_nodes_of.contains_key(domain));
         first.extend(rest);
         if deal_out(state, &first, true) {
             return 0;
@@ -139,22 +171,30 @@ fn by_shares(problem: &Problem<'_>, state: &mut State, class: ClassId, wanted: u
     if deal_out(state, &domains, false) { 0 } else { wanted }
 }
 
-/// The domains with nodes that have room for the class, whatever the skew is now.
-fn domains_with_room(problem: &Problem<'_>, state: &mut State, class: ClassId, spread: Spread) -> BTreeSet<DomainId> {
+/// By domain with such nodes: for how many copies they have room, whatever the skew is now; at most `wanted` each.
+fn room_on_nodes(
+    problem: &Problem<'_>,
+    state: &mut State,
+    class: ClassId,
+    wanted: u32,
+    spread: Spread,
+) -> BTreeMap<DomainId, u32> {
     let checking = std::mem::replace(&mut state.checking, Checking::AtTheEnd);
-    let mut domains = BTreeSet::new();
+    let mut rooms: BTreeMap<DomainId, u32> = BTreeMap::new();
     let mut from = 0;
     while let Some((position, node)) = state.next_node(problem, from, class) {
         from = position + 1;
-        if let Place::Domain(domain) = problem.topology.place_of_node(spread.group, node)
-            && !domains.contains(&domain)
-            && state.copies_on_node(problem, node, class, 1) == 1
-        {
-            domains.insert(domain);
+        let Place::Domain(domain) = problem.topology.place_of_node(spread.group, node) else { continue };
+        let known = rooms.get(&domain).copied().unwrap_or(0);
+        if known < wanted {
+            let copies = state.copies_on_node(problem, node, class, wanted - known);
+            if copies > 0 {
+                rooms.insert(domain, known + copies);
+            }
         }
     }
     state.checking = checking;
-    domains
+    rooms
 }
 
 /// The domains in which the class could get a new machine, by what a copy costs there, then by name.
@@ -188,9 +228,9 @@ fn cheapest_first(
     offers.into_iter().map(|(domain, _)| domain).collect()
 }
 
-/// How many copies go to each domain, given what each has: the earlier ones get as much as the skew allows. `None` if the
-/// skew can't be kept.
-fn shares(counts: &[u32], wanted: u32, max_skew: u32) -> Option<Vec<u32>> {
+/// How many copies go to each domain, given what each has and for how many its nodes have room: most onto nodes, else the
+/// earlier domains get as much as the skew allows. `None` if the skew can't be kept.
+fn shares(counts: &[u32], rooms: &[u32], wanted: u32, max_skew: u32) -> Option<Vec<u32>> {
     let least_now = counts.iter().copied().min()?;
     let fewest = |least: u32| -> u64 { counts.iter().map(|&count| u64::from(least.saturating_sub(count))).sum() };
     let most = |least: u32| -> u64 {
@@ -203,19 +243,40 @@ fn shares(counts: &[u32], wanted: u32, max_skew: u32) -> Option<Vec<u32>> {
         let middle = low + (high - low) / 2;
         if most(middle) >= u64::from(wanted) { high = middle } else { low = middle + 1 }
     }
-    let least = low;
-    if fewest(least) > u64::from(wanted) || most(least) < u64::from(wanted) {
-        return None;
+    let with_least = |least: u32| -> Option<Vec<u32>> {
+        if fewest(least) > u64::from(wanted) || most(least) < u64::from(wanted) {
+            return None;
+        }
+        let mut shares: Vec<u32> = counts.iter().map(|&count| least.saturating_sub(count)).collect();
+        let mut left = wanted - u32::try_from(fewest(least)).ok()?;
+        let top = least.saturating_add(max_skew);
+        for only_nodes in [true, false] {
+            for ((share, &count), &room) in shares.iter_mut().zip(counts).zip(rooms) {
+                let room = if only_nodes { room.saturating_sub(*share) } else { u32::MAX };
+                let more = top.saturating_sub(count + *share).min(left).min(room);
+                *share += more;
+                left -= more;
+            }
+        }
+        (left == 0).then_some(shares)
+    };
+    let onto_nodes =
+        |shares: &[u32]| -> u64 { shares.iter().zip(rooms).map(|(&share, &room)| u64::from(share.min(room))).sum() };
+    let lowest = with_least(low)?;
+    let all: u64 = rooms.iter().map(|&room| u64::from(room)).sum();
+    let mut best = (onto_nodes(&lowest), lowest);
+    // A higher least lets a domain have more.
+    for least in low.saturating_add(1)..=low.saturating_add(wanted) {
+        if best.0 >= all.min(u64::from(wanted)) {
+            break;
+        }
+        let Some(shares) = with_least(least) else { break };
+        let onto_nodes = onto_nodes(&shares);
+        if onto_nodes > best.0 {
+            best = (onto_nodes, shares);
+        }
     }
-    let mut shares: Vec<u32> = counts.iter().map(|&count| least.saturating_sub(count)).collect();
-    let mut left = wanted - u32::try_from(fewest(least)).ok()?;
-    let top = least.saturating_add(max_skew);
-    for (share, &count) in shares.iter_mut().zip(counts) {
-        let more = top.saturating_sub(count + *share).min(left);
-        *share += more;
-        left -= more;
-    }
-    (left == 0).then_some(shares)
+    Some(best.1)
 }
 
 /// Where a class may begin that has to be together: one entry for each combination of domains.
@@ -436,7 +497,35 @@ mod tests {
             (&[], 7, 1, None),
         ];
         for (counts, wanted, max_skew, expected) in cases {
-            assert_eq!(shares(counts, wanted, max_skew).as_deref(), expected, "{counts:?} {wanted} {max_skew}");
+            let rooms = vec![0; counts.len()];
+            let shares = shares(counts, &rooms, wanted, max_skew);
+            assert_eq!(shares.as_deref(), expected, "{counts:?} {wanted} {max_skew}");
         }
+    }
+
+    #[test]
+    fn shares_use_the_room_on_nodes_as_far_as_some_way_to_keep_the_skew_can() {
+        let mut seen = [0, 0];
+        for numbers in 0..3_u32.pow(8) {
+            let digit = |position: u32| numbers / 3_u32.pow(position) % 3;
+            let counts = [digit(0), digit(1), digit(2)];
+            let rooms = [2 * digit(3), digit(4), 0];
+            let (wanted, max_skew) = (1 + 3 * digit(5) + digit(6), 1 + digit(7));
+            let keeps_skew = |shares: &[u32; 3]| {
+                let after = [0, 1, 2].map(|at: usize| counts[at] + shares[at]);
+                let least = after.iter().min().unwrap();
+                // What was too full before is no obstacle as long as it gets no more.
+                after.iter().zip(shares).all(|(&count, &share)| share == 0 || count <= least + max_skew)
+            };
+            let onto_nodes = |shares: &[u32]| shares.iter().zip(&rooms).map(|(&share, &room)| share.min(room)).sum();
+            let all = (0..=wanted).flat_map(|one| (0..=wanted - one).map(move |two| [one, two, wanted - one - two]));
+            let best: Option<u32> = all.filter(keeps_skew).map(|shares| onto_nodes(&shares)).max();
+            let found = shares(&counts, &rooms, wanted, max_skew);
+            assert!(found.as_ref().is_none_or(|found| keeps_skew(&[found[0], found[1], found[2]])));
+            let found = found.map(|found| onto_nodes(&found));
+            assert_eq!(found, best, "{counts:?} {rooms:?} {wanted} {max_skew}");
+            seen[usize::from(found.is_some_and(|found| found > 0))] += 1;
+        }
+        assert!(seen.iter().all(|&cases| cases > 100), "{seen:?}");
     }
 }
