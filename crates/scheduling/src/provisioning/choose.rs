@@ -173,14 +173,11 @@ fn without_growth<'p>(
     for way in open.ways(problem, state, pool, class, wanted) {
         let alternative = way.alternative;
         let Some(bin) = state.bins.get(id.0) else { break };
-        if !pods.requests(alternative.variant).fits_in(&bin.slack) {
+        if bin.is_elsewhere(table, alternative) || !pods.requests(alternative.variant).fits_in(&bin.slack) {
             continue;
         }
         let Some(allowed) = way.on_host(problem, state, id, class) else { continue };
         let Some(bin) = state.bins.get(id.0) else { break };
-        if !bin.offerings.intersects(&alternative.offerings) {
-            continue;
-        }
         let ways = Size::new(problem, state, Spot::Bin(id), class, alternative, allowed);
         let same_price = table
             .at_least_at_price(bin.price)
@@ -202,9 +199,9 @@ fn without_growth<'p>(
 }
 
 /// A way for a class to be in machines of a pool that is open to some copies.
-#[derive(Clone, Copy)]
-struct Allowed<'p> {
-    alternative: &'p Alternative,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowed<'p> {
+    pub(crate) alternative: &'p Alternative,
     /// At most so many on one machine.
     copies: u32,
     /// Whether rules over hosts may allow fewer.
@@ -215,7 +212,7 @@ struct Allowed<'p> {
 
 impl Allowed<'_> {
     /// How many copies rules over hosts allow on an open machine; `None` if none.
-    fn on_host(&self, problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> Option<u32> {
+    pub(crate) fn on_host(&self, problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> Option<u32> {
         if !self.depends_on_host {
             return Some(self.copies);
         }
@@ -236,7 +233,7 @@ impl Allowed<'_> {
 }
 
 /// The ways in which rules over labels let copies into machines of a pool as things are: these are the same for all machines.
-fn allowed_by_labels<'p>(
+pub(crate) fn allowed_by_labels<'p>(
     problem: &'p Problem<'_>,
     state: &mut State,
     table: &'p PoolTable<'_>,
@@ -253,7 +250,12 @@ fn allowed_by_labels<'p>(
     let rows = state.host_rooms.rows(problem, class, state.checking, over_hosts, state.bins.len());
     for (allowed, row) in open.iter_mut().filter(|allowed| allowed.depends_on_host).zip(rows) {
         allowed.host = row;
+        if row.is_some() {
+            // No machine takes more than one that holds nothing.
+            allowed.copies = state.copies_allowed(problem, None, class, allowed.alternative, allowed.copies);
+        }
     }
+    open.retain(|allowed| allowed.copies > 0);
     open
 }
 
@@ -425,6 +427,8 @@ fn larger_sizes<'p>(
         open.iter().map(limit).collect()
     };
     let mut most = limits(best);
+    // Of machines that can become the same the first is the best.
+    let mut asked: SmallVec<[Asked; 16]> = SmallVec::new();
     for bins in bins {
         let within = |((&row, &(most, _)), allowed): ((&growth::RowIndex, &(i64, bool)), &Allowed<'_>)| {
             let full = allowed.host.map_or(0, |row| state.host_rooms.full(row, bins));
@@ -448,12 +452,30 @@ fn larger_sizes<'p>(
                 if added > most_added || (added == most_added && is_exact && !is_more_forced(state, id, best)) {
                     continue;
                 }
-                if larger_step(problem, state, id, table, class, allowed, best) {
+                let Some(wanted) = allowed.on_host(problem, state, id, class) else { continue };
+                let Some(bin) = state.bins.get(id.0) else { continue };
+                if let Some(shape) = bin.shape() {
+                    let this = Asked { shape, way: index, wanted, is_forced: bin.is_forced };
+                    if asked.contains(&this) {
+                        continue;
+                    }
+                    asked.push(this);
+                }
+                if larger_step(problem, state, id, table, class, (allowed.alternative, wanted), best) {
                     most = limits(best);
                 }
             }
         }
     }
+}
+
+/// What was asked of a machine: of others that can become the same, no more can come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    shape: (PoolRank, u64),
+    way: usize,
+    wanted: u32,
+    is_forced: bool,
 }
 
 /// Whether a machine has to be there anyway and that of the best offer has not.
@@ -488,11 +510,11 @@ fn larger_size<'p>(
     if best.as_ref().is_some_and(|best| is_beaten(best, allowed.copies)) {
         return;
     }
+    let Some(wanted) = allowed.on_host(problem, state, id, class) else { return };
     if !wants_devices {
-        larger_step(problem, state, id, table, class, allowed, best);
+        larger_step(problem, state, id, table, class, (alternative, wanted), best);
         return;
     }
-    let Some(wanted) = allowed.on_host(problem, state, id, class) else { return };
     let Some(bin) = state.bins.get(id.0) else { return };
     let size = Size::new(problem, state, Spot::Bin(id), class, alternative, wanted);
     let mut found: Option<Offer<'p>> = None;
@@ -516,18 +538,17 @@ fn larger_size<'p>(
     }
 }
 
-/// The same for a class without claims, by what is known of the machine's larger sizes; whether it is the best now.
+/// The same for `wanted` copies without claims, by what is known of the machine's larger sizes; whether it is the best now.
 fn larger_step<'p>(
     problem: &Problem<'_>,
     state: &mut State,
     id: BinId,
     table: &PoolTable<'_>,
     class: ClassId,
-    allowed: &Allowed<'p>,
+    (alternative, wanted): (&'p Alternative, u32),
     best: &mut Option<Offer<'p>>,
 ) -> bool {
-    let Some(wanted) = allowed.on_host(problem, state, id, class) else { return false };
-    let found = best_step(state, id, table, allowed.alternative, wanted, best);
+    let found = best_step(state, id, table, alternative, wanted, best);
     found.is_some_and(|found| keep_if_possible(problem, state, id, class, found, best))
 }
 

@@ -55,9 +55,11 @@ impl FitIndex {
     /// The most that one of these offerings has of each resource.
     pub(crate) fn most(&self, offerings: &IdSet<OfferingId>) -> ResourceVec {
         let most = |(resource, steps): (usize, &Vec<Step>)| {
-            // Those with more are among those with less.
-            let too_much = steps.partition_point(|step| step.at_least.intersects(offerings));
-            let step = steps.get(too_much.checked_sub(1)?)?;
+            // Those with more are among those with less, and mostly a large one is left.
+            let has_one = |step: &Step| step.at_least.intersects(offerings);
+            let (others, largest) = steps.split_at(steps.len().saturating_sub(4));
+            let of_others = || others.get(others.partition_point(has_one).checked_sub(1)?);
+            let step = largest.iter().rev().find(|step| has_one(step)).or_else(of_others)?;
             Some((ResourceId::from_index(resource), step.amount))
         };
         self.by_resource.iter().enumerate().filter_map(most).collect()

@@ -183,7 +183,7 @@ impl Growths {
 impl Growth {
     fn new(bin: &Bin, table: &PoolTable<'_>, alternative: &Alternative) -> Self {
         let fit = &table.fits[alternative.fit];
-        let is_possible = bin.offerings.intersects(&alternative.offerings);
+        let is_possible = !bin.is_elsewhere(table, alternative);
         let least = if is_possible { table.least_price_with(&fit.requests, &bin.requests) } else { None };
         let least = least.map(|least| least.max(bin.price));
         let seen = least.map_or(0, |least| fit.by_price.partition_point(|(price, _)| *price < least));

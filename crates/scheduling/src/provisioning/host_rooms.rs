@@ -27,6 +27,8 @@ pub(crate) const ANY: u32 = u32::MAX - 1;
 #[derive(Debug, Default)]
 pub(crate) struct HostRooms {
     rows: Vec<Row>,
+    /// How often all rows were dropped.
+    dropped: u64,
 }
 
 /// What the same rules let onto each machine.
@@ -41,9 +43,12 @@ struct Row {
 /// Groups over hosts that concern a class, with whether it has to keep the rule and whether that counts it.
 type Rules = SmallVec<[(GroupId, bool, bool); 4]>;
 
-/// Where the answers for some rules are; as long as no others are asked for.
+/// Where the answers for some rules are. Once rows were dropped to make room it is none of a row: nothing is known by it then.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RowIndex(usize);
+pub(crate) struct RowIndex {
+    index: usize,
+    dropped: u64,
+}
 
 impl HostRooms {
     /// The machine is no longer what it was.
@@ -67,6 +72,7 @@ impl HostRooms {
     ) -> SmallVec<[Option<RowIndex>; 4]> {
         if self.rows.len() + ways.clone().count() > MAX_ROWS {
             self.rows.clear();
+            self.dropped += 1;
         }
         ways.map(|alternative| {
             let rules = lasting_rules(problem, class, alternative)?;
@@ -78,27 +84,32 @@ impl HostRooms {
             if let Some(row) = self.rows.get_mut(index).filter(|row| row.copies.len() < bins) {
                 row.copies.resize(bins, UNKNOWN);
             }
-            Some(RowIndex(index))
+            Some(RowIndex { index, dropped: self.dropped })
         })
         .collect()
     }
 
     /// Which machines are known to take no copy.
     pub(crate) fn full(&self, row: RowIndex, bins: &Some64<'_>) -> u64 {
-        self.rows.get(row.0).map_or(0, |row| bins.that(&row.copies, |copies| *copies == 0))
+        self.row(row).map_or(0, |row| bins.that(&row.copies, |copies| *copies == 0))
     }
 
     /// How many copies a machine takes, if that is known.
     pub(crate) fn copies(&self, row: RowIndex, id: BinId) -> Option<u32> {
-        let copies = self.rows.get(row.0).and_then(|row| row.copies.get(id.0)).copied();
+        let copies = self.row(row).and_then(|row| row.copies.get(id.0)).copied();
         copies.filter(|copies| *copies != UNKNOWN)
     }
 
     /// A machine takes so many of [`ANY`] copies.
     pub(crate) fn keep(&mut self, row: RowIndex, id: BinId, copies: u32) {
-        if let Some(slot) = self.rows.get_mut(row.0).and_then(|row| row.copies.get_mut(id.0)) {
+        let row = if row.dropped == self.dropped { self.rows.get_mut(row.index) } else { None };
+        if let Some(slot) = row.and_then(|row| row.copies.get_mut(id.0)) {
             *slot = copies.min(ANY);
         }
+    }
+
+    fn row(&self, row: RowIndex) -> Option<&Row> {
+        if row.dropped == self.dropped { self.rows.get(row.index) } else { None }
     }
 }
 

@@ -7,7 +7,8 @@
 //! Copies of a class come one after the other; those that nothing couples go into a machine until it has as many pods as the
 //! next that may have room. Machines with as many pods are in a tree by what the largest of their types has free, so
 //! those without room are not looked at; and what does not take a copy is not asked again for the next, unless rules over
-//! labels may let it in by then. So work grows with the pods, and with classes × machines that have room for them.
+//! labels may let it in by then. Which machines are elsewhere, and how many copies rules over hosts let onto each, is known from
+//! the classes before. So work grows with the pods, and with classes × machines that have room for them.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -15,10 +16,11 @@ use model::{IdVec, ResourceId, ResourceVec, collections::FastSet};
 use smallvec::SmallVec;
 
 use super::{
+    choose::{self, Allowed},
     classes::ClassId,
     fill::on_nodes,
     patterns,
-    pools::{Alternative, PoolRank},
+    pools::PoolRank,
     problem::Problem,
     slack::SlackTree,
     state::{BinId, State},
@@ -84,18 +86,31 @@ struct Machines {
 }
 
 impl Machines {
-    /// The first machine from a position on whose largest type has so much free.
-    fn next(&self, from: Position, requests: &ResourceVec) -> Option<Position> {
+    /// What is said of the first machine about which something is said, from a position on; asked are those whose largest type has
+    /// so much free.
+    fn find_from<T>(
+        &self,
+        from: Position,
+        requests: &ResourceVec,
+        mut ask: impl FnMut(Position) -> Option<T>,
+    ) -> Option<T> {
         self.by_pods.range(from.0..).find_map(|(&pods, (_, tree))| {
             let mut place = if pods == from.0 { from.1.0 } else { 0 };
             loop {
                 place = tree.next(place, requests).filter(|place| *place < self.pods.len())?;
-                if self.pods.get(place) == Some(&pods) {
-                    return Some((pods, BinId(place)));
+                if self.pods.get(place) == Some(&pods)
+                    && let Some(found) = ask((pods, BinId(place)))
+                {
+                    return Some(found);
                 }
                 place += 1;
             }
         })
+    }
+
+    /// The first machine from a position on whose largest type has so much free.
+    fn next(&self, from: Position, requests: &ResourceVec) -> Option<Position> {
+        self.find_from(from, requests, Some)
     }
 
     /// A machine got more pods, its first if it is new.
@@ -143,8 +158,8 @@ struct Copies<'p> {
     from: Position,
     has_skipped: bool,
     without_room: FastSet<BinId>,
-    /// By pool: the ways that rules over labels let a copy in, once that is asked; as long as none is placed.
-    open: IdVec<PoolRank, Option<SmallVec<[&'p Alternative; 4]>>>,
+    /// By pool: the ways in which rules over labels let copies in, once that is asked; as long as none is placed.
+    open: IdVec<PoolRank, Option<SmallVec<[Allowed<'p>; 4]>>>,
 }
 
 impl<'p> Copies<'p> {
@@ -226,44 +241,52 @@ impl<'p> Copies<'p> {
         if std::mem::take(&mut self.has_skipped) {
             self.from = (0, BinId(0));
         }
-        while let Some((pods, id)) = machines.next(self.from, &self.requests) {
+        let requests = std::mem::take(&mut self.requests);
+        let mut steps = 0;
+        let found = machines.find_from(self.from, &requests, |(pods, id)| {
             self.from = (pods, BinId(id.0 + 1));
-            machines.steps += 1;
+            steps += 1;
             if self.without_room.contains(&id) {
-                continue;
+                return None;
             }
             let before_next = if self.is_free {
-                let next = machines.next(self.from, &self.requests);
+                let next = machines.next(self.from, &requests);
                 next.map_or(u32::MAX, |(others, other)| others - pods + u32::from(id < other))
             } else {
                 1
             };
             let placed = self.place_in(problem, state, id, waiting.min(before_next));
-            if placed > 0 {
-                machines.add_pods(problem, state, id, placed);
-                return placed;
-            }
-        }
-        self.from = (u32::MAX, BinId(0));
-        0
+            (placed > 0).then_some((id, placed))
+        });
+        self.requests = requests;
+        machines.steps += steps;
+        let Some((id, placed)) = found else {
+            self.from = (u32::MAX, BinId(0));
+            return 0;
+        };
+        machines.add_pods(problem, state, id, placed);
+        placed
     }
 
     /// Places copies in an open machine, if that goes; else takes note of whether to ask again.
     fn place_in(&mut self, problem: &'p Problem<'_>, state: &mut State, id: BinId, wanted: u32) -> u32 {
         let Some(pool) = state.bins.get(id.0).map(|bin| bin.pool) else { return 0 };
-        let ways = &problem.pools[pool].by_class[self.class];
-        let open = self.open[pool].get_or_insert_with(|| {
-            let is_open = |way: &&Alternative| state.copies_allowed_by_labels(problem, self.class, way, 1) == 1;
-            ways.iter().filter(is_open).collect()
-        });
+        let (table, class) = (&problem.pools[pool], self.class);
+        // What rules let in together is asked copy by copy.
+        let most = if self.is_free { u32::MAX } else { 1 };
+        let open = self.open[pool].get_or_insert_with(|| choose::allowed_by_labels(problem, state, table, class, most));
         for way in open.iter() {
-            let copies = state.copies_in_bin(problem, id, self.class, way, wanted);
+            let is_elsewhere = state.bins.get(id.0).is_none_or(|bin| bin.is_elsewhere(table, way.alternative));
+            if is_elsewhere || way.on_host(problem, state, id, class).is_none() {
+                continue;
+            }
+            let copies = state.copies_in_bin(problem, id, class, way.alternative, wanted);
             if copies > 0 {
-                state.place_in_bin(problem, id, self.class, way, copies);
+                state.place_in_bin(problem, id, class, way.alternative, copies);
                 return copies;
             }
         }
-        if self.is_lasting && open.len() == ways.len() {
+        if self.is_lasting && open.len() == table.by_class[class].len() {
             self.without_room.insert(id);
         } else {
             self.has_skipped = true;

@@ -110,6 +110,8 @@ pub(crate) struct Fit {
     pub(crate) requests: ResourceVec,
     /// The offerings with their prices, in the order of the pool's.
     pub(crate) by_price: Rc<[(PriceNanoUsdPerHour, OfferingId)]>,
+    /// The number of this set of offerings, from 0 in each pool.
+    pub(crate) set: usize,
     staircase: OnceCell<Staircase>,
 }
 
@@ -123,6 +125,7 @@ struct Fits {
 
 struct OfOfferings {
     by_price: Rc<[(PriceNanoUsdPerHour, OfferingId)]>,
+    set: usize,
     fits: FastMap<ResourceVec, FitId>,
 }
 
@@ -131,14 +134,19 @@ impl Fits {
         if !self.by_offerings.contains_key(offerings) {
             let by_price = table.by_price.iter().filter(|&&offering| offerings.contains(offering));
             let by_price = by_price.map(|&offering| (table.price(offering), offering)).collect();
-            self.by_offerings.insert(offerings.clone(), OfOfferings { by_price, fits: FastMap::default() });
+            let set = self.by_offerings.len();
+            self.by_offerings.insert(offerings.clone(), OfOfferings { by_price, set, fits: FastMap::default() });
         }
         let of_offerings = self.by_offerings.get_mut(offerings).expect("it was put there where it was missing");
         if let Some(&known) = of_offerings.fits.get(requests) {
             return known;
         }
-        let fit =
-            Fit { requests: requests.clone(), by_price: Rc::clone(&of_offerings.by_price), staircase: OnceCell::new() };
+        let fit = Fit {
+            requests: requests.clone(),
+            by_price: Rc::clone(&of_offerings.by_price),
+            set: of_offerings.set,
+            staircase: OnceCell::new(),
+        };
         let fit = self.fits.push(fit);
         of_offerings.fits.insert(requests.clone(), fit);
         fit

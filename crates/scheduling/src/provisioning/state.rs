@@ -7,9 +7,12 @@ mod bins;
 mod nodes;
 mod trial;
 
-use std::{rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
-use model::{IdSet, IdVec, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId, collections::FastMap};
+use model::{
+    IdSet, IdVec, PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, ValueId,
+    collections::{FastMap, fast_hash},
+};
 use smallvec::SmallVec;
 
 use super::{
@@ -58,6 +61,10 @@ pub(crate) struct Bin {
     kind: u64,
     /// Whether it has to be there for pods that need a host each.
     pub(crate) is_forced: bool,
+    /// Equal for machines of a pool with the same offerings and requests.
+    shape: u64,
+    /// Of which sets of offerings it is known that it has none, a bit for each of the pool's first 64: it only gets fewer.
+    elsewhere: Cell<u64>,
 }
 
 /// What a machine takes of what machines share.
@@ -87,7 +94,29 @@ impl Bin {
             charge: Amounts::new(),
             kind: 0,
             is_forced: false,
+            shape: 0,
+            elsewhere: Cell::new(0),
         }
+    }
+
+    /// Equal for machines that can become larger for the same copies at the same prices; `None` where more than requests matters.
+    pub(crate) fn shape(&self) -> Option<(PoolRank, u64)> {
+        let is_plain = self.open.is_empty() && self.devices.is_none() && !self.shares_volumes();
+        is_plain.then_some((self.pool, self.shape))
+    }
+
+    /// Whether it has none of the offerings of an alternative: mostly it is in another zone.
+    pub(crate) fn is_elsewhere(&self, table: &PoolTable<'_>, alternative: &Alternative) -> bool {
+        let set = table.fits[alternative.fit].set;
+        let bit = if set < 64 { 1 << set } else { 0 };
+        if self.elsewhere.get() & bit != 0 {
+            return true;
+        }
+        let is_elsewhere = self.offerings.is_disjoint(&alternative.offerings);
+        if is_elsewhere {
+            self.elsewhere.set(self.elsewhere.get() | bit);
+        }
+        is_elsewhere
     }
 
     /// Whether pods on it use volumes that others use too.
@@ -105,8 +134,9 @@ impl Bin {
         }
     }
 
-    /// Sets price and slack from what is left of the offerings.
+    /// Sets price, slack and shape from what is left of the offerings.
     fn measure(&mut self, table: &PoolTable<'_>) {
+        self.shape = fast_hash(&(&self.offerings, &self.requests));
         // What was too small before is so now.
         let open = table.at_least_at_price(self.price).copied();
         let mut open = open.filter(|&offering| self.offerings.contains(offering)).peekable();

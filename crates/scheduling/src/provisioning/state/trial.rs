@@ -32,13 +32,12 @@ impl State {
         }
         self.with_buffers(|state, candidates, trial| {
             let Some(held) = state.bins.get(bin.0) else { return 0 };
-            // Mostly a machine of another zone.
-            if held.offerings.is_disjoint(&alternative.offerings) {
+            let table = &problem.pools[held.pool];
+            if held.is_elsewhere(table, alternative) {
                 return 0;
             }
             candidates.clone_from(&held.offerings);
             candidates.intersect_with(&alternative.offerings);
-            let table = &problem.pools[held.pool];
             if !state.open_labels_agree(table, held, alternative, candidates, problem.names()) {
                 return 0;
             }
