@@ -143,6 +143,11 @@ impl ResourceVec {
         })
     }
 
+    /// The amounts in id order, up to the last that is not zero.
+    pub fn as_slice(&self) -> &[i64] {
+        &self.amounts
+    }
+
     /// The amounts that are not zero, in id order.
     pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
         self.amounts

@@ -150,18 +150,14 @@ proptest! {
     fn a_chosen_value_is_in_the_set_and_does_not_depend_on_ids(expressions in any_expressions()) {
         let mut interner = interner();
         let set = conjunction(&expressions, &interner);
-        let chosen = set.any_value(&mut interner);
+        let chosen = set.any_value(&interner);
         prop_assert_eq!(chosen.is_none(), set.has_no_value());
+        let other = interner_filled_backwards();
+        prop_assert_eq!(&chosen, &conjunction(&expressions, &other).any_value(&other));
         if let Some(chosen) = chosen {
+            let chosen = interner.value(&chosen);
             prop_assert!(set.contains(Some(chosen), &interner));
         }
-
-        let mut other = interner_filled_backwards();
-        let chosen_there = conjunction(&expressions, &other).any_value(&mut other);
-        prop_assert_eq!(
-            chosen.map(|value| interner.value_name(value)),
-            chosen_there.map(|value| other.value_name(value))
-        );
     }
 
     #[test]
@@ -365,8 +361,7 @@ fn a_value_is_found_even_if_every_plain_spelling_is_excluded() {
     let list: [(&str, Operator, &[&str]); 3] =
         [("n", Operator::Gte, &["3"]), ("n", Operator::Lte, &["4"]), ("n", Operator::NotIn, &["3", "4", "03"])];
     let values = requirements(&list, &mut interner).iter().next().unwrap().values.clone();
-    let chosen = values.any_value(&mut interner).unwrap();
-    assert_eq!(interner.value_name(chosen), "04");
+    assert_eq!(values.any_value(&interner).as_deref(), Some("04"));
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! * a set with bounds does not hold absence, its range is not empty, and each excluded value lies in it;
 //! * an upper bound is below `i64::MAX`; a lower one is above 0, or is 0 and there is no upper one.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -298,9 +298,10 @@ impl ValueSet {
     /// least integer that is allowed. `None` if the set holds no value.
     ///
     /// Differs: Karpenter draws a random integer; this is the same on every run.
-    pub fn any_value(&self, interner: &mut Interner) -> Option<ValueId> {
+    pub fn any_value(&self, interner: &Interner) -> Option<Arc<str>> {
         if !self.complement {
-            return self.values.iter().copied().min_by_key(|&value| interner.value_name(value));
+            let least = self.values.iter().copied().min_by_key(|&value| interner.value_name(value));
+            return least.map(|value| interner.value_arc(value));
         }
         // Each exclusion can spoil one candidate at most, so this ends; a small range is tried again with more zeros.
         let (low, high) = (self.low(), self.high());
@@ -314,7 +315,7 @@ impl ValueSet {
                 }
                 let excluded =
                     interner.find_value(&text).is_some_and(|value| self.values.binary_search(&value).is_ok());
-                if excluded { None } else { Some(interner.value(&text)) }
+                (!excluded).then(|| text.into())
             })
         })
     }

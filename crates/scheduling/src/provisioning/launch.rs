@@ -333,19 +333,8 @@ impl<'t, 's> Settled<'t, 's> {
     /// A value for each label that the claim has to give because no remaining offering decides it.
     fn labels(&self, names: &Interner) -> Vec<(KeyId, Arc<str>)> {
         let decided = |key: KeyId| self.table.is_mentioned_by(&self.offerings, key);
-        let undecided: Vec<&Requirement> =
-            self.requirements.iter_by_name(names).filter(|requirement| !decided(requirement.key)).collect();
-        if undecided.is_empty() {
-            return Vec::new();
-        }
-        let mut scratch = names.clone();
-        undecided
-            .into_iter()
-            .filter_map(|requirement| {
-                let value = requirement.values.any_value(&mut scratch)?;
-                Some((requirement.key, scratch.value_arc(value)))
-            })
-            .collect()
+        let undecided = self.requirements.iter_by_name(names).filter(|requirement| !decided(requirement.key));
+        undecided.filter_map(|requirement| Some((requirement.key, requirement.values.any_value(names)?))).collect()
     }
 
     /// Types, cheapest first, at most as many as configured. Types that a minValues needs come before cheaper ones.

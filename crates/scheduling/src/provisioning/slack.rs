@@ -58,7 +58,13 @@ impl SlackTree {
         if from >= self.leaves {
             return None;
         }
-        let fits = |node: usize| requests.iter().all(|(resource, amount)| amount <= self.at(node, resource.index()));
+        let wanted = requests.as_slice();
+        let fits = |node: usize| {
+            let first = node * self.resources;
+            // Nothing is free of a resource that no place has.
+            let most = self.most.get(first..first + wanted.len()).filter(|_| wanted.len() <= self.resources);
+            most.is_some_and(|most| wanted.iter().zip(most).all(|(wanted, most)| wanted <= most))
+        };
         let mut node = self.leaves + from;
         loop {
             if fits(node) {
