@@ -70,17 +70,18 @@ struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
-    /// The pods that wait for a machine that is still to be opened, and for which. Few machines ask for them.
+    /// The pods that wait for a machine, and for which. Few machines ask for them.
     fn waiting(&self) -> &NameMap<WaitingClass, Awaited> {
         self.waiting.get_or_init(|| {
             let mut waiting = NameMap::default();
             let mut open: NameMap<&NodeClaimName, bool> = NameMap::default();
             for (pod, machine) in self.planned() {
-                if pod.deletion_timestamp.is_some() || *open.entry(machine).or_insert_with(|| self.is_open(machine)) {
+                if pod.deletion_timestamp.is_some() {
                     continue;
                 }
                 let class = WaitingClass { shape: Shape(Arc::clone(&pod.shape)), preempts_below: preempts_below(pod) };
-                let let_in = self.is_let_in(pod, machine);
+                let is_open = *open.entry(machine).or_insert_with(|| self.is_open(machine));
+                let let_in = is_open || self.is_let_in(pod, machine);
                 match waiting.entry(class) {
                     Entry::Vacant(entry) => {
                         entry.insert(Awaited { machines: Machines::One(machine.clone()), let_in });
@@ -146,7 +147,7 @@ impl Cluster<'_> {
         self.stages.get(&pod.uid).copied().unwrap_or(0)
     }
 
-    /// Whether a machine lets everybody in. Who waits for one although it does will not come there without help.
+    /// Whether a machine lets everybody in.
     fn is_open(&self, machine: &NodeClaimName) -> bool {
         open_node(self.state, machine).is_some()
     }
