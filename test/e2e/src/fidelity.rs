@@ -183,8 +183,10 @@ fn is_held(node: &Node) -> bool {
 async fn refused(corner: &Corner) -> Result<Vec<String>> {
     let pool = format!("nodepool/{}", corner.name);
     let is_final = |message: &str| {
+        // What would help may still tell of limits that excluded nothing and are gone.
+        let excluded_by = message.split("; one would do if").next().unwrap_or_default();
         message.contains("no node can satisfy it")
-            || message.contains(&pool) && !message.contains("limit") && !message.contains("is not ready")
+            || excluded_by.contains(&pool) && !excluded_by.contains("limit") && !excluded_by.contains("is not ready")
     };
     let failures = failures(corner).await?;
     Ok(failures.into_iter().filter(|it| is_final(&it.message)).filter_map(|it| it.pod).collect())
