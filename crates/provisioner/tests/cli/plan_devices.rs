@@ -229,7 +229,7 @@ fn daemons_take_their_devices_on_each_new_machine_and_leave_the_others_as_they_a
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               2   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $6.0000/h   4 of gpu.example.com      3
 
-        3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9990/h)
+        3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9994/h)
     "#]].assert_eq(&ran.transcript());
 }
 
