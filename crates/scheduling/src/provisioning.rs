@@ -83,6 +83,9 @@ use crate::{
 /// A plan that is dearer than its lower bound by less than one part in so many needs no further comparison.
 const CLOSE: i128 = 20;
 
+/// Above the bound by one part in so many, a plan that goes by worth is made with other prices too.
+const WORTH_A_SECOND: i128 = 100;
+
 /// Steps that the search for contended room may take in a plan that is only made to be compared.
 pub(crate) const COMPARED_STEPS: u64 = 2_000;
 
@@ -277,11 +280,14 @@ fn improved(
         // The plain order sees to it that there is an order of binding; others may not.
         (other.0.is_better_than(best, problem) && rules_hold(problem, &other.0.state)).then_some(other)
     };
-    if is_dearer(&best)
-        && has_choice
-        && let Some(other) = cheaper(&mut problem, Order::ByWorth(&relaxed.worth), &best.0)
-    {
-        best = other;
+    // Where little can be gained a second plan is not worth its time.
+    let by_worth = [(&relaxed.worth, bound), (&relaxed.other_worth, bound + bound / WORTH_A_SECOND)];
+    for (worth, enough) in by_worth.into_iter().filter(|_| has_choice) {
+        if best.0.price() > enough
+            && let Some(other) = cheaper(&mut problem, Order::ByWorth(worth), &best.0)
+        {
+            best = other;
+        }
     }
     // Karpenter's order is compared with what will be kept.
     let mut less_sure = None;

@@ -34,7 +34,7 @@ use model::{
     define_id,
 };
 
-use self::{solve::ResourcePrices, whole::WholeMachines};
+use self::{solve::Solution, whole::WholeMachines};
 use super::{
     classes::ClassId,
     devices::Spot,
@@ -70,19 +70,21 @@ pub(crate) struct Relaxed {
     pub(crate) bound: PriceNanoUsdPerHour,
     /// By class: what a copy is worth in nano-dollars per hour, rounded down; 0 for classes that were not asked about.
     pub(crate) worth: IdVec<ClassId, i64>,
+    /// The same by other prices that are nearly as good. Which of the two makes the cheaper plan can't be told beforehand.
+    pub(crate) other_worth: IdVec<ClassId, i64>,
 }
 
 /// Relaxations that were solved for earlier plans of a snapshot. Plans that differ in what pods prefer mostly have the same.
 #[derive(Debug, Default)]
 pub(crate) struct Solved {
-    solved: RefCell<Vec<(Relaxation, Rc<ResourcePrices>)>>,
+    solved: RefCell<Vec<(Relaxation, Rc<Solution>)>>,
 }
 
 /// How many are kept.
 const MAX_SOLVED: usize = 8;
 
 impl Solved {
-    fn prices(&self, relaxation: &Relaxation) -> Rc<ResourcePrices> {
+    fn prices(&self, relaxation: &Relaxation) -> Rc<Solution> {
         let mut solved = self.solved.borrow_mut();
         if let Some((_, prices)) = solved.iter().find(|(known, _)| known.is_alike(relaxation)) {
             return Rc::clone(prices);
@@ -100,11 +102,14 @@ impl Solved {
 pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
     let relaxation = Relaxation::new(problem, copies);
     let prices = solved.prices(&relaxation);
-    let worth = relaxation.worth(&prices);
-    let bound = relaxation.bound(problem, &prices, &worth);
-    let of_class =
-        |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
-    Relaxed { bound, worth: relaxation.kind_of.iter().map(of_class).collect() }
+    let (worth, other_worth) = (relaxation.worth(&prices.tight), relaxation.worth(&prices.amid));
+    let bound = relaxation.bound(problem, &prices.tight, &worth);
+    let by_class = |worth: &[i64]| {
+        let of_class =
+            |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
+        relaxation.kind_of.iter().map(of_class).collect()
+    };
+    Relaxed { bound, worth: by_class(&worth), other_worth: by_class(&other_worth) }
 }
 
 /// One plan's relaxation. All vectors of amounts are over the same `dimensions`.

@@ -28,7 +28,17 @@ struct Learner {
     regret: Vec<f64>,
     predicted: Vec<f64>,
     chosen: Vec<f64>,
+    /// Since averages began anew.
     average: Vec<f64>,
+}
+
+/// What the game comes to, twice.
+#[derive(Debug)]
+pub(super) struct Solution {
+    /// What makes the bound highest, of what was found.
+    pub(super) tight: ResourcePrices,
+    /// The average over all rounds. Where many prices are as good, it lies amid them, and the other may lie at one of their ends.
+    pub(super) amid: ResourcePrices,
 }
 
 impl Learner {
@@ -102,7 +112,7 @@ impl Relaxation {
         (WORK / (options * self.dimensions.len() * 2).max(1)).clamp(ROUNDS.0, ROUNDS.1)
     }
 
-    pub(super) fn resource_prices(&self) -> ResourcePrices {
+    pub(super) fn resource_prices(&self) -> Solution {
         let dimensions = self.dimensions.len();
         // What a unit costs if a site puts its whole price on that dimension.
         let scales: Vec<Vec<f64>> = self.sites.iter().map(Site::scales).collect();
@@ -114,11 +124,14 @@ impl Relaxation {
         let mut prices = Table::new(dimensions, self.sites.len());
         let mut loads = prices.clone();
         let mut gains: Vec<f64> = Vec::new();
+        let mut over_all: Vec<Vec<f64>> = vec![vec![0.0; dimensions]; sites.len()];
         let (mut begun, mut distance) = (0, f64::INFINITY);
         for round in 1..=rounds {
+            let weight_of_all = (round * round) as f64;
             let weight = ((round - begun) * (round - begun)) as f64;
-            for (index, (site, scales)) in sites.iter_mut().zip(&scales).enumerate() {
+            for (index, ((site, scales), over_all)) in sites.iter_mut().zip(&scales).zip(&mut over_all).enumerate() {
                 site.choose(&[]);
+                over_all.iter_mut().zip(&site.chosen).for_each(|(sum, share)| *sum += weight_of_all * share);
                 let amounts = site.chosen.iter().zip(scales).map(|(share, scale)| share * scale);
                 prices.set(index, amounts);
             }
@@ -145,7 +158,11 @@ impl Relaxation {
                 }
             }
         }
-        self.sites.iter().zip(&sites).map(|(site, learner)| site.prices(&learner.average)).collect()
+        let prices_by = |(site, shares): (&Site, &Vec<f64>)| site.prices(shares);
+        Solution {
+            tight: self.sites.iter().zip(sites.iter().map(|learner| &learner.average)).map(prices_by).collect(),
+            amid: self.sites.iter().zip(&over_all).map(prices_by).collect(),
+        }
     }
 
     fn buyer(&self, id: KindId, kind: &Kind) -> Buyer {
