@@ -35,7 +35,7 @@ struct Learner {
 /// What the game comes to, twice.
 #[derive(Debug)]
 pub(super) struct Solution {
-    /// What makes the bound highest, of what was found.
+    /// The average since averages last began anew: the nearest to the highest bound, nearly always.
     pub(super) tight: ResourcePrices,
     /// The average over all rounds. Where many prices are as good, it lies amid them, and the other may lie at one of their ends.
     pub(super) amid: ResourcePrices,
