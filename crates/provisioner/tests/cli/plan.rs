@@ -201,7 +201,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
           "cost": {
             "priceNanoUsdPerHour": 150000000,
             "nodeCostsNanoUsdPerHour": 0,
-            "lowerBoundNanoUsdPerHour": 52592769
+            "lowerBoundNanoUsdPerHour": 52597401
           }
         }
     "#]].assert_eq(&ran.stdout);

@@ -111,7 +111,7 @@ fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request(
           ml/lost
             resource claim template ml/gone does not exist
 
-        5 pods: 3 on 2 new machines for $6.0000/h (no plan below $4.4998/h), 2 without a place
+        5 pods: 3 on 2 new machines for $6.0000/h (no plan below $4.5000/h), 2 without a place
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -229,7 +229,7 @@ fn daemons_take_their_devices_on_each_new_machine_and_leave_the_others_as_they_a
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               2   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $6.0000/h   4 of gpu.example.com      3
 
-        3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9994/h)
+        3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9999/h)
     "#]].assert_eq(&ran.transcript());
 }
 

@@ -14,6 +14,7 @@
 //!
 //! * Classes with equal requests and equal offerings are one *kind*. Pods that exclude each other from a host need a slot
 //!   that each machine has one of; pods with claims one of as many as the machine's devices serve.
+//! * Of what a machine has, only what its pods can use counts ([`usable`]).
 //! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π is
 //!   that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
 //! * Machines are bought whole, which counts where pods need less than one (`whole`).
@@ -23,6 +24,7 @@
 //! and that classes compete for devices.
 
 mod solve;
+mod usable;
 mod whole;
 mod worth;
 
@@ -34,7 +36,7 @@ use model::{
     define_id,
 };
 
-use self::{solve::Solution, whole::WholeMachines};
+use self::{solve::Solution, usable::Usable, whole::WholeMachines};
 use super::{
     classes::ClassId,
     devices::Spot,
@@ -101,15 +103,16 @@ impl Solved {
 /// The bound for so many copies of each class, and what they are worth.
 pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
     let relaxation = Relaxation::new(problem, copies);
-    let prices = solved.prices(&relaxation);
-    let (worth, other_worth) = (relaxation.worth(&prices.tight), relaxation.worth(&prices.amid));
-    let bound = relaxation.bound(problem, &prices.tight, &worth);
-    let by_class = |worth: &[i64]| {
+    let solution = solved.prices(&relaxation);
+    let by_prices = |prices| {
+        let worth = relaxation.worth(prices);
+        let bound = relaxation.bound(problem, prices, &worth);
         let of_class =
             |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
-        relaxation.kind_of.iter().map(of_class).collect()
+        (bound, relaxation.kind_of.iter().map(of_class).collect())
     };
-    Relaxed { bound, worth: by_class(&worth), other_worth: by_class(&other_worth) }
+    let ((bound, worth), (other_bound, other_worth)) = (by_prices(&solution.tight), by_prices(&solution.amid));
+    Relaxed { bound: bound.max(other_bound), worth, other_worth }
 }
 
 /// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
@@ -120,6 +123,8 @@ struct Relaxation {
     kind_of: IdVec<ClassId, Option<KindId>>,
     /// Offerings that matter, without limit.
     sites: Vec<Site>,
+    /// The dimensions that can be full first on a site; the others need no price.
+    binding: Vec<usize>,
     /// Offerings of reservations.
     reserved: Vec<Reserved>,
     whole: WholeMachines,
@@ -145,6 +150,7 @@ struct Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Site {
     price: PriceNanoUsdPerHour,
+    /// As far as pods can use it.
     holds: Vec<i64>,
     takes: IdSet<KindId>,
 }
@@ -188,13 +194,16 @@ impl Relaxation {
             kind_of[class] = Some(of_key);
         }
         let whole = WholeMachines::new(kinds.len());
-        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), reserved: Vec::new(), whole };
+        let usable = Usable::new(&kinds, dimensions.len());
+        let (reserved, binding) = (Vec::new(), Vec::new());
+        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), binding, reserved, whole };
         let mut sites = Vec::new();
         for (pool, table) in problem.pools.iter_enumerated() {
             let index = model::Id::index(pool);
             let of_pool: Vec<Option<&IdSet<OfferingId>>> = offerings.iter().map(|pools| pools.get(index)).collect();
-            relaxation.add_sites(table, index, &of_pool, &served, &mut sites);
+            relaxation.add_sites(table, index, &of_pool, &served, &usable, &mut sites);
         }
+        relaxation.binding = usable.binding(&sites);
         relaxation.sites = without_dominated(sites, &relaxation.total());
         for share in MERGED {
             if relaxation.rounds() >= solve::ROUNDS.1 {
@@ -210,6 +219,7 @@ impl Relaxation {
         self.dimensions.len() == other.dimensions.len()
             && self.kinds.as_slice() == other.kinds.as_slice()
             && self.sites == other.sites
+            && self.binding == other.binding
     }
 
     /// Adds what the pool offers to the kinds, by kind.
@@ -219,6 +229,7 @@ impl Relaxation {
         pool: usize,
         by_kind: &[Option<&IdSet<OfferingId>>],
         served: &Served,
+        usable: &Usable,
         sites: &mut Vec<Site>,
     ) {
         // Mostly a pool is for few of the kinds, so that sets get room only where there is one.
@@ -242,7 +253,7 @@ impl Relaxation {
                 by_offering.and_then(|most| most.get(&offering)).copied().unwrap_or(0)
             });
             let takes = std::mem::take(&mut takes[offering]);
-            let site = Site { price: table.price(offering), holds, takes };
+            let site = Site { price: table.price(offering), holds: usable.of(&holds), takes };
             match table.catalogue.offerings[offering].reservation {
                 Some(reservation) => {
                     self.whole.add(&site.takes, site.price, true);
@@ -272,15 +283,13 @@ impl Relaxation {
         self.dimensions.iter().map(amount).collect()
     }
 
-    /// What all copies need of each dimension.
-    fn total(&self) -> Vec<f64> {
-        let mut total = vec![0.0; self.dimensions.len()];
-        for kind in &self.kinds {
-            for (sum, &amount) in total.iter_mut().zip(&kind.requests) {
-                *sum += amount as f64 * kind.copies as f64;
-            }
-        }
-        total
+    /// What all copies need of each binding dimension.
+    fn total(&self) -> Vec<(usize, f64)> {
+        let needs = |dimension: usize, kind: &Kind| {
+            kind.requests.get(dimension).copied().unwrap_or(0) as f64 * kind.copies as f64
+        };
+        let total = |&dimension: &usize| (dimension, self.kinds.iter().map(|kind| needs(dimension, kind)).sum());
+        self.binding.iter().map(total).collect()
     }
 }
 
@@ -391,12 +400,12 @@ fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served
 }
 
 /// The sites that no other beats: one that takes at least the same kinds and holds at least as much of everything per
-/// dollar. `total` weighs the dimensions against each other.
-fn without_dominated(mut sites: Vec<Site>, total: &[f64]) -> Vec<Site> {
+/// dollar. `total` names the dimensions and weighs them against each other.
+fn without_dominated(mut sites: Vec<Site>, total: &[(usize, f64)]) -> Vec<Site> {
     // Whoever beats a site has no less per dollar in sum, so that it comes first.
     let per_dollar = |site: &Site| -> f64 {
-        let shares = site.holds.iter().zip(total).filter(|(_, total)| **total > 0.0);
-        let sum: f64 = shares.map(|(&holds, total)| holds as f64 / total).sum();
+        let shares = total.iter().filter(|(_, total)| *total > 0.0);
+        let sum: f64 = shares.map(|&(dimension, total)| site.has(dimension) as f64 / total).sum();
         sum / site.price.0.max(0) as f64
     };
     sites.sort_by_cached_key(|site| {
@@ -406,7 +415,7 @@ fn without_dominated(mut sites: Vec<Site>, total: &[f64]) -> Vec<Site> {
     });
     let mut kept: Vec<Site> = Vec::new();
     for site in sites {
-        if !kept.iter().any(|other| other.beats(&site)) {
+        if !kept.iter().any(|other| other.beats(&site, total)) {
             kept.push(site);
         }
     }
@@ -458,9 +467,15 @@ fn most_of(members: &[Site]) -> Option<Site> {
 }
 
 impl Site {
-    fn beats(&self, other: &Self) -> bool {
+    fn has(&self, dimension: usize) -> i64 {
+        self.holds.get(dimension).copied().unwrap_or(0)
+    }
+
+    fn beats(&self, other: &Self, dimensions: &[(usize, f64)]) -> bool {
         let (price, others) = (i128::from(self.price.0.max(0)), i128::from(other.price.0.max(0)));
-        let holds_more = |(mine, theirs): (&i64, &i64)| i128::from(*mine) * others >= i128::from(*theirs) * price;
-        self.holds.iter().zip(&other.holds).all(holds_more) && other.takes.is_subset(&self.takes)
+        let holds_more = |&(dimension, _): &(usize, f64)| {
+            i128::from(self.has(dimension)) * others >= i128::from(other.has(dimension)) * price
+        };
+        dimensions.iter().all(holds_more) && other.takes.is_subset(&self.takes)
     }
 }

@@ -109,13 +109,14 @@ impl Relaxation {
     /// As many as there is time for.
     pub(super) fn rounds(&self) -> usize {
         let options: usize = self.sites.iter().map(|site| site.takes.count()).sum();
-        (WORK / (options * self.dimensions.len() * 2).max(1)).clamp(ROUNDS.0, ROUNDS.1)
+        (WORK / (options * self.binding.len() * 2).max(1)).clamp(ROUNDS.0, ROUNDS.1)
     }
 
     pub(super) fn resource_prices(&self) -> Solution {
-        let dimensions = self.dimensions.len();
+        // Only those that bind, in this order.
+        let dimensions = self.binding.len();
         // What a unit costs if a site puts its whole price on that dimension.
-        let scales: Vec<Vec<f64>> = self.sites.iter().map(Site::scales).collect();
+        let scales: Vec<Vec<f64>> = self.sites.iter().map(|site| site.scales(&self.binding)).collect();
         let buyers: Vec<Buyer> = self.kinds.iter_enumerated().map(|(id, kind)| self.buyer(id, kind)).collect();
         let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions)).collect();
         let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options())).collect();
@@ -158,7 +159,7 @@ impl Relaxation {
                 }
             }
         }
-        let prices_by = |(site, shares): (&Site, &Vec<f64>)| site.prices(shares);
+        let prices_by = |(site, shares): (&Site, &Vec<f64>)| site.prices(&self.binding, shares);
         Solution {
             tight: self.sites.iter().zip(sites.iter().map(|learner| &learner.average)).map(prices_by).collect(),
             amid: self.sites.iter().zip(&over_all).map(prices_by).collect(),
@@ -169,8 +170,9 @@ impl Relaxation {
         let takes = |&site: &usize| self.sites.get(site).is_some_and(|site| site.takes.contains(id));
         let (open, closed): (Vec<usize>, Vec<usize>) = (0..self.sites.len()).partition(takes);
         let is_dense = closed.len() <= open.len();
+        let amounts = self.binding.iter().filter_map(|&dimension| kind.requests.get(dimension));
         Buyer {
-            requests: kind.requests.iter().map(|&amount| amount as f64).collect(),
+            requests: amounts.map(|&amount| amount as f64).collect(),
             copies: kind.copies as f64,
             sites: if is_dense { Sites::All(self.sites.len()) } else { Sites::Some(open) },
             closed: if is_dense { closed } else { Vec::new() },
@@ -184,11 +186,11 @@ impl Relaxation {
             let sum: f64 = learner.average.iter().sum();
             learner.average.iter().map(|share| share / sum).collect::<Vec<f64>>()
         };
-        let mut prices = Table::new(self.dimensions.len(), self.sites.len());
+        let mut prices = Table::new(self.binding.len(), self.sites.len());
         for (index, (site, scales)) in sites.iter().zip(scales).enumerate() {
             prices.set(index, shares(site).into_iter().zip(scales).map(|(share, scale)| share * scale));
         }
-        let mut loads = Table::new(self.dimensions.len(), self.sites.len());
+        let mut loads = Table::new(self.binding.len(), self.sites.len());
         let mut paid = 0.0;
         let mut gains: Vec<f64> = Vec::new();
         for (buyer, learner) in buyers.iter().zip(kinds) {
@@ -222,7 +224,7 @@ impl Relaxation {
 
 /// A kind that looks for sites.
 struct Buyer {
-    /// Of a copy, by dimension.
+    /// Of a copy, by binding dimension.
     requests: Vec<f64>,
     copies: f64,
     sites: Sites,
@@ -323,22 +325,24 @@ pub(super) fn pays(amounts: &[i64], prices: &[i128]) -> i128 {
 }
 
 impl Site {
-    fn scales(&self) -> Vec<f64> {
-        let scale = |&holds: &i64| if holds > 0 { self.price.0.max(0) as f64 / holds as f64 } else { 0.0 };
-        self.holds.iter().map(scale).collect()
+    fn scales(&self, dimensions: &[usize]) -> Vec<f64> {
+        let scale = |holds: i64| if holds > 0 { self.price.0.max(0) as f64 / holds as f64 } else { 0.0 };
+        dimensions.iter().map(|&dimension| scale(self.has(dimension))).collect()
     }
 
-    /// The site's price, spread in these proportions; what rounding leaves is given away.
-    fn prices(&self, weights: &[f64]) -> Vec<i128> {
+    /// The site's price, spread over these dimensions in these proportions; what rounding leaves is given away.
+    fn prices(&self, dimensions: &[usize], weights: &[f64]) -> Vec<i128> {
         let sum: f64 = weights.iter().sum();
         let share = |weight: f64| if sum > 0.0 { (weight / sum * ONE as f64) as i128 } else { 0 };
         let mut left = ONE;
-        let mut prices = Vec::with_capacity(weights.len());
-        for (&weight, &holds) in weights.iter().zip(&self.holds) {
+        let mut prices = vec![0; self.holds.len()];
+        for (&weight, &dimension) in weights.iter().zip(dimensions) {
             let share = share(weight).clamp(0, left);
             left -= share;
-            let holds = i128::from(holds);
-            prices.push(if holds > 0 { share * i128::from(self.price.0.max(0)) / holds } else { 0 });
+            let holds = i128::from(self.has(dimension));
+            if let Some(price) = prices.get_mut(dimension).filter(|_| holds > 0) {
+                *price = share * i128::from(self.price.0.max(0)) / holds;
+            }
         }
         prices
     }
