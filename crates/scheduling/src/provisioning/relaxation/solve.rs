@@ -26,9 +26,11 @@ pub(super) type ResourcePrices = Vec<Vec<i128>>;
 #[derive(Debug, Clone)]
 struct Learner {
     regret: Vec<f64>,
-    predicted: Vec<f64>,
-    chosen: Vec<f64>,
-    /// Since averages began anew.
+    /// What is chosen, in these proportions.
+    weights: Vec<f64>,
+    /// Times a weight: the share.
+    scale: f64,
+    /// Of shares, since averages began anew.
     average: Vec<f64>,
 }
 
@@ -42,57 +44,68 @@ pub(super) struct Solution {
 }
 
 impl Learner {
-    fn new(options: usize) -> Self {
+    /// Begins with an even choice. Some options are never open.
+    fn new(options: usize, closed: &[usize]) -> Self {
         let none = vec![0.0; options];
-        Self { regret: none.clone(), predicted: none.clone(), chosen: none.clone(), average: none }
+        let mut learner = Self { regret: none.clone(), weights: none.clone(), scale: 0.0, average: none };
+        learner.choose_evenly(closed);
+        learner
     }
 
-    /// Chooses; evenly where nothing is better than anything else. Some options are never open.
-    fn choose(&mut self, closed: &[usize]) {
-        for ((chosen, regret), predicted) in self.chosen.iter_mut().zip(&self.regret).zip(&self.predicted) {
-            *chosen = (regret + predicted).max(0.0);
-        }
-        let sum = sum_of_products(&self.chosen, None);
-        if sum > 0.0 {
-            let scale = 1.0 / sum;
-            self.chosen.iter_mut().for_each(|chosen| *chosen *= scale);
-        } else {
-            let open = self.chosen.len() - closed.len();
-            self.chosen.fill(1.0 / open.max(1) as f64);
-            for &option in closed {
-                if let Some(chosen) = self.chosen.get_mut(option) {
-                    *chosen = 0.0;
-                }
+    fn choose_evenly(&mut self, closed: &[usize]) {
+        self.weights.fill(1.0);
+        for &option in closed {
+            if let Some(weight) = self.weights.get_mut(option) {
+                *weight = 0.0;
             }
         }
+        self.scale = 1.0 / (self.weights.len() - closed.len()).max(1) as f64;
     }
 
-    /// Takes note of what each option would have gained.
-    fn learn(&mut self, gains: &[f64], weight: f64) {
-        let got = sum_of_products(&self.chosen, Some(gains));
-        for ((regret, predicted), gain) in self.regret.iter_mut().zip(&mut self.predicted).zip(gains) {
-            *predicted = gain - got;
-            *regret = (*regret + *predicted).max(0.0);
+    fn shares(&self) -> impl Iterator<Item = f64> {
+        self.weights.iter().map(|weight| weight * self.scale)
+    }
+
+    /// Takes note of what each option would have gained, and chooses anew: in proportion to what is regretted if the next
+    /// round is like this one, evenly where nothing is better than anything else.
+    fn learn(&mut self, gains: &[f64], weight: f64, closed: &[usize]) {
+        let got = self.scale * sum_of_products(&self.weights, gains);
+        let counts = weight * self.scale;
+        for (average, weight) in self.average.iter_mut().zip(&self.weights) {
+            *average += counts * weight;
         }
-        for (average, chosen) in self.average.iter_mut().zip(&self.chosen) {
-            *average += weight * chosen;
+        for ((regret, weight), gain) in self.regret.iter_mut().zip(&mut self.weights).zip(gains) {
+            let more = gain - got;
+            *regret = (*regret + more).max(0.0);
+            *weight = (*regret + more).max(0.0);
+        }
+        let sum = sum(&self.weights);
+        if sum > 0.0 {
+            self.scale = 1.0 / sum;
+        } else {
+            self.choose_evenly(closed);
         }
     }
 }
 
-/// Four sums side by side, since one alone waits for each addition; without factors the sum of the numbers.
-fn sum_of_products(numbers: &[f64], factors: Option<&[f64]>) -> f64 {
-    let mut sums = [0.0; 4];
-    let (fours, rest) = numbers.as_chunks::<4>();
-    let Some(factors) = factors else {
-        for four in fours {
-            sums.iter_mut().zip(four).for_each(|(sum, number)| *sum += number);
-        }
-        return sums.iter().chain(rest).sum();
-    };
-    let (of_fours, of_rest) = factors.as_chunks::<4>();
-    for (four, factors) in fours.iter().zip(of_fours) {
-        sums.iter_mut().zip(four).zip(factors).for_each(|((sum, number), factor)| *sum += number * factor);
+/// So many numbers are taken side by side: a sum alone waits for each addition.
+const LANES: usize = 4;
+
+fn sum(numbers: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (lanes, rest) = numbers.as_chunks::<LANES>();
+    for numbers in lanes {
+        sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+    }
+    sums.iter().chain(rest).sum()
+}
+
+fn sum_of_products(numbers: &[f64], factors: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (lanes, rest) = numbers.as_chunks::<LANES>();
+    let (of_lanes, of_rest) = factors.as_chunks::<LANES>();
+    for (numbers, factors) in lanes.iter().zip(of_lanes) {
+        sums.iter_mut().zip(numbers).zip(factors).for_each(|((sum, number), factor)| *sum += number * factor);
     }
     let rest: f64 = rest.iter().zip(of_rest).map(|(number, factor)| number * factor).sum();
     sums.iter().sum::<f64>() + rest
@@ -118,9 +131,8 @@ impl Relaxation {
         // What a unit costs if a site puts its whole price on that dimension.
         let scales: Vec<Vec<f64>> = self.sites.iter().map(|site| site.scales(&self.binding)).collect();
         let buyers: Vec<Buyer> = self.kinds.iter_enumerated().map(|(id, kind)| self.buyer(id, kind)).collect();
-        let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions)).collect();
-        let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options())).collect();
-        kinds.iter_mut().zip(&buyers).for_each(|(learner, buyer)| learner.choose(&buyer.closed));
+        let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions, &[])).collect();
+        let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options(), &buyer.closed)).collect();
         let rounds = self.rounds();
         let mut prices = Table::new(dimensions, self.sites.len());
         let mut loads = prices.clone();
@@ -130,23 +142,20 @@ impl Relaxation {
         for round in 1..=rounds {
             let weight_of_all = (round * round) as f64;
             let weight = ((round - begun) * (round - begun)) as f64;
-            for (index, ((site, scales), over_all)) in sites.iter_mut().zip(&scales).zip(&mut over_all).enumerate() {
-                site.choose(&[]);
-                over_all.iter_mut().zip(&site.chosen).for_each(|(sum, share)| *sum += weight_of_all * share);
-                let amounts = site.chosen.iter().zip(scales).map(|(share, scale)| share * scale);
-                prices.set(index, amounts);
+            for (index, ((site, scales), over_all)) in sites.iter().zip(&scales).zip(&mut over_all).enumerate() {
+                over_all.iter_mut().zip(site.shares()).for_each(|(sum, share)| *sum += weight_of_all * share);
+                prices.set(index, site.shares().zip(scales).map(|(share, scale)| share * scale));
             }
             loads.clear();
             for (buyer, learner) in buyers.iter().zip(&mut kinds) {
                 buyer.gains(&prices, &mut gains);
-                learner.learn(&gains, weight);
-                learner.choose(&buyer.closed);
-                buyer.load(&learner.chosen, &mut loads);
+                learner.learn(&gains, weight, &buyer.closed);
+                buyer.load(&learner.weights, learner.scale, &mut loads);
             }
             for (index, (site, scales)) in sites.iter_mut().zip(&scales).enumerate() {
                 gains.clear();
                 gains.extend(loads.of(index).zip(scales).map(|(load, scale)| load * scale));
-                site.learn(&gains, weight);
+                site.learn(&gains, weight, &[]);
             }
             if round % LOOK == 0 && round < rounds {
                 let now = self.distance(&sites, &kinds, &scales, &buyers);
@@ -196,7 +205,7 @@ impl Relaxation {
         for (buyer, learner) in buyers.iter().zip(kinds) {
             buyer.gains(&prices, &mut gains);
             paid -= buyer.copies * gains.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0);
-            buyer.load(&shares(learner), &mut loads);
+            buyer.load(&shares(learner), 1.0, &mut loads);
         }
         let machines = |(index, scales): (usize, &Vec<f64>)| {
             loads.of(index).zip(scales).map(|(load, scale)| load * scale).fold(0.0, f64::max)
@@ -271,16 +280,16 @@ impl Buyer {
         }
     }
 
-    /// Adds what its copies, shared out over the options, need of the sites.
-    fn load(&self, shares: &[f64], loads: &mut Table) {
+    /// Adds what its copies, shared out over the options by weights times a scale, need of the sites.
+    fn load(&self, weights: &[f64], scale: f64, loads: &mut Table) {
         for (amount, loads) in self.requests.iter().zip(&mut loads.rows).filter(|(amount, _)| **amount > 0.0) {
-            let amount = amount * self.copies;
+            let amount = amount * self.copies * scale;
             match &self.sites {
-                Sites::All(_) => loads.iter_mut().zip(shares).for_each(|(load, share)| *load += share * amount),
+                Sites::All(_) => loads.iter_mut().zip(weights).for_each(|(load, weight)| *load += weight * amount),
                 Sites::Some(sites) => {
-                    for (&site, share) in sites.iter().zip(shares) {
+                    for (&site, weight) in sites.iter().zip(weights) {
                         if let Some(load) = loads.get_mut(site) {
-                            *load += share * amount;
+                            *load += weight * amount;
                         }
                     }
                 }
