@@ -104,15 +104,19 @@ impl Solved {
 pub(crate) fn relax(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
     let relaxation = Relaxation::new(problem, copies);
     let solution = solved.prices(&relaxation);
-    let by_prices = |prices| {
-        let worth = relaxation.worth(prices);
-        let bound = relaxation.bound(problem, prices, &worth);
+    let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
+    // Mostly the room of nodes is worth as much by either.
+    let bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
+        relaxation.bound(problem, &solution.amid, &other_worth)
+    } else {
+        relaxation.bound(problem, &solution.tight, &worth)
+    };
+    let by_class = |worth: &[i64]| {
         let of_class =
             |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
-        (bound, relaxation.kind_of.iter().map(of_class).collect())
+        relaxation.kind_of.iter().map(of_class).collect()
     };
-    let ((bound, worth), (other_bound, other_worth)) = (by_prices(&solution.tight), by_prices(&solution.amid));
-    Relaxed { bound: bound.max(other_bound), worth, other_worth }
+    Relaxed { bound, worth: by_class(&worth), other_worth: by_class(&other_worth) }
 }
 
 /// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
@@ -253,22 +257,20 @@ impl Relaxation {
                 by_offering.and_then(|most| most.get(&offering)).copied().unwrap_or(0)
             });
             let takes = std::mem::take(&mut takes[offering]);
+            let reservation = table.catalogue.offerings[offering].reservation.as_ref();
+            // The first of the others is the cheapest.
+            if reservation.is_none() && !seen.insert((takes.clone(), holds.clone())) {
+                continue;
+            }
             let site = Site { price: table.price(offering), holds: usable.of(&holds), takes };
-            match table.catalogue.offerings[offering].reservation {
-                Some(reservation) => {
-                    self.whole.add(&site.takes, site.price, true);
-                    self.reserved.push(Reserved {
-                        id: reservation.id,
-                        remaining: i64::from(reservation.remaining),
-                        site,
-                    });
-                }
-                // The first is the cheapest.
-                None if seen.insert((site.takes.clone(), site.holds.clone())) => {
-                    self.whole.add(&site.takes, site.price, false);
-                    sites.push(site);
-                }
-                None => {}
+            self.whole.add(&site.takes, site.price, reservation.is_some());
+            match reservation {
+                Some(reservation) => self.reserved.push(Reserved {
+                    id: reservation.id,
+                    remaining: i64::from(reservation.remaining),
+                    site,
+                }),
+                None => sites.push(site),
             }
         }
     }

@@ -19,10 +19,13 @@ struct Cover<'p> {
 }
 
 impl Relaxation {
+    pub(super) fn worth_of_all(&self, worth: &[i64]) -> i128 {
+        self.kinds.iter().zip(worth).map(|(kind, &worth)| i128::from(worth) * i128::from(kind.copies)).sum()
+    }
+
     /// What all copies are worth, minus what room can be worth that costs nothing or is limited.
     pub(super) fn bound(&self, problem: &Problem<'_>, prices: &ResourcePrices, worth: &[i64]) -> PriceNanoUsdPerHour {
-        let all = self.kinds.iter().zip(worth).map(|(kind, &worth)| i128::from(worth) * i128::from(kind.copies));
-        let mut bound: i128 = all.sum();
+        let mut bound = self.worth_of_all(worth);
         let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
         let mut elsewhere = IdSet::with_len(self.kinds.len());
         for node in problem.node_order.iter().copied() {
