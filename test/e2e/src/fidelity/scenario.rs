@@ -74,17 +74,18 @@ pub fn surroundings() -> Vec<Value> {
 }
 
 impl Scenario {
-    /// All its objects as one list, but for the machines that are there before its pods come.
+    /// All its objects and what they name as one list, but for the machines that are there before its pods come.
     #[must_use]
     pub fn objects(&self) -> Value {
-        let items: Vec<&Value> = self
+        let own = self
             .node_pools
             .iter()
             .chain(&self.agent)
             .chain(&self.volumes)
             .chain(&self.before)
             .chain(&self.pods)
-            .collect();
+            .cloned();
+        let items: Vec<Value> = surroundings().into_iter().chain(volumes::storage()).chain(own).collect();
         json!({ "apiVersion": "v1", "kind": "List", "items": items })
     }
 
