@@ -27,7 +27,7 @@
 //! after it was first held plus as long after it became usable (five times as long while planned pods keep coming), not
 //! counting the time in which other taints keep its pods away as well; no pod gets more than [`Config::patches_per_pod`]
 //! nominations to one machine, nor more than that many tries of a toleration; a pod that somebody else nominated is left
-//! alone; at most one batch is under way; a nomination that was cleared is never answered before the settling time is
+//! alone; of pods that keep each other out while they are nominated, one at a time is; at most one batch is under way; a nomination that was cleared is never answered before the settling time is
 //! over.
 //!
 //! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other.
@@ -534,8 +534,12 @@ impl Engine {
         again: bool,
         commands: &mut Vec<Command>,
     ) -> bool {
+        let machines = batch.iter().filter_map(|node| Some((node, view.get(node)?)));
+        let mut crowding =
+            Crowding::of(machines.flat_map(|(node, machine)| machine.pods.iter().map(move |pod| (node, pod))));
+        let due = self.lost(batch, view).filter(|(node, pod)| crowding.admits(node, pod));
         let due: Vec<(NodeName, Uid, NamespacedName)> =
-            self.lost(batch, view).map(|(node, pod)| (node.clone(), pod.uid.clone(), pod.name.clone())).collect();
+            due.map(|(node, pod)| (node.clone(), pod.uid.clone(), pod.name.clone())).collect();
         let mut asked = BTreeSet::new();
         for (node, uid, pod) in due {
             if let Some(machine) = self.machines.get_mut(&node) {
@@ -563,6 +567,22 @@ impl Engine {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.stage = stage;
         }
+    }
+}
+
+/// The machines to which a pod is nominated that keeps others like it out for as long.
+#[derive(Debug, Default)]
+struct Crowding(BTreeSet<NodeName>);
+
+impl Crowding {
+    fn of<'a>(pods: impl Iterator<Item = (&'a NodeName, &'a PlannedPod)>) -> Self {
+        let crowded = pods.filter(|(_, pod)| pod.crowds_out_alike && pod.state == PodState::Nominated);
+        Self(crowded.map(|(node, _)| node.clone()).collect())
+    }
+
+    /// Whether the pod may be nominated to the machine; it is taken to be, then.
+    fn admits(&mut self, node: &NodeName, pod: &PlannedPod) -> bool {
+        !pod.crowds_out_alike || self.0.insert(node.clone())
     }
 }
 

@@ -10,11 +10,11 @@ use api::taints;
 use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::{NameMap, NameSet};
-use model::pod::{PodShape, PreemptionPolicy, SchedulingState};
+use model::pod::{PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint};
 use model::workload::DaemonSet;
 use model::{
-    Interner, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, ResourceVec, Taint, TaintEffect,
-    TolerationOperator, Uid,
+    Interner, KeyId, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, ResourceVec, Taint, TaintEffect,
+    TolerationOperator, Uid, ValueId,
 };
 
 use super::engine::{Attracts, Machine, PlannedPod, PodState, View};
@@ -66,7 +66,7 @@ struct Cluster<'a> {
     stages: Arc<NameMap<Uid, u32>>,
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
-    spreading: OnceCell<NameSet<SpreadingClass>>,
+    spreading: OnceCell<NameMap<SpreadingClass, Vec<Domains>>>,
 }
 
 impl Cluster<'_> {
@@ -99,20 +99,37 @@ impl Cluster<'_> {
         })
     }
 
-    /// The pods that wait for their machines and must be spread.
-    fn spreading(&self) -> &NameSet<SpreadingClass> {
+    /// The pods that wait for their machines and must be spread, and where to, for each spread that they must keep.
+    fn spreading(&self) -> &NameMap<SpreadingClass, Vec<Domains>> {
         self.spreading.get_or_init(|| {
-            let planned = self.planned().map(|(pod, _)| pod).filter(|pod| {
+            let planned = self.planned().filter(|(pod, _)| {
                 pod.shape.hard_spread().next().is_some()
                     && pod.deletion_timestamp.is_none()
                     && pod.scheduling != SchedulingState::Gated
             });
-            let class = |pod: &Arc<Pod>| SpreadingClass {
-                shape: Shape(Arc::clone(&pod.shape)),
-                priority: pod.priority,
-                stage: self.stage_of(pod),
-            };
-            planned.map(class).collect()
+            let mut machines: NameMap<SpreadingClass, NameSet<&NodeClaimName>> = NameMap::default();
+            for (pod, machine) in planned {
+                let shape = Shape(Arc::clone(&pod.shape));
+                let class = SpreadingClass { shape, priority: pod.priority, stage: self.stage_of(pod) };
+                machines.entry(class).or_default().insert(machine);
+            }
+            let with_domains = machines.into_iter().map(|(class, machines)| {
+                let keys = class.shape.0.hard_spread().map(|spread| spread.topology_key);
+                let domains = keys.map(|key| machines.iter().map(|machine| self.domain_of(machine, key)).collect());
+                let domains = domains.collect();
+                (class, domains)
+            });
+            with_domains.collect()
+        })
+    }
+
+    /// The label of a machine that may not have a node yet.
+    fn domain_of(&self, machine: &NodeClaimName, key: KeyId) -> Option<ValueId> {
+        let object = self.state.node_claims.get(machine)?;
+        let node = object.status.as_ref().and_then(|status| self.state.nodes.get(&*status.node_name));
+        node.and_then(|node| node.model.labels.get(key)).or_else(|| {
+            let label = object.metadata.labels.as_ref()?.get(self.state.interner.key_name(key))?;
+            self.state.interner.find_value(label)
         })
     }
 
@@ -122,18 +139,22 @@ impl Cluster<'_> {
         found.filter(|(pod, _)| pod.node_name.is_none())
     }
 
-    /// Whether pods wait whose spread counts this one and that the plan places before it, or may have: those of an earlier
-    /// stage; and, of the same stage, those of higher priority, and those whose spread stays as strict however evenly others are
-    /// spread. If this one came before them, its domain could be too full for them. But who has to be near to this one waits for
-    /// it, if no stage says otherwise.
-    fn comes_after_others(&self, pod: &Pod) -> bool {
+    /// Whether pods wait whose spread counts this one on its node and that the plan places before it, or may have: those of an
+    /// earlier stage; and, of the same stage, those of higher priority, and those whose spread stays as strict however evenly
+    /// others are spread, if they come into a domain of this one: it could be too full for them after it. Into others they come
+    /// the sooner the more are here. But who has to be near to this one waits for it, if no stage says otherwise.
+    fn comes_after_others(&self, pod: &Pod, node: &NodeRecord) -> bool {
+        let interner = &self.state.interner;
         let rank = |stage: u32, priority: i32, shape: &PodShape| (Reverse(stage), priority, stays_strict(shape));
-        let own = rank(self.stage_of(pod), pod.priority, &pod.shape);
-        let mut waiting = self.spreading().iter();
-        waiting.any(|class| {
+        let stage = self.stage_of(pod);
+        let own = rank(stage, pod.priority, &pod.shape);
+        self.spreading().iter().any(|(class, domains)| {
             rank(class.stage, class.priority, &class.shape.0) > own
-                && class.counts(pod, &self.state.interner)
-                && !(class.stage == self.stage_of(pod) && class.has_to_be_near(pod, &self.state.interner))
+                && class.counting(pod, interner).any(|(position, spread)| {
+                    let own = node.model.labels.get(spread.topology_key);
+                    class.stage != stage || domains.get(position).is_none_or(|domains| domains.may_include(own))
+                })
+                && !(class.stage == stage && class.has_to_be_near(pod, interner))
         })
     }
 
@@ -170,9 +191,12 @@ pub fn late(state: &State, assignments: &Assignments) -> Vec<(NodeName, PlannedP
         let pods = pods.iter().filter_map(|uid| state.pod_by_uid(uid));
         let pods = pods.filter(|pod| pod.shape.resource_claims.is_empty() && pod.shape.scheduling_group.is_none());
         late.extend(pods.map(|pod| {
-            let state = pod_state(pod, &node.model.name);
+            let pod_state = pod_state(pod, &node.model.name);
             let (uid, name) = (pod.uid.clone(), pod.name.clone());
-            (node.model.name.clone(), PlannedPod { uid, name, state, may_enter: false, after_others: false })
+            let crowds_out_alike = crowds_out_alike(pod, &state.interner);
+            let planned =
+                PlannedPod { uid, name, state: pod_state, may_enter: false, after_others: false, crowds_out_alike };
+            (node.model.name.clone(), planned)
         }));
     }
     late
@@ -235,11 +259,13 @@ struct SpreadingClass {
 }
 
 impl SpreadingClass {
-    fn counts(&self, pod: &Pod, interner: &Interner) -> bool {
-        self.shape
-            .0
-            .hard_spread()
-            .any(|it| it.namespace == pod.name.namespace && it.selector.matches(&pod.labels, interner))
+    /// The spreads that count the pod, by their position.
+    fn counting<'a>(
+        &'a self,
+        pod: &'a Pod,
+        interner: &'a Interner,
+    ) -> impl Iterator<Item = (usize, &'a TopologySpreadConstraint)> {
+        self.shape.0.hard_spread().enumerate().filter(|(_, spread)| spread_counts(spread, pod, interner))
     }
 
     /// Whether required affinity selects the pod; namespaces that are selected by label may be its own.
@@ -249,6 +275,37 @@ impl SpreadingClass {
                 term.namespaces.contains(&pod.name.namespace) || term.namespace_selector != LabelSelector::Nothing;
             may_be_in && term.selector.matches(&pod.labels, interner)
         })
+    }
+}
+
+fn spread_counts(spread: &TopologySpreadConstraint, pod: &Pod, interner: &Interner) -> bool {
+    spread.namespace == pod.name.namespace && spread.selector.matches(&pod.labels, interner)
+}
+
+/// The values of a label that machines have for which pods wait.
+#[derive(Default)]
+struct Domains {
+    known: NameSet<ValueId>,
+    /// Whether that of a machine is not known yet.
+    unknown: bool,
+}
+
+impl Domains {
+    fn may_include(&self, domain: Option<ValueId>) -> bool {
+        self.unknown || domain.is_none_or(|domain| self.known.contains(&domain))
+    }
+}
+
+impl FromIterator<Option<ValueId>> for Domains {
+    fn from_iter<I: IntoIterator<Item = Option<ValueId>>>(domains: I) -> Self {
+        let mut all = Self::default();
+        for domain in domains {
+            match domain {
+                Some(domain) => _ = all.known.insert(domain),
+                None => all.unknown = true,
+            }
+        }
+        all
     }
 }
 
@@ -304,15 +361,16 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         tolerable: own_value.is_some(),
         nominate: may_nominate(state, node, &waiting),
         attracts,
-        pods: found.iter().map(|pod| planned_pod(cluster, pod, &node.model.name, own_value)).collect(),
+        pods: found.iter().map(|pod| planned_pod(cluster, pod, node, own_value)).collect(),
     }
 }
 
-fn planned_pod(cluster: &Cluster<'_>, pod: &Pod, node: &NodeName, own_value: Option<&str>) -> PlannedPod {
-    let state = pod_state(pod, node);
+fn planned_pod(cluster: &Cluster<'_>, pod: &Pod, node: &NodeRecord, own_value: Option<&str>) -> PlannedPod {
+    let state = pod_state(pod, &node.model.name);
     let may_enter = own_value.is_some_and(|value| may_enter(pod, value));
-    let after_others = !may_enter && state != PodState::Settled && cluster.comes_after_others(pod);
-    PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state, may_enter, after_others }
+    let after_others = !may_enter && state != PodState::Settled && cluster.comes_after_others(pod, node);
+    let crowds_out_alike = crowds_out_alike(pod, &cluster.state.interner);
+    PlannedPod { uid: pod.uid.clone(), name: pod.name.clone(), state, may_enter, after_others, crowds_out_alike }
 }
 
 /// Whether the pod tolerates our taint with that value, which is the uid of a machine's NodeClaim.
@@ -338,6 +396,15 @@ pub fn pod_state(pod: &Pod, node: &NodeName) -> PodState {
         // A preemptor's, or ours to a machine that it was planned on before; kube-scheduler clears it when it fails.
         Some(_) => PodState::HandsOff,
     }
+}
+
+/// Whether the pod, while it is nominated to a node, keeps others like it from that node for good: kube-scheduler places a pod as
+/// if those that are nominated to a node and not of lower priority were there
+/// (`pkg/scheduler/framework/runtime/framework.go`, `RunFilterPluginsWithNominatedPods`), so each of them finds the others
+/// in its spread; and it clears a nomination that fails only of pods that may preempt.
+fn crowds_out_alike(pod: &Pod, interner: &Interner) -> bool {
+    pod.preemption_policy == PreemptionPolicy::Never
+        && pod.shape.hard_spread().any(|spread| spread_counts(spread, pod, interner))
 }
 
 /// Taints that keep pods away, but for our own.

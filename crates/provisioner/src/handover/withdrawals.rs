@@ -19,6 +19,9 @@ const STALE_GRACE: Duration = Duration::from_secs(2);
 /// How long one is to a machine that is open and seems to have room: kube-scheduler has the pod in its queue, or sees a rule
 /// against it that is not looked at here. It leaves a pod for up to ten seconds between two attempts.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(30);
+/// How long one is of a pod that kube-scheduler may wait with before it binds it: it gives up after ten minutes at most, unless
+/// configured otherwise (`bindTimeoutSeconds` of the plugin VolumeBinding).
+const BOUND_WITHIN: Duration = Duration::from_mins(15);
 /// How soon it is withdrawn again if that did not work.
 const WITHDRAW_AGAIN: Duration = Duration::from_secs(5);
 
@@ -97,7 +100,7 @@ fn grace(state: &State, pod: &Pod, node: &NodeName) -> Option<Duration> {
     }
     match has_room(state, pod, node) {
         false => Some(STALE_GRACE),
-        true if may_bind_late(state, pod) => None,
+        true if may_bind_late(state, pod) => Some(BOUND_WITHIN),
         true => Some(FOLLOWED_WITHIN),
     }
 }
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(withdrawn_after(&store, &pod), Some(2));
         let preemptor = Pod { priority: 1, ..pod };
         assert_eq!(withdrawn_after(&store, &preemptor), Some(30), "it may preempt");
-        assert_eq!(withdrawn_after(&store, &with_volume(&preemptor)), None, "its volume may be on the way");
+        assert_eq!(withdrawn_after(&store, &with_volume(&preemptor)), Some(900), "its volume may be on the way");
         let polite = Pod { preemption_policy: PreemptionPolicy::Never, ..preemptor };
         assert_eq!(withdrawn_after(&store, &polite), Some(2));
     }

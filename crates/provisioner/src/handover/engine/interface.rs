@@ -122,6 +122,8 @@ pub struct PlannedPod {
     pub may_enter: bool,
     /// Whether pods that wait for their own machines have to be bound before it.
     pub after_others: bool,
+    /// Whether others of this kind cannot come to the machine while this one is nominated to it and waits.
+    pub crowds_out_alike: bool,
 }
 
 impl PlannedPod {

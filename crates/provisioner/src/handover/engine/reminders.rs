@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{NodeName, Timestamp, Uid};
 
-use super::{Command, Config, Engine, Machine, PlannedPod, PodState};
+use super::{Command, Config, Crowding, Engine, Machine, PlannedPod, PodState};
 
 /// Who was reminded; bounded by the pods that are late.
 #[derive(Debug, Default)]
@@ -68,14 +68,16 @@ impl Engine {
         let late = self.surroundings.late.iter().map(|(node, pod)| (node, pod));
         let helped = left_over.iter().filter(|(_, machine)| machine.nominate);
         let waiting = helped.flat_map(|(node, machine)| machine.pods.iter().map(move |pod| (*node, pod)));
-        let waiting = late.chain(waiting).filter(|(_, pod)| pod.state == PodState::Waiting);
+        let waiting: Vec<(&NodeName, &PlannedPod)> = late.chain(waiting).collect();
+        let mut crowding = Crowding::of(waiting.iter().copied());
+        let waiting = waiting.into_iter().filter(|(_, pod)| pod.state == PodState::Waiting);
         for (node, pod) in waiting.take(self.config.batch_pods) {
             // Of a machine that is not open yet, it is one of the nominations to it.
             let given = match self.machines.get_mut(node) {
                 Some(machine) => machine.nominations.entry(pod.uid.clone()).or_default(),
                 None => self.reminders.given.entry(pod.uid.clone()).or_default(),
             };
-            if *given < most {
+            if *given < most && crowding.admits(node, pod) {
                 *given += 1;
                 self.reminders.unseen.insert(pod.uid.clone());
                 commands.push(Command::Nominate { uid: pod.uid.clone(), pod: pod.name.clone(), node: node.clone() });

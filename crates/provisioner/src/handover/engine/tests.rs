@@ -54,6 +54,7 @@ fn planned(pod: &str) -> PlannedPod {
         state: PodState::Waiting,
         may_enter: false,
         after_others: false,
+        crowds_out_alike: false,
     }
 }
 
@@ -199,6 +200,7 @@ impl Cluster {
             }
             Command::Nominate { uid, pod, node } => {
                 self.note(format!("nominate {} to {node}", pod.name));
+                self.assert_not_crowded(&node, &uid);
                 *self.patches.entry(uid.clone()).or_default() += 1;
                 self.schedule(answer, Effect::Event(Event::NominationEnded { pod: uid.clone(), accepted: true }));
                 self.schedule(seen, Effect::Seen(node.clone(), uid.clone(), PodState::Nominated));
@@ -221,6 +223,16 @@ impl Cluster {
                     self.schedule(answer, Effect::Opened(node));
                 }
             }
+        }
+    }
+
+    /// No other pod is nominated to the machine that would keep this one out for as long.
+    fn assert_not_crowded(&self, node: &NodeName, pod: &Uid) {
+        let late = self.late.iter().filter(|(of, _)| of == node).map(|(_, pod)| pod);
+        let planned = self.view.get(node).into_iter().flat_map(|machine| &machine.pods).chain(late);
+        let crowding: Vec<&PlannedPod> = planned.filter(|planned| planned.crowds_out_alike).collect();
+        if crowding.iter().any(|planned| planned.uid == *pod) {
+            assert!(crowding.iter().all(|other| other.state != PodState::Nominated), "{pod:?} {:?}", self.log);
         }
     }
 
@@ -601,6 +613,33 @@ fn a_pod_that_has_not_come_to_an_open_machine_is_nominated_to_it_right_before_ot
     );
 }
 
+/// Each would find the others in its spread, and none would lose its nomination.
+#[test]
+fn of_pods_that_crowd_each_other_out_one_at_a_time_is_nominated_to_a_machine() {
+    let crowding = |name: &str| PlannedPod { crowds_out_alike: true, ..planned(name) };
+    let mut cluster = Cluster::new(nominating());
+    cluster.machine("a", &[]).pods = vec![crowding("1"), crowding("2"), planned("3")];
+    cluster.machine("b", &[]).pods = vec![crowding("4")];
+    for node in ["a", "b"] {
+        cluster.usable_at(0, node);
+    }
+    cluster.run(60_000);
+    let nominated = ["60 nominate 1 to a", "60 nominate 3 to a", "60 nominate 4 to b"];
+    assert_eq!(cluster.lines(), [nominated.as_slice(), &["88 open a HandedOver", "88 open b HandedOver"]].concat());
+
+    for (first, expected) in
+        [(PodState::Nominated, vec![]), (PodState::Waiting, vec![23]), (PodState::Settled, vec![23])]
+    {
+        let mut cluster = Cluster::new(Config::default());
+        let first = PlannedPod { state: first, ..crowding("1") };
+        cluster.late = [first, crowding("2")].map(|pod| ("open".into(), pod)).into();
+        cluster.machine("c", &["3"]);
+        cluster.usable_at(0, "c");
+        cluster.run(60_000);
+        assert_eq!(cluster.times("nominate"), expected, "who comes first waits, is nominated, or bound");
+    }
+}
+
 #[test]
 fn who_cannot_be_nominated_holds_no_machine_up() {
     let mut cluster = Cluster::new(Config::default());
@@ -745,6 +784,7 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
                     pod.state = PodState::HandsOff;
                 }
                 pod.after_others = random.below(8) == 0;
+                pod.crowds_out_alike = random.below(4) == 0;
             }
             for pod in names {
                 cluster.lose.insert(pod.as_str().into(), random.below(6) as u32 / 2);

@@ -8,6 +8,8 @@ use super::*;
 use crate::store::{ClusterStore, Revision};
 use crate::test_pods::pod;
 
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// A store with one node that carries those taints, and the claim `c` that it belongs to.
 fn store(taints: Value, ready: bool) -> ClusterStore {
     let store = ClusterStore::new();
@@ -16,9 +18,13 @@ fn store(taints: Value, ready: bool) -> ClusterStore {
 }
 
 pub(in crate::handover) fn add_machine(store: &ClusterStore, claim: &str, node: &str, taints: &Value, ready: bool) {
+    add_machine_in("a", store, claim, node, taints, ready);
+}
+
+fn add_machine_in(zone: &str, store: &ClusterStore, claim: &str, node: &str, taints: &Value, ready: bool) {
     let provider_id = format!("p://{node}");
     let record: k8s::Node = serde_json::from_value(json!({
-        "metadata": {"name": node, "uid": node, "labels": {"karpenter.sh/registered": "true"}},
+        "metadata": {"name": node, "uid": node, "labels": {"karpenter.sh/registered": "true", ZONE: zone}},
         "spec": {"providerID": provider_id, "taints": taints},
         "status": {
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
@@ -207,6 +213,84 @@ fn near_all() -> model::pod::PodAffinityTerm {
     }
 }
 
+/// A spread of all pods of the namespace `default` that must be kept.
+fn evenly_by(topology_key: KeyId) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key,
+        when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
+        selector: LabelSelector::EVERYTHING,
+        namespace: "default".into(),
+        min_domains: None,
+        node_affinity_policy: model::pod::NodeInclusionPolicy::Honor,
+        node_taints_policy: model::pod::NodeInclusionPolicy::Ignore,
+        match_label_keys: Vec::new(),
+        source: model::pod::SpreadSource::Pod,
+    }
+}
+
+fn spread_by_zone(store: &ClusterStore, pod: Pod) -> Pod {
+    let zone = store.read().interner.find_key(ZONE).unwrap();
+    Pod { shape: Arc::new(PodShape { topology_spread: vec![evenly_by(zone)], ..PodShape::default() }), ..pod }
+}
+
+#[test]
+fn a_pod_comes_after_those_that_the_plan_does_not_place_before_it_only_if_they_come_into_its_domain() {
+    // Where the machine of the waiting pod is and whether it has a node, the pod's stage, and whether the other one, in zone a
+    // and of stage 1, comes after it.
+    for (zone, has_node, stage, expected) in [
+        (Some("a"), true, 1, true),
+        (Some("a"), false, 1, true),
+        (Some("b"), true, 1, false),
+        (Some("b"), false, 1, false),
+        (Some("b"), true, 0, true),
+        (None, false, 1, true),
+    ] {
+        let store = store(held(), true);
+        // Somebody has to know of zone b.
+        add_machine_in("b", &store, "known", "known", &json!([]), true);
+        if let Some(zone) = zone.filter(|_| has_node) {
+            add_machine_in(zone, &store, "other", "m", &held(), true);
+        } else {
+            let mut claim = node_claim("other", "m", &json!([]));
+            let label = zone.map(|zone| (ZONE.to_owned(), zone.to_owned()));
+            claim.metadata.labels = Some(label.into_iter().collect());
+            store.apply(claim, revision("other"));
+        }
+        let spread = spread_by_zone(&store, Pod { priority: 1, ..waiting("spread") });
+        let counted = waiting("counted");
+        let assignments = Assignments::default();
+        assignments.set_stages([(spread.uid.clone(), stage), (counted.uid.clone(), 1)]);
+        assignments.assign(&"other".into(), [spread.uid.clone()]);
+        assignments.assign(&"c".into(), [counted.uid.clone()]);
+        for pod in [spread, counted] {
+            let revision = revision(&pod.uid);
+            store.apply(pod, revision);
+        }
+        let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
+        assert_eq!(machine.pods[0].after_others, expected, "{zone:?} {has_node} {stage}");
+    }
+}
+
+#[test]
+fn pods_that_count_each_other_in_their_spread_and_keep_nominations_crowd_each_other_out() {
+    let polite = Pod { preemption_policy: PreemptionPolicy::Never, ..waiting("a") };
+    let elsewhere = |pod: Pod| {
+        let mut shape = PodShape::clone(&pod.shape);
+        shape.topology_spread[0].namespace = "elsewhere".into();
+        Pod { shape: Arc::new(shape), ..pod }
+    };
+    let store = store(held(), true);
+    for (pod, expected) in [
+        (spread_by_zone(&store, polite.clone()), true),
+        (spread_by_zone(&store, waiting("a")), false),
+        (elsewhere(spread_by_zone(&store, polite.clone())), false),
+        (polite, false),
+    ] {
+        assert_eq!(crowds_out_alike(&pod, &store.read().interner), expected);
+    }
+}
+
 #[test]
 fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_in_their_spread() {
     let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
@@ -235,16 +319,10 @@ fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_
         spread.node_name = is_bound.then(|| "m".into());
         spread.shape = Arc::new(PodShape {
             topology_spread: vec![TopologySpreadConstraint {
-                max_skew: 1,
-                topology_key: model::Id::from_index(0),
                 when_unsatisfiable,
-                selector: LabelSelector::EVERYTHING,
                 namespace: namespace.into(),
                 min_domains,
-                node_affinity_policy: model::pod::NodeInclusionPolicy::Honor,
-                node_taints_policy: model::pod::NodeInclusionPolicy::Ignore,
-                match_label_keys: Vec::new(),
-                source: model::pod::SpreadSource::Pod,
+                ..evenly_by(model::Id::from_index(0))
             }],
             pod_affinity: model::pod::PodAffinity {
                 required: is_near.then(near_all).into_iter().collect(),
