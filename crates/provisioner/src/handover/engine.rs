@@ -27,8 +27,8 @@
 //! after it was first held plus as long after it became usable (five times as long while planned pods keep coming), not
 //! counting the time in which other taints keep its pods away as well; no pod gets more than [`Config::patches_per_pod`]
 //! nominations to one machine, nor more than that many tries of a toleration; a pod that somebody else nominated is left
-//! alone; of pods that keep each other out while they are nominated, one at a time is; at most one batch is under way; a nomination that was cleared is never answered before the settling time is
-//! over.
+//! alone; of pods that keep each other out while they are nominated, one at a time is; at most one batch is under way; a
+//! nomination that was cleared is never answered before the settling time is over.
 //!
 //! How long is quiet depends on how many pods wait, because kube-scheduler tries them one after the other.
 //!

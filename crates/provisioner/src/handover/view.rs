@@ -125,11 +125,10 @@ impl Cluster<'_> {
 
     /// The label of a machine that may not have a node yet.
     fn domain_of(&self, machine: &NodeClaimName, key: KeyId) -> Option<ValueId> {
-        let object = self.state.node_claims.get(machine)?;
-        let node = object.status.as_ref().and_then(|status| self.state.nodes.get(&*status.node_name));
-        node.and_then(|node| node.model.labels.get(key)).or_else(|| {
-            let label = object.metadata.labels.as_ref()?.get(self.state.interner.key_name(key))?;
-            self.state.interner.find_value(label)
+        let of_node = node_of(self.state, machine).and_then(|node| node.model.labels.get(key));
+        of_node.or_else(|| {
+            let labels = self.state.node_claims.get(machine)?.metadata.labels.as_ref()?;
+            self.state.interner.find_value(labels.get(self.state.interner.key_name(key))?)
         })
     }
 
@@ -149,12 +148,14 @@ impl Cluster<'_> {
         let stage = self.stage_of(pod);
         let own = rank(stage, pod.priority, &pod.shape);
         self.spreading().iter().any(|(class, domains)| {
+            let is_planned_so = class.stage != stage;
+            let may_be_too_full = |(spread, domains): (&TopologySpreadConstraint, &Domains)| {
+                spread_counts(spread, pod, interner)
+                    && (is_planned_so || domains.may_include(node.model.labels.get(spread.topology_key)))
+            };
             rank(class.stage, class.priority, &class.shape.0) > own
-                && class.counting(pod, interner).any(|(position, spread)| {
-                    let own = node.model.labels.get(spread.topology_key);
-                    class.stage != stage || domains.get(position).is_none_or(|domains| domains.may_include(own))
-                })
-                && !(class.stage == stage && class.has_to_be_near(pod, interner))
+                && class.shape.0.hard_spread().zip(domains).any(may_be_too_full)
+                && (is_planned_so || !class.has_to_be_near(pod, interner))
         })
     }
 
@@ -176,8 +177,12 @@ impl Cluster<'_> {
 
 /// The node of a machine that lets everybody in.
 fn open_node<'a>(state: &'a State, machine: &NodeClaimName) -> Option<&'a Arc<NodeRecord>> {
-    let name = &*state.node_claims.get(machine)?.status.as_ref()?.node_name;
-    state.nodes.get(name).filter(|node| is_registered(&node.object) && !is_held(&node.object))
+    node_of(state, machine).filter(|node| is_registered(&node.object) && !is_held(&node.object))
+}
+
+/// The node of a machine, if it has one yet.
+fn node_of<'a>(state: &'a State, machine: &NodeClaimName) -> Option<&'a Arc<NodeRecord>> {
+    state.nodes.get(&*state.node_claims.get(machine)?.status.as_ref()?.node_name)
 }
 
 /// Pods that were planned onto machines that are open by now and have not come, with the machines' nodes. None whose devices
@@ -259,15 +264,6 @@ struct SpreadingClass {
 }
 
 impl SpreadingClass {
-    /// The spreads that count the pod, by their position.
-    fn counting<'a>(
-        &'a self,
-        pod: &'a Pod,
-        interner: &'a Interner,
-    ) -> impl Iterator<Item = (usize, &'a TopologySpreadConstraint)> {
-        self.shape.0.hard_spread().enumerate().filter(|(_, spread)| spread_counts(spread, pod, interner))
-    }
-
     /// Whether required affinity selects the pod; namespaces that are selected by label may be its own.
     fn has_to_be_near(&self, pod: &Pod, interner: &Interner) -> bool {
         self.shape.0.pod_affinity.required.iter().any(|term| {

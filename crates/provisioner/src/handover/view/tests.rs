@@ -234,6 +234,20 @@ fn spread_by_zone(store: &ClusterStore, pod: Pod) -> Pod {
     Pod { shape: Arc::new(PodShape { topology_spread: vec![evenly_by(zone)], ..PodShape::default() }), ..pod }
 }
 
+/// Whether a plain pod of stage 1 that waits for the machine `c` comes after that one of `stage`, which waits for `claim`.
+fn comes_after(store: &ClusterStore, spread: Pod, stage: u32, claim: &str) -> bool {
+    let counted = waiting("counted");
+    let assignments = Assignments::default();
+    assignments.set_stages([(spread.uid.clone(), stage), (counted.uid.clone(), 1)]);
+    assignments.assign(&claim.into(), [spread.uid.clone()]);
+    assignments.assign(&"c".into(), [counted.uid.clone()]);
+    for pod in [spread, counted] {
+        let revision = revision(&pod.uid);
+        store.apply(pod, revision);
+    }
+    build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].pods[0].after_others
+}
+
 #[test]
 fn a_pod_comes_after_those_that_the_plan_does_not_place_before_it_only_if_they_come_into_its_domain() {
     // Where the machine of the waiting pod is and whether it has a node, the pod's stage, and whether the other one, in zone a
@@ -258,17 +272,7 @@ fn a_pod_comes_after_those_that_the_plan_does_not_place_before_it_only_if_they_c
             store.apply(claim, revision("other"));
         }
         let spread = spread_by_zone(&store, Pod { priority: 1, ..waiting("spread") });
-        let counted = waiting("counted");
-        let assignments = Assignments::default();
-        assignments.set_stages([(spread.uid.clone(), stage), (counted.uid.clone(), 1)]);
-        assignments.assign(&"other".into(), [spread.uid.clone()]);
-        assignments.assign(&"c".into(), [counted.uid.clone()]);
-        for pod in [spread, counted] {
-            let revision = revision(&pod.uid);
-            store.apply(pod, revision);
-        }
-        let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
-        assert_eq!(machine.pods[0].after_others, expected, "{zone:?} {has_node} {stage}");
+        assert_eq!(comes_after(&store, spread, stage, "other"), expected, "{zone:?} {has_node} {stage}");
     }
 }
 
@@ -330,18 +334,9 @@ fn a_pod_comes_after_those_of_an_earlier_stage_or_higher_priority_that_count_it_
             },
             ..PodShape::default()
         });
-        let assignments = Assignments::default();
-        let counted = waiting("counted");
-        assignments.set_stages([(spread.uid.clone(), stage), (counted.uid.clone(), 1)]);
-        assignments.assign(&"elsewhere".into(), [spread.uid.clone()]);
-        assignments.assign(&"c".into(), [counted.uid.clone()]);
-        for pod in [spread, counted] {
-            let revision = revision(&pod.uid);
-            store.apply(pod, revision);
-        }
-        let machine = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap();
         assert_eq!(
-            machine.pods[0].after_others, expected,
+            comes_after(&store, spread, stage, "elsewhere"),
+            expected,
             "{when_unsatisfiable:?} {namespace} {min_domains:?} {priority} {stage} {is_bound} {is_near}"
         );
     }
