@@ -14,10 +14,12 @@ pub mod cluster;
 pub mod control_plane;
 pub mod controller;
 pub mod devices;
+pub mod fault_proxy;
 pub mod fidelity;
 pub mod fleet;
 pub mod install;
 pub mod objects;
+pub mod random;
 pub mod scratch;
 pub mod wait;
 
