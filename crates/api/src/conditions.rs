@@ -71,7 +71,7 @@ pub mod node_claim {
     /// The conditions that `Ready` sums up.
     pub const READY_DEPENDS_ON: [&str; 3] = [LAUNCHED, REGISTERED, INITIALIZED];
 
-    /// Reason of [`INITIALIZED`] and [`DEVICES_PUBLISHED`] that are unknown.
+    /// Reason of [`DEVICES_PUBLISHED`] that is unknown.
     pub const DEVICES_NOT_PUBLISHED: &str = "DevicesNotPublished";
     /// Reason of [`DEVICES_PUBLISHED`] that is false: nobody waits any longer.
     pub const TIMEOUT: &str = "Timeout";

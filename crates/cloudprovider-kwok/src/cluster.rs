@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use api::{KWOKNodeClass, NodeClaim};
+use api::{KWOKNodeClass, NodeClaim, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::{DeleteParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
+use model::Uid;
 
 use crate::drivers::DOMAIN_LABEL;
 use crate::record::{Record, SELECTOR, config_map_name};
@@ -114,6 +115,16 @@ impl Cluster {
             }
             None => Ok(None),
         }
+    }
+
+    /// The record of the machine that was launched with that token.
+    pub(crate) async fn record_of(&self, token: &Uid) -> Result<Option<Record>> {
+        let selector = format!("{SELECTOR},{}={token}", labels::KWOK_INSTANCE_TOKEN);
+        let params = ListParams::default().labels(&selector);
+        let what = self.config_map("list", "*");
+        let found = call(what.clone(), self.config_maps.list(&params)).await?;
+        let record = found.items.first().map(Record::from_config_map).transpose();
+        record.map_err(|error| Failure::other(what, error))
     }
 
     /// All records. One that cannot be read is told in the log and left out.

@@ -438,6 +438,12 @@ impl CloudProvider for KwokCloudProvider {
         Ok(instances)
     }
 
+    async fn find(&self, token: &Uid) -> Result<Instance, Error> {
+        let record = self.inner.cluster.record_of(token).await.map_err(transient)?;
+        let record = record.ok_or_else(|| Error::NotFound(format!("no instance with token {token}")))?;
+        record.to_instance().map_err(transient)
+    }
+
     async fn instance_types(&self, _: &NodePool) -> Result<InstanceTypes, Error> {
         let now = self.now();
         let catalogue = &mut *self.inner.catalogue.lock();

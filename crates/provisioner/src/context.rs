@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::overlays::Overlays;
 use crate::recorder::Recorder;
 use crate::store::ClusterStore;
+use crate::termination::pace::Pace;
 
 /// What every controller is given. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// The cloud, measured.
     pub cloud: Arc<dyn CloudProvider>,
+    /// How often the cloud is asked to end a machine.
+    pub pace: Arc<Pace>,
     /// Writes events.
     pub recorder: Recorder,
     /// What `/metrics` shows.

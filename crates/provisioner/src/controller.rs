@@ -22,11 +22,13 @@ use tracing::{error, info, warn};
 use crate::assignments::Assignments;
 use crate::clock::{Clock, WallClock};
 use crate::context::Context;
-use crate::health::{self, Endpoints};
+use crate::health::{self, Endpoints, Ports};
+use crate::http_server::Tls;
 use crate::leader_election::{self, Candidate, Leadership};
 use crate::lifecycle::{consistency, garbage_collection};
 use crate::metered_provider::MeteredProvider;
-use crate::metrics::{Metrics, age_seconds};
+use crate::metrics::{ByDevices, Metrics, age_seconds};
+use crate::metrics_access::Reviewer;
 use crate::nodepool::registration_health::RegistrationHealth;
 use crate::options::{Options, without_effect};
 use crate::overlays::Overlays;
@@ -36,6 +38,7 @@ use crate::recorder::{self, Recorder};
 use crate::store::rebuild::{self, Feed};
 use crate::store::{Change, ClusterStore, Delta, Watches};
 use crate::termination::eviction;
+use crate::termination::pace::Pace;
 use crate::{client, handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination};
 
 /// How long controllers may take to finish what is under way.
@@ -56,15 +59,17 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let config = client::config().await?;
     let metrics = Arc::new(Metrics::new());
     let leader_client = client::urgent(config.clone(), &metrics)?;
+    let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
     let limited = client::limited(config, &options, &metrics)?;
     greet(&leader_client, &options).await?;
 
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
     let store = Arc::new(ClusterStore::new());
-    let endpoints = Endpoints { metrics: Arc::clone(&metrics), store: Arc::clone(&store) };
+    let endpoints = Endpoints { metrics: Arc::clone(&metrics), reviewer, store: Arc::clone(&store) };
+    let ports = Ports { probes: options.health_probe_port, metrics: options.metrics_port, metrics_tls };
     // Probes answer until the very end.
     let serving = CancellationToken::new();
-    health::serve(endpoints, options.health_probe_port, options.metrics_port, serving.clone()).await?;
+    health::serve(endpoints, ports, serving.clone()).await?;
 
     let provider = provider::kwok(&limited, &options, Arc::clone(&clock))?;
     let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
@@ -74,11 +79,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let context = Context {
         client: limited,
         urgent_client: leader_client.clone(),
-        store,
+        store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
-        cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics))),
+        cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics), Arc::clone(&store))),
+        pace: Arc::new(Pace::default()),
         recorder,
         metrics,
         options: Arc::clone(&options),
@@ -101,6 +107,18 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(EVENTS_TIMEOUT, writing_events).await;
     serving.cancel();
     result
+}
+
+/// Who is asked about readers of metrics, and what metrics are served with, where the options want them secure.
+fn metrics_security(config: &kube::Config, options: &Options) -> anyhow::Result<(Option<Arc<Reviewer>>, Option<Tls>)> {
+    if !options.secure_metrics {
+        return Ok((None, None));
+    }
+    let tls = match &options.metrics_tls_folder {
+        Some(folder) => Tls::from_folder(folder).context("--metrics-tls-folder")?,
+        None => Tls::self_signed()?,
+    };
+    Ok((Some(Arc::new(Reviewer::new(config.clone())?)), Some(tls)))
 }
 
 /// What came of the wait for leadership.
@@ -128,10 +146,12 @@ async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
     Ok(leadership.map_or(Leading::No, |leadership| Leading::Yes(Some(Box::new(leadership)))))
 }
 
-/// Different for each process: two on one host must not take each other's Lease for theirs.
+/// Different for each process: two on one host must not take each other's Lease for theirs. It begins with the pod's name
+/// where that is known, so that people and Karpenter's tests find the leader's pod.
 fn identity() -> String {
     use std::hash::{BuildHasher, RandomState};
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let host = pod.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
     let host = host.or_else(|| std::env::var("HOSTNAME").ok());
     let host = host.as_deref().map_or("dovetail", str::trim);
     format!("{host}_{:016x}", RandomState::new().hash_one(std::process::id()))
@@ -283,8 +303,8 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
         resource_api = versions_of("resource.k8s.io").join(","),
         scheduling_api = versions_of("scheduling.k8s.io").join(","),
         dry_run = options.dry_run,
-        hand_over = ?options.hand_over.mode,
-        feature_gates = ?options.feature_gates,
+        hand_over = options.hand_over.mode.as_str(),
+        feature_gates = %options.feature_gates,
         default_spread_constraints = options.scheduler_config.default_constraints.len(),
         "starting dovetail"
     );
@@ -309,7 +329,9 @@ fn observe_bindings(context: &Context) {
     context.store.on_change(move |change, _| {
         let Change::Pod(Delta { before: Some(before), after: Some(after), .. }) = change else { return };
         if before.node_name.is_none() && after.node_name.is_some() {
-            metrics.pods_bound_duration_seconds.observe(age_seconds(clock.now().since(after.created_at)));
+            let labels = ByDevices { dynamic_resources: (!after.shape.resource_claims.is_empty()).to_string() };
+            let since_creation = age_seconds(clock.now().since(after.created_at));
+            metrics.pods_bound_duration_seconds.get_or_create(&labels).observe(since_creation);
         }
     });
 }

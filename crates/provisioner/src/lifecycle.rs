@@ -15,27 +15,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::node_claim::{
-    DEVICES_AS_DESCRIBED, DEVICES_NOT_PUBLISHED, DEVICES_PUBLISHED, INITIALIZED, LAUNCHED, MISMATCH, READY_DEPENDS_ON,
-    REGISTERED, REGISTRATION_HOOK_PENDING, TIMEOUT,
+    DEVICES_PUBLISHED, DRA_DRIVER_POOLS_NOT_PUBLISHED, INITIALIZED, LAUNCHED, READY_DEPENDS_ON, REGISTERED,
+    REGISTRATION_HOOK_PENDING,
 };
 use api::{NodeClaim, NodeClaimStatus, annotations, conditions, events, finalizers, labels, taints};
 use cloudprovider::{CreateRequest, Instance};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Preconditions};
 use model::{DurationMs, NodeClaimName, Timestamp, Uid};
-use overlay::Expansion;
 use parking_lot::Mutex;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::conditions::{ConditionSet, differ_in_reasons_only};
 use crate::context::Context;
 use crate::failpoints;
-use crate::metrics::{ByDriver, ByReason, ByZone, DisruptedLabels};
+use crate::metrics::{ByZone, DisruptedLabels};
 use crate::nodepool::registration_health::{Outcome, RegistrationHealth};
 use crate::options::HandOverMode;
 use crate::overlays;
 use crate::patch::{self, Lock};
-use crate::provisioning::catalogues;
 use crate::queue::{self, Action, WorkQueue};
 use crate::recorder::{Event, Severity, pod_reference, reference};
 use crate::store::{Change, Kind, Revision};
@@ -45,12 +43,14 @@ use launch::Launch;
 use liveness::{Liveness, Timeout};
 use registration::{Hold, Registration};
 
+mod await_devices;
 pub mod claim;
 pub mod consistency;
 pub mod devices;
 pub mod garbage_collection;
 pub mod initialization;
 pub mod launch;
+pub mod leftovers;
 pub mod liveness;
 pub mod registration;
 
@@ -165,6 +165,7 @@ impl Lifecycle {
         if !claim::is_managed(&node_claim, context.cloud.node_class_kinds()) {
             return Ok(Action::Done);
         }
+        self.tidy_nodes(&node_claim).await?;
         if claim::is_deleting(&node_claim) {
             self.launched.lock().remove(&claim::uid(&node_claim));
             self.unexplained.lock().remove(&claim::uid(&node_claim));
@@ -172,7 +173,7 @@ impl Lifecycle {
         }
         let node_claim = self.ensure_finalizer(node_claim).await?;
         let mut draft = Draft::new(node_claim, context.clock.now());
-        draft.conditions();
+        leftovers::clear(&mut draft.conditions());
         let mut failure = None;
         if self.launch(&mut draft, &mut failure).await? == Step::End {
             return Ok(Action::Done);
@@ -218,16 +219,40 @@ impl Lifecycle {
 
     async fn ensure_finalizer(&self, node_claim: Arc<NodeClaim>) -> anyhow::Result<Arc<NodeClaim>> {
         let missing_label = registration::missing_class_label(&node_claim);
-        if claim::has_finalizer(&node_claim) && missing_label.is_empty() {
+        if claim::has_finalizer(&node_claim) && missing_label.is_empty() && !leftovers::are_annotated(&node_claim) {
             return Ok(node_claim);
         }
         let mut wanted = NodeClaim::clone(&node_claim);
         wanted.metadata.labels.get_or_insert_default().extend(missing_label);
+        leftovers::remove_annotations(&mut wanted);
         if !claim::has_finalizer(&node_claim) {
             wanted.metadata.finalizers.get_or_insert_default().push(finalizers::TERMINATION.to_owned());
         }
         let written = patch::object(&self.claims(), &*node_claim, &wanted, Lock::Revision).await?;
         Ok(self.keep(written).unwrap_or(node_claim))
+    }
+
+    /// Gives the machine's registered Node what it lacks, and takes from it what nobody else will; see [`leftovers`].
+    async fn tidy_nodes(&self, node_claim: &NodeClaim) -> anyhow::Result<()> {
+        let Some(id) = claim::provider_id(node_claim) else { return Ok(()) };
+        let untidy: Vec<Arc<Node>> = {
+            let state = self.context.store.read();
+            let of_machine = state.nodes_of_machine(id).map(|node| &node.object);
+            of_machine.filter(|node| leftovers::is_untidy(node_claim, node)).cloned().collect()
+        };
+        for node in untidy {
+            let tidied = |node: &Node| leftovers::tidied(node_claim, node);
+            match patch::retried(&Api::<Node>::all(self.context.client.clone()), &node, tidied).await {
+                Err(failure) if queue::is_not_found(&failure) => continue,
+                result => drop(result?),
+            }
+            info!(
+                node_claim = claim::name(node_claim),
+                node = node.metadata.name.as_deref().unwrap_or_default(),
+                "took over node"
+            );
+        }
+        Ok(())
     }
 
     /// Gets the machine, unless the status says that it is there.
@@ -270,8 +295,7 @@ impl Lifecycle {
 
     async fn launched(&self, draft: &mut Draft, instance: &Instance) -> anyhow::Result<()> {
         let rules = &self.context.cloud.config().labels;
-        let (of_machine, of_instance) =
-            launch::metadata(&draft.read, instance, |key| rules.is_well_known(key) || rules.is_restricted(key));
+        let (of_machine, of_instance) = launch::metadata(&draft.read, instance, rules);
         let mut wanted = NodeClaim::clone(&draft.read);
         wanted.metadata.labels.get_or_insert_default().extend(of_machine);
         wanted.metadata.annotations.get_or_insert_default().extend(of_instance);
@@ -390,13 +414,16 @@ impl Lifecycle {
         let node = node.filter(|node| registration::is_registered(node));
         let awaited = self.await_devices(draft, node.as_deref()).await;
         let until = awaited.as_ref().map(|(_, until)| *until);
+        let devices =
+            awaited.map(|(message, _)| Initialization::Waiting { reason: DRA_DRIVER_POOLS_NOT_PUBLISHED, message });
         let decided = match initialization::decide(&draft.wanted, node.as_deref()) {
-            Initialization::Initialized => awaited.map_or(Initialization::Initialized, |(message, _)| {
-                Initialization::Waiting { reason: DEVICES_NOT_PUBLISHED, message }
-            }),
+            Initialization::Initialized => devices.unwrap_or(Initialization::Initialized),
+            // Without its devices nobody can enter, so they are what is waited for.
+            Initialization::Held { taint } => devices.unwrap_or_else(|| initialization::still_exists(&taint)),
             waiting @ Initialization::Waiting { .. } => waiting,
         };
         match decided {
+            Initialization::Held { .. } => {}
             Initialization::Waiting { reason, message } => {
                 draft.conditions().set_unknown(INITIALIZED, reason, &message);
             }
@@ -412,72 +439,6 @@ impl Lifecycle {
             }
         }
         Ok(until)
-    }
-
-    /// Looks at what the machine's DRA drivers have published, and says so in conditions. Gives what is to be waited for,
-    /// and until when.
-    async fn await_devices(&self, draft: &mut Draft, node: Option<&Node>) -> Option<(String, Timestamp)> {
-        if !devices::are_expected(&draft.wanted) {
-            return None;
-        }
-        let node = node?;
-        // An overlay that is gone promises nothing.
-        let expansion = self.described(&draft.wanted).await?;
-        let found = devices::look(&expansion, node, self.context.store.read().resource_slices.values());
-        let timeout = self.context.options.dra_publish_timeout;
-        let until = claim::registered_at(&draft.wanted)?.saturating_add(timeout);
-        match found {
-            devices::Devices::Awaited(_, message) if draft.now < until => {
-                draft.conditions().set_unknown(DEVICES_PUBLISHED, DEVICES_NOT_PUBLISHED, &message);
-                Some((message, until))
-            }
-            devices::Devices::Awaited(missing, message) => {
-                if draft.conditions().set_false(DEVICES_PUBLISHED, TIMEOUT, &message) {
-                    let of_claim = draft.wanted.metadata.labels.iter().flatten();
-                    for (_, instance_type) in of_claim.filter(|(key, _)| *key == labels::INSTANCE_TYPE) {
-                        let instance_type = instance_type.as_str().into();
-                        let overlays = &self.context.overlays;
-                        missing.iter().for_each(|it| overlays.device_failure(&instance_type, it, draft.now));
-                    }
-                    let text = format!("its devices are not there after {timeout}: {message}");
-                    self.tell_about_devices(draft, events::DEVICES_NOT_PUBLISHED, text);
-                }
-                None
-            }
-            devices::Devices::Published(differences) => {
-                if draft.conditions().set_true(DEVICES_PUBLISHED) {
-                    for (driver, count) in expansion.device_counts() {
-                        let by_driver = ByDriver { driver: driver.to_string() };
-                        self.context.metrics.devices_published.get_or_create(&by_driver).inc_by(count as u64);
-                    }
-                }
-                if differences.is_empty() {
-                    draft.conditions().set_true(DEVICES_AS_DESCRIBED);
-                } else {
-                    let message = devices::in_words(&differences);
-                    if draft.conditions().set_false(DEVICES_AS_DESCRIBED, MISMATCH, &message) {
-                        self.tell_about_devices(draft, events::DEVICES_DIFFER, message);
-                    }
-                }
-                None
-            }
-        }
-    }
-
-    fn tell_about_devices(&self, draft: &Draft, reason: &'static str, text: String) {
-        warn!(node_claim = claim::name(&draft.wanted), reason, text, "devices of a machine are not as described");
-        self.context.metrics.device_mismatches.get_or_create(&ByReason { reason: reason.to_owned() }).inc();
-        self.context.recorder.publish(Event::new(reference(&draft.wanted), Severity::Warning, reason, text));
-    }
-
-    /// The devices that a launched NodeClaim's machine is to have, by what is known of its type now.
-    async fn described(&self, node_claim: &NodeClaim) -> Option<Expansion> {
-        let of_claim = node_claim.metadata.labels.as_ref()?;
-        let wanted = of_claim.get(labels::INSTANCE_TYPE)?;
-        let types = catalogues::launchable(&self.context, claim::node_pool(node_claim)).await?;
-        let instance_type = types.types.iter().find(|it| it.name.as_str() == wanted)?;
-        let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| of_claim.get(key).cloned());
-        expansion.ok().filter(|expansion| !expansion.is_empty())
     }
 
     /// Deletes a NodeClaim whose time is over, or says when to look again.

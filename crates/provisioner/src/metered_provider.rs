@@ -11,22 +11,36 @@ use cloudprovider::{
 use model::{ProviderId, Uid};
 use tokio::time::Instant;
 
+use crate::lifecycle::claim;
 use crate::metrics::{CallErrorLabels, CallLabels, Metrics, seconds};
 use crate::queue::current_controller;
+use crate::store::ClusterStore;
 
 /// A provider with a stopwatch.
 pub struct MeteredProvider {
     inner: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,
+    /// Knows whose machine a failed call was about.
+    store: Arc<ClusterStore>,
+}
+
+/// What a call is about, as far as it says whose NodePool that is.
+#[derive(Debug, Clone, Copy)]
+enum Subject<'a> {
+    NodePool(&'a str),
+    Machine(&'a ProviderId),
+    Token(&'a Uid),
+    /// All machines.
+    All,
 }
 
 impl MeteredProvider {
     /// Measures `inner`.
-    pub fn new(inner: Arc<dyn CloudProvider>, metrics: Arc<Metrics>) -> Self {
-        Self { inner, metrics }
+    pub fn new(inner: Arc<dyn CloudProvider>, metrics: Arc<Metrics>, store: Arc<ClusterStore>) -> Self {
+        Self { inner, metrics, store }
     }
 
-    fn observe<T>(&self, method: &str, started: Instant, result: &Result<T, Error>) {
+    fn observe<T>(&self, method: &str, subject: Subject<'_>, started: Instant, result: &Result<T, Error>) {
         let (controller, method, provider) =
             (current_controller().to_owned(), method.to_owned(), self.inner.name().to_owned());
         if let Err(error) = result {
@@ -35,11 +49,27 @@ impl MeteredProvider {
                 method: method.clone(),
                 provider: provider.clone(),
                 error: error_name(error).to_owned(),
+                nodepool: self.node_pool(subject),
             };
             self.metrics.cloudprovider_errors.get_or_create(&labels).inc();
         }
         let labels = CallLabels { controller, method, provider };
         self.metrics.cloudprovider_duration_seconds.get_or_create(&labels).observe(seconds(started.elapsed()));
+    }
+
+    /// The NodePool that a call is about; empty where there is none or it is not known.
+    fn node_pool(&self, subject: Subject<'_>) -> String {
+        let state = self.store.read();
+        let node_pool = match subject {
+            Subject::NodePool(name) => name,
+            Subject::Machine(id) => state.node_claims_of_machine(id).next().map_or("", |it| claim::node_pool(it)),
+            Subject::Token(token) => {
+                let mut claims = state.node_claims.values();
+                claims.find(|it| claim::uid(it) == *token).map_or("", |it| claim::node_pool(it))
+            }
+            Subject::All => "",
+        };
+        node_pool.to_owned()
     }
 }
 
@@ -53,15 +83,15 @@ fn error_name(error: &Error) -> &'static str {
         Error::RebootNotImplemented(_) => "NodeRebootNotImplementedError",
         Error::RebootFailed(_) => "NodeRebootError",
         Error::InstanceTypesNotEvaluated(_) => "UnevaluatedNodePoolError",
-        Error::Transient(_) => "",
+        Error::Transient(_) => "unknown",
     }
 }
 
 macro_rules! metered {
-    ($self:ident, $method:literal, $call:expr) => {{
+    ($self:ident, $method:literal, $subject:expr, $call:expr) => {{
         let started = Instant::now();
         let result = $call.await;
-        $self.observe($method, started, &result);
+        $self.observe($method, $subject, started, &result);
         result
     }};
 }
@@ -85,38 +115,48 @@ impl CloudProvider for MeteredProvider {
     }
 
     async fn create(&self, request: CreateRequest<'_>) -> Result<Instance, Error> {
-        metered!(self, "Create", self.inner.create(request))
+        metered!(self, "Create", Subject::NodePool(claim::node_pool(request.claim)), self.inner.create(request))
     }
 
     async fn delete(&self, provider_id: &ProviderId) -> Result<(), Error> {
-        metered!(self, "Delete", self.inner.delete(provider_id))
+        metered!(self, "Delete", Subject::Machine(provider_id), self.inner.delete(provider_id))
     }
 
     async fn get(&self, provider_id: &ProviderId) -> Result<Instance, Error> {
-        metered!(self, "Get", self.inner.get(provider_id))
+        metered!(self, "Get", Subject::Machine(provider_id), self.inner.get(provider_id))
     }
 
     async fn list(&self) -> Result<Vec<Instance>, Error> {
-        metered!(self, "List", self.inner.list())
+        metered!(self, "List", Subject::All, self.inner.list())
     }
 
     async fn find(&self, token: &Uid) -> Result<Instance, Error> {
-        metered!(self, "Get", self.inner.find(token))
+        metered!(self, "Get", Subject::Token(token), self.inner.find(token))
     }
 
     async fn instance_types(&self, node_pool: &NodePool) -> Result<InstanceTypes, Error> {
-        metered!(self, "GetInstanceTypes", self.inner.instance_types(node_pool))
+        metered!(
+            self,
+            "GetInstanceTypes",
+            Subject::NodePool(node_pool.metadata.name.as_deref().unwrap_or_default()),
+            self.inner.instance_types(node_pool)
+        )
     }
 
-    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<DriftReason>, Error> {
-        metered!(self, "IsDrifted", self.inner.drifted(claim))
+    async fn drifted(&self, node_claim: &NodeClaim) -> Result<Option<DriftReason>, Error> {
+        metered!(self, "IsDrifted", Subject::NodePool(claim::node_pool(node_claim)), self.inner.drifted(node_claim))
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
         self.inner.repair_policies()
     }
 
-    async fn reboot(&self, claim: &NodeClaim, operation_id: &str) -> Result<(), Error> {
-        metered!(self, "Reboot", self.inner.reboot(claim, operation_id))
+    async fn reboot(&self, node_claim: &NodeClaim, operation_id: &str) -> Result<(), Error> {
+        metered!(
+            self,
+            "Reboot",
+            Subject::NodePool(claim::node_pool(node_claim)),
+            self.inner.reboot(node_claim, operation_id)
+        )
     }
 }

@@ -13,9 +13,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+mod format;
 mod process;
 mod status_conditions;
 
+pub use format::Format;
 pub use status_conditions::StatusConditions;
 
 /// Karpenter's buckets for durations, in seconds.
@@ -64,6 +66,8 @@ label_sets! {
     BufferLabels { namespace, name, state }
     /// By controller.
     ByController { controller }
+    /// By whether a pod has resource claims: `true` or `false`.
+    ByDevices { dynamic_resources }
     /// By NodePool.
     ByNodePool { nodepool }
     /// By NodePool and resource.
@@ -79,7 +83,7 @@ label_sets! {
     /// A call to the cloud provider.
     CallLabels { controller, method, provider }
     /// A failed call to the cloud provider.
-    CallErrorLabels { controller, method, provider, error }
+    CallErrorLabels { controller, method, provider, error, nodepool }
     /// A request to the API server.
     RequestLabels { verb, resource, code }
     /// By HTTP status code.
@@ -111,7 +115,7 @@ pub struct Metrics {
     pub scheduler_ignored_pods_count: Gauge,
     pub scheduler_unschedulable_pods_count: Family<ByController, Gauge>,
     pub pods_scheduling_decision_duration_seconds: Histogram,
-    pub pods_bound_duration_seconds: Histogram,
+    pub pods_bound_duration_seconds: Histograms<ByDevices>,
 
     pub nodepools_limit: Family<ByResource, FloatGauge>,
     pub nodepools_usage: Family<ByResource, FloatGauge>,
@@ -186,7 +190,7 @@ impl Metrics {
             scheduler_ignored_pods_count: Gauge::default(),
             scheduler_unschedulable_pods_count: Family::default(),
             pods_scheduling_decision_duration_seconds: durations(),
-            pods_bound_duration_seconds: durations(),
+            pods_bound_duration_seconds: Family::new_with_constructor(durations),
             nodepools_limit: Family::default(),
             nodepools_usage: Family::default(),
             nodeclaims_created: Family::default(),
@@ -235,7 +239,7 @@ impl Metrics {
         metrics
     }
 
-    /// Everything in the text format that Prometheus reads.
+    /// Everything, as OpenMetrics.
     ///
     /// # Errors
     /// Only if a metric's own encoding fails.
@@ -243,6 +247,18 @@ impl Metrics {
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    /// Everything in that format.
+    ///
+    /// # Errors
+    /// Only if a metric's own encoding fails.
+    pub fn render_as(&self, format: Format) -> Result<String, fmt::Error> {
+        let text = self.render()?;
+        Ok(match format {
+            Format::OpenMetrics => text,
+            Format::Prometheus => format::prometheus(&text),
+        })
     }
 
     // Counters get `_total` when written, info gets `_info`; `_seconds` is part of the names registered here.
@@ -372,6 +388,28 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
         }
         assert!(text.contains("karpenter_build_info{version="));
+        let error = CallErrorLabels {
+            controller: "nodeclaim.lifecycle".into(),
+            method: "Create".into(),
+            provider: "kwok".into(),
+            error: "unknown".into(),
+            nodepool: "default".into(),
+        };
+        metrics.cloudprovider_errors.get_or_create(&error).inc();
+        metrics.pods_bound_duration_seconds.get_or_create(&ByDevices { dynamic_resources: "true".into() }).observe(1.0);
+        let text = metrics.render_as(Format::Prometheus).unwrap();
+        for line in [
+            r#"karpenter_cloudprovider_errors_total{controller="nodeclaim.lifecycle",method="Create",provider="kwok",error="unknown",nodepool="default"} 1"#,
+            r#"karpenter_pods_bound_duration_seconds_count{dynamic_resources="true"} 1"#,
+            "# TYPE karpenter_cloudprovider_errors_total counter",
+            "# TYPE karpenter_build_info gauge",
+            "# TYPE process_cpu_seconds_total counter",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
+        }
+        let known = ["counter", "gauge", "histogram", "summary", "untyped"];
+        let mut types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        assert!(types.all(|(_, kind)| known.contains(&kind)), "{text}");
         assert!(text.contains("\nprocess_resident_memory_bytes "));
     }
 }

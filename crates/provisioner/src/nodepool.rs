@@ -48,7 +48,13 @@ pub async fn run(context: Context, health: Arc<RegistrationHealth>) {
     let gauges = Arc::new(Gauges::new(Arc::clone(&context.metrics)));
     queue::run(NAME, queue, queue::Config::default(), stop, move |name| {
         let (context, health, gauges) = (context.clone(), Arc::clone(&health), Arc::clone(&gauges));
-        async move { reconcile(&context, &health, &gauges, &name).await }
+        async move {
+            match reconcile(&context, &health, &gauges, &name).await {
+                // Deleted while it was looked at; the watch says so soon, and what is left to do is done then.
+                Err(failure) if queue::is_not_found(&failure) => Ok(Action::Done),
+                result => result,
+            }
+        }
     })
     .await;
 }

@@ -43,6 +43,14 @@ pub struct RawOptions {
     /// Port of /metrics
     #[arg(long, env = "METRICS_PORT", default_value_t = 8080, help_heading = "Serving")]
     pub metrics_port: u16,
+    /// Serve metrics by TLS, and only to whom the API server lets get /metrics (TokenReview, SubjectAccessReview)
+    #[arg(long, env = "SECURE_METRICS", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Serving")]
+    pub secure_metrics: bool,
+    /// Folder with tls.crt and tls.key for --secure-metrics [default: a certificate that is made at each start]
+    #[arg(long, env = "METRICS_TLS_FOLDER", help_heading = "Serving")]
+    pub metrics_tls_folder: Option<std::path::PathBuf>,
     /// Port of /healthz and /readyz
     #[arg(long, env = "HEALTH_PROBE_PORT", default_value_t = 8081, help_heading = "Serving")]
     pub health_probe_port: u16,
@@ -188,12 +196,14 @@ pub struct RawOptions {
 struct IgnoredOptions {
     #[arg(long, env = "KARPENTER_SERVICE", hide = true)]
     karpenter_service: Option<String>,
-    #[arg(long, env = "ENABLE_PROFILING", hide = true)]
+    #[arg(long, env = "ENABLE_PROFILING", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
     enable_profiling: Option<String>,
-    #[arg(long, env = "DISABLE_CONTROLLER_WARMUP", hide = true)]
+    #[arg(long, env = "DISABLE_CONTROLLER_WARMUP", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
     disable_controller_warmup: Option<String>,
-    #[arg(long, env = "DISABLE_CLUSTER_STATE_OBSERVABILITY", hide = true)]
+    #[arg(long, env = "DISABLE_CLUSTER_STATE_OBSERVABILITY", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
     disable_cluster_state_observability: Option<String>,
+    #[arg(long, env = "LEGACY_NODE_REPAIR", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
+    legacy_node_repair: Option<String>,
     #[arg(long, env = "MEMORY_LIMIT", hide = true)]
     memory_limit: Option<String>,
     #[arg(long, env = "LOG_OUTPUT_PATHS", hide = true)]
@@ -221,6 +231,17 @@ pub enum HandOverMode {
     /// Machines are open at once, and kube-scheduler alone decides
     #[value(alias = "false")]
     Off,
+}
+
+impl HandOverMode {
+    /// As the option has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tolerate => "tolerate",
+            Self::Nominate => "nominate",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// What becomes of devices that no template describes.
@@ -265,6 +286,8 @@ pub struct LeaderElectionOptions {
 #[expect(missing_docs, reason = "the fields are documented on the flags of the same names in `RawOptions`")]
 pub struct Options {
     pub metrics_port: u16,
+    pub secure_metrics: bool,
+    pub metrics_tls_folder: Option<std::path::PathBuf>,
     pub health_probe_port: u16,
     pub kube_client_qps: u32,
     pub kube_client_burst: u32,
@@ -323,6 +346,8 @@ impl RawOptions {
         }
         Ok(Options {
             metrics_port: self.metrics_port,
+            secure_metrics: self.secure_metrics,
+            metrics_tls_folder: self.metrics_tls_folder.filter(|path| !path.as_os_str().is_empty()),
             health_probe_port: self.health_probe_port,
             kube_client_qps: self.kube_client_qps,
             kube_client_burst: self.kube_client_burst,
@@ -386,12 +411,14 @@ impl IgnoredOptions {
             ("enable-profiling", &self.enable_profiling),
             ("disable-controller-warmup", &self.disable_controller_warmup),
             ("disable-cluster-state-observability", &self.disable_cluster_state_observability),
+            ("legacy-node-repair", &self.legacy_node_repair),
             ("memory-limit", &self.memory_limit),
             ("log-output-paths", &self.log_output_paths),
             ("log-error-output-paths", &self.log_error_output_paths),
         ]
         .into_iter()
-        .filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()))
+        // What is off asks for nothing.
+        .filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty() && value != "false"))
         .map(|(flag, _)| flag)
         .collect()
     }

@@ -308,15 +308,30 @@ fn finish<K: Key>(name: &'static str, queue: &WorkQueue<K>, key: K, result: anyh
         }
         Err(failure) => {
             let delay = queue.finish(key.clone(), Outcome::Failed, config);
+            let error = in_words(&failure);
             if is_conflict(&failure) {
-                debug!(controller = name, object = %key, error = format!("{failure:#}"), "the object changed meanwhile");
+                debug!(controller = name, object = %key, error, "the object changed meanwhile");
             } else if delay >= config.backoff_max {
-                error!(controller = name, object = %key, error = format!("{failure:#}"), retry_in = ?delay, "reconciler error");
+                error!(controller = name, object = %key, error, retry_in = ?delay, "reconciler error");
             } else {
-                warn!(controller = name, object = %key, error = format!("{failure:#}"), retry_in = ?delay, "reconciler error");
+                warn!(controller = name, object = %key, error, retry_in = ?delay, "reconciler error");
             }
         }
     }
+}
+
+/// An error with its causes. The API server's own words stand for what kube makes of them: that has the whole answer, as
+/// Rust shows it, twice.
+pub fn in_words(failure: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for cause in failure.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
+            words.push(status.message.clone());
+            break;
+        }
+        words.push(cause.to_string());
+    }
+    words.join(": ")
 }
 
 /// Whether an error says that the object was changed by somebody else since it was read.

@@ -5,7 +5,8 @@
 //! and the machine are gone. So neither object vanishes before the machine, and a restart goes on where it was.
 //!
 //! [`node_claim`] and [`node`] are the two sides, each a pure decision and what carries it out; [`drain`] says which pods
-//! leave next, [`eviction`] makes one pod leave, [`volumes`] says which attachments are waited for.
+//! leave next, [`eviction`] makes one pod leave, [`volumes`] says which attachments are waited for, [`pace`] how often the
+//! provider is asked.
 //!
 //! Failpoints, in order: `terminate.before-node-deletion`, `terminate.before-taint`, `terminate.after-taint`,
 //! `terminate.before-eviction`, `terminate.after-eviction`, `terminate.before-instance`, `terminate.after-instance`,
@@ -20,6 +21,7 @@ pub mod drain;
 pub mod eviction;
 pub mod node;
 pub mod node_claim;
+pub mod pace;
 pub mod volumes;
 
 /// When draining stops waiting for anything, as an object's annotations have it. A text that is no time counts as none.

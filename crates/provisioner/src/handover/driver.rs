@@ -230,7 +230,13 @@ impl Driver {
             calls.chain(withdrawals.into_iter().map(Call::Withdraw)).collect::<Vec<_>>()
         };
         if !events.is_empty() || !commands.is_empty() {
-            debug!(?events, calls = commands.len(), machines = nodes.len(), phase = self.engine.phase(), "step");
+            debug!(
+                events = events.len(),
+                calls = commands.len(),
+                machines = nodes.len(),
+                phase = self.engine.phase(),
+                "step"
+            );
         }
         for call in commands {
             self.start(call);

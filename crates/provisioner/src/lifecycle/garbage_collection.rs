@@ -193,7 +193,11 @@ async fn collect_machine(context: &Context, instance: &Instance) -> anyhow::Resu
             return Ok(());
         }
     }
-    info!(provider_id = %instance.provider_id, node_claim = ?instance.claim_name, "garbage collecting instance without nodeclaim");
+    info!(
+        provider_id = %instance.provider_id,
+        node_claim = instance.claim_name.as_deref(),
+        "garbage collecting instance without nodeclaim"
+    );
     Error::ignore_not_found(context.cloud.delete(&instance.provider_id).await)?;
     Ok(())
 }

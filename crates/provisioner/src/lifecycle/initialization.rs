@@ -14,6 +14,11 @@ use super::registration::{same_taint, taints_of};
 pub enum Initialization {
     /// It is: its Node gets the label, and condition Initialized is true.
     Initialized,
+    /// It would be, but for our own taint: the machine waits for its pods, and they may wait for its devices.
+    Held {
+        /// The taint.
+        taint: String,
+    },
     /// It is not: condition Initialized is unknown, with this reason and message.
     Waiting {
         /// The reason.
@@ -37,13 +42,24 @@ pub fn decide(claim: &NodeClaim, node: Option<&Node>) -> Initialization {
     if let Some(taint) = of_node.iter().find(startup) {
         return waiting(STARTUP_TAINTS_EXIST, format!("StartupTaint {:?} still exists", display(taint)));
     }
-    if let Some(taint) = of_node.iter().find(|taint| taints::is_known_ephemeral(&taint.key, &taint.effect)) {
-        return waiting(KNOWN_EPHEMERAL_TAINTS_EXIST, format!("KnownEphemeralTaint {:?} still exists", display(taint)));
+    let mut ephemeral = of_node.iter().filter(|taint| taints::is_known_ephemeral(&taint.key, &taint.effect));
+    let of_others = ephemeral.clone().find(|taint| taint.key != taints::HELD);
+    if let Some(taint) = of_others {
+        return still_exists(&display(taint));
     }
     if let Some(resource) = missing_resource(claim, node) {
         return waiting(RESOURCE_NOT_REGISTERED, format!("Resource {resource:?} was requested but not registered"));
     }
-    Initialization::Initialized
+    match ephemeral.next() {
+        Some(held) => Initialization::Held { taint: display(held) },
+        None => Initialization::Initialized,
+    }
+}
+
+/// What is said of a taint that keeps pods from a new Node.
+pub fn still_exists(taint: &str) -> Initialization {
+    let message = format!("KnownEphemeralTaint {taint:?} still exists");
+    Initialization::Waiting { reason: KNOWN_EPHEMERAL_TAINTS_EXIST, message }
 }
 
 /// Whether condition Ready of the Node is true.
@@ -133,11 +149,6 @@ mod tests {
                 "KnownEphemeralTaint \"readiness.k8s.io/x=y:NoSchedule\" still exists",
             ),
             (
-                Some(node("True", json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}]), json!({}))),
-                "KnownEphemeralTaintsExist",
-                "KnownEphemeralTaint \"dovetail.sh/held:NoSchedule\" still exists",
-            ),
-            (
                 Some(node(
                     "True",
                     json!([{"key": "stays", "effect": "NoSchedule"}]),
@@ -151,6 +162,9 @@ mod tests {
             let expected = Initialization::Waiting { reason, message: message.to_owned() };
             assert_eq!(decide(&claim(), node.as_ref()), expected);
         }
+        let held = json!([{"key": "dovetail.sh/held", "effect": "NoSchedule"}]);
+        let is_held = Initialization::Held { taint: "dovetail.sh/held:NoSchedule".to_owned() };
+        assert_eq!(decide(&claim(), Some(&node("True", held, all.clone()))), is_held);
         assert_eq!(decide(&claim(), Some(&node("True", json!([]), all))), Initialization::Initialized);
     }
 }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use api::conditions::node_claim::LAUNCH_FAILED;
-use api::{NodeClaim, NodeClaimStatus, Operator, events};
+use api::labels::ProviderLabels;
+use api::{NodeClaim, NodeClaimStatus, events};
 use cloudprovider::{Error, Instance};
 
 /// Karpenter 1.15 cuts messages here.
@@ -64,21 +65,15 @@ pub fn decide(answer: Result<Instance, Error>) -> Launch {
     }
 }
 
-/// Labels and annotations that the NodeClaim gets once it is launched. What it has already stays; then come the values
-/// that its own requirements leave no choice of, then what the provider says.
+/// Labels and annotations that the NodeClaim gets once it is launched. What it has already stays; then come values for what
+/// its own requirements leave to it, then what the provider says.
 pub fn metadata(
     claim: &NodeClaim,
     instance: &Instance,
-    is_restricted: impl Fn(&str) -> bool,
+    rules: &ProviderLabels,
 ) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let mut labels = instance.labels.clone();
-    for requirement in &claim.spec.requirements {
-        if let (Operator::In, [value]) = (&requirement.operator, requirement.values.as_slice())
-            && !is_restricted(&requirement.key)
-        {
-            labels.insert(requirement.key.clone(), value.clone());
-        }
-    }
+    labels.extend(decode::labels_to_give(&claim.spec.requirements, &instance.labels, rules));
     let none = BTreeMap::new();
     let known = claim.metadata.labels.as_ref().unwrap_or(&none);
     labels.retain(|key, _| !known.contains_key(key));

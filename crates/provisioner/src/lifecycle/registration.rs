@@ -144,12 +144,17 @@ fn add_taint(taints: &mut Vec<Taint>, wanted: &Taint) {
     }
 }
 
+/// The label by which the controllers know whose a NodeClaim and its Node are.
+pub fn class_label(claim: &NodeClaim) -> (String, String) {
+    let class = &claim.spec.node_class_ref;
+    (labels::node_class(&class.group, &class.kind), class.name.clone())
+}
+
 /// The node class label, for claims that an older version wrote without it. Empty for those that have it.
 pub fn missing_class_label(claim: &NodeClaim) -> BTreeMap<String, String> {
-    let class = &claim.spec.node_class_ref;
-    let key = labels::node_class(&class.group, &class.kind);
+    let (key, name) = class_label(claim);
     let known = claim.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(&key));
-    if known { BTreeMap::new() } else { BTreeMap::from([(key, class.name.clone())]) }
+    if known { BTreeMap::new() } else { BTreeMap::from([(key, name)]) }
 }
 
 #[cfg(test)]

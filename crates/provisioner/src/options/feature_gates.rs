@@ -1,6 +1,7 @@
 //! Feature gates in Karpenter's form, `Name=true,Other=false`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::{Error, parse::go_bool};
 
@@ -20,6 +21,12 @@ pub struct FeatureGates {
     pub static_capacity: bool,
     /// CapacityBuffers are served.
     pub capacity_buffer: bool,
+    /// A drifted machine goes before its replacement comes where there is no room for both.
+    pub terminate_first_drift: bool,
+    /// A broken machine goes before its replacement comes where there is no room for both.
+    pub terminate_first_repair: bool,
+    /// Pods are told which of them ReplicaSets are to delete first.
+    pub pod_deletion_cost_management: bool,
     /// Gates that we do not know. A provider of Karpenter may have had its own, so they are no error.
     pub unknown: Vec<String>,
 }
@@ -33,6 +40,9 @@ impl Default for FeatureGates {
             node_overlay: true,
             static_capacity: false,
             capacity_buffer: false,
+            terminate_first_drift: false,
+            terminate_first_repair: false,
+            pod_deletion_cost_management: false,
             unknown: Vec::new(),
         }
     }
@@ -48,6 +58,9 @@ impl FeatureGates {
             ("NodeOverlay", self.node_overlay),
             ("StaticCapacity", self.static_capacity),
             ("CapacityBuffer", self.capacity_buffer),
+            ("TerminateFirstDrift", self.terminate_first_drift),
+            ("TerminateFirstRepair", self.terminate_first_repair),
+            ("PodDeletionCostManagement", self.pod_deletion_cost_management),
         ]
         .map(|(name, is_on)| (name.to_owned(), is_on))
         .into()
@@ -71,9 +84,20 @@ impl FeatureGates {
                 "NodeOverlay" => gates.node_overlay = value,
                 "StaticCapacity" => gates.static_capacity = value,
                 "CapacityBuffer" => gates.capacity_buffer = value,
+                "TerminateFirstDrift" => gates.terminate_first_drift = value,
+                "TerminateFirstRepair" => gates.terminate_first_repair = value,
+                "PodDeletionCostManagement" => gates.pod_deletion_cost_management = value,
                 other => gates.unknown.push(other.to_owned()),
             }
         }
         Ok(gates)
+    }
+}
+
+/// As [`FeatureGates::parse`] reads them, in the order of their names.
+impl fmt::Display for FeatureGates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gates: Vec<String> = self.by_name().iter().map(|(name, is_on)| format!("{name}={is_on}")).collect();
+        f.write_str(&gates.join(","))
     }
 }

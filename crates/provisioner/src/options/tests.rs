@@ -33,6 +33,9 @@ fn defaults_are_karpenters_but_for_overlays_and_devices() {
             node_overlay: true,
             static_capacity: false,
             capacity_buffer: false,
+            terminate_first_drift: false,
+            terminate_first_repair: false,
+            pod_deletion_cost_management: false,
             unknown: vec![],
         }
     );
@@ -98,4 +101,25 @@ fn what_clap_refuses_names_the_flag_too() {
         let error = Cli::try_parse_from(std::iter::once("dovetail").chain(args)).unwrap_err().to_string();
         assert!(error.contains(flag), "{error}");
     }
+}
+
+#[test]
+fn karpenters_options_of_1_15_are_known() {
+    for (args, ignored) in [
+        (&["--legacy-node-repair"][..], &["legacy-node-repair"][..]),
+        (&["--legacy-node-repair=true"], &["legacy-node-repair"]),
+        (&["--legacy-node-repair=false"], &[]),
+        (&["--enable-profiling", "--dry-run"], &["enable-profiling"]),
+    ] {
+        assert_eq!(options(args).unwrap().ignored, ignored, "{args:?}");
+    }
+    let gates = "--feature-gates=TerminateFirstDrift=true,TerminateFirstRepair=true,PodDeletionCostManagement=true";
+    let gates = options(&[gates]).unwrap().feature_gates;
+    assert!(gates.terminate_first_drift && gates.terminate_first_repair && gates.pod_deletion_cost_management);
+    assert_eq!(gates.unknown, [""; 0]);
+    assert_eq!(
+        gates.to_string(),
+        "CapacityBuffer=false,NodeOverlay=true,NodeRepair=false,PodDeletionCostManagement=true,ReservedCapacity=true,\
+         SpotToSpotConsolidation=false,StaticCapacity=false,TerminateFirstDrift=true,TerminateFirstRepair=true"
+    );
 }

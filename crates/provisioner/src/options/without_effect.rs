@@ -13,6 +13,9 @@ pub fn without_effect(options: &Options) -> Vec<String> {
         ("NodeRepair", gates.node_repair, "broken nodes are not replaced"),
         ("SpotToSpotConsolidation", gates.spot_to_spot_consolidation, "there is no consolidation"),
         ("StaticCapacity", gates.static_capacity, "NodePools with replicas launch nothing"),
+        ("TerminateFirstDrift", gates.terminate_first_drift, "drifted nodes are not replaced"),
+        ("TerminateFirstRepair", gates.terminate_first_repair, "broken nodes are not replaced"),
+        ("PodDeletionCostManagement", gates.pod_deletion_cost_management, "no pod is given a deletion cost"),
     ] {
         if is_on {
             said.push(format!("feature gate {name}=true has no effect yet: {what}"));
@@ -33,10 +36,18 @@ mod tests {
             "--preference-policy=Ignore",
             "--ignore-dra-requests",
             "--min-values-policy=BestEffort",
-            "--feature-gates=NodeRepair=true,StaticCapacity=true,CapacityBuffer=true,SpotToSpotConsolidation=true,ReservedCapacity=false,NodeOverlay=false",
+            "--feature-gates=NodeRepair=true,StaticCapacity=true,CapacityBuffer=true,SpotToSpotConsolidation=true,ReservedCapacity=false,\
+             NodeOverlay=false,TerminateFirstDrift=true,TerminateFirstRepair=true,PodDeletionCostManagement=true",
         ]);
         let said = without_effect(&set.unwrap());
-        let names = ["NodeRepair", "SpotToSpotConsolidation", "StaticCapacity"];
+        let names = [
+            "NodeRepair",
+            "SpotToSpotConsolidation",
+            "StaticCapacity",
+            "TerminateFirstDrift",
+            "TerminateFirstRepair",
+            "PodDeletionCostManagement",
+        ];
         assert_eq!(said.len(), names.len(), "{said:?}");
         assert!(said.iter().zip(names).all(|(sentence, name)| sentence.contains(name)), "{said:?}");
     }

@@ -126,6 +126,12 @@ fn claim_annotations(
     all.insert(annotations::NODEPOOL_HASH_VERSION.to_owned(), annotations::NODEPOOL_HASH_VERSION_VALUE.to_owned());
     let relaxed = if machine.min_values_relaxed { annotations::TRUE } else { annotations::FALSE };
     all.insert(annotations::NODECLAIM_MIN_VALUES_RELAXED.to_owned(), relaxed.to_owned());
+    // By name, as the machine has them. Empty where nothing is wanted: then Karpenter writes none.
+    let drivers: Vec<&str> =
+        machine.devices.iter().filter(|(_, count)| *count > 0).map(|(driver, _)| driver.as_ref()).collect();
+    if !drivers.is_empty() {
+        all.insert(annotations::REQUESTED_DRA_DRIVERS.to_owned(), drivers.join(","));
+    }
     if let Some(value) = planned_pods::encode(&pod_uids(snapshot, machine), &NameMap::default()) {
         all.insert(planned_pods::ANNOTATION.to_owned(), value);
     }

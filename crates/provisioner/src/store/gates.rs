@@ -18,8 +18,14 @@ pub(super) async fn compat(client: &Client, kubernetes: KubernetesMinor) -> Comp
         warn!(%error, "the API server does not tell its feature gates; those of its release count");
         Compat::new(kubernetes)
     });
-    info!(%kubernetes, gates = ?compat.gates, "devices are planned as this release's scheduler allocates them");
+    info!(%kubernetes, gates = names(compat.gates), "devices are planned as this release's scheduler allocates them");
     compat
+}
+
+/// For the log.
+fn names(gates: Gates) -> String {
+    let names: Vec<&str> = gates.iter().map(Gate::name).collect();
+    names.join(",")
 }
 
 /// The behaviour of a cluster of this release.

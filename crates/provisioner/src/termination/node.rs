@@ -19,7 +19,7 @@ use model::{DurationMs, NodeName, ProviderId, Timestamp};
 use tracing::{info, warn};
 
 use super::eviction::{Evictions, PodKey, Request};
-use super::node_claim::{INSTANCE_POLL, Instance, end_instance, is_gone, set_condition};
+use super::node_claim::{Instance, end_instance, is_gone, set_condition};
 use super::{drain, volumes};
 use crate::conditions::{find, to_timestamp};
 use crate::context::Context;
@@ -200,8 +200,9 @@ impl Leaving<'_> {
         if let (Some(node_claim), Some(id)) = (&self.claim, provider_id(&self.node)) {
             // As it is after the conditions above were written.
             let node_claim = self.context.store.read().node_claims.get(claim::name(node_claim)).cloned();
-            if end_instance(self.context, node_claim.as_deref(), &ProviderId::from(id)).await? == Instance::Ending {
-                return Ok(Action::RequeueAfter(INSTANCE_POLL));
+            match end_instance(self.context, node_claim.as_deref(), &ProviderId::from(id)).await? {
+                Instance::Ending { ask_again_in } => return Ok(Action::RequeueAfter(ask_again_in)),
+                Instance::Gone => {}
             }
         }
         self.remove_finalizer().await

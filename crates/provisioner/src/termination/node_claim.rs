@@ -1,15 +1,18 @@
 //! A NodeClaim is being deleted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::node_claim::{INSTANCE_TERMINATING, READY_DEPENDS_ON};
 use api::{NodeClaim, annotations, events, finalizers, labels};
 use cloudprovider::Error;
 use k8s_openapi::api::core::v1::Node;
+use kube::Resource;
 use kube::api::{Api, DeleteParams, Preconditions};
 use model::{DurationMs, NodeName, ProviderId, Timestamp};
 use tracing::{info, warn};
 
+use super::pace::INSTANCE_POLL;
 use crate::conditions::{ConditionSet, to_timestamp};
 use crate::context::Context;
 use crate::failpoints;
@@ -20,9 +23,6 @@ use crate::queue::Action;
 use crate::recorder::{Event, Severity, reference};
 use crate::store::Revision;
 
-/// How often the provider is asked whether the machine is gone.
-pub const INSTANCE_POLL: Duration = Duration::from_secs(1);
-
 /// The next step of a NodeClaim's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -32,10 +32,9 @@ pub enum Step {
     SetDeadline(Timestamp),
     /// Delete these Nodes, and wait until they are gone; none is to be deleted if all are already on their way.
     DeleteNodes(Vec<NodeName>),
-    /// Ask the provider to end that machine, again and again until it is gone.
-    DeleteInstance(ProviderId),
-    /// The status names no machine, but a launch may have been under way: look it up by its token.
-    FindInstance,
+    /// Ask the provider to end the machine, again and again until it is gone: the one that was launched with the NodeClaim's
+    /// token, else the one that the status names.
+    EndInstance(Option<ProviderId>),
 }
 
 /// What comes next, given the Nodes with the machine's provider id.
@@ -58,10 +57,7 @@ pub fn decide(node_claim: &NodeClaim, nodes: &[&Node]) -> Step {
         let living = ours.iter().filter(|node| node.metadata.deletion_timestamp.is_none());
         return Step::DeleteNodes(living.filter_map(|it| it.metadata.name.as_deref().map(NodeName::from)).collect());
     }
-    match claim::provider_id(node_claim) {
-        Some(id) => Step::DeleteInstance(id.into()),
-        None => Step::FindInstance,
-    }
+    Step::EndInstance(claim::provider_id(node_claim).map(ProviderId::from))
 }
 
 /// When draining ends at the latest: `terminationGracePeriod` after the deletion.
@@ -83,30 +79,96 @@ pub fn deadline(node_claim: &NodeClaim) -> Option<Timestamp> {
 /// # Errors
 /// Those of the API server and the provider.
 pub async fn reconcile(context: &Context, node_claim: &NodeClaim) -> anyhow::Result<Action> {
-    let nodes: Vec<_> = {
-        let state = context.store.read();
-        let id = claim::provider_id(node_claim).unwrap_or_default();
-        state.nodes_of_machine(id).map(|node| node.object.clone()).collect()
-    };
+    let nodes = nodes_of(context, node_claim, claim::provider_id(node_claim).unwrap_or_default());
     let seen: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
     match decide(node_claim, &seen) {
         Step::Nothing => Ok(Action::Done),
         // The answer comes back through the watch, and with it the next step.
         Step::SetDeadline(deadline) => set_deadline(context, node_claim, deadline).await.map(|()| Action::Done),
         Step::DeleteNodes(names) => {
-            failpoints::hit("terminate.before-node-deletion");
-            for node in nodes.iter().filter(|node| names.iter().any(|it| node.metadata.name.as_deref() == Some(it))) {
-                delete_node(context, node).await?;
-            }
+            delete_nodes(context, &nodes, &names).await?;
             Ok(Action::RequeueAfter(Duration::from_secs(30)))
         }
-        Step::DeleteInstance(id) => delete_instance(context, node_claim, &id).await,
-        Step::FindInstance => match context.cloud.find(&claim::uid(node_claim)).await {
-            Ok(instance) => delete_instance(context, node_claim, &instance.provider_id).await,
+        Step::EndInstance(named) => end_own_instance(context, node_claim, named).await,
+    }
+}
+
+/// The Nodes of a machine, but for those that belong to another NodeClaim: a status can name any machine.
+fn nodes_of(context: &Context, node_claim: &NodeClaim, id: &str) -> Vec<Arc<Node>> {
+    let state = context.store.read();
+    let of_machine = state.nodes_of_machine(id).map(|node| Arc::clone(&node.object));
+    of_machine.filter(|node| !is_of_another(node_claim, node)).collect()
+}
+
+/// Whether a Node is owned by NodeClaims, and not by this one.
+fn is_of_another(node_claim: &NodeClaim, node: &Node) -> bool {
+    let owners = node.metadata.owner_references.iter().flatten();
+    let mut owners = owners.filter(|owner| owner.kind == NodeClaim::kind(&())).peekable();
+    owners.peek().is_some() && owners.all(|owner| Some(&owner.uid) != node_claim.metadata.uid.as_ref())
+}
+
+async fn delete_nodes(context: &Context, nodes: &[Arc<Node>], names: &[NodeName]) -> anyhow::Result<()> {
+    failpoints::hit("terminate.before-node-deletion");
+    for node in nodes.iter().filter(|node| names.iter().any(|it| node.metadata.name.as_deref() == Some(it))) {
+        delete_node(context, node).await?;
+    }
+    Ok(())
+}
+
+/// Ends the machine of a NodeClaim whose Nodes are gone, and lets the NodeClaim go once the machine is.
+///
+/// The token of the launch knows better than the status, which may be missing after a crash, or was written over: a
+/// machine that it does not name would live on, and one that it should not name would end.
+async fn end_own_instance(
+    context: &Context,
+    node_claim: &NodeClaim,
+    named: Option<ProviderId>,
+) -> anyhow::Result<Action> {
+    let token = claim::uid(node_claim);
+    let own = match context.cloud.find(&token).await {
+        Ok(instance) => Some(instance.provider_id),
+        Err(Error::NotFound(_)) => match &named {
+            Some(named) => untaken(context, node_claim, named).await?,
             // A machine that the provider does not show yet is an orphan later, and collected.
-            Err(Error::NotFound(_)) => remove_finalizer(context, node_claim).await,
-            Err(error) => Err(error.into()),
+            None => None,
         },
+        Err(error) => return Err(error.into()),
+    };
+    let Some(own) = own else { return remove_finalizer(context, node_claim).await };
+    if named.as_ref() != Some(&own) {
+        // Nobody has looked for its Nodes yet. They are drained first, as those of any other machine.
+        let mut nodes = nodes_of(context, node_claim, &own);
+        nodes.retain(|node| registration::is_registered(node));
+        if !nodes.is_empty() {
+            info!(node_claim = claim::name(node_claim), provider_id = %own, "the status does not name this machine");
+            nodes.retain(|node| node.metadata.deletion_timestamp.is_none());
+            let names: Vec<NodeName> =
+                nodes.iter().filter_map(|it| it.metadata.name.as_deref().map(NodeName::from)).collect();
+            delete_nodes(context, &nodes, &names).await?;
+            // No index leads from these Nodes to the NodeClaim.
+            return Ok(Action::RequeueAfter(INSTANCE_POLL));
+        }
+    }
+    match end_instance(context, Some(node_claim), &own).await? {
+        Instance::Ending { ask_again_in } => Ok(Action::RequeueAfter(ask_again_in)),
+        Instance::Gone => remove_finalizer(context, node_claim).await,
+    }
+}
+
+/// The machine that a status names, unless it is gone or was launched for another NodeClaim. One without a token is of an
+/// autoscaler that ran here before.
+async fn untaken(context: &Context, node_claim: &NodeClaim, named: &ProviderId) -> anyhow::Result<Option<ProviderId>> {
+    match context.cloud.get(named).await {
+        Ok(instance) if instance.token.as_ref().is_none_or(|token| *token == claim::uid(node_claim)) => {
+            Ok(Some(instance.provider_id))
+        }
+        Ok(_) => {
+            let node_claim = claim::name(node_claim);
+            warn!(node_claim, provider_id = %named, "the status names another nodeclaim's machine, which is left alone");
+            Ok(None)
+        }
+        Err(Error::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -137,23 +199,19 @@ async fn delete_node(context: &Context, node: &Node) -> anyhow::Result<()> {
     }
 }
 
-async fn delete_instance(context: &Context, node_claim: &NodeClaim, id: &ProviderId) -> anyhow::Result<Action> {
-    if end_instance(context, Some(node_claim), id).await? == Instance::Ending {
-        return Ok(Action::RequeueAfter(INSTANCE_POLL));
-    }
-    remove_finalizer(context, node_claim).await
-}
-
 /// Whether a machine is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instance {
     /// It is on its way.
-    Ending,
+    Ending {
+        /// When the provider may be asked again.
+        ask_again_in: Duration,
+    },
     /// It is.
     Gone,
 }
 
-/// Asks the provider to end a machine, and notes in the NodeClaim's status that it was asked.
+/// Asks the provider to end a machine, unless it was asked just now, and notes that in the NodeClaim's status.
 ///
 /// # Errors
 /// Those of the API server and the provider.
@@ -162,14 +220,21 @@ pub async fn end_instance(
     node_claim: Option<&NodeClaim>,
     id: &ProviderId,
 ) -> anyhow::Result<Instance> {
+    if let Err(ask_again_in) = context.pace.ask(id) {
+        return Ok(Instance::Ending { ask_again_in });
+    }
     failpoints::hit("terminate.before-instance");
-    let answer = Error::ignore_not_found(context.cloud.delete(id).await)?;
+    let answer = context.cloud.delete(id).await;
+    if answer.is_err() {
+        context.pace.forget(id);
+    }
+    let answer = Error::ignore_not_found(answer)?;
     failpoints::hit("terminate.after-instance");
     let Some(()) = answer else { return Ok(Instance::Gone) };
     if let Some(node_claim) = node_claim {
         set_condition(context, node_claim, |conditions| conditions.set_true(INSTANCE_TERMINATING)).await?;
     }
-    Ok(Instance::Ending)
+    Ok(Instance::Ending { ask_again_in: INSTANCE_POLL })
 }
 
 /// Changes a condition in a NodeClaim's status, if there is something to change.
@@ -296,20 +361,20 @@ mod tests {
         let leaving = node("n2", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
         assert_eq!(decide(&node_claim, &[&living, &leaving]), Step::DeleteNodes(vec!["n1".into()]));
         assert_eq!(decide(&node_claim, &[&leaving]), Step::DeleteNodes(vec![]));
-        assert_eq!(decide(&node_claim, &[]), Step::DeleteInstance("p".into()));
+        assert_eq!(decide(&node_claim, &[]), Step::EndInstance(Some("p".into())));
     }
 
     #[test]
     fn a_node_that_never_registered_is_left_alone() {
         let node_claim = claim(json!({}), json!({}), json!({"providerID": "p"}));
-        assert_eq!(decide(&node_claim, &[&node("n", json!({}))]), Step::DeleteInstance("p".into()));
+        assert_eq!(decide(&node_claim, &[&node("n", json!({}))]), Step::EndInstance(Some("p".into())));
         let registered = node("n", json!({"labels": {"karpenter.sh/registered": "true"}}));
         assert_eq!(decide(&node_claim, &[&registered]), Step::DeleteNodes(vec!["n".into()]));
     }
 
     #[test]
     fn a_machine_that_the_status_does_not_name_is_looked_up_by_its_token() {
-        assert_eq!(decide(&claim(json!({}), json!({}), json!({})), &[]), Step::FindInstance);
+        assert_eq!(decide(&claim(json!({}), json!({}), json!({})), &[]), Step::EndInstance(None));
     }
 
     #[test]
