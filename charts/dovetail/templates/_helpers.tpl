@@ -42,7 +42,7 @@ annotations:
 {{- end -}}
 
 {{- define "dovetail.kwokInstancesNamespace" -}}
-{{- .Values.settings.kwokInstancesNamespace | default .Release.Namespace -}}
+{{- .Values.settings.kwokInstancesNamespace | default (printf "%s-kwok" (include "dovetail.fullname" . | trunc 58 | trimSuffix "-")) -}}
 {{- end -}}
 
 {{- define "dovetail.image" -}}

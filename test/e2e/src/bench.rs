@@ -60,7 +60,7 @@ pub fn dovetail() -> Result<PathBuf> {
 pub fn start(cluster: &ControlPlane, hand_over: &str) -> Result<Controller> {
     let environment = [
         ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
-        ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
+        ("KWOK_INSTANCES_NAMESPACE", install::INSTANCES_NAMESPACE),
         ("HAND_OVER", hand_over),
     ];
     let kubeconfig = cluster.kubeconfig_of(install::RELEASE)?;

@@ -67,11 +67,16 @@ impl Cluster {
         self.control_plane.client().await
     }
 
+    /// Gives the controller what the chart does with these values.
+    pub async fn more_rights(&self, settings: &'static [&'static str]) -> Result<()> {
+        install::rights_with(&self.client().await?, settings).await
+    }
+
     /// How to run the controller here: with the chart's rights, and quick to plan.
     pub fn controller(&self) -> Result<controller::Options> {
         let environment = [
             ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
-            ("KWOK_INSTANCES_NAMESPACE", install::NAMESPACE),
+            ("KWOK_INSTANCES_NAMESPACE", install::INSTANCES_NAMESPACE),
             ("BATCH_IDLE_DURATION", "300ms"),
             ("LOG_LEVEL", "debug"),
         ];
@@ -264,5 +269,5 @@ fn describe_waiting(pod: &Pod) -> String {
 /// The kwok provider's record of each machine that exists.
 pub async fn instances(client: &Client) -> Result<Vec<ConfigMap>> {
     let records = ListParams::default().labels("app.kubernetes.io/component=kwok-instance");
-    Ok(Api::namespaced(client.clone(), install::NAMESPACE).list(&records).await?.items)
+    Ok(Api::namespaced(client.clone(), install::INSTANCES_NAMESPACE).list(&records).await?.items)
 }

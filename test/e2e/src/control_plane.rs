@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use crate::audit;
 use crate::scratch::Scratch;
 
 const DROP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -111,6 +112,9 @@ impl ControlPlane {
         });
         for account in &options.service_accounts {
             command.args(["--service-account", account]);
+        }
+        for argument in audit::arguments(&options.name, scratch.path())? {
+            command.args(["--arg", &format!("{}={argument}", Component::Apiserver)]);
         }
         let mut process = command
             .args(&options.arguments)

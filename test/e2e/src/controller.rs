@@ -181,6 +181,12 @@ impl Controller {
         Ok(text.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
+    /// Where its `/metrics` is.
+    #[must_use]
+    pub fn metrics_port(&self) -> u16 {
+        self.metrics_port
+    }
+
     /// Whether its `/readyz` answers 200.
     #[must_use]
     pub fn is_ready(&self) -> bool {

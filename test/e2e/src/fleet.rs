@@ -49,7 +49,7 @@ impl Fleet {
             pods: Api::namespaced(client.clone(), namespace).list(&ListParams::default()).await?.items,
             claims: Api::all(client.clone()).list(&of_pool).await?.items,
             nodes: Api::all(client.clone()).list(&of_pool).await?.items,
-            instances: Api::namespaced(client.clone(), install::NAMESPACE).list(&records).await?.items,
+            instances: Api::namespaced(client.clone(), install::INSTANCES_NAMESPACE).list(&records).await?.items,
         })
     }
 

@@ -15,6 +15,15 @@ use crate::wait::eventually;
 pub const RELEASE: &str = "karpenter";
 /// See [`RELEASE`].
 pub const NAMESPACE: &str = "kube-system";
+/// Where the kwok provider keeps its records: the namespace that the chart makes for them.
+pub const INSTANCES_NAMESPACE: &str = "karpenter-kwok";
+/// Settings of the chart that give every right that some option needs.
+pub const ALL_OPTIONS: [&str; 4] = [
+    "settings.featureGates.capacityBuffer=true",
+    "settings.schedulerConfig=podTopologySpread: null",
+    "settings.learnDevices=apply",
+    "metrics.secure=true",
+];
 /// The ServiceAccount that the controller runs as, in the form of [`crate::control_plane::Options::service_accounts`].
 pub const SERVICE_ACCOUNT: &str = "kube-system/karpenter";
 
@@ -42,22 +51,33 @@ pub async fn crds(client: &Client) -> Result<()> {
     .await
 }
 
-/// Applies the chart's ServiceAccount, RBAC objects and admission policy, and nothing else of it.
+/// Applies the chart's ServiceAccount, RBAC objects and admission policy with the objects that these are about, and
+/// nothing else of it. Rights for what is off by default are not among them.
 ///
 /// # Errors
 /// If the chart does not render or an object is refused.
 pub async fn rights(client: &Client) -> Result<()> {
-    let objects = tokio::task::spawn_blocking(|| render("charts/dovetail", &[])).await??;
+    rights_with(client, &[]).await
+}
+
+/// With values set as by `--set`.
+///
+/// # Errors
+/// If the chart does not render or an object is refused.
+pub async fn rights_with(client: &Client, settings: &'static [&'static str]) -> Result<()> {
+    let objects = tokio::task::spawn_blocking(|| render("charts/dovetail", settings)).await??;
     apply::apply(client, objects.into_iter().filter(is_about_rights)).await
 }
 
-/// Whether an object says who the controller is or what it may do.
+/// Whether an object says who the controller is, what it may do, or where.
 #[must_use]
 pub fn is_about_rights(object: &Value) -> bool {
     matches!(
         object["kind"].as_str(),
         Some(
-            "ServiceAccount"
+            "Namespace"
+                | "ServiceAccount"
+                | "ConfigMap"
                 | "ClusterRole"
                 | "ClusterRoleBinding"
                 | "Role"

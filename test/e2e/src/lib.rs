@@ -8,6 +8,7 @@
 //! what was still wrong.
 
 pub mod apply;
+pub mod audit;
 pub mod bench;
 pub mod binary;
 pub mod cluster;

@@ -8,6 +8,8 @@ use e2e::install::{is_about_rights, render};
 use serde_json::{Value, json};
 
 const CHART: &str = "charts/dovetail";
+/// People's roles, which the chart binds to nobody.
+const PERSONAS: [&str; 3] = ["viewer", "platform-engineer", "admin"];
 
 fn kinds(objects: &[Value]) -> BTreeMap<&str, usize> {
     objects.iter().filter_map(|object| object["kind"].as_str()).fold(BTreeMap::new(), |mut counts, kind| {
@@ -32,6 +34,19 @@ fn variable(objects: &[Value], name: &str) -> Result<Option<String>> {
     Ok(variable.and_then(|variable| variable["value"].as_str()).map(str::to_owned))
 }
 
+fn role(objects: &[Value], concern: &str) -> Result<Value> {
+    let name = format!("karpenter-{concern}");
+    let mut roles = objects.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")));
+    roles.find(|role| role["metadata"]["name"] == name.as_str()).cloned().with_context(|| format!("no role {name}"))
+}
+
+/// Each role with a rule about that resource, and the rule.
+fn rules_about<'a>(objects: &'a [Value], resource: &str) -> Vec<(&'a Value, &'a Value)> {
+    let rules =
+        objects.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten().map(move |it| (role, it)));
+    rules.filter(|(_, rule)| rule["resources"].as_array().into_iter().flatten().any(|it| it == resource)).collect()
+}
+
 #[test]
 fn by_default_there_are_two_replicas_with_their_rights_and_no_service_monitor() -> Result<()> {
     let objects = render(CHART, &[])?;
@@ -39,12 +54,14 @@ fn by_default_there_are_two_replicas_with_their_rights_and_no_service_monitor() 
     assert_eq!(
         kinds,
         BTreeMap::from([
-            ("ClusterRole", 6),
+            ("ClusterRole", 8),
             ("ClusterRoleBinding", 5),
+            ("ConfigMap", 1),
             ("Deployment", 1),
+            ("Namespace", 1),
             ("PodDisruptionBudget", 1),
-            ("Role", 4),
-            ("RoleBinding", 4),
+            ("Role", 3),
+            ("RoleBinding", 3),
             ("Service", 1),
             ("ServiceAccount", 1),
             ("ValidatingAdmissionPolicy", 1),
@@ -130,7 +147,7 @@ fn every_role_of_the_controller_is_bound_to_its_account() -> Result<()> {
     let to_be_bound = |object: &&Value| {
         is_about_rights(object)
             && object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role"))
-            && object["metadata"]["labels"].get("rbac.authorization.k8s.io/aggregate-to-admin").is_none()
+            && !PERSONAS.iter().any(|persona| object["metadata"]["name"] == format!("karpenter-{persona}"))
     };
     let roles: BTreeSet<_> = objects
         .iter()
@@ -159,7 +176,8 @@ fn settings_reach_the_controller_as_environment_variables() -> Result<()> {
     let gates = variable(&objects, "FEATURE_GATES")?.context("no gates")?;
     assert_eq!(
         gates,
-        "CapacityBuffer=true,NodeOverlay=true,NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=false"
+        "CapacityBuffer=true,NodeOverlay=true,NodeRepair=false,PodDeletionCostManagement=false,ReservedCapacity=true,\
+         SpotToSpotConsolidation=false,StaticCapacity=false,TerminateFirstDrift=false,TerminateFirstRepair=false"
     );
     Ok(())
 }
@@ -201,16 +219,12 @@ fn dry_run_and_logs_are_values() -> Result<()> {
 
 #[test]
 fn the_rights_follow_the_lease_and_the_namespace_of_the_records() -> Result<()> {
-    let role = |objects: &[Value], concern: &str| -> Result<Value> {
-        let name = format!("karpenter-{concern}");
-        let mut roles =
-            objects.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")));
-        roles.find(|role| role["metadata"]["name"] == name.as_str()).cloned().with_context(|| format!("no role {name}"))
-    };
     let objects = render(CHART, &[])?;
     assert_eq!(variable(&objects, "LEADER_ELECTION_NAME")?.as_deref(), Some("karpenter-leader-election"));
-    assert_eq!(variable(&objects, "KWOK_INSTANCES_NAMESPACE")?.as_deref(), Some("kube-system"));
-    assert_eq!(role(&objects, "kwok-instances")?["metadata"]["namespace"], "kube-system");
+    assert_eq!(variable(&objects, "KWOK_INSTANCES_NAMESPACE")?.as_deref(), Some("karpenter-kwok"));
+    assert_eq!(role(&objects, "kwok-instances")?["metadata"]["namespace"], "karpenter-kwok");
+    assert_eq!(find(&objects, "Namespace")?["metadata"]["name"], "karpenter-kwok");
+    assert_eq!(find(&objects, "Namespace")?["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
     let objects =
         render(CHART, &["settings.leaderElectionName=planner", "settings.kwokInstancesNamespace=fake-machines"])?;
     assert_eq!(variable(&objects, "LEADER_ELECTION_NAME")?.as_deref(), Some("planner"));
@@ -221,6 +235,7 @@ fn the_rights_follow_the_lease_and_the_namespace_of_the_records() -> Result<()> 
     }
     assert_eq!(role(&objects, "leader-election")?["metadata"]["namespace"], "kube-system");
     assert_eq!(role(&objects, "kwok-instances")?["metadata"]["namespace"], "fake-machines");
+    assert!(find(&objects, "Namespace").is_err(), "a namespace that is given is there already");
     Ok(())
 }
 
@@ -232,13 +247,15 @@ fn what_is_switched_off_is_not_rendered() -> Result<()> {
             "serviceAccount.create=false",
             "podDisruptionBudget.enabled=false",
             "aggregateToAdmin=false",
+            "aggregateToView=false",
             "serviceMonitor.enabled=true",
         ],
     )?;
     let kinds = kinds(&objects);
     assert_eq!(kinds.get("ServiceAccount"), None);
     assert_eq!(kinds.get("PodDisruptionBudget"), None);
-    assert_eq!(kinds.get("ClusterRole"), Some(&5));
+    let labels = objects.iter().map(|object| object["metadata"]["labels"].to_string());
+    assert!(!labels.into_iter().any(|labels| labels.contains("aggregate-to")), "roles are still aggregated");
     assert_eq!(kinds.get("ServiceMonitor"), Some(&1));
     Ok(())
 }
@@ -281,6 +298,8 @@ fn the_schema_refuses_bad_values_and_names_them() {
         ("settings.kwokInstancesNamespace=Not Here", "kwokInstancesNamespace"),
         ("provider=elsewhere", "provider"),
         ("metrics.port=80", "port"),
+        ("metrics.secure=perhaps", "secure"),
+        ("networkPolicy.metricsFrom=all", "metricsFrom"),
         ("settings.batchMaxDuration=soon", "batchMaxDuration"),
         ("settings.featureGates.nodeOverlay=maybe", "nodeOverlay"),
         ("settings.preferencePolicy=Sometimes", "preferencePolicy"),
@@ -306,5 +325,149 @@ fn the_crd_chart_renders_to_the_generated_crds() -> Result<()> {
     for (name, crd) in &generated {
         assert!(rendered.get(name) == Some(crd), "{name} differs");
     }
+    Ok(())
+}
+
+#[test]
+fn no_right_reaches_a_config_map_but_the_records_of_fake_machines_and_the_planners_state() -> Result<()> {
+    let objects = render(CHART, &[])?;
+    let mut found = Vec::new();
+    for (role, rule) in rules_about(&objects, "configmaps") {
+        assert_eq!(role["kind"], "Role", "{role}");
+        found.push((role["metadata"]["namespace"].clone(), rule["resourceNames"].clone(), rule["verbs"].to_string()));
+    }
+    found.sort_by_key(|(namespace, ..)| namespace.to_string());
+    let [(records, any_name, _), (here, names, verbs)] = found.as_slice() else { anyhow::bail!("{found:?}") };
+    assert_eq!((records, any_name), (&json!("karpenter-kwok"), &Value::Null));
+    assert_eq!(
+        (here, names, verbs.as_str()),
+        (&json!("kube-system"), &json!(["dovetail-planner-state"]), "[\"patch\"]")
+    );
+    // It is there from the start, so that no right to make it is needed.
+    let state = find(&objects, "ConfigMap")?;
+    assert_eq!((&state["metadata"]["name"], &state["data"]), (&json!("dovetail-planner-state"), &Value::Null));
+    Ok(())
+}
+
+#[test]
+fn the_status_of_pods_may_be_patched_only_for_a_hand_over_and_under_the_policy() -> Result<()> {
+    let rights = |settings: &[&str]| -> Result<[bool; 3]> {
+        let objects = render(CHART, settings)?;
+        let has_policy = find(&objects, "ValidatingAdmissionPolicy").is_ok();
+        let may_patch = |resource: &str| {
+            rules_about(&objects, resource).iter().any(|(_, rule)| rule["verbs"].to_string().contains("patch"))
+        };
+        Ok([may_patch("pods"), may_patch("pods/status"), has_policy])
+    };
+    assert_eq!(rights(&[])?, [true, true, true]);
+    assert_eq!(rights(&["settings.handOver=nominate"])?, [false, true, true]);
+    assert_eq!(rights(&["settings.handOver=off"])?, [false, false, false]);
+    assert_eq!(rights(&["podPatchPolicy.enabled=false"])?, [true, false, false]);
+    let error = rights(&["settings.handOver=nominate", "podPatchPolicy.enabled=false"]).unwrap_err().to_string();
+    assert!(error.contains("podPatchPolicy.enabled"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn the_policy_names_every_field_of_a_pods_status_but_the_nomination() -> Result<()> {
+    let objects = render(CHART, &[])?;
+    let policy = find(&objects, "ValidatingAdmissionPolicy")?["spec"]["validations"].to_string();
+    let named = policy.split("object.?status.?").skip(1).filter_map(|rest| rest.split_once(' ')).map(|(name, _)| name);
+    let named: BTreeSet<&str> = named.collect();
+    let schema = schemars::schema_for!(k8s_openapi::api::core::v1::PodStatus);
+    let fields = schema.get("properties").and_then(Value::as_object).context("no properties")?;
+    assert!(fields.len() > 15, "{fields:?}");
+    let expected: BTreeSet<&str> = fields.keys().map(String::as_str).filter(|it| *it != "nominatedNodeName").collect();
+    assert_eq!(named, expected);
+    Ok(())
+}
+
+#[test]
+fn rights_for_what_is_off_are_not_given() -> Result<()> {
+    let resources = ["capacitybuffers", "podtemplates", "deployments", "services", "tokenreviews"];
+    let given = |settings: &[&str]| -> Result<Vec<&str>> {
+        let objects = render(CHART, settings)?;
+        let of_controller = |name: &Value| !PERSONAS.iter().any(|persona| *name == format!("karpenter-{persona}"));
+        let is_given = |resource: &&str| {
+            rules_about(&objects, resource).iter().any(|(role, _)| of_controller(&role["metadata"]["name"]))
+        };
+        Ok(resources.into_iter().filter(is_given).collect())
+    };
+    assert_eq!(given(&[])?, [""; 0]);
+    assert_eq!(
+        given(&["settings.featureGates.capacityBuffer=true"])?,
+        ["capacitybuffers", "podtemplates", "deployments"]
+    );
+    assert_eq!(given(&["settings.schedulerConfig=podTopologySpread: null"])?, ["services"]);
+    assert_eq!(given(&["metrics.secure=true"])?, ["tokenreviews"]);
+    Ok(())
+}
+
+#[test]
+fn each_persona_may_do_what_its_work_needs_and_none_writes_a_status() -> Result<()> {
+    let objects = render(CHART, &[])?;
+    let writes = |persona: &str| -> Result<BTreeSet<String>> {
+        let rules = role(&objects, persona)?["rules"].clone();
+        assert!(!rules.to_string().contains("/status"), "{persona} writes a status");
+        let is_write = |rule: &&Value| rule["verbs"].to_string().contains("create");
+        let rules = rules.as_array().context("no rules")?.clone();
+        let resources = rules.iter().filter(is_write).flat_map(|rule| rule["resources"].as_array().cloned());
+        Ok(resources.flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect())
+    };
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(writes("viewer")?, set(&[]));
+    assert_eq!(writes("platform-engineer")?, set(&["capacitybuffers", "nodeoverlays", "nodepools"]));
+    assert_eq!(
+        writes("admin")?,
+        set(&["capacitybuffers", "kwoknodeclasses", "nodeclaims", "nodeoverlays", "nodepools"])
+    );
+    for (persona, aggregated) in [("viewer", Some("view")), ("platform-engineer", None), ("admin", Some("admin"))] {
+        let labels = role(&objects, persona)?["metadata"]["labels"].clone();
+        let keys: Vec<&String> = labels.as_object().context("no labels")?.keys().collect();
+        let found = keys.iter().find_map(|key| key.strip_prefix("rbac.authorization.k8s.io/aggregate-to-"));
+        assert_eq!(found, aggregated, "{persona}");
+    }
+    Ok(())
+}
+
+#[test]
+fn metrics_can_be_kept_from_strangers() -> Result<()> {
+    let objects = render(
+        CHART,
+        &[
+            "metrics.secure=true",
+            "metrics.tlsSecret=metrics",
+            "serviceMonitor.enabled=true",
+            "networkPolicy.enabled=true",
+            "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+        ],
+    )?;
+    assert_eq!(variable(&objects, "SECURE_METRICS")?.as_deref(), Some("true"));
+    let folder = variable(&objects, "METRICS_TLS_FOLDER")?.context("no folder")?;
+    assert_eq!(container(&objects)?["volumeMounts"][0]["mountPath"], folder.as_str());
+    let pod = &find(&objects, "Deployment")?["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"], json!([{ "name": "metrics-tls", "secret": { "secretName": "metrics" } }]));
+    let endpoint = &find(&objects, "ServiceMonitor")?["spec"]["endpoints"][0];
+    assert_eq!((&endpoint["scheme"], &endpoint["tlsConfig"]), (&json!("https"), &Value::Null));
+    let policy = &find(&objects, "NetworkPolicy")?["spec"];
+    assert_eq!(policy["podSelector"]["matchLabels"]["app.kubernetes.io/instance"], "karpenter");
+    assert_eq!(
+        policy["ingress"],
+        json!([
+            { "ports": [{ "port": "http", "protocol": "TCP" }] },
+            {
+                "ports": [{ "port": "http-metrics", "protocol": "TCP" }],
+                "from": [{ "namespaceSelector": { "matchLabels": { "name": "monitoring" } } }],
+            },
+        ])
+    );
+    assert_eq!(
+        role(&objects, "metrics-reader")?["rules"],
+        json!([{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }])
+    );
+    // By default whoever reaches the port reads metrics, as with Karpenter.
+    let objects = render(CHART, &[])?;
+    assert_eq!(variable(&objects, "SECURE_METRICS")?.as_deref(), Some("false"));
+    assert!(find(&objects, "NetworkPolicy").is_err() && role(&objects, "metrics-reader").is_err());
     Ok(())
 }

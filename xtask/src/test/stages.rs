@@ -1,13 +1,15 @@
 //! What each stage runs. Cheap ones come first, so that a slip shows early.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread::{self, JoinHandle};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{FEATURES, cargo_deny, go, purity};
-use crate::process::{cargo, run};
+use crate::process::{cargo, run, target_folder};
 use crate::progress::Progress;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -47,9 +49,9 @@ impl Stage {
             Self::Clippy => "no warning from compiler or clippy",
             Self::Unit => "unit, property and doc tests",
             Self::Drift => "generated files are up to date",
-            Self::Licences => "dependencies: bans, licences, sources (cargo-deny)",
+            Self::Licences => "dependencies: bans, licences, sources, advisories (cargo-deny)",
             Self::Oracle => "devices, selectors, plugins: the answers of Kubernetes' own code",
-            Self::Go => "our Go modules: gofmt, vet, tests",
+            Self::Go => "our Go modules: gofmt, vet, tests, known vulnerabilities",
             Self::Helm => "charts render, and refuse bad values",
             Self::E2e => "the controller on a real control plane",
         }
@@ -88,10 +90,26 @@ impl Stage {
                 // They wait more than they compute, so more of them than there are processors run at a time. Tests of
                 // other crates that need a control plane boot one when they are told to.
                 let selection = ["--workspace", "--test", "e2e", "--", "--test-threads=4"];
-                run(tests(&selection).env("DOVETAIL_E2E", "1"))
+                let audit = audit_folder()?;
+                run(tests(&selection).env("DOVETAIL_E2E", "1").env(AUDIT, &audit))?;
+                // What all of them asked of the API server, beside what the chart grants.
+                run(tests(&["--package", "e2e", "--test", "granted"]).env(AUDIT, &audit))
             }
         }
     }
+}
+
+/// Names the folder of the audit logs to the end-to-end tests.
+const AUDIT: &str = "DOVETAIL_AUDIT";
+
+/// An empty folder for audit logs.
+fn audit_folder() -> Result<PathBuf> {
+    let folder = target_folder()?.join("e2e-audit");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// For tools that only speak when something is wrong.

@@ -65,6 +65,7 @@ async fn a_buffer_gets_machines_that_pods_take_and_then_others() -> Result<()> {
     let corner = Corner::without_node_pool(client.clone(), "buffers").await?;
     let one_cpu = json!([{ "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["1"] }]);
     corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": one_cpu } } } })).await?;
+    cluster.more_rights(&["settings.featureGates.capacityBuffer=true"]).await?;
     let options = cluster.controller()?.arg("--feature-gates=CapacityBuffer=true");
     let controller = Controller::start_ready(&options).await?;
     let buffers = Api::<CapacityBuffer>::namespaced(client, &corner.name);

@@ -30,6 +30,7 @@ fn scheduler_config() -> String {
 /// A cluster whose scheduler spreads pods over zones, and machines of one size in two of them.
 async fn spreading(name: &str) -> Result<(Cluster, Corner)> {
     let cluster = Cluster::with_arguments(name, &["--default-spread", &constraint().to_string()]).await?;
+    cluster.more_rights(&["settings.schedulerConfig=podTopologySpread: null"]).await?;
     let corner = Corner::without_node_pool(cluster.client().await?, name).await?;
     let requirements = json!([
         { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c-4x-amd64-linux"] },

@@ -225,17 +225,43 @@ async fn told(client: &kube::Client, overlay: &str, kind: &str, expected: (&str,
     .await
 }
 
+/// Makes DRA drivers of fake machines misbehave.
+fn faults(drivers: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "dovetail-kwok-faults", "namespace": install::INSTANCES_NAMESPACE },
+        "data": { "faults.json": json!({ "drivers": drivers }).to_string() },
+    })
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_for_its_drivers_says_so_in_karpenters_words() -> Result<()> {
+    let cluster = Cluster::new("device-wait").await?;
+    let corner = Corner::new(cluster.client().await?, "device-wait").await?;
+    let name = corner.name.as_str();
+    corner.apply([faults(json!([{ "publishes": "never" }])), overlay(name)]).await?;
+    corner.apply(classes(name)).await?;
+    corner.apply([pod(name, "one", "aligned")]).await?;
+    let controller = Controller::start_ready(&cluster.controller()?.env("KWOK_READ_FAULTS", "true")).await?;
+    eventually("the machine waits for its drivers", DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let claim = claims.first().context("no NodeClaim")?;
+        let drivers = claim.annotations().get("karpenter.sh/requested-dra-drivers").context("no annotation")?;
+        ensure!(*drivers == format!("{},{}", driver("gpu", name), driver("nic", name)), "{drivers}");
+        let found = condition(claim, "Initialized").context("no condition")?;
+        ensure!((found.0, found.1) == ("Unknown", "DRADriverPoolsNotPublished"), "{found:?}");
+        Ok(())
+    })
+    .await?;
+    corner.apply([faults(json!([]))]).await?;
+    corner.bound(1).await?;
+    controller.terminate().await.map(drop)
+}
+
 #[tokio::test]
 async fn drivers_that_publish_nothing_part_or_something_else_are_told_and_pods_are_planned_anew() -> Result<()> {
     let cluster = Cluster::new("device-faults").await?;
     let client = cluster.client().await?;
-    let faults = |drivers: Value| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "dovetail-kwok-faults", "namespace": install::NAMESPACE },
-            "data": { "faults.json": json!({ "drivers": drivers }).to_string() },
-        })
-    };
     let options = cluster.controller()?.env("DRA_PUBLISH_TIMEOUT", "3s").env("KWOK_READ_FAULTS", "true");
     let (silent, partial, wrong) = ("silent-driver", "partial-driver", "wrong-driver");
     let fault = |name: &str, publishes: &str| json!({ "target": { "nodePool": name }, "driver": driver("gpu", name), "publishes": publishes });
@@ -393,8 +419,7 @@ async fn what_a_machine_published_unasked_is_learnt_and_steps_back_before_a_pers
     let cluster = Cluster::new("device-learning").await?;
     let client = cluster.client().await?;
     let options = cluster.controller()?.env("LEARN_DEVICES", "apply");
-    let rights = tokio::task::spawn_blocking(|| install::render("charts/dovetail", &["settings.learnDevices=apply"]));
-    e2e::apply::apply(&client, rights.await??.into_iter().filter(install::is_about_rights)).await?;
+    cluster.more_rights(&["settings.learnDevices=apply"]).await?;
     let controller = Controller::start_ready(&options).await?;
     let name = "learner";
     let corner = Corner::new(client.clone(), name).await?;

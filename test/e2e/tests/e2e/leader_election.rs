@@ -29,10 +29,10 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     let cluster = Cluster::new("leaders").await?;
     let client = cluster.client().await?;
     let corner = Corner::new(client.clone(), "leaders").await?;
-    let first = Controller::start_ready(&cluster.controller()?.named("first")).await?;
+    let of_pod = cluster.controller()?.named("first").env("POD_NAME", "karpenter-5d4f-x7k2p");
+    let first = Controller::start_ready(&of_pod).await?;
     let leader = held(&client).await?;
-    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    ensure!(leader.starts_with(&format!("{hostname}_")), "the holder {leader} does not start with {hostname}_");
+    ensure!(leader.starts_with("karpenter-5d4f-x7k2p_"), "the holder {leader} does not start with its pod's name");
 
     let mut second = Controller::start(&cluster.controller()?.named("second"))?;
     stays("the first leads", Duration::from_secs(4), async || {
@@ -51,6 +51,8 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
         Ok(now)
     })
     .await?;
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    ensure!(next.starts_with(&format!("{hostname}_")), "the holder {next} does not start with {hostname}_");
     corner.apply([objects::pod(&corner.name, "one", &json!({ "cpu": "1" }))]).await?;
     corner.bound(1).await?;
 

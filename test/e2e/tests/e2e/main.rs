@@ -20,7 +20,9 @@ mod planning;
 mod rights;
 mod serving;
 mod snapshot;
+mod standalone;
 mod switching;
 mod termination;
+mod unfinished_commands;
 
 use e2e::cluster;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Corner, DEADLINE, shared};
 
 /// Options that only the chart's users have; the binary reads them from the environment alone.
-const NOT_OPTIONS: [&str; 1] = ["POD_NAMESPACE"];
+const NOT_OPTIONS: [&str; 2] = ["POD_NAME", "POD_NAMESPACE"];
 
 #[test]
 fn every_environment_variable_of_the_chart_is_an_option_of_the_binary() -> Result<()> {
@@ -28,6 +28,40 @@ fn every_environment_variable_of_the_chart_is_an_option_of_the_binary() -> Resul
     let given: BTreeSet<&str> = variables.iter().filter_map(|variable| variable["name"].as_str()).collect();
     let unknown: Vec<_> = given.difference(&known).filter(|name| !NOT_OPTIONS.contains(name)).collect();
     ensure!(unknown.is_empty(), "the chart sets {unknown:?}, which `dovetail run --help` does not know");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_right_to_patch_the_status_of_pods_is_only_good_for_a_nomination() -> Result<()> {
+    let corner = Corner::shared("status-rights").await?;
+    let pod = objects::with(
+        objects::pod(&corner.name, "patched", &json!({ "cpu": "1" })),
+        json!({ "spec": { "schedulerName": "nobody" } }),
+    );
+    corner.apply([pod]).await?;
+    let kubeconfig = shared().await?.cluster.control_plane.kubeconfig_of(install::RELEASE)?;
+    let pods: Api<Pod> = Api::namespaced(control_plane::client(kubeconfig).await?, &corner.name);
+    let patched = async |patch: Value| -> Result<Pod> {
+        Ok(pods.patch_status("patched", &PatchParams::default(), &Patch::Merge(patch)).await?)
+    };
+    let denied = async |patch: Value| -> Result<()> {
+        let answer = patched(patch.clone()).await.err().map(|error| error.to_string()).unwrap_or_default();
+        ensure!(answer.contains("the controller may"), "{patch}: {answer:?}");
+        Ok(())
+    };
+    let tries = std::cell::Cell::new(0);
+    eventually("the policy is in force", DEADLINE, async || {
+        tries.set(tries.get() + 1);
+        denied(json!({ "status": { "message": format!("try {}", tries.get()) } })).await
+    })
+    .await?;
+    denied(json!({ "status": { "podIP": "10.0.0.1", "podIPs": [{ "ip": "10.0.0.1" }] } })).await?;
+    denied(json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } })).await?;
+    denied(json!({ "status": { "phase": "Failed", "nominatedNodeName": "somewhere" } })).await?;
+    denied(json!({ "metadata": { "labels": { "a": "b" } } })).await?;
+    let nominated = patched(json!({ "status": { "nominatedNodeName": "somewhere" } })).await?;
+    let nominated = nominated.status.and_then(|status| status.nominated_node_name);
+    ensure!(nominated.as_deref() == Some("somewhere"), "{nominated:?}");
     Ok(())
 }
 

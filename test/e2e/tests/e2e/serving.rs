@@ -1,10 +1,11 @@
 //! What the controller serves over HTTP.
 
 use anyhow::{Result, ensure};
-use e2e::{eventually, objects};
+use e2e::{Controller, eventually, objects};
+use kube::Client;
 use serde_json::json;
 
-use crate::cluster::{Corner, DEADLINE, shared};
+use crate::cluster::{Cluster, Corner, DEADLINE, shared};
 
 #[tokio::test]
 async fn the_metrics_that_karpenters_suites_sample_are_there() -> Result<()> {
@@ -28,4 +29,39 @@ async fn the_metrics_that_karpenters_suites_sample_are_there() -> Result<()> {
     .await?;
     ensure!(controller.is_ready(), "/readyz");
     Ok(())
+}
+
+#[tokio::test]
+async fn secure_metrics_are_for_those_who_may_get_them() -> Result<()> {
+    let arguments = ["--user", "reader:reads", "--user", "stranger:knows-nothing"];
+    let cluster = Cluster::with_arguments("secure-metrics", &arguments).await?;
+    cluster.more_rights(&["metrics.secure=true"]).await?;
+    let reader = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "reader" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "karpenter-metrics-reader" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader" }],
+    });
+    e2e::apply::apply_one(&cluster.client().await?, reader).await?;
+    let controller = Controller::start_ready(&cluster.controller()?.env("SECURE_METRICS", "true")).await?;
+    let read = async |token: Option<&str>| -> Result<String> {
+        let mut config = kube::Config::new(format!("https://127.0.0.1:{}", controller.metrics_port()).parse()?);
+        config.accept_invalid_certs = true;
+        config.auth_info.token = token.map(|token| token.to_owned().into());
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        Ok(Client::try_from(config)?.request_text(request).await?)
+    };
+    let refused =
+        async |token: Option<&str>| read(token).await.err().map(|error| error.to_string()).unwrap_or_default();
+    eventually("the reader reads", DEADLINE, async || {
+        let text = read(Some("reads")).await?;
+        ensure!(text.contains("karpenter_build_info"), "{text}");
+        Ok(())
+    })
+    .await?;
+    for (token, code) in [(None, "401"), (Some("nobodys"), "401"), (Some("knows-nothing"), "403")] {
+        let answer = refused(token).await;
+        ensure!(answer.contains(code), "{token:?}: {answer}");
+    }
+    ensure!(controller.metrics().is_err(), "metrics in plain text");
+    controller.terminate().await.map(drop)
 }

@@ -146,7 +146,7 @@ async fn what_the_controller_found_out_and_was_told_is_in_the_snapshot() -> Resu
     let faults = json!({ "noCapacity": [{ "instanceType": "c-4x-amd64-linux" }] }).to_string();
     corner
         .apply([json!({ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "dovetail-kwok-faults", "namespace": e2e::install::NAMESPACE },
+            "metadata": { "name": "dovetail-kwok-faults", "namespace": e2e::install::INSTANCES_NAMESPACE },
             "data": { "faults.json": faults } })])
         .await?;
     let options = cluster

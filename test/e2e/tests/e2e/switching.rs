@@ -153,7 +153,7 @@ fn running_pod(name: &str, node: &str) -> Value {
 }
 
 /// Leaves a cluster as Karpenter does when it is scaled to zero.
-async fn run_by_karpenter(client: &Client) -> Result<()> {
+pub(crate) async fn run_by_karpenter(client: &Client) -> Result<()> {
     let pool = apply::apply_one(client, node_pool()).await?;
     let claims: Api<DynamicObject> = Api::all_with(client.clone(), &resource("NodeClaim"));
     let nodes: Api<Node> = Api::all(client.clone());

@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::cluster::{Corner, DEADLINE, instances, node_of};
+use crate::cluster::{Corner, DEADLINE, instances, node_of, shared};
 
 /// Whether the provider still has an instance for a NodeClaim of that name.
 async fn has_instance(corner: &Corner, claim: &str) -> Result<bool> {
@@ -55,12 +55,53 @@ async fn a_deleted_node_takes_its_nodeclaim_and_instance_with_it() -> Result<()>
 }
 
 #[tokio::test]
-async fn a_deleted_nodepool_takes_its_machines_with_it() -> Result<()> {
+async fn a_deleted_nodepool_takes_its_machines_with_it_without_a_warning() -> Result<()> {
     let corner = Corner::shared("pool-deleted").await?;
     corner.apply([objects::pod(&corner.name, "one", &json!({ "cpu": "1" }))]).await?;
     corner.bound(1).await?;
     apply::delete(&corner.client, &objects::node_pool(&corner.name)).await?;
-    corner.emptied().await
+    corner.emptied().await?;
+    let log = shared().await?.controller.log()?;
+    // That the pod has no place any more is another matter, and true.
+    let is_warning = |line: &&str| {
+        line.contains("\"WARN\"") && line.contains("pool-deleted") && !line.contains("could not schedule pod")
+    };
+    let warnings: Vec<_> = log.lines().filter(is_warning).collect();
+    ensure!(warnings.is_empty(), "{warnings:#?}");
+    // Values, not how Rust shows them.
+    let is_odd = |line: &&str| line.contains("Some(") || line.contains("Name(\\\"");
+    let odd: Vec<_> = log.lines().filter(is_odd).collect();
+    ensure!(odd.is_empty(), "{odd:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_machine_goes_with_its_nodeclaim_though_the_status_was_made_to_name_another() -> Result<()> {
+    let corner = Corner::shared("overwritten").await?;
+    let pinned = |name: &str| objects::pod(&corner.name, name, &json!({ "cpu": "900m" }));
+    let cpu = json!([{ "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["1", "2"] }]);
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": cpu } } } })).await?;
+    corner.apply([pinned("one"), pinned("two"), pinned("three")]).await?;
+    corner.bound(3).await?;
+    let claims = corner.node_claims().await?;
+    let [overwritten, other, ..] = claims.as_slice() else { anyhow::bail!("{} NodeClaims", claims.len()) };
+    let (overwritten, other) = (overwritten.name_any(), other.name_any());
+    let api: Api<NodeClaim> = Api::all(corner.client.clone());
+    let id_of =
+        async |name: &str| -> Result<String> { Ok(api.get(name).await?.status.context("no status")?.provider_id) };
+    // The end of the first must neither leave its machine, nor take the other's.
+    let patch = json!({ "status": { "providerID": id_of(&other).await? } });
+    api.patch_status(&overwritten, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    api.delete(&overwritten, &DeleteParams::default()).await?;
+    eventually("the NodeClaim and its own machine are gone", DEADLINE, async || {
+        ensure!(api.get_opt(&overwritten).await?.is_none(), "the NodeClaim is there");
+        ensure!(!has_instance(&corner, &overwritten).await?, "its machine is there");
+        Ok(())
+    })
+    .await?;
+    ensure!(has_instance(&corner, &other).await?, "the machine of {other} is gone");
+    ensure!(api.get(&other).await?.metadata.deletion_timestamp.is_none(), "{other} is being deleted");
+    Ok(())
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ fn controller(cluster: &ControlPlane) -> Result<controller::Options> {
     ensure!(binary.exists(), "{} is not built; run `cargo xtask demo`", binary.display());
     let environment = BTreeMap::from([
         ("LEADER_ELECTION_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
-        ("KWOK_INSTANCES_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
+        ("KWOK_INSTANCES_NAMESPACE".to_owned(), install::INSTANCES_NAMESPACE.to_owned()),
     ]);
     Ok(controller::Options {
         name: "dovetail".to_owned(),
