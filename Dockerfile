@@ -5,8 +5,14 @@
 
 # The toolchain of this image is rustup's for musl, of the platform that is built for: it links statically, has the target
 # below already, and the C and assembly of three dependencies (ring, psm, libmimalloc-sys) needs no cross compiler.
-FROM rust:1.95-alpine AS build
+#
+# A tag can be moved. A release pins what the tag names on its day, by `--build-arg BUILD_IMAGE=rust:1.95-alpine@sha256:…`
+# (`docker buildx imagetools inspect rust:1.95-alpine` prints the digest), and its notes say which.
+ARG BUILD_IMAGE=rust:1.95-alpine
+FROM ${BUILD_IMAGE} AS build
 RUN apk add --no-cache gcc musl-dev
+# Writes down what the binary is made of.
+RUN cargo install --locked --root /tools cargo-cyclonedx@0.5.9
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
@@ -23,10 +29,14 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
       *) echo "no build for ${TARGETARCH}" >&2; exit 1 ;; \
     esac && \
     cargo build --release --locked --package provisioner --bin dovetail --target "$target" && \
-    cp "target/$target/release/dovetail" /dovetail
+    cp "target/$target/release/dovetail" /dovetail && \
+    PATH="/tools/bin:$PATH" cargo cyclonedx --manifest-path crates/provisioner/Cargo.toml --target "$target" \
+      --format json --spec-version 1.5 --override-filename dovetail.cdx && \
+    cp crates/provisioner/dovetail.cdx.json /dovetail.cdx.json
 
 FROM scratch
 COPY --from=build /dovetail /dovetail
+COPY --from=build /dovetail.cdx.json /dovetail.cdx.json
 USER 65532:65532
 ENTRYPOINT ["/dovetail"]
 CMD ["run"]
