@@ -362,6 +362,8 @@ struct Wanted {
     new: Vec<(ClaimClassId, Option<ClaimId>, u32)>,
     /// Allocated already.
     allocated: Vec<(ClaimId, Arc<Allocation>, u32)>,
+    /// The first that is allocated where this machine is not.
+    elsewhere: Option<Arc<str>>,
 }
 
 /// A domain that a machine could land in, and what it would see there.
@@ -477,10 +479,17 @@ impl Attempt<'_> {
             } else {
                 self.inventory.search(seen, &classes, taken, Need::Usage, budget)
             };
-            let copy = match outcome {
-                Outcome::Found(found) => self.copy(seen.1, &wanted, found),
-                Outcome::Refused(refusal) => Err(refusal),
-                Outcome::OutOfBudget => {
+            // Upstream looks at all other claims before it says that one is allocated elsewhere, and an error on the way ends
+            // the pod's attempt.
+            let elsewhere = wanted.elsewhere.as_ref().map(|claim| Refusal::Elsewhere { claim: Arc::clone(claim) });
+            let copy = match (outcome, elsewhere) {
+                (Outcome::Found(found), None) => self.copy(seen.1, &wanted, found),
+                (Outcome::Found(found), Some(elsewhere)) => {
+                    self.copy(seen.1, &wanted, found).and_then(|_| Err(elsewhere))
+                }
+                (Outcome::Refused(refusal), _) => Err(refusal),
+                (Outcome::OutOfBudget, Some(elsewhere)) => Err(elsewhere),
+                (Outcome::OutOfBudget, None) => {
                     trial.end = End::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) });
                     break;
                 }
@@ -544,7 +553,7 @@ impl Attempt<'_> {
         demand::hands_out(self.inventory, view, allocation)
     }
 
-    /// The claims that have to be allocated and those that are, in order; refused if one cannot be used here.
+    /// The claims that have to be allocated and those that are, in order; refused if one is another pod's.
     fn wanted(
         &self,
         (facts, view): (&NodeFacts, &View),
@@ -584,7 +593,8 @@ impl Attempt<'_> {
                 }
             };
             if !reaches {
-                return Err(Refusal::Elsewhere { claim: name() });
+                wanted.elsewhere = wanted.elsewhere.or_else(|| Some(name()));
+                continue;
             }
             if others && self.hands_out(view, &allocation) {
                 return Err(Refusal::Shared { claim: name() });

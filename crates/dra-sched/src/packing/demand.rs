@@ -41,7 +41,8 @@ pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocat
         })
 }
 
-/// What the allocations of one pod cost.
+/// What the allocations of one pod cost. An error about any of them comes before a claim that no container uses, as upstream
+/// adds all up before it looks at who uses them.
 pub(super) fn of<'a>(
     inventory: &Inventory,
     view: &View,
@@ -51,9 +52,10 @@ pub(super) fn of<'a>(
     if !inventory.compat.is_on(Gate::NodeAllocatableResources) {
         return Ok(demand);
     }
+    let mut not_used = None;
     for costs in allocations {
-        if costs.containers == 0 && hands_out(inventory, view, costs.allocation) {
-            return Err(Refusal::NotUsed { claim: costs.claim });
+        if not_used.is_none() && costs.containers == 0 && hands_out(inventory, view, costs.allocation) {
+            not_used = Some(Refusal::NotUsed { claim: Arc::clone(&costs.claim) });
         }
         for result in &costs.allocation.results {
             if let Some(device) = device(inventory, view, &result.device) {
@@ -61,7 +63,7 @@ pub(super) fn of<'a>(
             }
         }
     }
-    Ok(demand)
+    not_used.map_or(Ok(demand), Err)
 }
 
 fn add(demand: &mut NodeDemand, device: &Device, result: &AllocationResult, of: &Costs<'_>) -> Result<(), Refusal> {

@@ -1,11 +1,14 @@
 //! Which errors of one node end a pod's attempt on all.
 
+use std::sync::Arc;
+
 use model::Budget;
 use serde_json::{Value, json};
 
 use crate::fixture::{STEPS, builder_for, claim, compat, exactly, local, n1};
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::packing::ClaimUse;
+use crate::types::ResourceClaim;
 
 /// Whether a request could meet an error on two devices with these fields, and whether it meets one as things are.
 fn ends(fields: &Value, request: &Value) -> (bool, bool) {
@@ -46,4 +49,35 @@ fn an_error_counts_only_if_the_walk_gets_to_it() {
     ] {
         assert_eq!(ends(&fields, &request), expected, "{fields} {request}");
     }
+}
+
+/// Upstream notes that a claim is allocated elsewhere, goes on to the claims that are not allocated, and meets the error.
+#[test]
+fn an_error_ends_the_attempt_although_another_claim_is_allocated_elsewhere() {
+    let mut builder = builder_for(compat(), &["gpu"]);
+    builder.slice(local("gpu", &json!([{"name": "d0"}, {"name": "d1"}])));
+    let elsewhere = json!({"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["n2"]},
+    ]}]});
+    let result = json!({"request": "r", "driver": "gpu", "pool": "n2", "device": "d0"});
+    let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "there"},
+        "spec": {"devices": {"requests": [exactly("r", "gpu", 1)]}},
+        "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": elsewhere}}});
+    let there = builder.claim(Arc::new(ResourceClaim::from_json(&object).unwrap()));
+    let there = ClaimUse::Named { claim: there, containers: 1, reserved: false };
+    let mut request = exactly("r", "gpu", 1);
+    request["exactly"]["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu'].size == 1"}}]);
+    let fails = claim(&mut builder, "fails", &json!({"requests": [request]}));
+    let plain = claim(&mut builder, "plain", &json!({"requests": [exactly("r", "gpu", 1)]}));
+    let inventory = builder.build();
+    let refusal = |class| {
+        let claims = [there, ClaimUse::Fresh { class, containers: 1 }];
+        let (node, ledger) = (BinLedger::node(n1()), ClusterLedger::new(&inventory));
+        let ends = inventory.ends_on(&node, &claims, &ledger, &mut Budget::new(STEPS)).is_some();
+        let offer = inventory.try_add(&node, &claims, 1, &model::IdSet::default(), &ledger, &mut Budget::new(STEPS));
+        (ends, offer.refused[0].refusal.to_string())
+    };
+    let (ends, why) = refusal(fails);
+    assert!(ends && why.contains("no such key: size"), "{why}");
+    assert_eq!(refusal(plain), (false, "claim there is allocated for other nodes".to_owned()));
 }

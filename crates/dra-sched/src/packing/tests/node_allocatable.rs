@@ -101,6 +101,8 @@ fn a_capacity_that_the_allocation_does_not_take_costs_nothing_and_one_given_out_
     let error =
         "claim c: device cpu/n1/d0 hands out cpu by its capacity cores, of which the allocation takes no amount";
     assert_eq!(cost(all(KubernetesMinor::V1_37), &whole, None, 1), Err(error.to_owned()));
+    // The error comes first: it ends the pod's attempt on all nodes, and a claim that no container uses does not.
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &whole, None, 0), Err(error.to_owned()));
 }
 
 #[test]
