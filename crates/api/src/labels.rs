@@ -1,7 +1,8 @@
 //! Label keys and values, and which of them users may set.
 //!
 //! What belongs to one cloud provider is a value of [`ProviderLabels`], handed in by the provider.
-//! Differs: Karpenter keeps these sets in package variables that providers append to while the program starts.
+//! Differs: `provider-labels`. Karpenter keeps these sets in package variables that providers append to while the
+//! program starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -48,7 +48,8 @@ pub struct Choice<'a> {
 /// Tries the candidates, cheapest first, like a cloud that is handed a list: those that `is_unavailable` are known to
 /// have no machines and are not tried, those without `has_capacity` turn out to have none.
 ///
-/// Differs: Karpenter's kwok provider needs a requirement on the instance type and takes any of the cheapest at random.
+/// Differs: `kwok-any-type`. Karpenter's kwok provider needs a requirement on the instance type and takes any of the
+/// cheapest at random.
 ///
 /// # Errors
 /// [`Error::InsufficientCapacity`] if nothing is left, with every offering that would have done.

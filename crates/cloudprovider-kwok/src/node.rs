@@ -42,7 +42,8 @@ pub fn new_record(
             provider_labels,
             annotations: node_annotations(claim),
             taints: node_taints(claim),
-            // Differs: Karpenter's kwok provider writes the NodeClaim's requests as the Node's capacity.
+            // Differs: `kwok-capacity`. Karpenter's kwok provider writes the NodeClaim's requests as the Node's
+            // capacity.
             capacity: amounts(&option.offering.capacity(option.instance_type)),
             allocatable: amounts(&option.offering.allocatable(option.instance_type)),
         },
@@ -93,7 +94,7 @@ fn dollars(price: PriceNanoUsdPerHour) -> String {
 /// What a kubelet registers with whose configuration the provider wrote: the NodeClaim's taints, its startup taints,
 /// and the one that keeps pods away until the NodeClaim has been found. The first of equal key and effect stays.
 ///
-/// Differs: Karpenter's kwok provider registers with the last one only.
+/// Differs: `kwok-taints`. Karpenter's kwok provider registers with the last one only.
 fn node_taints(claim: &NodeClaim) -> Vec<Taint> {
     let mut all: Vec<Taint> = Vec::new();
     let unregistered = taints::unregistered();

@@ -389,7 +389,7 @@ impl CloudProvider for KwokCloudProvider {
             .map_err(|error| Error::CreateFailed { reason: "InvalidToken".to_owned(), message: error.to_string() })?;
         let faults = self.faults().await.map_err(transient)?;
         // Launching first saves a call where it succeeds. Whatever it fails for, the token may stand for a machine already.
-        // Differs: Karpenter's kwok provider makes a second Node if it is asked a second time.
+        // Differs: `kwok-second-launch`. Karpenter's kwok provider makes a second Node if it is asked a second time.
         let record = match self.launch(request, &faults).await {
             Ok(record) => record,
             Err(error) => self.launched(&node_name, request.token).await?.ok_or(error)?,
@@ -400,7 +400,8 @@ impl CloudProvider for KwokCloudProvider {
         record.to_instance().map_err(transient)
     }
 
-    /// Differs: Karpenter's kwok provider deletes the NodeClaim object. That is not ours; the machine and its Node are.
+    /// Differs: `kwok-end`. Karpenter's kwok provider deletes the NodeClaim object. That is not ours; the machine and
+    /// its Node are.
     async fn delete(&self, provider_id: &ProviderId) -> Result<(), Error> {
         let gone = || Error::NotFound(format!("no instance {provider_id}"));
         let cluster = &self.inner.cluster;

@@ -1,7 +1,7 @@
 //! What differs between clouds besides their machines: label rules, default grace period, time-outs.
 //!
-//! Differs: Karpenter keeps these in package variables that providers append to while the program starts. Here they
-//! are one value that the provider hands out, and whoever needs a rule is given it.
+//! Differs: `provider-labels`. Karpenter keeps these in package variables that providers append to while the program
+//! starts. Here they are one value that the provider hands out, and whoever needs a rule is given it.
 
 use std::collections::BTreeSet;
 

@@ -5,7 +5,8 @@
 //! old key that its Node will carry says what today's key says. Old keys that no Node gets by itself
 //! (`failure-domain.beta.kubernetes.io/zone`) are labels like any other: nobody defines them.
 //!
-//! Differs: Karpenter normalizes what pods ask for as well, and so launches machines that kube-scheduler refuses.
+//! Differs: `old-labels`. Karpenter normalizes what pods ask for as well, and so launches machines that kube-scheduler
+//! refuses.
 
 use api::labels::ALIASES_ON_NODES;
 use model::{Interner, Labels, Requirement, Requirements};

@@ -22,7 +22,7 @@ use crate::workload::pod_template;
 
 /// Most pods that one buffer keeps room for.
 ///
-/// Differs: Karpenter has no bound.
+/// Differs: `buffer-strategies`. Karpenter has no bound.
 pub const MAX_REPLICAS: u32 = 10_000;
 
 /// A kind of object that a buffer can name.
@@ -190,7 +190,7 @@ pub fn buffer_name(buffer: &CapacityBuffer) -> NamespacedName {
 
 /// Whether the buffer is ours to serve: others have another strategy, or are on their way out.
 ///
-/// Differs: Karpenter never looks at the strategy.
+/// Differs: `buffer-strategies`. Karpenter never looks at the strategy.
 pub fn is_served(buffer: &CapacityBuffer) -> bool {
     let strategy = buffer.spec.provisioning_strategy.as_deref();
     strategy.is_none_or(|strategy| strategy == ACTIVE_CAPACITY) && buffer.metadata.deletion_timestamp.is_none()
@@ -247,7 +247,7 @@ fn replicas(buffer: &CapacityBuffer, template: &BufferTemplate, names: &Interner
     let of_percentage = |percentage: i32| {
         let percentage = u64::try_from(percentage).unwrap_or(0);
         let share = u64::from(template.replicas).saturating_mul(percentage).div_ceil(100);
-        // Differs: Karpenter keeps room for one pod even at 0 %.
+        // Differs: `buffer-percentage`. Karpenter keeps room for one pod even at 0 %.
         if percentage == 0 { 0 } else { share.max(1) }
     };
     // A PodTemplate has no replicas to take a share of.

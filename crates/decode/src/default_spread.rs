@@ -11,9 +11,10 @@
 //!
 //! Left out: kube-scheduler's built-in defaults (`defaultingType: System`), which only prefer.
 //!
-//! Differs: Karpenter asks for Services and controllers pod by pod and passes over what it gets no answer to; here they are
-//! given, all of them. Pods of DaemonSets get no defaults, and so count as overhead where kube-scheduler would refuse them
-//! because the node lacks a label; where it has the label, a daemon's constraint counts its own node only and always holds.
+//! Differs: `default-spread-listed`, `default-spread-daemons`. Karpenter asks for Services and controllers pod by pod and passes over what it
+//! gets no answer to; here they are given, all of them. Pods of DaemonSets get no defaults, and so count as overhead
+//! where kube-scheduler would refuse them because the node lacks a label; where it has the label, a daemon's constraint
+//! counts its own node only and always holds.
 
 mod config;
 mod selectors;

@@ -263,7 +263,7 @@ impl Annotations {
     }
 }
 
-/// Differs: Karpenter complains of `"false"` as of any other word.
+/// Differs: `do-not-disrupt-false`. Karpenter complains of `"false"` as of any other word.
 fn do_not_disrupt(value: &str) -> DoNotDisrupt {
     match value {
         annotations::TRUE => DoNotDisrupt::Always,

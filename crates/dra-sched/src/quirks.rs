@@ -1,8 +1,8 @@
 //! What released allocators do that they should not, one switch each.
 //!
 //! A plan is right if kube-scheduler then does the same, so a defect of the cluster's release is reproduced.
-//! [`Compat::fixed`] has none of them. Every switch is a `Differs:` of `Compat::fixed()`, listed in
-//! `docs/compatibility.md`.
+//! [`Compat::fixed`] has none of them. Every switch is a deliberate difference of `Compat::fixed()`: its name is the key of a
+//! row in `docs/compatibility.md`, which `cargo xtask test --stage differs` checks.
 //!
 //! Sources: `k8s.io/dynamic-resource-allocation/structured` v0.36.3 and v0.37.2, compared by running them
 //! (`test/oracle/allocator`).

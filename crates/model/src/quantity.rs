@@ -4,9 +4,9 @@
 //! printed. Grammar, rounding (away from zero, to nano-units) and the canonical form are those of
 //! `k8s.io/apimachinery/pkg/api/resource`; the tables in the tests were produced by it.
 //!
-//! Differs: what Go caps silently (binary suffixes) or stores unbounded (decimal ones) is an error here once the
-//! magnitude exceeds 2⁶³−1 units, and so are exponents beyond ±[`MAX_EXPONENT`] and texts beyond [`MAX_LEN`] bytes, so
-//! that a hostile quantity costs nothing and never turns into another number.
+//! Differs: `quantity-range`, `quantity-length`. What Go caps silently (binary suffixes) or stores unbounded (decimal
+//! ones) is an error here once the magnitude exceeds 2⁶³−1 units, and so are exponents beyond ±[`MAX_EXPONENT`] and
+//! texts beyond [`MAX_LEN`] bytes, so that a hostile quantity costs nothing and never turns into another number.
 
 mod format;
 mod parse;

@@ -5,8 +5,9 @@
 //! loses anything, and "may this be placed there" and "do these labels match" follow kube-scheduler for every
 //! combination of operators.
 //!
-//! Differs: Karpenter stores an empty intersection as DoesNotExist, an absent key as Exists, and drops exclusions next
-//! to bounds when it writes a NodeClaim; here the three are distinct and kept.
+//! Differs: `empty-requirement`, `bounds-and-exclusions`. Karpenter stores an empty intersection as DoesNotExist, an
+//! absent key as Exists, and drops exclusions next to bounds when it writes a NodeClaim; here the three are distinct
+//! and kept.
 
 mod compatible;
 mod operator;

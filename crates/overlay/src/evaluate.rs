@@ -60,8 +60,8 @@ impl fmt::Display for Field {
 
 /// Why an overlay was rejected (reason `Conflict`): the first place where another says something as well.
 ///
-/// Differs: Karpenter's message says neither which nor where, and it misses a conflict over a resource with any but the
-/// overlay that was applied last.
+/// Differs: `overlay-conflict-names`, `overlay-conflict-all`. Karpenter's message says neither which nor where, and it
+/// misses a conflict over a resource with any but the overlay that was applied last.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error(
     "conflict with another overlay: nodeoverlay/{other} of equal weight also sets {field} of instance type \

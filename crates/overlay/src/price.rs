@@ -42,7 +42,7 @@ impl PriceChange {
 
     /// The price after the change, to the nearest nano-dollar (a half up), never below zero.
     ///
-    /// Differs: Karpenter computes with floats.
+    /// Differs: `price-percentages`. Karpenter computes with floats.
     #[must_use]
     pub fn apply(self, price: PriceNanoUsdPerHour) -> PriceNanoUsdPerHour {
         let changed = match self {

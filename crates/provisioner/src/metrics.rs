@@ -1,7 +1,7 @@
 //! What `/metrics` shows. Names and labels are Karpenter's; what only we have begins with `dovetail_`.
 //!
-//! Differs: Karpenter's summaries are histograms here, because quantiles of several replicas or restarts cannot be added
-//! up; and the gauges that exist once per pod are left out.
+//! Differs: `histograms`. Karpenter's summaries are histograms here, because quantiles of several replicas or restarts
+//! cannot be added up; and the gauges that exist once per pod are left out.
 
 use std::fmt;
 

@@ -3,9 +3,9 @@
 //! Flags and variables have Karpenter's names and defaults, so that its chart values carry over. [`RawOptions`] is what
 //! clap reads; [`Options`] is what the program works with, and every value in it is valid.
 //!
-//! Differs: the gate NodeOverlay is on, and `--ignore-dra-requests` is false. Options of Karpenter that mean nothing here
-//! (`--karpenter-service`, `--memory-limit`, `--log-output-paths`, `--disable-controller-warmup` …) are accepted and
-//! ignored, and said so once at start.
+//! Differs: `default-options`, `unknown-options`. The gate NodeOverlay is on, and `--ignore-dra-requests` is false.
+//! Options of Karpenter that mean nothing here (`--karpenter-service`, `--memory-limit`, `--log-output-paths`,
+//! `--disable-controller-warmup` …) are accepted and ignored, and said so once at start.
 
 use std::time::Duration;
 

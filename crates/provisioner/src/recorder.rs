@@ -4,7 +4,8 @@
 //! one that finds the channel full (counted). By Karpenter's rules, events are the same if reason and dedupe values are,
 //! whatever the message, for two minutes unless the reason has its own span; `Nominated` is also limited to five a second.
 //!
-//! Differs: the kind of reason is a dedupe value of `FailedScheduling`, so that a changed reason is told at once.
+//! Differs: `failed-scheduling-dedupe`. The kind of reason is a dedupe value of `FailedScheduling`, so that a changed
+//! reason is told at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

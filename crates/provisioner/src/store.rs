@@ -11,9 +11,9 @@
 //! Whoever must act on a change subscribes with [`ClusterStore::on_change`] and puts the keys it is interested in on its
 //! own work queue; queues hold a key once, so nothing here grows with the number of changes.
 //!
-//! Differs: Karpenter's cluster state counts as synced only while no NodeClaim is launching, so one slow launch stops all
-//! planning. Here synced means that every watch has delivered its first list; a launching NodeClaim is planned with as
-//! the machine that it will become.
+//! Differs: `cluster-sync`. Karpenter's cluster state counts as synced only while no NodeClaim is launching, so one
+//! slow launch stops all planning. Here synced means that every watch has delivered its first list; a launching
+//! NodeClaim is planned with as the machine that it will become.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What a NodePool can launch, in the planner's own terms: instance types and their offerings with interned labels,
 //! integer resources and integer prices.
 //!
-//! `decode` makes a catalogue from a provider's instance types (and, from a later issue on, `overlay` corrects it). A
-//! catalogue is independent of the NodePool: pools with the same instance types share one. Types are sorted by name and
-//! the offerings of a type by (zone, capacity type, reservation), so that ids follow names and a decision that falls
-//! back on id order falls back on names; [`Catalogue::new`] establishes this.
+//! `decode` makes a catalogue from a provider's instance types, which `overlay` has corrected before. A catalogue is
+//! independent of the NodePool: pools with the same instance types share one. Types are sorted by name and the offerings
+//! of a type by (zone, capacity type, reservation), so that ids follow names and a decision that falls back on id order
+//! falls back on names; [`Catalogue::new`] establishes this.
 //!
 //! An *offering* is the unit of choice: one instance type in one zone with one capacity type and perhaps one
 //! reservation. All node labels that a provider determines are known per offering, except for keys where an instance

@@ -232,7 +232,7 @@ fn amounts(field: &str, list: &BTreeMap<String, QuantityString>) -> Result<Resou
     }
 }
 
-/// Differs: `Available: false` is kept; Karpenter's kwok provider reads every offering as available.
+/// Differs: `kwok-available`. `Available: false` is kept; Karpenter's kwok provider reads every offering as available.
 fn read_offering(offering: &EntryOffering) -> Result<Offering, Wrong> {
     // The shortest decimal that is this number; Karpenter computes its prices with floats.
     let price =

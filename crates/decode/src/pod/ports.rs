@@ -10,7 +10,7 @@ use crate::field::Field;
 
 /// The host ports of containers and of init containers that go on running, sorted, each once.
 ///
-/// Differs: Karpenter leaves out init containers; kube-scheduler counts the restartable ones.
+/// Differs: `init-host-ports`. Karpenter leaves out init containers; kube-scheduler counts the restartable ones.
 pub(super) fn decode(spec: &Field<'_, '_>) -> Result<Vec<HostPort>, Problem> {
     let host_network = spec.field("hostNetwork")?.bool()?;
     let mut ports = Vec::new();

@@ -265,7 +265,8 @@ impl Claim {
 
     /// The most that its machine could have, for limits: until it is launched it may become any of its types.
     ///
-    /// Differs: Karpenter counts nothing for such a machine, so that two plans in a row can exceed a limit.
+    /// Differs: `limits-while-launching`. Karpenter counts nothing for such a machine, so that two plans in a row can
+    /// exceed a limit.
     fn largest(&self, cluster: &Cluster, context: &mut Context<'_>) -> ResourceVec {
         let mut largest = self.capacity.clone();
         let pool = cluster.node_pools.iter().find(|pool| {

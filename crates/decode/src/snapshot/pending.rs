@@ -14,7 +14,8 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Whether kube-scheduler has given up on a pod for now, so that a machine may have to be launched for it.
 ///
-/// Differs: Karpenter does not look at `deletionTimestamp` and the phase; a pod that is going away gets no machine here.
+/// Differs: `ended-pods`. Karpenter does not look at `deletionTimestamp` and the phase; a pod that is going away gets
+/// no machine here.
 pub fn is_provisionable(pod: &Pod) -> bool {
     pod.scheduling == SchedulingState::Unschedulable && pod.nominated_node_name.is_none() && is_waiting(pod)
 }
@@ -22,7 +23,7 @@ pub fn is_provisionable(pod: &Pod) -> bool {
 /// Whether kube-scheduler has not come to the pod yet. It is planned if the scheduler has given up on a pod like it that
 /// the same controller made: it will fare no better, and with thousands of pods it takes minutes until all were tried.
 ///
-/// Differs: Karpenter waits until each was tried.
+/// Differs: `untried-pods`. Karpenter waits until each was tried.
 pub fn is_untried(pod: &Pod) -> bool {
     pod.scheduling == SchedulingState::NotTried && pod.nominated_node_name.is_none() && is_waiting(pod)
 }

@@ -280,7 +280,7 @@ impl Checker {
             ExprKind::Call { .. } => self.call(node)?,
             ExprKind::List(_) => self.list(node)?,
             ExprKind::Map(_) => self.map(node)?,
-            // Differs: messages of protobuf's well-known types, which upstream can build, are not.
+            // Differs: `cel-types`. Messages of protobuf's well-known types, which upstream can build, are not.
             ExprKind::Struct(name) => {
                 let name = name.to_string();
                 return Err(self.error(node, CompileErrorKind::Undeclared(name)));

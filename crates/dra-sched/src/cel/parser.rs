@@ -17,7 +17,8 @@ const MAX_DEPTH: u32 = 250;
 
 /// Nodes of a tree. The longest text has fewer; only copies made by macros get here.
 ///
-/// Differs: upstream has no limit of its own, and takes exponential time and memory for chains of `optMap`.
+/// Differs: `cel-chains`. Upstream has no limit of its own, and takes exponential time and memory for chains of
+/// `optMap`.
 const MAX_NODES: usize = 100_000;
 
 /// A tree and the byte offset of each of its nodes.

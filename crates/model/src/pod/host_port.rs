@@ -38,7 +38,8 @@ impl HostPort {
 
     /// Whether two pods with these ports cannot share a node.
     ///
-    /// Differs: Karpenter takes `::` for all addresses too; kube-scheduler knows `0.0.0.0` only, and so do we.
+    /// Differs: `host-port-wildcard`. Karpenter takes `::` for all addresses too; kube-scheduler knows `0.0.0.0` only,
+    /// and so do we.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol

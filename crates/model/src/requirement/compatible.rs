@@ -31,8 +31,9 @@ pub enum IncompatibleKind {
 impl Requirements {
     /// Whether a machine described by `self` can satisfy `other`. Keys in `allow_undefined` need not be declared.
     ///
-    /// Differs: Karpenter lets an undeclared key pass if the last operator on it is NotIn or DoesNotExist; here it
-    /// passes if absence satisfies the requirement, which also holds for combinations such as Exists with NotIn.
+    /// Differs: `exists-not-in`. Karpenter lets an undeclared key pass if the last operator on it is NotIn or
+    /// DoesNotExist; here it passes if absence satisfies the requirement, which also holds for combinations such as
+    /// Exists with NotIn.
     pub fn compatible(
         &self,
         other: &Self,

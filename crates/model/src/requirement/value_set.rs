@@ -237,7 +237,7 @@ impl ValueSet {
 
     /// Expressions whose conjunction is this set; none for [`ValueSet::any`].
     ///
-    /// Differs: Karpenter writes the bounds alone if there are exclusions too.
+    /// Differs: `bounds-and-exclusions`. Karpenter writes the bounds alone if there are exclusions too.
     pub fn to_expressions(&self) -> SmallVec<[Expression; 3]> {
         if self.is_empty() {
             // Kubernetes has no expression for it; these two contradict each other.
@@ -297,7 +297,7 @@ impl ValueSet {
     /// A value of the set for a label that the machine must be given: the least by name among listed ones, else the
     /// least integer that is allowed. `None` if the set holds no value.
     ///
-    /// Differs: Karpenter draws a random integer; this is the same on every run.
+    /// Differs: `open-label-value`. Karpenter draws a random integer; this is the same on every run.
     pub fn any_value(&self, interner: &Interner) -> Option<Arc<str>> {
         if !self.complement {
             let least = self.values.iter().copied().min_by_key(|&value| interner.value_name(value));

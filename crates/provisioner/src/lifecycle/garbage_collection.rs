@@ -8,8 +8,8 @@
 //!   Only machines with a launch token are ours to delete; a NodeClaim that cannot be decoded exists.
 //! * A Node of ours without NodeClaim and machine (a phantom: nothing would ever remove it) is deleted.
 //!
-//! Differs: Karpenter core leaves the second to its providers and has no answer to the third; and it waits for the first
-//! until the NodeClaim has registered.
+//! Differs: `machines-without-claim`, `nodes-without-claim`, `claims-without-machine`. Karpenter core leaves the second
+//! to its providers and has no answer to the third; and it waits for the first until the NodeClaim has registered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

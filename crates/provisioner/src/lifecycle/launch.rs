@@ -49,7 +49,7 @@ pub fn decide(answer: Result<Instance, Error>) -> Launch {
             metric: "insufficient_capacity",
             message: text,
         },
-        // Differs: Karpenter has this event and never publishes it.
+        // Differs: `node-class-not-ready`. Karpenter has this event and never publishes it.
         Error::NodeClassNotReady(_) => {
             Launch::GiveUp { event: events::NODE_CLASS_NOT_READY, metric: "nodeclass_not_ready", message: text }
         }

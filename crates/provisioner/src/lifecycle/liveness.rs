@@ -3,9 +3,9 @@
 //! A launch must succeed within the provider's time-out (5 minutes), counted from the NodeClaim's creation; the Node must
 //! register within 15 minutes of the launch. There is no time-out for initialization.
 //!
-//! Differs: Karpenter counts registration from the last transition of condition Registered, so a condition that goes to
-//! and fro never times out. Here only the launch counts, and a time that cannot be right (in the future, or before the
-//! NodeClaim) is replaced by the NodeClaim's creation.
+//! Differs: `registration-timeout`. Karpenter counts registration from the last transition of condition Registered, so
+//! a condition that goes to and fro never times out. Here only the launch counts, and a time that cannot be right (in
+//! the future, or before the NodeClaim) is replaced by the NodeClaim's creation.
 
 use api::NodeClaim;
 use api::conditions::node_claim::LAUNCHED;

@@ -21,7 +21,7 @@ pub enum Registration {
     NodeNotFound,
     /// More than one has: condition Registered is false. Looked at again whenever one of them changes.
     ///
-    /// Differs: Karpenter never looks again, and gives up after its time-out.
+    /// Differs: `two-nodes`. Karpenter never looks again, and gives up after its time-out.
     MultipleNodesFound,
     /// Make the Node look [`registered`], then condition Registered is true.
     Register {

@@ -5,7 +5,8 @@
 //! stale. What changes is counted while the store is watched. That a condition is there for the first time is a change, unless
 //! its object is seen for the first time: then it may be older than we are.
 //!
-//! Differs: Karpenter shows the conditions of its Nodes too, which kube-state-metrics does for all Nodes.
+//! Differs: `condition-metrics`. Karpenter shows the conditions of its Nodes too, which kube-state-metrics does for all
+//! Nodes.
 
 use std::collections::BTreeSet;
 use std::fmt;

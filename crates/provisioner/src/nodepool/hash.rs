@@ -46,8 +46,8 @@ fn has_our_version(annotations: &BTreeMap<String, String>) -> bool {
 
 /// Whether `written` is the hash of that NodePool's template, however its empty lists and maps are spelled.
 ///
-/// Differs: to Go `taints: []` and no `taints` are two values with two hashes, and typed clients in other languages lose
-/// the difference. No machine comes out differently, so either counts as the same template.
+/// Differs: `empty-lists-hash`. To Go `taints: []` and no `taints` are two values with two hashes, and typed clients in
+/// other languages lose the difference. No machine comes out differently, so either counts as the same template.
 ///
 /// # Errors
 /// A duration that is none.

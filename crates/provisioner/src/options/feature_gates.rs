@@ -15,7 +15,7 @@ pub struct FeatureGates {
     pub reserved_capacity: bool,
     /// Spot machines are replaced by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
-    /// NodeOverlays are read. `Differs:` on by default.
+    /// NodeOverlays are read. Differs: `default-options`. It is on by default.
     pub node_overlay: bool,
     /// NodePools with `replicas` are served.
     pub static_capacity: bool,

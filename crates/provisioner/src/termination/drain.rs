@@ -4,8 +4,8 @@
 //! pods, critical DaemonSets' pods. A pod whose own grace period would not end before the node's deadline leaves at once,
 //! whatever its tier.
 //!
-//! Differs: critical is a priority of 2000000000 and more, which is what the two system priority classes have; Karpenter
-//! goes by their names.
+//! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
+//! classes have; Karpenter goes by their names.
 
 use api::taints;
 use model::pod::PodPhase;

@@ -6,8 +6,8 @@
 //! that meets its claims it has its devices (and its requests count) from the start, on all others it takes nothing, and
 //! it keeps no type from being launched, also where it asks for an extended resource that only devices could serve.
 //!
-//! Differs: Karpenter counts the requests of such a daemon on every machine, so that one which asks for an extended
-//! resource of devices keeps every other type from being launched.
+//! Differs: `daemon-devices`. Karpenter counts the requests of such a daemon on every machine, so that one which asks
+//! for an extended resource of devices keeps every other type from being launched.
 //!
 //! Daemons come by priority, then by name. Which of them run on a type's machines is part of the type's shape; where that
 //! differs between the type's zones or capacity types, the devices of all of them are kept for them everywhere. A pod

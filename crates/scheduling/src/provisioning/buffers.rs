@@ -5,8 +5,8 @@
 //! planned like a pod's: of a claim template it gets a claim that nobody makes. Its priority is below that of every other pod. It
 //! counts for spread, affinity and host ports like any pod, since those that will take the room will.
 //!
-//! Differs: Karpenter gives virtual pods of the same size the same rank as real ones; here they never take room from a pod that
-//! waits. Karpenter plans a template with resource claims without them.
+//! Differs: `buffers-come-last`. Karpenter gives virtual pods of the same size the same rank as real ones; here they
+//! never take room from a pod that waits. Karpenter plans a template with resource claims without them.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -4,7 +4,8 @@
 //! it is charged the least it could take; when the plan is made up, types are dropped until what the *largest* remaining
 //! type would take fits too ([`settle`]), so that no launch from the plan can exceed a limit.
 //!
-//! Differs: Karpenter charges the largest type at once, which refuses pods that a smaller machine would hold.
+//! Differs: `limits-while-planning`. Karpenter charges the largest type at once, which refuses pods that a smaller
+//! machine would hold.
 
 use model::{IdSet, IdVec};
 use smallvec::SmallVec;

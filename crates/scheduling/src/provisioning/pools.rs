@@ -405,8 +405,8 @@ impl<'s> PoolTable<'s> {
     /// can have one of the wanted values. A key that neither the offering nor the pool knows will be absent; only the
     /// hostname is always there, with a value nobody can name beforehand.
     ///
-    /// Differs: Karpenter lets any well-known label be undefined, so that a pod can be planned onto a machine that will
-    /// never have the label it selects.
+    /// Differs: `undefined-well-known-label`. Karpenter lets any well-known label be undefined, so that a pod can be
+    /// planned onto a machine that will never have the label it selects.
     pub(crate) fn can_have(
         &self,
         offering: Option<OfferingId>,

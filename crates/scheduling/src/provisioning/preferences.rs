@@ -16,8 +16,8 @@
 //!
 //! Pods that an earlier plan has given a machine stay as they are.
 //!
-//! Differs: Karpenter treats preferences, `PreferNoSchedule` among them, as required until a pod finds no place, so that it
-//! launches machines for them.
+//! Differs: `preferences`, `prefer-no-schedule`. Karpenter treats preferences, `PreferNoSchedule` among them, as
+//! required until a pod finds no place, so that it launches machines for them.
 
 use std::{collections::BTreeSet, sync::Arc};
 

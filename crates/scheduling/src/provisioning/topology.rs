@@ -15,9 +15,9 @@
 //!
 //! Rules are kube-scheduler's (plugins PodTopologySpread, InterPodAffinity, NodePorts, VolumeRestrictions, 1.36).
 //!
-//! Differs: kube-scheduler spreads over the domains of nodes that exist. As in Karpenter, those count too in which a
-//! machine could be launched for the class; hosts likewise, so that the least of hosts is 0 while machines can be
-//! launched. This is never laxer: a domain more can only lower the least.
+//! Differs: `spread-domains`. Kube-scheduler spreads over the domains of nodes that exist. As in Karpenter, those count
+//! too in which a machine could be launched for the class; hosts likewise, so that the least of hosts is 0 while
+//! machines can be launched. This is never laxer: a domain more can only lower the least.
 
 mod binding;
 mod build;

@@ -29,8 +29,8 @@ impl PartialEq for Amount {
 impl Amount {
     /// Reads a text.
     ///
-    /// Beyond 2⁶³−1 units upstream caps what has a binary suffix and keeps the rest as it is. Differs: here it ends at what
-    /// nano-units of 128 bits hold.
+    /// Beyond 2⁶³−1 units upstream caps what has a binary suffix and keeps the rest as it is. Differs:
+    /// `cel-quantities`. Here it ends at what nano-units of 128 bits hold.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         match Quantity::parse(text) {
             Ok(value) => Ok(Self { nano: value.to_nano(), scale: scale_of(text) }),

@@ -10,8 +10,8 @@ type Outcome = Result<Value, EvalError>;
 
 /// The longest list that `lists.range` makes.
 ///
-/// Differs: up to 1.36 upstream has no limit but its cost limit, which is checked after the list is made. From 1.37 on it
-/// has the same.
+/// Differs: `cel-sizes`. Up to 1.36 upstream has no limit but its cost limit, which is checked after the list is made.
+/// From 1.37 on it has the same.
 const MAX_RANGE: i64 = 1_000_000;
 
 /// The longest list that `includes` looks through.

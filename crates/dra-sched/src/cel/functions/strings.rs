@@ -8,7 +8,7 @@ type Outcome = Result<Value, EvalError>;
 
 /// The longest string that a replacement or format makes.
 ///
-/// Differs: upstream builds strings of any length that the cost limit then refuses.
+/// Differs: `cel-sizes`. Upstream builds strings of any length that the cost limit then refuses.
 const MAX_LEN: usize = 10 << 20;
 
 fn no_overload(function: &str) -> Outcome {
@@ -274,7 +274,7 @@ fn formatted(verb: char, value: &Value, precision: Option<usize>) -> Result<Stri
         ('d', Value::Int(number)) => number.to_string(),
         ('d', Value::Uint(number)) => number.to_string(),
         ('f', Value::Double(number)) => grouped(&format!("{number:.*}", precision.unwrap_or(6))),
-        // Differs: upstream writes powers of ten in superscript here.
+        // Differs: `cel-format-exponent`. Upstream writes powers of ten in superscript here.
         ('e', Value::Double(number)) => exponent(*number, precision.unwrap_or(6)),
         ('b', Value::Bool(value)) => u8::from(*value).to_string(),
         ('b', Value::Int(number)) => signed(*number, |magnitude| format!("{magnitude:b}")),

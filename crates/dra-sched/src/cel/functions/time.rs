@@ -1,6 +1,7 @@
 //! Durations and timestamps.
 //!
-//! Differs: time zones are UTC or a fixed offset (`+02:00`); a name of the time zone database is a run-time error.
+//! Differs: `cel-types`. Time zones are UTC or a fixed offset (`+02:00`); a name of the time zone database is a
+//! run-time error.
 
 use super::Context;
 use crate::cel::error::EvalError;
