@@ -163,7 +163,8 @@ fn compat(case: &Value) -> Result<Compat, String> {
     Ok(if case["kubernetes"].is_null() { Compat::alpha_1_37(gates) } else { Compat::with_gates(release, gates) })
 }
 
-fn read_device(device: &Value) -> Result<Device, String> {
+/// The device of a case.
+pub fn read_device(device: &Value) -> Result<Device, String> {
     let mut object = device.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("driver");

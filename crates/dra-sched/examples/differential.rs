@@ -1,7 +1,7 @@
 //! Asks upstream's allocator, of one release or several, and ours the same random questions.
 //!
 //!     cargo run -p dra-sched --example differential -- --oracle 1.37=PROGRAM [--oracle 1.36=PROGRAM]
-//!         [--cases N] [--seed S] [--fixtures FOLDER]
+//!         [--cases N] [--seed S] [--fixtures FOLDER] [--record FILE]
 //!
 //! PROGRAM is built from `test/oracle/allocator`. Questions are small, so that upstream's search ends. A difference is
 //! shrunk while it stays one and written into FOLDER with upstream's answer, in the form of the recorded questions in
@@ -14,6 +14,8 @@ mod arguments;
 mod case;
 #[path = "differential/compare.rs"]
 mod compare;
+#[path = "differential/counts.rs"]
+mod counts;
 #[path = "differential/generate.rs"]
 mod generate;
 #[path = "differential/oracle.rs"]
@@ -34,21 +36,25 @@ use serde_json::{Value, json};
 
 use arguments::Arguments;
 use compare::{Comparison, KnownDifference};
+use counts::Floor;
 use oracle::Oracle;
 use random::Random;
 use tally::Tally;
+
+/// Questions are small, so that both sides answer nearly all of them; the rest is for those on which a search takes too long.
+const FLOOR: Floor = Floor { passed_percent: 95, kinds: &["allocated", "nothing", "error", "error on this node"] };
 
 fn main() -> ExitCode {
     arguments::main("differential", run)
 }
 
-fn run(arguments: &Arguments) -> Result<u64, String> {
+fn run(arguments: &Arguments) -> Result<Vec<String>, String> {
     let mut oracles = arguments
         .oracles
         .iter()
         .map(|(release, program)| Oracle::start(program).map(|oracle| (*release, oracle)))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut tally = Tally::new("allocator", arguments);
+    let mut tally = Tally::new("allocator", FLOOR, arguments);
     for index in 0..arguments.cases {
         let name = format!("{}-{index}", arguments.seed);
         let question = generate::question(&mut Random::of_case(arguments.seed, index), &name);
@@ -59,8 +65,11 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
         for (release, oracle) in oracles.iter_mut().filter(|(release, _)| *release >= since) {
             let answer = oracle.receive(&question)?;
             match compare::compare(&question, *release, &answer)? {
-                Comparison::Unanswered => tally.unanswered(),
-                Comparison::Same(kinds) => tally.passed(&kinds),
+                Comparison::Unanswered(unanswered) => tally.unanswered(*release, &name, &unanswered),
+                Comparison::Same(kinds) => {
+                    tally.passed(&kinds);
+                    tally.record(|| recorded(question.clone(), *release, &answer))?;
+                }
                 Comparison::Known(difference) => tally.known(difference.name()),
                 Comparison::Different(_) => {
                     if tally.failed() {
@@ -84,12 +93,20 @@ fn shrunk(question: Value, release: KubernetesMinor, oracle: &mut Oracle) -> Res
         let answer = oracle.ask(question)?;
         Ok(match compare::compare(question, release, &answer)? {
             Comparison::Different(difference) => Some((answer, difference)),
-            Comparison::Unanswered | Comparison::Same(_) | Comparison::Known(_) => None,
+            Comparison::Unanswered(_) | Comparison::Same(_) | Comparison::Known(_) => None,
         })
     };
-    let mut small = shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
+    let small = shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
     let (answer, difference) = differs(&small, oracle)?.ok_or("a difference comes and goes")?;
-    small["kubernetes"] = release.to_string().into();
-    small["attempts"] = json!(answer["attempts"]);
-    Ok((small, difference))
+    Ok((recorded(small, release, &answer), difference))
+}
+
+/// A question with upstream's answer in it.
+fn recorded(mut question: Value, release: KubernetesMinor, answer: &Value) -> Value {
+    question["kubernetes"] = release.to_string().into();
+    question["attempts"] = json!(answer["attempts"]);
+    for attempt in question["attempts"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        attempt.remove("micros");
+    }
+    question
 }

@@ -2,7 +2,7 @@
 //! they cost of the node: the claim for extended resources, costs of devices, claims that may not be shared.
 //!
 //!     cargo run -p dra-sched --example plugin_differential -- --oracle 1.36=PROGRAM [--cases N] [--seed S]
-//!         [--fixtures FOLDER]
+//!         [--fixtures FOLDER] [--record FILE]
 //!
 //! PROGRAM is built from `test/oracle/plugin`. A difference is shrunk while it stays one and written into FOLDER.
 //! `cargo xtask oracle` builds the program and runs this.
@@ -11,6 +11,8 @@
 mod arguments;
 #[path = "plugin_differential/compare.rs"]
 mod compare;
+#[path = "differential/counts.rs"]
+mod counts;
 #[path = "plugin_differential/generate.rs"]
 mod generate;
 #[path = "differential/oracle.rs"]
@@ -19,10 +21,14 @@ mod oracle;
 mod ours;
 #[path = "differential/random.rs"]
 mod random;
+#[path = "plugin_differential/refusal.rs"]
+mod refusal;
 #[path = "differential/shrink.rs"]
 mod shrink;
 #[path = "differential/tally.rs"]
 mod tally;
+#[path = "differential/varying.rs"]
+mod varying;
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -32,23 +38,49 @@ use serde_json::Value;
 
 use arguments::Arguments;
 use compare::{Comparison, KnownDifference};
+use counts::Floor;
 use oracle::Oracle;
 use random::Random;
 use tally::Tally;
+use varying::Among;
 
 /// Questions that the oracle has at a time: its plugins wait more than they compute.
 const ASKED_AHEAD: u64 = 16;
+
+/// How often upstream is asked again about a difference: each time takes a hundredth of a second.
+const ASKED_AGAIN: usize = 50;
+
+/// Upstream answers all questions that an API server would accept; the rest is for pods that a deliberate difference is about.
+const FLOOR: Floor = Floor {
+    passed_percent: 95,
+    kinds: &[
+        "with extended resources",
+        "with extended resources that cost",
+        "with devices that cost",
+        "with neither",
+        "claim unusable",
+        "class missing",
+        "too large for the node",
+        "allocated elsewhere",
+        "not shared",
+        "without devices",
+        "error",
+        "claim not used",
+        "too large for the pod",
+        "too large with devices",
+    ],
+};
 
 fn main() -> ExitCode {
     arguments::main("plugin_differential", run)
 }
 
-fn run(arguments: &Arguments) -> Result<u64, String> {
-    let mut tally = Tally::new("plugins", arguments);
+fn run(arguments: &Arguments) -> Result<Vec<String>, String> {
+    let mut tally = Tally::new("plugins", FLOOR, arguments);
     for (release, program) in &arguments.oracles {
         let mut oracle = Oracle::start(program)?;
-        // Shrinking asks out of turn.
-        let mut shrinking = Oracle::start(program)?;
+        // What is asked out of turn: again, and smaller.
+        let mut again = Oracle::start(program)?;
         let mut asked = VecDeque::new();
         let mut next = 0;
         for done in 0..arguments.cases {
@@ -61,14 +93,17 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
             }
             let question = asked.pop_front().ok_or("nothing was asked")?;
             let answer = oracle.receive(&question)?;
-            match compare::compare(&question, *release, &answer) {
-                Comparison::Unanswered => tally.unanswered(),
-                Comparison::Same(kinds) => tally.passed(&kinds),
+            let name = format!("{}-{done}", arguments.seed);
+            match often(&question, *release, &answer, &mut again)? {
+                Comparison::Unanswered(unanswered) => tally.unanswered(*release, &name, &unanswered),
+                Comparison::Same(kinds) => {
+                    tally.passed(&kinds);
+                    tally.record(|| recorded(question.clone(), *release, &answer))?;
+                }
                 Comparison::Known(difference) => tally.known(difference.name()),
                 Comparison::Different(_) => {
                     if tally.failed() {
-                        let name = format!("{}-{done}", arguments.seed);
-                        let (small, difference) = shrunk(question, *release, &mut shrinking)?;
+                        let (small, difference) = shrunk(question, *release, &mut again)?;
                         tally.show(*release, &name, &small, &difference)?;
                     }
                 }
@@ -82,18 +117,57 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
     Ok(tally.finish())
 }
 
+/// Compares an answer of upstream with ours; if they differ, ours may be one that upstream gives now and then.
+fn often(
+    question: &Value,
+    release: KubernetesMinor,
+    answer: &Value,
+    oracle: &mut Oracle,
+) -> Result<Comparison, String> {
+    let first = compare::compare(question, release, answer);
+    let Comparison::Different(difference) = first else { return Ok(first) };
+    let is_ours = |answer: &Value| {
+        matches!(compare::compare(question, release, answer), Comparison::Same(_) | Comparison::Known(_))
+    };
+    Ok(match varying::among(answer, ASKED_AGAIN, || oracle.ask(question), is_ours)? {
+        Among::Seen => Comparison::Same(vec!["as upstream now and then"]),
+        Among::Other => Comparison::Different(difference),
+        Among::Outside(seen) => {
+            let seen: Vec<String> = seen.iter().map(|answer| answer["nodes"].to_string()).collect();
+            Comparison::Different(format!("{difference}\nnone of upstream's answers: {}", seen.join(", ")))
+        }
+    })
+}
+
 /// The smallest question found that still differs, with upstream's answer in it, and how it differs.
 fn shrunk(question: Value, release: KubernetesMinor, oracle: &mut Oracle) -> Result<(Value, String), String> {
-    let differs = |question: &Value, oracle: &mut Oracle| -> Result<Option<(Value, String)>, String> {
+    let kind = |difference: &str| difference.lines().next().map(str::to_owned);
+    let mut first = None;
+    let mut differs = |question: &Value, oracle: &mut Oracle| -> Result<Option<(Value, String)>, String> {
         let answer = oracle.ask(question)?;
         Ok(match compare::compare(question, release, &answer) {
-            Comparison::Different(difference) => Some((answer, difference)),
-            Comparison::Unanswered | Comparison::Same(_) | Comparison::Known(_) => None,
+            // A smaller question that differs in another way would hide this one.
+            Comparison::Different(difference) => {
+                let first = first.get_or_insert_with(|| kind(&difference));
+                (*first == kind(&difference)).then_some((answer, difference))
+            }
+            Comparison::Unanswered(_) | Comparison::Same(_) | Comparison::Known(_) => None,
         })
     };
-    let mut small = shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
+    differs(&question, oracle)?;
+    let small = shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
     let (answer, difference) = differs(&small, oracle)?.ok_or("a difference comes and goes")?;
-    small["kubernetes"] = release.to_string().into();
-    small["answer"] = answer["nodes"].clone();
-    Ok((small, difference))
+    Ok((recorded(small, release, &answer), difference))
+}
+
+/// A question with upstream's answer in it.
+fn recorded(mut question: Value, release: KubernetesMinor, answer: &Value) -> Value {
+    question["kubernetes"] = release.to_string().into();
+    question["answer"] = answer["nodes"].clone();
+    for claim in question["answer"][0]["claims"].as_array_mut().into_iter().flatten() {
+        if let Some(metadata) = claim["metadata"].as_object_mut() {
+            metadata.retain(|name, _| ["name", "namespace", "annotations"].contains(&name.as_str()));
+        }
+    }
+    question
 }

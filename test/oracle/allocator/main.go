@@ -70,9 +70,11 @@ type attempt struct {
 	Node    int                            `json:"node"`
 	Results []resourceapi.AllocationResult `json:"results"`
 	Error   string                         `json:"error,omitempty"`
-	// Unanswered says that there is no answer: the time was over, or the allocator crashed on an object that an API
-	// server would have refused. It is the last attempt.
+	// Scope says for whom an error is one: node, after which other nodes are tried, or pod, whose attempt it ends.
+	Scope string `json:"scope,omitempty"`
+	// Unanswered says that there is no answer: the time was over, or the allocator crashed. It is the last attempt.
 	Unanswered bool `json:"unanswered,omitempty"`
+	Crashed    bool `json:"crashed,omitempty"`
 	// Micros is the time of the allocation alone.
 	Micros int64 `json:"micros"`
 }
@@ -212,6 +214,7 @@ func allocate(
 		if crash := recover(); crash != nil {
 			tried.Error = fmt.Sprint(crash)
 			tried.Unanswered = true
+			tried.Crashed = true
 		}
 		tried.Micros = time.Since(start).Microseconds()
 	}()
@@ -219,6 +222,10 @@ func allocate(
 	tried.Results = results
 	if err != nil {
 		tried.Error = err.Error()
+		tried.Scope = "pod"
+		if errors.Is(err, structured.ErrFailedAllocationOnNode) {
+			tried.Scope = "node"
+		}
 		tried.Unanswered = errors.Is(err, context.DeadlineExceeded)
 	}
 	return tried

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use dra_sched::Verdict;
 use dra_sched::types::{Allocation, ConfigSource, NodeSelector, ResourceClaim};
+use dra_sched::verdict::Scope;
+use dra_sched::{Refusal, Verdict};
 use serde_json::{Value, json};
 
 /// An answer.
@@ -30,13 +31,19 @@ pub fn verdict(verdict: &Verdict) -> Shown {
         Verdict::Allocated { allocations, .. } => {
             Shown { answer: allocations.iter().map(allocation).collect(), why: String::new() }
         }
-        Verdict::Refused(refusal @ dra_sched::Refusal::Fault(_)) => {
-            Shown { answer: json!("error"), why: refusal.to_string() }
-        }
+        Verdict::Refused(refusal @ Refusal::Fault(_)) => Shown { answer: json!("error"), why: refusal.to_string() },
         Verdict::Refused(refusal) => Shown { answer: json!("nothing"), why: refusal.to_string() },
         Verdict::OutOfBudget(progress) => {
             Shown { answer: json!("out of budget"), why: format!("{} steps", progress.steps) }
         }
+    }
+}
+
+/// For whom an error is one: `node`, after which other nodes are tried, or `pod`, whose attempt ends.
+pub fn scope(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Refused(Refusal::Fault(fault)) if fault.scope() == Scope::Node => "node",
+        Verdict::Refused(_) | Verdict::Allocated { .. } | Verdict::OutOfBudget(_) => "pod",
     }
 }
 

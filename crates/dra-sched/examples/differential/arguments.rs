@@ -15,21 +15,28 @@ pub struct Arguments {
     pub seed: u64,
     /// Where shrunk differences are written.
     pub fixtures: Option<PathBuf>,
+    /// The file that equal answers are written into, to be compared by tests without upstream's code.
+    pub record: Option<PathBuf>,
 }
 
-/// Runs a program; it fails if `run` does or counts failed cases.
-pub fn main(name: &str, run: impl FnOnce(&Arguments) -> Result<u64, String>) -> ExitCode {
+/// Runs a program; it fails if `run` does or tells of faults.
+pub fn main(name: &str, run: impl FnOnce(&Arguments) -> Result<Vec<String>, String>) -> ExitCode {
     let arguments = match Arguments::read(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(error) => {
             eprintln!("{error}");
-            eprintln!("usage: {name} --oracle 1.37=PROGRAM… [--cases N] [--seed S] [--fixtures FOLDER]");
+            eprintln!(
+                "usage: {name} --oracle 1.37=PROGRAM… [--cases N] [--seed S] [--fixtures FOLDER] [--record FILE]"
+            );
             return ExitCode::from(2);
         }
     };
     match run(&arguments) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+        Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(faults) => {
+            faults.iter().for_each(|fault| println!("FAILED: {fault}"));
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
@@ -39,7 +46,7 @@ pub fn main(name: &str, run: impl FnOnce(&Arguments) -> Result<u64, String>) -> 
 
 impl Arguments {
     fn read(mut texts: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut arguments = Self { oracles: Vec::new(), cases: 1000, seed: 1, fixtures: None };
+        let mut arguments = Self { oracles: Vec::new(), cases: 1000, seed: 1, fixtures: None, record: None };
         while let Some(name) = texts.next() {
             let value = texts.next().ok_or_else(|| format!("{name} needs a value"))?;
             let number = || value.parse().map_err(|_| format!("{name}: {value} is not a number"));
@@ -47,6 +54,7 @@ impl Arguments {
                 "--oracle" => arguments.oracles.push(oracle(&value)?),
                 "--cases" => arguments.cases = number()?,
                 "--seed" => arguments.seed = number()?,
+                "--record" => arguments.record = Some(PathBuf::from(value)),
                 "--fixtures" => arguments.fixtures = Some(PathBuf::from(value)),
                 _ => return Err(format!("unknown option {name}")),
             }

@@ -3,6 +3,7 @@
 use dra_sched::{Compat, KubernetesMinor};
 use serde_json::Value;
 
+use crate::counts::Unanswered;
 use crate::{case, show};
 
 const STEPS: u64 = 1_000_000;
@@ -16,8 +17,8 @@ pub enum Comparison {
     Known(KnownDifference),
     /// Different.
     Different(String),
-    /// One of the two ran out of time or steps.
-    Unanswered,
+    /// One of the two has no answer.
+    Unanswered(Unanswered),
 }
 
 /// A difference from upstream that is deliberate: a `Differs:` in the code.
@@ -44,32 +45,35 @@ pub fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Re
     let gates = case::gates(question)?;
     let mut case = match case::Case::read(question, Compat::with_gates(release, gates)) {
         Ok(case) => case,
-        // Shrinking makes objects that cannot be.
-        Err(_) => return Ok(Comparison::Unanswered),
+        // Shrinking makes objects that cannot be; of the questions asked, each is to be read.
+        Err(error) => return Ok(Comparison::Unanswered(Unanswered::Ours(format!("not read: {error}")))),
     };
     let ours = case.attempts(STEPS);
     let theirs = answer["attempts"].as_array().ok_or("an answer without attempts")?;
     let mut kinds = Vec::new();
     for (index, theirs) in theirs.iter().enumerate() {
         if theirs["unanswered"] == true {
-            return Ok(Comparison::Unanswered);
+            let crashed = theirs["crashed"] == true;
+            return Ok(Comparison::Unanswered(if crashed { Unanswered::Crash } else { Unanswered::Theirs }));
         }
         let Some(ours) = ours.get(index) else { return Err(format!("attempt {index} is not ours: {theirs}")) };
         let place = (theirs["pod"].as_u64(), theirs["node"].as_u64());
         if place != (Some(ours.pod as u64), Some(ours.node as u64)) {
             return Err(format!("attempt {index} is pod {}, node {}: {theirs}", ours.pod, ours.node));
         }
+        let scope = theirs["scope"].as_str();
         let theirs = show::recorded(theirs)?;
         let shown = show::verdict(&ours.verdict);
         if shown.answer == "out of budget" {
-            return Ok(Comparison::Unanswered);
+            return Ok(Comparison::Unanswered(Unanswered::Ours(format!("out of steps ({})", shown.why))));
         }
-        if shown.answer != theirs.answer {
+        if shown.answer != theirs.answer || shown.answer == "error" && scope != Some(show::scope(&ours.verdict)) {
             let place = format!("pod {}, node {}", ours.pod, ours.node);
-            return Ok(Comparison::Different(format!("{place}\nupstream {theirs}\nours     {shown}")));
+            return Ok(Comparison::Different(format!("{place}\nupstream {theirs} for {scope:?}\nours     {shown}")));
         }
         kinds.push(match theirs.answer.as_str() {
             Some("nothing") => "nothing",
+            Some(_) if scope == Some("node") => "error on this node",
             Some(_) => "error",
             None => "allocated",
         });

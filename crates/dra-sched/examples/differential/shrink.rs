@@ -22,7 +22,7 @@ const FIELDS: [&str; 12] = [
 ];
 
 /// Fields without which an object is another one, or none.
-const NEEDED: [&str; 32] = [
+const NEEDED: [&str; 33] = [
     "allocatable",
     "allocationMode",
     "allocationMultiplier",
@@ -49,6 +49,7 @@ const NEEDED: [&str; 32] = [
     "nodeName",
     "operator",
     "pool",
+    "pods",
     "resourceSliceCount",
     "shareID",
     "spec",

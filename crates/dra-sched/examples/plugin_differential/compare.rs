@@ -1,13 +1,15 @@
 //! The plugins' answer beside ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dra_sched::types::Allocation;
 use dra_sched::{Compat, Gates, KubernetesMinor};
 use model::Quantity;
 use serde_json::{Value, json};
 
-use crate::ours::{self, Answer, Given, Refused};
+use crate::counts::Unanswered;
+use crate::ours::{self, Answer, Given};
+use crate::refusal::{self, Class, Refused};
 
 /// What two answers are to each other.
 pub enum Comparison {
@@ -17,8 +19,8 @@ pub enum Comparison {
     Known(KnownDifference),
     /// Different.
     Different(String),
-    /// One of the two has no answer, or the pod fails at what is no business of devices.
-    Unanswered,
+    /// One of the two has no answer.
+    Unanswered(Unanswered),
 }
 
 /// A difference from upstream that is deliberate: a `Differs:` in the code.
@@ -50,18 +52,23 @@ impl KnownDifference {
     }
 }
 
-/// Compares upstream's answer with ours.
+/// Compares upstream's answer with ours: what is given, or what a refusal means for the pod and what it is about.
 pub fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Comparison {
     let theirs = &answer["nodes"][0];
-    if !answer["unanswered"].is_null() || theirs.is_null() {
-        return Comparison::Unanswered;
+    if let Some(why) = answer["unanswered"].as_str() {
+        let crashed = why.starts_with("crashed");
+        return Comparison::Unanswered(if crashed { Unanswered::Crash } else { Unanswered::Theirs });
+    }
+    if theirs.is_null() {
+        // Shrinking takes it away.
+        return Comparison::Unanswered(Unanswered::Ours("the question has no node".to_owned()));
     }
     let gates = question["features"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let on = gates.filter_map(|name| name.parse().ok()).fold(Gates::NONE, |gates: Gates, gate| gates.with(gate, true));
-    let ours = ours::answer(question, &Compat::with_gates(release, on));
-    if matches!(ours, Answer::None) {
-        return Comparison::Unanswered;
-    }
+    let ours = match ours::answer(question, &Compat::with_gates(release, on)) {
+        Ok(ours) => ours,
+        Err(why) => return Comparison::Unanswered(Unanswered::Ours(why)),
+    };
     let differs = |what: &str, theirs: String, ours: String| {
         Comparison::Different(format!("{what}\nupstream {theirs}\nours     {ours}"))
     };
@@ -71,28 +78,25 @@ pub fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Co
                 (Some(theirs), ours) if theirs == ours => Comparison::Same(vec![kind(&given)]),
                 (theirs, ours) => differs("given", theirs.unwrap_or_default().to_string(), ours.to_string()),
             },
-            Answer::Refused { kind, why } => differs("verdict", theirs.to_string(), format!("{kind:?}: {why}")),
-            Answer::None => Comparison::Unanswered,
+            Answer::Refused { refused, why } => differs("verdict", theirs.to_string(), format!("{refused}: {why}")),
         };
     }
-    if is_no_business_of_devices(question, theirs) {
-        return Comparison::Unanswered;
-    }
-    if matches!(ours, Answer::Given(_)) && is_for_shadowed_class(question, theirs) {
+    let refused = refusal::upstreams(theirs);
+    if let Some(Class::Node(short)) = refused.as_ref().map(|refused| &refused.class)
+        && is_short_of_shadowed_class_too(question, short, &ours)
+    {
         return Comparison::Known(KnownDifference::ImplicitNameOfShadowedClass);
     }
-    match ours {
-        // Where several things are wrong, each tells the one that it meets first.
-        Answer::Refused { kind, .. } => Comparison::Same(vec![match kind {
-            Refused::Missing => "missing",
-            Refused::Stranded => "stranded",
-            Refused::Devices => "without devices",
-            Refused::Shared => "not shared",
-            Refused::Node => "too large for the node",
-            Refused::Whole => "too large for the pod",
-        }]),
-        Answer::Given(given) => differs("verdict", theirs.to_string(), form(&given).to_string()),
-        Answer::None => Comparison::Unanswered,
+    match (refused, ours) {
+        (Some(theirs), Answer::Refused { refused, .. }) if theirs == refused => {
+            Comparison::Same(vec![refused.class.name()])
+        }
+        (class, Answer::Refused { refused, why }) => {
+            let classes = class.map_or("unknown", |class| class.class.name());
+            let what = format!("refusal: {classes}, ours {}", refused.class.name());
+            differs(&what, theirs.to_string(), format!("{refused}: {why}"))
+        }
+        (_, Answer::Given(given)) => differs("verdict", theirs.to_string(), form(&given).to_string()),
     }
 }
 
@@ -105,23 +109,9 @@ fn kind(given: &Given) -> &'static str {
     }
 }
 
-/// The resources that NodeResourcesFit finds short.
-fn short(theirs: &Value) -> Vec<&str> {
-    let reasons = theirs["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    if theirs["plugin"] != "NodeResourcesFit" {
-        return Vec::new();
-    }
-    reasons.map(|reason| reason.strip_prefix("Insufficient ").unwrap_or(reason)).collect()
-}
-
-/// Whether the pod is refused for what it asks for besides devices: for what the node itself offers, if not enough.
-fn is_no_business_of_devices(question: &Value, theirs: &Value) -> bool {
-    let offered = &question["nodes"][0]["status"]["allocatable"];
-    let is_extended = |name: &str| name.contains("example.com/") || name.starts_with("deviceclass.");
-    short(theirs).iter().any(|name| !is_extended(name) || !offered[*name].is_null())
-}
-
-fn is_for_shadowed_class(question: &Value, theirs: &Value) -> bool {
+/// Whether upstream finds the implicit names of shadowed classes short, and besides them what we find short of the node. If
+/// it finds them alone short, it looks no further, so whatever we say is no difference.
+fn is_short_of_shadowed_class_too(question: &Value, short: &BTreeSet<String>, ours: &Answer) -> bool {
     let classes = || question["classes"].as_array().into_iter().flatten();
     let is_shadowed = |name: &str| {
         let resource = classes()
@@ -129,9 +119,11 @@ fn is_for_shadowed_class(question: &Value, theirs: &Value) -> bool {
             .map_or(&Value::Null, |class| &class["spec"]["extendedResourceName"]);
         !resource.is_null() && classes().filter(|class| class["spec"]["extendedResourceName"] == *resource).count() > 1
     };
-    let short = short(theirs);
-    let of_class = |name: &&str| name.strip_prefix("deviceclass.resource.kubernetes.io/").is_some_and(is_shadowed);
-    !short.is_empty() && short.iter().all(of_class)
+    let of_class = |name: &String| name.strip_prefix("deviceclass.resource.kubernetes.io/").is_some_and(&is_shadowed);
+    let others: BTreeSet<String> = short.iter().filter(|name| !of_class(name)).cloned().collect();
+    others.len() < short.len()
+        && (others.is_empty()
+            || matches!(ours, Answer::Refused { refused: Refused { class: Class::Node(ours), .. }, .. } if *ours == others))
 }
 
 /// Upstream's answer in the form of ours.

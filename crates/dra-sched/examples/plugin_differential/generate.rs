@@ -27,6 +27,7 @@ pub fn question(random: &mut Random, name: &str) -> Value {
     });
     question["pod"] = pod(random, &question["claims"]);
     share(random, &mut question);
+    withdraw(random, &mut question);
     question
 }
 
@@ -41,7 +42,7 @@ fn classes(random: &mut Random) -> Vec<Value> {
         if let Some(driver) = driver {
             class["spec"]["selectors"] = json!([{"cel": {"expression": format!("device.driver == \"{driver}\"")}}]);
         }
-        let chance = if driver.is_some() { 85 } else { 20 };
+        let chance = if driver.is_some() { 85 } else { 8 };
         if random.percent(chance) {
             class["spec"]["extendedResourceName"] = resource.into();
         }
@@ -127,6 +128,14 @@ fn claim(random: &mut Random, index: usize) -> Value {
             let mut exactly = json!({
                 "deviceClassName": random.pick(&CLASSES), "allocationMode": "ExactCount", "count": 1 + random.below(2),
             });
+            if random.percent(3) {
+                exactly["deviceClassName"] = "class-absent".into();
+            }
+            if random.percent(6) {
+                // It fails on every device that the walk gets to.
+                let expression = "device.attributes[device.driver].absent == 1";
+                exactly["selectors"] = json!([{"cel": {"expression": expression}}]);
+            }
             if random.percent(30) {
                 exactly["capacity"] = json!({"requests": {"cores": random.pick(&["1", "2", "500m", "6"])}});
             }
@@ -161,7 +170,7 @@ fn running(random: &mut Random, index: usize) -> Value {
 /// Sometimes a claim is allocated, and in use by a pod that runs.
 fn share(random: &mut Random, question: &mut Value) {
     let count = question["claims"].as_array().map_or(0, Vec::len);
-    if count == 0 || !random.percent(20) {
+    if count == 0 || !random.percent(30) {
         return;
     }
     let device = {
@@ -179,8 +188,10 @@ fn share(random: &mut Random, question: &mut Value) {
     claim["spec"]["devices"]["requests"] = json!([{"name": "req-0", "exactly": {
         "deviceClassName": CLASSES[2], "allocationMode": "ExactCount", "count": 1,
     }}]);
+    // Now and then of another node, whose device has the same name.
+    let node = if random.percent(20) { "node-2" } else { NODE };
     let selector = json!({"nodeSelectorTerms": [{"matchFields": [
-        {"key": "metadata.name", "operator": "In", "values": [NODE]},
+        {"key": "metadata.name", "operator": "In", "values": [node]},
     ]}]});
     claim["status"] = json!({"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}});
     if random.percent(80) {
@@ -199,8 +210,20 @@ fn share(random: &mut Random, question: &mut Value) {
     }
 }
 
+/// Sometimes a claim is on its way out.
+fn withdraw(random: &mut Random, question: &mut Value) {
+    let count = question["claims"].as_array().map_or(0, Vec::len);
+    if count == 0 || !random.percent(3) {
+        return;
+    }
+    let at = random.below(count);
+    let meta = &mut question["claims"][at]["metadata"];
+    meta["deletionTimestamp"] = "2026-01-03T00:00:00Z".into();
+    meta["finalizers"] = json!(["resource.kubernetes.io/delete-protection"]);
+}
+
 fn pod(random: &mut Random, claims: &Value) -> Value {
-    let entries: Vec<(String, Value)> = claims
+    let mut entries: Vec<(String, Value)> = claims
         .as_array()
         .into_iter()
         .flatten()
@@ -208,6 +231,9 @@ fn pod(random: &mut Random, claims: &Value) -> Value {
         .filter(|_| random.percent(85))
         .map(|(index, claim)| (format!("entry-{index}"), claim["metadata"]["name"].clone()))
         .collect();
+    if random.percent(3) {
+        entries.push(("entry-absent".to_owned(), "claim-absent".into()));
+    }
     let names: Vec<&String> = entries.iter().map(|(name, _)| name).collect();
     let extended = random.percent(75);
     let containers = |prefix: &str, count: usize, random: &mut Random| -> Vec<Value> {

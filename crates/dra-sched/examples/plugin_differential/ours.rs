@@ -3,42 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::pods::{self, Claims, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim};
+use dra_sched::pods::{
+    self, Claims, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, Served, WantedClaim,
+};
 use dra_sched::types::{
     Allocation, DeviceClass, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec, ResourceSlice,
 };
+use dra_sched::verdict::{Fault, Scope};
 use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Compat, InventoryBuilder, NodeDemand, Refusal};
 use model::{Budget, IdSet, NamespacedName};
 use serde_json::Value;
+
+use crate::refusal::{Class, Code, Refused};
 
 const STEPS: u64 = 200_000;
 
 /// What a pod gets on a node.
 pub enum Answer {
-    Refused {
-        kind: Refused,
-        why: String,
-    },
+    Refused { refused: Refused, why: String },
     Given(Given),
-    /// Out of steps, or no question.
-    None,
-}
-
-/// What a refusal is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// An extended resource that nobody offers.
-    Missing,
-    /// An extended resource of a device plugin beside claims.
-    Stranded,
-    /// No devices.
-    Devices,
-    /// A claim that another pod has for itself.
-    Shared,
-    /// Resources of the node.
-    Node,
-    /// The pod as a whole asks for less than its parts.
-    Whole,
 }
 
 pub struct Given {
@@ -48,111 +31,216 @@ pub struct Given {
     pub demand: NodeDemand,
 }
 
-/// Answers a question for its only node.
-pub fn answer(question: &Value, compat: &Compat) -> Answer {
-    read(question, compat).unwrap_or(Answer::None)
+/// The objects of a question.
+struct World {
+    classes: Vec<Arc<DeviceClass>>,
+    slices: Vec<Arc<ResourceSlice>>,
+    claims: BTreeMap<NamespacedName, Arc<ResourceClaim>>,
+    node: Node,
+    pod: Pod,
+    running: Vec<Pod>,
 }
 
-fn objects<T>(question: &Value, field: &str, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
-    let kind = match field {
-        "classes" => "DeviceClass",
-        "slices" => "ResourceSlice",
-        _ => "ResourceClaim",
+/// Answers a question for its only node, in the order in which the plugins look at things: what the pod refers to, what it
+/// asks of the node itself, its devices, what they cost of the node.
+///
+/// # Errors
+/// Why there is no answer: an object cannot be read, or the steps are over.
+pub fn answer(question: &Value, compat: &Compat) -> Result<Answer, String> {
+    let world = World::read(question)?;
+    let refused = |code, class, why: &dyn std::fmt::Display| Answer::Refused {
+        refused: Refused { code, class },
+        why: why.to_string(),
     };
-    let complete = |object: &Value| {
-        let mut object = object.clone();
-        object["apiVersion"] = "resource.k8s.io/v1".into();
-        object["kind"] = kind.into();
-        read(&object)
-    };
-    question[field].as_array()?.iter().map(complete).collect()
-}
-
-fn read(question: &Value, compat: &Compat) -> Option<Answer> {
-    let classes = objects(question, "classes", |object| DeviceClass::from_json(object).ok().map(Arc::new))?;
-    let slices = objects(question, "slices", |object| ResourceSlice::from_json(object).ok().map(Arc::new))?;
-    let claims = objects(question, "claims", |object| ResourceClaim::from_json(object).ok().map(Arc::new))?;
-    let claims: BTreeMap<NamespacedName, Arc<ResourceClaim>> =
-        claims.into_iter().map(|claim| (claim.meta.name.clone(), claim)).collect();
-    let node = Node::from_json(question["nodes"].get(0)?).ok()?;
-    let pod = Pod::from_json(&question["pod"]).ok()?;
-    let running: Vec<Pod> =
-        question["running"].as_array()?.iter().map(|pod| Pod::from_json(pod).ok()).collect::<Option<_>>()?;
-
-    let mut builder = InventoryBuilder::new(*compat);
-    classes.iter().for_each(|class| builder.class(Arc::clone(class)));
-    slices.iter().for_each(|slice| builder.slice(Arc::clone(slice)));
-    let ids: BTreeMap<NamespacedName, _> =
-        claims.iter().map(|(name, claim)| (name.clone(), builder.claim(Arc::clone(claim)))).collect();
-    let resources = ExtendedResources::new(classes.iter().map(|class| &**class), compat);
-    let extended = match resources.serve(&pod, &node.allocatable) {
-        Served::Elsewhere => None,
-        Served::Missing(resource) => {
-            return Some(Answer::Refused { kind: Refused::Missing, why: resource.to_string() });
-        }
-        Served::Stranded(resource) => {
-            return Some(Answer::Refused { kind: Refused::Stranded, why: resource.to_string() });
-        }
-        Served::Claim(claim) => Some(claim),
-    };
+    let resources = ExtendedResources::new(world.classes.iter().map(|class| &**class), compat);
     let none = (BTreeMap::new(), BTreeMap::new());
-    let wanted = pods::claims(&pod, &Claims { claims: &claims, templates: &none.0, groups: &none.1 }, compat).ok()?;
+    let objects = Claims { claims: &world.claims, templates: &none.0, groups: &none.1 };
+    let wanted = match pods::claims(&world.pod, &objects, compat) {
+        Ok(wanted) => wanted,
+        Err(fault) => return Ok(refused(Code::Unresolvable, Class::Claims, &fault)),
+    };
+    let mut builder = InventoryBuilder::new(*compat);
+    world.classes.iter().for_each(|class| builder.class(Arc::clone(class)));
+    world.slices.iter().for_each(|slice| builder.slice(Arc::clone(slice)));
+    let ids: BTreeMap<&NamespacedName, _> =
+        world.claims.iter().map(|(name, claim)| (name, builder.claim(Arc::clone(claim)))).collect();
     let mut uses = Vec::new();
     for wanted in &wanted {
-        let WantedClaim::Existing { entry, claim, reserved } = wanted else { return None };
-        let containers = pod.containers_using(entry);
-        uses.push(ClaimUse::Named { claim: *ids.get(claim)?, containers, reserved: *reserved });
+        let WantedClaim::Existing { entry, claim, reserved } = wanted else {
+            return Err("a claim that does not exist yet".to_owned());
+        };
+        let claim = *ids.get(claim).ok_or_else(|| format!("{claim} is not among the claims"))?;
+        uses.push(ClaimUse::Named { claim, containers: world.pod.containers_using(entry), reserved: *reserved });
     }
-    if let Some(claim) = &extended {
-        let class = builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
-        uses.push(ClaimUse::Fresh { class, containers: 0 });
+    let served = resources.serve(&world.pod, &world.node.allocatable);
+    let (mut extended, mut stranded) = (None, None);
+    match served {
+        Served::Elsewhere | Served::Missing(_) => {}
+        // Seen when the pod is to be bound, after all else.
+        Served::Stranded(resource) => stranded = Some(resource),
+        Served::Claim(claim) => {
+            let class = builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
+            uses.push(ClaimUse::Fresh { class, containers: 0 });
+            extended = Some(claim);
+        }
     }
     let inventory = builder.build();
     let ledger = ClusterLedger::new(&inventory);
-    let bin = BinLedger::node(node.facts.clone());
+    let bin = BinLedger::node(world.node.facts.clone());
     let offer = inventory.try_add(&bin, &uses, 1, &IdSet::default(), &ledger, &mut Budget::new(STEPS));
+    if !offer.undecided.is_empty() {
+        return Err("out of steps".to_owned());
+    }
+    // The plugin looks for classes before it looks at a node.
+    let is_new = |claim: &&ClaimUse| match claim {
+        ClaimUse::Named { claim, .. } => inventory.allocation(*claim).is_none(),
+        ClaimUse::Fresh { .. } => true,
+    };
+    let new: Vec<ClaimUse> = uses.iter().filter(is_new).copied().collect();
+    let of_new = inventory.try_add(&bin, &new, 1, &IdSet::default(), &ledger, &mut Budget::new(STEPS));
+    let refusal = of_new.refused.first().map(|refused| &refused.refusal);
+    if let Some(Refusal::Fault(fault @ Fault::Claim { .. })) = refusal
+        && wanted.iter().any(|wanted| world.lacks_a_class(wanted))
+    {
+        return Ok(refused(Code::Unresolvable, Class::DeviceClassMissing, fault));
+    }
+    let short = world.short_of(&NodeDemand::default(), &resources);
+    if !short.is_empty() {
+        let (code, why) = (world.code_of_shortage(&short), format!("{short:?}"));
+        return Ok(refused(code, Class::Node(short.into_keys().collect()), &why));
+    }
     let Some(alternative) = offer.alternatives.first() else {
-        let refusal = &offer.refused.first()?.refusal;
-        let kind = if matches!(refusal, Refusal::Shared { .. }) { Refused::Shared } else { Refused::Devices };
-        return Some(Answer::Refused { kind, why: refusal.to_string() });
+        let first = offer.refused.first().ok_or("neither an offer nor a refusal")?;
+        let refusal = &first.refusal;
+        let (code, class) = match refusal {
+            Refusal::Infeasible(_) => (Code::Unresolvable, Class::Devices),
+            Refusal::Elsewhere { .. } => {
+                // What the other claims cost of the node comes before it.
+                let demand = of_new.alternatives.first().map(|alternative| alternative.demand(None));
+                if let Some((code, class, why)) = demand.and_then(|demand| world.cannot_pay(&demand, &resources)) {
+                    return Ok(refused(code, class, &why));
+                }
+                (Code::Unresolvable, Class::Elsewhere)
+            }
+            Refusal::Shared { .. } => (Code::Unresolvable, Class::Shared),
+            Refusal::NotUsed { .. } => (Code::Unresolvable, Class::NotUsed),
+            Refusal::Fault(fault) if fault.scope() == Scope::Node => (Code::Unresolvable, Class::Pools),
+            Refusal::Fault(_) => (Code::Error, Class::Fault),
+        };
+        return Ok(refused(code, class, refusal));
     };
     let demand = alternative.demand(None);
-    if let Err(fault) = pods::check_node_resources(&pod, &demand, &free(&node, &running)) {
-        let kind = match &fault {
-            pods::NodeResourceFault::Insufficient { .. } => Refused::Node,
-            _ => Refused::Whole,
-        };
-        return Some(Answer::Refused { kind, why: fault.to_string() });
+    if let Some((code, class, why)) = world.cannot_pay(&demand, &resources) {
+        return Ok(refused(code, class, &why));
+    }
+    if let Some(resource) = stranded {
+        return Ok(refused(Code::Error, Class::Stranded, &resource));
     }
     let mut new = alternative.allocations(None, 0).iter();
     let mut allocations = Vec::new();
     for (index, ask) in uses.iter().enumerate() {
-        let before = match ask {
-            ClaimUse::Named { .. } => {
-                let WantedClaim::Existing { claim, .. } = wanted.get(index)? else { return None };
-                claims.get(claim)?.allocation.clone()
+        let before = match (ask, wanted.get(index)) {
+            (ClaimUse::Named { .. }, Some(WantedClaim::Existing { claim, .. })) => {
+                world.claims.get(claim).and_then(|claim| claim.allocation.clone())
             }
-            ClaimUse::Fresh { .. } => None,
+            _ => None,
         };
-        allocations.push(match before {
-            Some(before) => before,
-            None => new.next()?.clone(),
-        });
+        let allocation = before.or_else(|| new.next().cloned());
+        allocations.push(allocation.ok_or_else(|| format!("claim {index} has no allocation"))?);
     }
-    Some(Answer::Given(Given { allocations, extended: extended.map(|claim| (claim.spec, claim.mappings)), demand }))
+    Ok(Answer::Given(Given { allocations, extended: extended.map(|claim| (claim.spec, claim.mappings)), demand }))
 }
 
-fn free(node: &Node, running: &[Pod]) -> NodeDemand {
-    let mut free = NodeDemand::default();
-    for (resource, amount) in &node.allocatable {
-        free.0.insert(Arc::clone(resource), amount.to_nano());
+impl World {
+    fn read(question: &Value) -> Result<Self, String> {
+        let claims = objects(question, "claims", "ResourceClaim", ResourceClaim::from_json)?;
+        let pods = |field: &str| -> Result<Vec<Pod>, String> {
+            let pods = question[field].as_array().into_iter().flatten();
+            pods.map(|pod| Pod::from_json(pod).map_err(|error| format!("{field}: {error}"))).collect()
+        };
+        Ok(Self {
+            classes: objects(question, "classes", "DeviceClass", DeviceClass::from_json)?,
+            slices: objects(question, "slices", "ResourceSlice", ResourceSlice::from_json)?,
+            claims: claims.into_iter().map(|claim| (claim.meta.name.clone(), claim)).collect(),
+            node: Node::from_json(&question["nodes"][0]).map_err(|error| format!("node: {error}"))?,
+            pod: Pod::from_json(&question["pod"]).map_err(|error| format!("pod: {error}"))?,
+            running: pods("running")?,
+        })
     }
-    for pod in running {
-        for (resource, amount) in pods::total_demand(pod, &NodeDemand(pod.device_costs.clone())).0 {
-            *free.0.entry(resource).or_default() -= amount;
+
+    /// Whether a claim that is still to be allocated names a class that is not there.
+    fn lacks_a_class(&self, wanted: &WantedClaim) -> bool {
+        let WantedClaim::Existing { claim, .. } = wanted else { return false };
+        let Some(claim) = self.claims.get(claim).filter(|claim| claim.allocation.is_none()) else { return false };
+        let is_there = |name: &str| self.classes.iter().any(|class| &*class.meta.name.name == name);
+        claim.spec.requests.iter().any(|request| match &request.kind {
+            RequestKind::Exactly(exact) => !is_there(exact.device_class_name.as_str()),
+            _ => false,
+        })
+    }
+
+    /// What the node has left.
+    fn free(&self) -> NodeDemand {
+        let mut free = NodeDemand::default();
+        for (resource, amount) in &self.node.allocatable {
+            free.0.insert(Arc::clone(resource), amount.to_nano());
         }
+        for pod in &self.running {
+            for (resource, amount) in pods::total_demand(pod, &NodeDemand(pod.device_costs.clone())).0 {
+                *free.0.entry(resource).or_default() -= amount;
+            }
+        }
+        free
     }
-    free
+
+    /// What of the node itself the pod lacks, with what it takes of it. Extended resources that no device plugin of the node
+    /// has are left to classes that serve them.
+    fn short_of(&self, devices: &NodeDemand, resources: &ExtendedResources) -> BTreeMap<String, i128> {
+        let free = self.free();
+        let offers = |name: &str| self.node.allocatable.get(name).is_some_and(|amount| amount.to_nano() > 0);
+        pods::total_demand(&self.pod, devices)
+            .0
+            .into_iter()
+            .filter(|(name, _)| offers(name) || resources.class(name).is_none())
+            .filter(|(name, needed)| *needed > 0 && *needed > free.0.get(name).copied().unwrap_or(0))
+            .map(|(name, needed)| (name.to_string(), needed))
+            .collect()
+    }
+
+    /// Why the pod cannot have what its devices cost.
+    fn cannot_pay(&self, demand: &NodeDemand, resources: &ExtendedResources) -> Option<(Code, Class, String)> {
+        let fault = pods::check_node_resources(&self.pod, demand, &self.free()).err()?;
+        let (code, class) = match &fault {
+            NodeResourceFault::PodRequest { .. } => (Code::Unresolvable, Class::Whole),
+            NodeResourceFault::Insufficient { .. } => {
+                let short = self.short_of(demand, resources);
+                (self.code_of_shortage(&short), Class::NodeWithDevices(short.into_keys().collect()))
+            }
+        };
+        Some((code, class, fault.to_string()))
+    }
+
+    /// Whether it would help that pods leave the node.
+    fn code_of_shortage(&self, short: &BTreeMap<String, i128>) -> Code {
+        let has = |name: &str| self.node.allocatable.get(name).map_or(0, |amount| amount.to_nano());
+        let is_hopeless = short.iter().any(|(name, needed)| *needed > has(name));
+        if is_hopeless { Code::Unresolvable } else { Code::Unschedulable }
+    }
+}
+
+fn objects<T, E: std::fmt::Display>(
+    question: &Value,
+    field: &str,
+    kind: &str,
+    read: impl Fn(&Value) -> Result<T, E>,
+) -> Result<Vec<Arc<T>>, String> {
+    let complete = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = "resource.k8s.io/v1".into();
+        object["kind"] = kind.into();
+        read(&object).map(Arc::new).map_err(|error| format!("{kind} {}: {error}", object["metadata"]["name"]))
+    };
+    question[field].as_array().into_iter().flatten().map(complete).collect()
 }
 
 /// The requests of an in-memory claim, as name, class and count.
