@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::NodeClaim;
 use api::labels::ProviderLabels;
 use cloudprovider::instance_type::resources_from_api;
-use cloudprovider::launch::{LaunchOption, launch_candidates, launch_options};
+use cloudprovider::launch::{LaunchOption, launch_options, min_values_unmet};
 use cloudprovider::{Error, InstanceType, LabelRequirements, OfferingKey, ResourceList};
 
 /// What a NodeClaim asks for, understood.
@@ -45,7 +45,7 @@ pub struct Choice<'a> {
     pub without_capacity: Vec<OfferingKey>,
 }
 
-/// Tries the candidates, cheapest first, like a cloud that is handed a list: those that `is_unavailable` are known to
+/// Tries everything that the claim allows, cheapest first, like a cloud that is handed a list: those that `is_unavailable` are known to
 /// have no machines and are not tried, those without `has_capacity` turn out to have none.
 ///
 /// Differs: `kwok-any-type`. Karpenter's kwok provider needs a requirement on the instance type and takes any of the
@@ -66,10 +66,12 @@ pub fn choose<'a>(
             offerings: Vec::new(),
         });
     }
-    let candidates = launch_candidates(&options, &asked.requirements)
-        .map_err(|unmet| Error::CreateFailed { reason: "MinValuesNotMet".to_owned(), message: unmet.to_string() })?;
+    let types = options.iter().map(|option| &**option.instance_type);
+    if let Some(unmet) = min_values_unmet(types, &asked.requirements) {
+        return Err(Error::CreateFailed { reason: "MinValuesNotMet".to_owned(), message: unmet.to_string() });
+    }
     let mut without_capacity = Vec::new();
-    for option in &candidates {
+    for option in &options {
         if !is_unavailable(&option.key()) {
             if has_capacity(option) {
                 return Ok(Choice { option: *option, without_capacity });
@@ -77,7 +79,7 @@ pub fn choose<'a>(
             without_capacity.push(option.key());
         }
     }
-    let offerings: Vec<_> = candidates.iter().map(LaunchOption::key).collect();
+    let offerings: Vec<_> = options.iter().map(LaunchOption::key).collect();
     let first = offerings.first().map(ToString::to_string).unwrap_or_default();
     let message = format!("none of {} offerings has a machine, the cheapest being {first}", offerings.len());
     Err(Error::InsufficientCapacity { message, offerings })
@@ -143,6 +145,26 @@ mod tests {
         assert_eq!(choice.option.key().to_string(), "c-1x-amd64-linux/test-zone-c/spot");
         let told: Vec<_> = choice.without_capacity.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["c-1x-amd64-linux/test-zone-a/spot"]);
+    }
+
+    /// The sixty cheapest of the 144 types have only five numbers of CPUs.
+    #[test]
+    fn all_types_that_the_claim_allows_count_for_min_values() {
+        let types = types();
+        let with_min_values = |min_values| {
+            let requirement = NodeSelectorRequirementWithMinValues {
+                key: labels::KWOK_INSTANCE_CPU.to_owned(),
+                operator: Operator::Exists,
+                values: Vec::new(),
+                min_values: Some(min_values),
+            };
+            let requirements = LabelRequirements::parse(&[requirement], &ProviderLabels::default()).unwrap();
+            let asked = Asked { requirements, requests: ResourceList::new() };
+            let chosen = choose(&types, &asked, |_| false, |_| true);
+            chosen.map(|choice| choice.option.key().to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(with_min_values(12).as_deref(), Ok("c-1x-amd64-linux/test-zone-a/spot"));
+        assert!(with_min_values(13).unwrap_err().contains("12 of 13 values"));
     }
 
     #[test]

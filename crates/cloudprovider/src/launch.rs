@@ -93,7 +93,11 @@ pub fn launch_options<'a>(
     options
 }
 
-/// The first options that together name at most [`MAX_LAUNCH_INSTANCE_TYPES`] instance types, in their order.
+/// The options of at most [`MAX_LAUNCH_INSTANCE_TYPES`] instance types, in their order: of the cheapest, and before these
+/// of the cheapest that together have the `minValues` which the requirements ask for. For clouds that take so many in one
+/// request; who can choose among all needs only [`min_values_unmet`].
+///
+/// Differs: `launch-min-values`. Karpenter cuts to the cheapest and fails if these no longer have the `minValues`.
 ///
 /// # Errors
 /// If what is left no longer has the `minValues` that the requirements ask for.
@@ -101,12 +105,24 @@ pub fn launch_candidates<'a>(
     options: &[LaunchOption<'a>],
     requirements: &LabelRequirements,
 ) -> Result<Vec<LaunchOption<'a>>, MinValuesUnmet> {
-    let mut kept = BTreeSet::new();
+    let mut kept: BTreeSet<&str> = BTreeSet::new();
+    for (key, min_values) in requirements.min_values() {
+        kept.extend(types_for_min_values(options, requirements, key, min_values));
+    }
+    for option in options {
+        if kept.len() >= MAX_LAUNCH_INSTANCE_TYPES {
+            break;
+        }
+        kept.insert(&option.instance_type.name);
+    }
+    let is_kept = |option: &&LaunchOption<'a>| kept.contains(&*option.instance_type.name);
+    let mut seen = BTreeSet::new();
     let candidates: Vec<_> = options
         .iter()
+        .filter(is_kept)
         .filter(|option| {
-            let name = &option.instance_type.name;
-            kept.contains(name) || (kept.len() < MAX_LAUNCH_INSTANCE_TYPES && kept.insert(name.clone()))
+            let name: &str = &option.instance_type.name;
+            seen.contains(name) || (seen.len() < MAX_LAUNCH_INSTANCE_TYPES && seen.insert(name))
         })
         .copied()
         .collect();
@@ -115,6 +131,28 @@ pub fn launch_candidates<'a>(
         Some(unmet) => Err(unmet),
         None => Ok(candidates),
     }
+}
+
+/// The cheapest types each of which has a value of the key that no cheaper one has, until there are enough values.
+fn types_for_min_values<'a>(
+    options: &[LaunchOption<'a>],
+    requirements: &LabelRequirements,
+    key: &str,
+    min_values: u32,
+) -> BTreeSet<&'a str> {
+    let (mut values, mut types) = (BTreeSet::new(), BTreeSet::new());
+    for option in options {
+        if values.len() >= min_values as usize {
+            break;
+        }
+        let of_type = option.instance_type.requirements.get(key).into_iter().flatten();
+        let before = values.len();
+        values.extend(of_type.filter(|value| requirements.allow_value(key, Some(value))));
+        if values.len() > before {
+            types.insert(&*option.instance_type.name);
+        }
+    }
+    types
 }
 
 /// What the cheapest launchable offering of a type costs that meets the requirements.

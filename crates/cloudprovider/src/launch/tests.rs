@@ -125,6 +125,23 @@ fn at_most_sixty_types_are_launched_from_with_all_their_offerings() {
     assert_eq!(unmet, MinValuesUnmet { key: labels::INSTANCE_TYPE.to_owned(), min_values: 61, found: 60 });
 }
 
+/// The sixty cheapest have one value of the label between them, and the one type with the other is the dearest.
+#[test]
+fn the_cut_to_sixty_types_keeps_those_that_min_values_needs() {
+    let catalogue: Vec<_> = (0..100)
+        .map(|index| {
+            let zone = if index == 99 { "rare" } else { "common" };
+            instance_type(&format!("t{index:03}"), "1", vec![offering(zone, CapacityType::Spot, index)])
+        })
+        .collect();
+    let requirements = asked(&[(labels::ZONE, &[], Some(2))]);
+    let options = launch_options(&catalogue, &requirements, &cpu("1"), |_| false);
+    let candidates = launch_candidates(&options, &requirements).unwrap();
+    let names: Vec<_> = candidates.iter().map(|candidate| candidate.instance_type.name.to_string()).collect();
+    let expected: Vec<_> = (0..59).chain([99]).map(|index| format!("t{index:03}")).collect();
+    assert_eq!(names, expected);
+}
+
 #[test]
 fn types_are_ordered_by_their_cheapest_launchable_offering_and_those_without_one_come_last() {
     let gone = Offering { available: false, ..offering("a", CapacityType::Spot, 1) };
