@@ -1,21 +1,15 @@
 //! NodePools and their kin as people commit them: accepted and refused as a real API server with Karpenter's CRDs does.
 //!
-//! They are not part of the repository; `DOVETAIL_CORPUS` says where they are, `../shared/corpus` beside the repository
-//! by default. Without them the test says so and passes.
-
-use std::path::{Path, PathBuf};
+//! They are not part of the repository, see the crate `corpus`.
 
 use api::labels::ProviderLabels;
 use decode::offline::{self, Settings};
 
 #[test]
 fn kinds_of_ours_are_accepted_and_refused_as_by_the_api_server() {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("DOVETAIL_CORPUS").map_or_else(beside, PathBuf::from).join("nodepools");
-    let Ok(index) = std::fs::read_to_string(corpus.join("index.jsonl")) else {
-        println!("skipped: there is no {}", corpus.display());
-        return;
-    };
+    const NAME: &str = "decode, published NodePools and their kin";
+    let Some(corpus) = corpus::open(NAME, "corpus/nodepools") else { return };
+    let index = std::fs::read_to_string(corpus.join("index.jsonl")).unwrap();
     let labels = ProviderLabels::default();
     let settings = Settings {
         expand_workloads: false,
@@ -51,7 +45,7 @@ fn kinds_of_ours_are_accepted_and_refused_as_by_the_api_server() {
         }
         checked += 1;
     }
-    println!("{checked} objects checked, {refused_later} of them refused by the controller only");
+    corpus::note(NAME, &format_args!("{checked} objects, {refused_later} of them refused by the controller only"));
     assert!(refused_later * 20 < checked, "{refused_later} of {checked} refused by the controller only");
     assert!(checked > 100, "{checked} objects checked");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

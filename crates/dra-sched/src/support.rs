@@ -1,7 +1,8 @@
 //! What is supported: a row for each feature of Dynamic Resource Allocation that Kubernetes has or had.
 //!
 //! `dovetail support` prints it and `docs/dra-support.md` is its output. What a release does with a gate comes from
-//! [`Compat`]; that every gate has a row, and that a gate which is off is honoured, is checked by tests.
+//! [`Compat`]; that every gate has a row, that a gate which is off is honoured, and that what a row says it is held against is
+//! what tests and oracles ask and read (`tests/support_matrix.rs`), is checked by tests.
 
 use std::fmt::Write as _;
 
@@ -27,8 +28,8 @@ pub enum Check {
     Tables,
     /// An enumeration of all assignments on small random inputs.
     BruteForce,
-    /// Cases recorded from upstream's own suite.
-    Vectors,
+    /// Answers of upstream's libraries and of the scheduler's plugins, recorded.
+    Recorded,
     /// Random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3.
     Oracle,
     /// Objects of real drivers with the verdict of a real API server.
@@ -62,7 +63,7 @@ const fn row(
     Feature { name, kep, gate, state, checks }
 }
 
-use Check::{BruteForce, ControlPlane, Corpus, Oracle, Tables, Vectors};
+use Check::{BruteForce, ControlPlane, Corpus, Oracle, Recorded, Tables};
 use State::{NoEffect, Partly, Refused, Supported};
 
 /// All rows, the general ones first.
@@ -79,104 +80,110 @@ pub const FEATURES: &[Feature] = &[
         "4381",
         None,
         Supported,
-        &[Tables, Vectors, Oracle, Corpus, ControlPlane],
+        &[Tables, Recorded, Oracle, Corpus, ControlPlane],
     ),
     row(
         "Requests for a number of devices, or for all",
         "4381",
         None,
         Supported,
-        &[Tables, BruteForce, Vectors, Oracle, ControlPlane],
+        &[Tables, BruteForce, Recorded, Oracle, ControlPlane],
     ),
-    row("matchAttribute", "4381", None, Supported, &[Tables, BruteForce, Vectors, Oracle, Corpus, ControlPlane]),
+    row("matchAttribute", "4381", None, Supported, &[Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane]),
     row(
         "Pools: generations, completeness, validity, order",
         "4381",
         None,
         Supported,
-        &[Tables, Vectors, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
     row(
         "Results, configuration, node selector of an allocation",
         "4381",
         None,
         Supported,
-        &[Vectors, Oracle, Corpus, ControlPlane],
+        &[Recorded, Oracle, Corpus, ControlPlane],
     ),
-    row("Admin access", "5018", Some(Gate::AdminAccess), Supported, &[Vectors, Oracle, ControlPlane]),
+    row("Admin access", "5018", Some(Gate::AdminAccess), Supported, &[Recorded, Oracle, ControlPlane]),
     row(
         "Alternatives (firstAvailable) and their score",
         "4816",
         Some(Gate::PrioritizedList),
         Supported,
-        &[Tables, BruteForce, Vectors, Oracle, ControlPlane],
+        &[Tables, BruteForce, Recorded, Oracle, ControlPlane],
     ),
     row(
         "Partitionable devices: shared counters, devices on several nodes",
         "4815",
         Some(Gate::PartitionableDevices),
         Supported,
-        &[Vectors, Oracle, ControlPlane],
+        &[Recorded, Oracle, ControlPlane],
     ),
     row(
         "Device taints and tolerations",
         "5055",
         Some(Gate::DeviceTaints),
         Supported,
-        &[Tables, Vectors, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
     row(
         "DeviceTaintRules; NoExecute as demand again",
         "5055",
         Some(Gate::DeviceTaintRules),
         Supported,
-        &[Tables, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
     row(
         "Consumable capacity, distinctAttribute",
         "5075",
         Some(Gate::ConsumableCapacity),
         Supported,
-        &[Tables, Vectors, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
-    row("Fractions in ranges of capacity", "5075", Some(Gate::FractionalCapacityRange), Supported, &[Oracle]),
+    row(
+        "Fractions in ranges of capacity",
+        "5075",
+        Some(Gate::FractionalCapacityRange),
+        Supported,
+        &[Tables, Recorded, Oracle],
+    ),
     row(
         "Binding conditions, bindsToNode",
         "5007",
         Some(Gate::DeviceBindingConditions),
         Supported,
-        &[Vectors, Oracle, ControlPlane],
+        &[Recorded, Oracle, ControlPlane],
     ),
     row(
         "Extended resources served by DRA",
         "5004",
         Some(Gate::ExtendedResource),
         Supported,
-        &[Tables, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
     row(
         "Attributes that are lists, includes()",
         "5491",
         Some(Gate::ListTypeAttributes),
         Supported,
-        &[Tables, Vectors, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
     row(
         "Node resources handed out or cost by devices, both shapes",
         "5517",
         Some(Gate::NodeAllocatableResources),
         Supported,
-        &[Tables, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane],
     ),
     row("Claims of PodGroups", "5729", Some(Gate::WorkloadResourceClaims), Supported, &[Tables, ControlPlane]),
-    row("Derived attributes", "6080", Some(Gate::DerivedAttributes), Supported, &[Tables, Oracle]),
-    row("Compatibility groups", "5963", Some(Gate::DeviceCompatibilityGroups), Supported, &[Oracle]),
+    row("Derived attributes", "6080", Some(Gate::DerivedAttributes), Supported, &[Tables, Recorded, Oracle]),
+    row("Compatibility groups", "5963", Some(Gate::DeviceCompatibilityGroups), Supported, &[Recorded, Oracle]),
     row(
         "Node operations that a driver does not need",
         "5945",
         Some(Gate::OptionalNodeOperations),
         Supported,
-        &[Oracle],
+        &[Recorded, Oracle],
     ),
     row(
         "Machines that do not exist yet: templates, unknown values, zones",
@@ -200,13 +207,13 @@ pub const FEATURES: &[Feature] = &[
 
 impl Check {
     /// All, in the order of the legend.
-    pub const ALL: [Self; 6] = [Tables, BruteForce, Vectors, Oracle, Corpus, ControlPlane];
+    pub const ALL: [Self; 6] = [Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane];
 
     fn name(self) -> &'static str {
         match self {
             Self::Tables => "tables",
             Self::BruteForce => "brute force",
-            Self::Vectors => "vectors",
+            Self::Recorded => "recorded",
             Self::Oracle => "oracle",
             Self::Corpus => "corpus",
             Self::ControlPlane => "control plane",
@@ -217,12 +224,17 @@ impl Check {
         match self {
             Self::Tables => "tables of cases in the crate",
             Self::BruteForce => "an enumeration of all assignments on small random inputs",
-            Self::Vectors => "cases recorded from upstream's own suite (`--example conformance`)",
+            Self::Recorded => {
+                "answers of upstream's libraries and of the scheduler's plugins to random questions, recorded (`crates/dra-sched/tests`)"
+            }
             Self::Oracle => {
                 "random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3 about \
                  extended resources and node resources, whose shape of 1.37 is held against tables alone (`cargo xtask oracle`)"
             }
-            Self::Corpus => "objects of real drivers, with the verdict of a real API server (`--example read_corpus`)",
+            Self::Corpus => {
+                "objects of real drivers that a real API server takes; they are not part of the repository, and `cargo xtask test` says \
+                 how many were read"
+            }
             Self::ControlPlane => {
                 "what kube-scheduler 1.36 gave, and what was predicted before (`cargo xtask test --stage e2e`, \
                  `test/e2e/tests/e2e/dra/scenarios`)"

@@ -1,10 +1,9 @@
 //! Real objects of drivers: an allocation that was made is what we give too, and what cannot be aligned is refused with
 //! the reason that a person needs.
 //!
-//! The objects are not part of the repository; `DOVETAIL_CORPUS` says where they are, `../shared/corpus` beside the
-//! repository by default. Without them the tests say so and pass.
+//! The objects are not part of the repository, see the crate `corpus`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dra_sched::types::{Allocation, DeviceClass, DeviceId, ResourceClaim, ResourceSlice};
@@ -14,16 +13,6 @@ use model::Budget;
 use serde_json::{Value, json};
 
 const GPU_CLASS: &str = "gpu.nvidia.com";
-
-fn corpus() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let folder = std::env::var_os("DOVETAIL_CORPUS").map_or_else(beside, PathBuf::from).join("dra");
-    if !folder.is_dir() {
-        println!("skipped: there is no {}", folder.display());
-        return None;
-    }
-    Some(folder)
-}
 
 fn read(folder: &Path, file: &str) -> Value {
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
@@ -53,7 +42,8 @@ fn builder(slices: &[ResourceSlice], classes: Vec<Arc<DeviceClass>>) -> Inventor
 
 #[test]
 fn the_real_allocation_is_ours_once_the_devices_listed_before_it_are_taken() {
-    let Some(folder) = corpus() else { return };
+    const NAME: &str = "dra-sched, allocation of a real claim";
+    let Some(folder) = corpus::open(NAME, "corpus/dra") else { return };
     const NODE: &str = "ip-192-168-153-160.ec2.internal";
     let slices = [
         "dranet/slice-gpu-efa.resourceslice-dranet-ip-192-168-153-160.ec2.internal-dra.net-zskw8.yaml",
@@ -85,11 +75,13 @@ fn the_real_allocation_is_ours_once_the_devices_listed_before_it_are_taken() {
     let Verdict::Allocated { allocations, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!(allocations[0].results, real.results);
     assert_eq!(allocations[0].node_selector, real.node_selector);
+    corpus::note(NAME, &format_args!("{} slices, {taken} devices taken before", slices.len()));
 }
 
 #[test]
 fn a_gpu_and_a_nic_whose_pcie_roots_are_disjoint_are_refused_with_both_sets_of_roots() {
-    let Some(folder) = corpus() else { return };
+    const NAME: &str = "dra-sched, alignment that a real machine cannot give";
+    let Some(folder) = corpus::open(NAME, "corpus/dra") else { return };
     const NODE: &str = "10.140.65.248";
     let slices = [
         "dranet/slice-BM.GPU.GB200-v3.4.resourceslice-dranet-10.140.65.248-dra.net-jb4n2.yaml",
@@ -125,4 +117,5 @@ fn a_gpu_and_a_nic_whose_pcie_roots_are_disjoint_are_refused_with_both_sets_of_r
     assert!(!gpu.is_empty() && !nic.is_empty() && !gpu.iter().any(|root| nic.contains(root)), "{gpu:?} {nic:?}");
     let hint = &explanation.hints[0];
     assert!(hint.starts_with("devices shared resource.kubernetes.io/pcieRoot, but gpu has \"pci"), "{hint}");
+    corpus::note(NAME, &format_args!("{} slices", slices.len()));
 }

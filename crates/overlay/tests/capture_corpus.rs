@@ -1,11 +1,10 @@
 //! Overlays captured from nodes of the corpus of published objects: templates expanded for such a machine match the
 //! slices that they come from, and claims get devices of the same shape from both.
 //!
-//! The corpus is not part of the repository; `DOVETAIL_CORPUS` says where it is, `../shared/corpus` beside the repository
-//! by default. Without it the tests say so and pass.
+//! The objects are not part of the repository, see the crate `corpus`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dra_sched::types::{
@@ -61,16 +60,6 @@ impl Machine {
         let resources = captured.overlay.spec.dynamic_resources.clone().unwrap_or_default();
         Expansion::new(&resources, &|key| self.labels.get(key).cloned()).unwrap_or_else(|error| panic!("{error}"))
     }
-}
-
-fn corpus() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let path = std::env::var_os("DOVETAIL_CORPUS").map_or_else(beside, PathBuf::from).join("dra");
-    if !path.is_dir() {
-        println!("skipped: there is no {}", path.display());
-        return None;
-    }
-    Some(path)
 }
 
 /// The objects of these kinds that a real API server takes, with their files.
@@ -133,7 +122,8 @@ fn published(machine: &Machine, expansion: &Expansion) -> Vec<Arc<ResourceSlice>
 
 #[test]
 fn templates_captured_from_a_node_match_its_slices_and_the_api_server_takes_them() {
-    let Some(corpus) = corpus() else { return };
+    const NAME: &str = "overlay, templates captured from real nodes";
+    let Some(corpus) = corpus::open(NAME, "corpus/dra") else { return };
     let admission = api::admission::Admission::new(&api::crd::crds()).unwrap();
     let (mut devices, mut drivers, mut passed) = (0, BTreeSet::new(), 0);
     for machine in machines(&corpus) {
@@ -166,7 +156,7 @@ fn templates_captured_from_a_node_match_its_slices_and_the_api_server_takes_them
         drivers.extend(expansion.device_counts().into_keys());
         passed += 1;
     }
-    println!("{passed} nodes with {devices} devices of {} drivers", drivers.len());
+    corpus::note(NAME, &format_args!("{passed} nodes with {devices} devices of {} drivers", drivers.len()));
     assert!(passed >= 25 && drivers.len() >= 10, "{passed} nodes, {} drivers", drivers.len());
 }
 
@@ -255,7 +245,8 @@ fn claims_of(machine: &Machine) -> Vec<(String, Value)> {
 
 #[test]
 fn claims_get_devices_of_the_same_shape_from_templates_as_from_the_slices_they_come_from() {
-    let Some(corpus) = corpus() else { return };
+    const NAME: &str = "overlay, claims on captured templates";
+    let Some(corpus) = corpus::open(NAME, "corpus/dra") else { return };
     let mut classes: BTreeMap<String, Arc<DeviceClass>> = BTreeMap::new();
     for (_, object) in objects(&corpus, &["DeviceClass"]) {
         let class = DeviceClass::from_json(&object).unwrap();
@@ -306,7 +297,8 @@ fn claims_get_devices_of_the_same_shape_from_templates_as_from_the_slices_they_c
             }
         }
     }
-    println!("{allocated} claims allocated, {refused} refused on both, {} differ", different.len());
+    let sums = format_args!("{allocated} claims allocated, {refused} refused on both, {} differ", different.len());
+    corpus::note(NAME, &sums);
     for line in &different {
         println!("{line}");
     }

@@ -3,4 +3,3 @@
 mod crd_cases;
 mod dynamic_resources;
 mod nodepools;
-mod shared;

@@ -8,8 +8,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-use crate::shared::shared;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -24,7 +22,8 @@ struct Entry {
 
 #[test]
 fn objects_from_the_wild_get_the_verdict_of_the_api_server() {
-    let Some(folder) = shared("corpus/nodepools") else { return };
+    const NAME: &str = "api, published NodePools and their kin";
+    let Some(folder) = corpus::open(NAME, "corpus/nodepools") else { return };
     let admission = Admission::new(&crd::crds()).unwrap();
     let index = std::fs::read_to_string(folder.join("index.jsonl")).unwrap();
     let (mut seen, mut failures) = (0, Vec::new());
@@ -46,7 +45,7 @@ fn objects_from_the_wild_get_the_verdict_of_the_api_server() {
             failures.push(format!("{}: expected {}, got {:?}", entry.file, entry.verdict, verdict.err()));
         }
     }
-    println!("{} passed, {} failed", seen - failures.len(), failures.len());
+    corpus::note(NAME, &format_args!("{seen} objects, {} differ", failures.len()));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(seen > 0, "the index lists no object of a kind that we serve");
 }
