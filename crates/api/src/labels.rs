@@ -134,6 +134,8 @@ pub struct ProviderLabels {
     pub offering: BTreeSet<String>,
     /// The key that names a reservation, if the provider has reservations.
     pub reservation_id: Option<String>,
+    /// Further keys that only machines from a reservation have.
+    pub reserved_capacity: BTreeSet<String>,
 }
 
 impl ProviderLabels {
@@ -148,6 +150,11 @@ impl ProviderLabels {
     /// The value that `value` stands for under the normalized `key`.
     pub fn normalize_value<'a>(&'a self, key: &str, value: &'a str) -> &'a str {
         self.value_aliases.get(key).and_then(|values| values.get(value)).map_or(value, String::as_str)
+    }
+
+    /// The keys that no machine has that is not from a reservation.
+    pub fn of_reservations(&self) -> impl Iterator<Item = &str> {
+        self.reservation_id.iter().chain(&self.reserved_capacity).map(String::as_str)
     }
 
     /// Whether `key` is well-known to Kubernetes, Karpenter or this provider.

@@ -13,11 +13,10 @@ use model::DurationMs;
 pub struct ProviderConfig {
     /// Its labels: well-known and restricted ones, aliases, the one that names a reservation.
     pub labels: ProviderLabels,
-    /// Labels that only machines from a reservation have.
-    pub reserved_capacity_labels: BTreeSet<String>,
-    /// Topology keys of volumes that say nothing about where a machine may be.
+    /// Topology keys that say nothing about this cloud's machines: pods with a volume that goes by one are refused by name.
     pub unsupported_topology_keys: BTreeSet<String>,
-    /// Storage provisioners whose volumes cannot be waited for.
+    /// Storage provisioners, and CSI drivers, whose volumes this cloud's machines cannot use: pods with one are refused by
+    /// name.
     pub unsupported_provisioners: BTreeSet<String>,
     /// `terminationGracePeriod` of NodeClaims whose NodePool gives none.
     pub default_termination_grace_period: Option<DurationMs>,
@@ -34,7 +33,6 @@ impl Default for ProviderConfig {
     fn default() -> Self {
         Self {
             labels: ProviderLabels::default(),
-            reserved_capacity_labels: BTreeSet::new(),
             unsupported_topology_keys: BTreeSet::new(),
             unsupported_provisioners: BTreeSet::new(),
             default_termination_grace_period: None,

@@ -114,8 +114,17 @@ fn compile_offering(
         let (id, value) = (context.key(key), context.value(key, value));
         requirements.insert_intersect(Requirement::new(id, ValueSet::one(value)), context.interner);
     }
+    if offering.reservation.is_none() {
+        let of_reservations = context.provider_labels().of_reservations();
+        for key in of_reservations.filter(|key| offering.label(key).is_none()) {
+            let absent = Requirement::new(context.key(key), ValueSet::only_absent());
+            requirements.insert_intersect(absent, context.interner);
+        }
+    }
     aliases::promise(&mut requirements, context.interner);
+    let id_label = context.provider_labels().reservation_id.as_deref();
     let reservation = offering.reservation.as_ref().map(|reservation| Reservation {
+        label: id_label.filter(|label| offering.label(label).is_some()).map(|label| context.key(label)),
         id: context.interner.value(&reservation.id),
         remaining: reservation.remaining,
     });

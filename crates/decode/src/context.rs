@@ -24,6 +24,7 @@ static NO_PROVIDER: ProviderLabels = ProviderLabels {
     known_values: BTreeMap::new(),
     offering: BTreeSet::new(),
     reservation_id: None,
+    reserved_capacity: BTreeSet::new(),
 };
 
 impl<'a> Context<'a> {
@@ -35,6 +36,11 @@ impl<'a> Context<'a> {
     /// With what a cloud provider adds.
     pub fn with_labels(interner: &'a mut Interner, labels: &'a ProviderLabels) -> Self {
         Self { interner, labels }
+    }
+
+    /// What a cloud provider adds.
+    pub(crate) fn provider_labels(&self) -> &'a ProviderLabels {
+        self.labels
     }
 
     /// The key that `key` stands for.

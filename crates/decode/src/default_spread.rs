@@ -26,6 +26,8 @@ use model::pod::{Owner, SpreadSource, TopologySpreadConstraint};
 use model::{IdVec, Interner, Labels, Pod, PodShape};
 use scheduling::snapshot::{Buffer, PendingPod, PodId};
 
+use crate::snapshot::DEFAULT_SCHEDULER;
+
 pub use config::{DefaultConstraint, SchedulerConfig};
 pub(crate) use selectors::PodSelectors;
 pub use selectors::{PodSelector, SelectorKey, SelectorKind, Selects, pod_selector};
@@ -53,23 +55,46 @@ pub(crate) fn apply(
     let mut defaulting =
         Defaulting { config: &config, selectors: PodSelectors::new(selectors), known: BTreeMap::new() };
     for PendingPod { pod, .. } in pods.iter_mut() {
-        let owner = pod.owner.as_ref();
-        if let Some(shape) = defaulting.shape(&pod.name.namespace, &pod.labels, owner, &pod.shape, interner) {
+        let of = Defaulted {
+            scheduler: &pod.scheduler_name,
+            namespace: &pod.name.namespace,
+            labels: &pod.labels,
+            owner: pod.owner.as_ref(),
+            own: &pod.shape,
+        };
+        if let Some(shape) = defaulting.shape(&of, interner) {
             *pod = Arc::new(Pod { shape, ..Pod::clone(pod) });
         }
     }
+    let default_scheduler = Arc::from(DEFAULT_SCHEDULER);
     for buffer in buffers {
         // What room is kept for has no owner yet; what selects it by its labels is known.
         let template = &buffer.template;
-        let shape = defaulting.shape(&buffer.name.namespace, &template.labels, None, &template.shape, interner);
-        if let Some(shape) = shape {
+        let of = Defaulted {
+            scheduler: &default_scheduler,
+            namespace: &buffer.name.namespace,
+            labels: &template.labels,
+            owner: None,
+            own: &template.shape,
+        };
+        if let Some(shape) = defaulting.shape(&of, interner) {
             Arc::make_mut(&mut buffer.template).shape = shape;
         }
     }
 }
 
-/// What decides about the shape of a pod with defaults: namespace, labels, owner, and the shape without, by its address.
-type Key = (Arc<str>, Vec<(model::KeyId, model::ValueId)>, Option<(Arc<str>, Arc<str>)>, usize);
+/// What decides about the shape of a pod with defaults.
+struct Defaulted<'p> {
+    scheduler: &'p Arc<str>,
+    namespace: &'p Arc<str>,
+    labels: &'p Labels,
+    owner: Option<&'p Owner>,
+    /// The shape without.
+    own: &'p Arc<PodShape>,
+}
+
+/// The same by value: scheduler, namespace, labels, owner, and the shape without by its address.
+type Key = (Arc<str>, Arc<str>, Vec<(model::KeyId, model::ValueId)>, Option<(Arc<str>, Arc<str>)>, usize);
 
 struct Defaulting<'c> {
     config: &'c SchedulerConfig,
@@ -80,20 +105,16 @@ struct Defaulting<'c> {
 
 impl Defaulting<'_> {
     /// The shape with defaults; `None` if they don't apply.
-    fn shape(
-        &mut self,
-        namespace: &Arc<str>,
-        labels: &Labels,
-        owner: Option<&Owner>,
-        own: &Arc<PodShape>,
-        interner: &mut Interner,
-    ) -> Option<Arc<PodShape>> {
-        if !own.topology_spread.is_empty() {
+    fn shape(&mut self, of: &Defaulted<'_>, interner: &mut Interner) -> Option<Arc<PodShape>> {
+        let &Defaulted { scheduler, namespace, labels, owner, own } = of;
+        let constraints = self.config.of_scheduler(scheduler);
+        if !own.topology_spread.is_empty() || constraints.is_empty() {
             return None;
         }
         let owner = owner.filter(|owner| owner.controller);
         let by_owner = owner.map(|owner| (Arc::clone(&owner.kind), Arc::clone(&owner.name)));
-        let key = (Arc::clone(namespace), labels.iter().collect(), by_owner, Arc::as_ptr(own).addr());
+        let address = Arc::as_ptr(own).addr();
+        let key = (Arc::clone(scheduler), Arc::clone(namespace), labels.iter().collect(), by_owner, address);
         if let Some((_, shape)) = self.known.get(&key) {
             return shape.clone();
         }
@@ -111,7 +132,7 @@ impl Defaulting<'_> {
                 match_label_keys: Vec::new(),
                 source: SpreadSource::ClusterDefault,
             };
-            let topology_spread = self.config.default_constraints.iter().map(constraint).collect();
+            let topology_spread = constraints.iter().map(constraint).collect();
             Arc::new(PodShape { topology_spread, ..PodShape::clone(own) })
         });
         self.known.insert(key, (Arc::clone(own), shape.clone()));

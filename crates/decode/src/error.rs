@@ -111,6 +111,9 @@ pub enum Reason {
         /// How large it may be.
         limit: usize,
     },
+    /// A line feed, an escape or the like.
+    #[error("has a control character")]
+    ControlCharacter,
     /// Nested deeper than any API type.
     #[error("is nested deeper than {limit} levels")]
     TooDeep {

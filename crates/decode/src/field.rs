@@ -97,6 +97,7 @@ impl<'v> Field<'v, '_> {
     pub(crate) fn str(&self) -> Result<Option<&'v str>, Problem> {
         match self.value() {
             None => Ok(None),
+            Some(Value::String(text)) if has_control_character(text) => Err(self.problem(Reason::ControlCharacter)),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.wrong_type("a string")),
         }
@@ -209,6 +210,9 @@ impl<'v, 'p> Field<'v, 'p> {
             Some(_) => return Err(self.wrong_type("an object")),
         };
         self.check_count(entries.map_or(0, serde_json::Map::len))?;
+        if entries.into_iter().flat_map(|entries| entries.keys()).any(|key| has_control_character(key)) {
+            return Err(self.problem(Reason::ControlCharacter));
+        }
         let entry = |(key, value): (&'v String, &'v Value)| {
             (key.as_str(), Field { value: Some(value), step: Step::Entry(key), parent: Some(self) })
         };
@@ -229,6 +233,14 @@ impl<'v, 'p> Field<'v, 'p> {
     pub(crate) fn labels(&self, interner: &mut Interner) -> Result<Labels, Problem> {
         Ok(Labels::intern(self.string_map()?, interner))
     }
+}
+
+/// Whether a text has a character that nobody sees and a terminal obeys. The API server lets none into names, labels and
+/// whatever else is planned by; in manifests they are there to fake what is printed of them.
+fn has_control_character(text: &str) -> bool {
+    // The second byte of those above ASCII follows 0xc2 in UTF-8.
+    let is_suspect = |byte: u8| byte < 0x20 || byte == 0x7f || byte == 0xc2;
+    text.bytes().any(is_suspect) && text.contains(char::is_control)
 }
 
 /// The start of a text that came from outside, short enough for a message.

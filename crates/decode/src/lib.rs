@@ -25,6 +25,7 @@ pub mod pod;
 pub mod priority_class;
 mod requirements;
 mod resource_list;
+mod resource_quota;
 mod selector;
 pub mod snapshot;
 pub mod snapshot_file;
@@ -43,6 +44,7 @@ pub use node_pool::{capacity_buffer_object, node_claim_object, node_overlay_obje
 pub use pod::pod;
 pub use priority_class::priority_class;
 pub use requirements::labels_to_give;
+pub use resource_quota::resource_quota;
 pub use snapshot::snapshot;
 pub use volume::{persistent_volume, persistent_volume_claim, storage_class};
 pub use workload::{daemon_set, pod_disruption_budget, pod_group};

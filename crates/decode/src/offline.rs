@@ -11,7 +11,7 @@ mod release;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use model::{Interner, NamespacedName};
 use crate::default_spread::SchedulerConfig;
 use crate::error::ObjectError;
 use crate::manifests::{DocumentError, Manifest, Origin};
-use crate::snapshot::{Cluster, DEFAULT_SCHEDULER};
+use crate::snapshot::Cluster;
 use crate::snapshot_file::Header;
 
 pub use release::{GateSetting, Release};
@@ -31,7 +31,7 @@ pub use release::{GateSetting, Release};
 /// How to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
-    /// Make pods of Deployments, ReplicaSets, StatefulSets and Jobs.
+    /// Make the pods of workloads.
     pub expand_workloads: bool,
     /// The NodePool to plan with where the input has none, not even one that is refused.
     pub default_node_pool: Option<&'a NodePool>,
@@ -115,7 +115,7 @@ impl fmt::Display for NotPlanned {
         match self {
             Self::Unreadable(error) => error.problem.fmt(f),
             Self::OtherScheduler(name) => {
-                write!(f, "is placed by {name}; only pods of {DEFAULT_SCHEDULER} are planned")
+                write!(f, "is placed by {name}, whose pods are not planned (--scheduler-names)")
             }
             Self::Gated => f.write_str("is held back by its schedulingGates"),
             Self::ResourceClaimsIgnored => {
@@ -162,8 +162,8 @@ pub enum OfflineNote {
     },
     /// Workloads were counted and not expanded.
     NotExpanded(usize),
-    /// An object was given more than once; the last one counts, as when the files are applied in order.
-    GivenTwice(String),
+    /// Objects were given more than once; the last one counts, as when the files are applied in order.
+    GivenTwice(BTreeSet<String>),
     /// Pods name a PriorityClass that is not in the input; their priority counts as 0.
     UnknownPriorityClass(String),
     /// Pods name a RuntimeClass that is not in the input; its overhead and node selector are not known.
@@ -195,7 +195,10 @@ impl fmt::Display for OfflineNote {
                 "{count} {} not expanded; --expand-workloads plans their pods",
                 if *count == 1 { "workload was" } else { "workloads were" }
             ),
-            Self::GivenTwice(object) => write!(f, "{object} is given more than once; the last one counts"),
+            Self::GivenTwice(objects) => match (objects.first(), objects.len()) {
+                (Some(object), 1) => write!(f, "{object} is given more than once; the last one counts"),
+                (_, count) => write!(f, "{count} objects are given more than once; the last one counts; -v lists them"),
+            },
             Self::UnknownPriorityClass(class) => {
                 write!(f, "PriorityClass {class} is not in the input; priority 0 is assumed")
             }

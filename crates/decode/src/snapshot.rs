@@ -4,6 +4,7 @@
 mod devices;
 mod nodes;
 mod pending;
+mod quota;
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use api::labels::ProviderLabels;
 use api::{NodeClaim, NodePool};
+use model::quota::ResourceQuota;
 use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
 use model::{IdVec, Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::Devices;
@@ -30,7 +32,8 @@ use crate::priority_class::PriorityClasses;
 
 pub use devices::ClusterDevices;
 pub use pending::{
-    DEFAULT_SCHEDULER, GivenUp, is_for_default_scheduler, is_ignored, is_provisionable, is_unbound, is_untried,
+    DEFAULT_SCHEDULER, GivenUp, is_for_default_scheduler, is_ignored, is_of_planned_scheduler, is_provisionable,
+    is_unbound, is_untried,
 };
 
 /// All that a snapshot is made of.
@@ -60,6 +63,8 @@ pub struct Cluster {
     pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
     /// Every PodDisruptionBudget.
     pub pod_disruption_budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// Every ResourceQuota.
+    pub resource_quotas: Vec<Arc<ResourceQuota>>,
     /// Storage objects.
     pub volumes: Volumes,
     /// Labels of each namespace, by name.

@@ -14,13 +14,16 @@ mod prune;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloudprovider::InstanceType;
 use dra_sched::{Compat, Gate, Gates, KubernetesMinor};
 use model::{InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
-use scheduling::snapshot::{MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy};
+use scheduling::snapshot::{
+    MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy, ReservedCapacityMode, SchedulerNames,
+    UnsupportedStorage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -100,6 +103,15 @@ pub struct HeaderOptions {
     pub device_steps: u64,
     /// Whether pods with resource claims are left to others.
     pub ignore_dra_requests: bool,
+    /// The schedulers whose pods are planned; all if it is not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_names: Option<BTreeSet<String>>,
+    /// Provisioners and drivers that the cloud cannot serve.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unsupported_provisioners: BTreeSet<String>,
+    /// Labels of volumes that mean nothing in the cloud.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unsupported_topology_keys: BTreeSet<String>,
 }
 
 /// A policy for preferences by name.
@@ -151,8 +163,22 @@ impl From<&Options> for HeaderOptions {
             search_steps: options.search_steps,
             device_steps: options.device_steps,
             ignore_dra_requests: options.ignore_dra_requests,
+            scheduler_names: match &options.scheduler_names {
+                SchedulerNames::All => None,
+                SchedulerNames::Only(names) => Some(strings(names)),
+            },
+            unsupported_provisioners: strings(&options.unsupported_storage.provisioners),
+            unsupported_topology_keys: strings(&options.unsupported_storage.topology_keys),
         }
     }
+}
+
+fn strings(names: &BTreeSet<Arc<str>>) -> BTreeSet<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+fn shared(names: &BTreeSet<String>) -> BTreeSet<Arc<str>> {
+    names.iter().map(|name| Arc::from(name.as_str())).collect()
 }
 
 impl Default for HeaderOptions {
@@ -206,6 +232,16 @@ impl Header {
             search_steps: self.options.search_steps,
             device_steps: self.options.device_steps,
             ignore_dra_requests: self.options.ignore_dra_requests,
+            scheduler_names: match &self.options.scheduler_names {
+                None => SchedulerNames::All,
+                Some(names) => SchedulerNames::Only(shared(names)),
+            },
+            // What the controller provisions by.
+            reserved_capacity: ReservedCapacityMode::Fallback,
+            unsupported_storage: UnsupportedStorage {
+                provisioners: shared(&self.options.unsupported_provisioners),
+                topology_keys: shared(&self.options.unsupported_topology_keys),
+            },
         }
     }
 

@@ -36,7 +36,7 @@ pub fn persistent_volume_claim(object: &Value) -> Result<PersistentVolumeClaim, 
         let annotations = metadata.field("annotations")?;
         let (spec, status) = (root.field("spec")?, root.field("status")?);
         let (phase, modes) = (status.field("phase")?, spec.field("accessModes")?);
-        let Metadata { name, uid, .. } = Metadata::decode(&metadata)?;
+        let Metadata { name, uid, deletion_timestamp, .. } = Metadata::decode(&metadata)?;
         Ok(PersistentVolumeClaim {
             name,
             uid,
@@ -49,7 +49,8 @@ pub fn persistent_volume_claim(object: &Value) -> Result<PersistentVolumeClaim, 
                 _ => return Err(phase.unknown("claim phase")),
             },
             access_modes: modes.items()?.map(|mode| access_mode(&mode)).collect::<Result<_, _>>()?,
-            bind_completed: !annotations.field(BIND_COMPLETED)?.is_absent(),
+            bind_completed: !annotations.field(BIND_COMPLETED)?.is_absent() || phase.is_absent(),
+            is_being_deleted: deletion_timestamp.is_some(),
         })
     })
 }

@@ -20,6 +20,7 @@ pub mod node;
 pub mod pod;
 pub mod price;
 pub mod quantity;
+pub mod quota;
 pub mod requirement;
 pub mod resources;
 pub mod selector;

@@ -14,10 +14,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 mod format;
+mod ignored_pods;
 mod process;
 mod status_conditions;
 
 pub use format::Format;
+pub use ignored_pods::IgnoredPods;
 pub use status_conditions::StatusConditions;
 
 /// Karpenter's buckets for durations, in seconds.
@@ -112,7 +114,7 @@ pub struct Metrics {
 
     pub scheduler_scheduling_duration_seconds: Histograms<ByController>,
     pub scheduler_queue_depth: Family<ByController, Gauge>,
-    pub scheduler_ignored_pods_count: Gauge,
+    pub ignored_pods: IgnoredPods,
     pub scheduler_unschedulable_pods_count: Family<ByController, Gauge>,
     pub pods_scheduling_decision_duration_seconds: Histogram,
     pub pods_bound_duration_seconds: Histograms<ByDevices>,
@@ -187,7 +189,7 @@ impl Metrics {
         let mut metrics = Self {
             scheduler_scheduling_duration_seconds: Family::new_with_constructor(durations),
             scheduler_queue_depth: Family::default(),
-            scheduler_ignored_pods_count: Gauge::default(),
+            ignored_pods: IgnoredPods::default(),
             scheduler_unschedulable_pods_count: Family::default(),
             pods_scheduling_decision_duration_seconds: durations(),
             pods_bound_duration_seconds: Family::new_with_constructor(durations),
@@ -271,7 +273,6 @@ impl Metrics {
         register! {
             scheduler_scheduling_duration_seconds: "Duration of one plan",
             scheduler_queue_depth: "Pods that wait to be planned",
-            scheduler_ignored_pods_count: "Pods that wait for a node and are not planned because they are invalid",
             scheduler_unschedulable_pods_count: "Pods that the last plan found no place for",
             pods_scheduling_decision_duration_seconds: "Time from first sight of a pod to the first decision about it",
             pods_bound_duration_seconds: "Time from a pod's creation until it was bound",
@@ -295,6 +296,11 @@ impl Metrics {
             cloudprovider_duration_seconds: "Duration of calls to the cloud provider",
             cloudprovider_errors: "Failed calls to the cloud provider",
         }
+        registry.register(
+            "scheduler_ignored_pods_count",
+            "Pods that are not planned: they cannot be read, or are to be left to other nodes",
+            self.ignored_pods.gauge.clone(),
+        );
         registry.register(
             "build",
             "What is running",

@@ -7,12 +7,14 @@
 //! Options of Karpenter that mean nothing here (`--karpenter-service`, `--memory-limit`, `--log-output-paths`,
 //! `--disable-controller-warmup` …) are accepted and ignored, and said so once at start.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use decode::default_spread::SchedulerConfig;
 use model::{DurationMs, PriceNanoUsdPerHour};
-pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedListPolicy};
+pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedListPolicy, SchedulerNames};
 
 mod feature_gates;
 mod parse;
@@ -137,6 +139,16 @@ pub struct RawOptions {
         help_heading = "Planning"
     )]
     pub scheduler_config: String,
+    /// Schedulers whose pods get machines, by kube-scheduler's rules, such as default-scheduler,batch [default: all]
+    #[arg(
+        long,
+        env = "SCHEDULER_NAMES",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "NAMES",
+        help_heading = "Planning"
+    )]
+    pub scheduler_names: String,
     /// Plan and log, and write nothing anywhere
     #[arg(long, env = "DRY_RUN", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
@@ -306,6 +318,7 @@ pub struct Options {
     pub planner_threads: usize,
     pub feature_gates: FeatureGates,
     pub scheduler_config: SchedulerConfig,
+    pub scheduler_names: SchedulerNames,
     pub dry_run: bool,
     pub hand_over: HandOverOptions,
     pub log_level: String,
@@ -382,6 +395,7 @@ impl RawOptions {
             planner_threads: usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1),
             feature_gates: FeatureGates::parse(&self.feature_gates)?,
             scheduler_config: scheduler_config(&self.scheduler_config)?,
+            scheduler_names: scheduler_names(&self.scheduler_names)?,
             dry_run: self.dry_run,
             hand_over: HandOverOptions {
                 mode: self.hand_over,
@@ -434,6 +448,18 @@ fn scheduler_config(text: &str) -> Result<SchedulerConfig, Error> {
         let field = if problem.field.is_empty() { "the document" } else { &problem.field };
         invalid("scheduler-config", field, &problem.reason.to_string())
     })
+}
+
+/// Names between commas; none at all are all.
+fn scheduler_names(text: &str) -> Result<SchedulerNames, Error> {
+    if text.trim().is_empty() {
+        return Ok(SchedulerNames::All);
+    }
+    let names: BTreeSet<Arc<str>> = text.split(',').map(|name| Arc::from(name.trim())).collect();
+    if names.contains("") {
+        return Err(invalid("scheduler-names", text, "has an empty name"));
+    }
+    Ok(SchedulerNames::Only(names))
 }
 
 fn positive(flag: &'static str, value: u32) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cloudprovider::{InstanceType, InstanceTypes, OfferingKey};
+use cloudprovider::{InstanceType, InstanceTypes, OfferingKey, ProviderConfig};
 use decode::default_spread::SchedulerConfig;
 use decode::snapshot_file::HeaderOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -62,11 +62,11 @@ pub struct Unavailable {
 }
 
 impl PlannerState {
-    /// What the options say; nothing is known of offerings.
-    pub fn of_options(options: &Options, now: Timestamp) -> Self {
+    /// What the options and the provider say; nothing is known of offerings.
+    pub fn of_options(options: &Options, provider: &ProviderConfig, now: Timestamp) -> Self {
         Self {
             updated_at: now,
-            options: HeaderOptions::from(&plan_options(options)),
+            options: HeaderOptions::from(&plan_options(options, provider)),
             feature_gates: options.feature_gates.by_name(),
             scheduler_config: options.scheduler_config.clone(),
             unavailable: Vec::new(),
@@ -129,7 +129,7 @@ pub async fn run(context: Context) {
         if written.as_ref() == Some(&generations) {
             continue;
         }
-        let mut state = PlannerState::of_options(&context.options, context.clock.now());
+        let mut state = PlannerState::of_options(&context.options, context.cloud.config(), context.clock.now());
         state.set_unavailable(known.iter().map(|(pool, types)| (pool.clone(), &*types.types)));
         match write(&context, &state).await {
             Ok(()) => {

@@ -9,11 +9,13 @@
 //! with its place on a machine under way (`places`) leads to no plan before that, unless room is kept free for CapacityBuffers
 //! (`buffers`), which any pod may take.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloudprovider::ProviderConfig;
 use scheduling::plan::Plan;
-use scheduling::snapshot::{Options as PlanOptions, Snapshot};
+use scheduling::snapshot::{Options as PlanOptions, Snapshot, UnsupportedStorage};
 use tokio::time::Instant;
 use tracing::{debug, error};
 
@@ -108,7 +110,7 @@ impl Provisioner {
                 match places::look(
                     &self.context.store.read(),
                     &self.context.assignments,
-                    &plan_options(&self.context.options),
+                    &plan_options(&self.context.options, self.context.cloud.config()),
                 ) {
                     Places::Planned => {
                         debug!("each pod that waits has its place, no plan needed");
@@ -153,7 +155,7 @@ impl Provisioner {
     }
 
     async fn round(&self) -> Outcome {
-        if !snapshot::has_work(&self.context.store.read()) {
+        if !snapshot::has_work(&self.context.store.read(), &self.context.options.scheduler_names) {
             self.report.nothing_waits();
             return Outcome::Settled;
         }
@@ -167,11 +169,13 @@ impl Provisioner {
             // The catalogues speak of other names.
             return Outcome::Stale;
         }
-        let options = plan_options(&self.context.options);
+        let options = plan_options(&self.context.options, self.context.cloud.config());
         let buffers = buffers::asked(&state);
         let ignored: Vec<_> = state
             .unbound_pods()
-            .filter(|pod| snapshot::is_ours(pod) && decode::snapshot::is_ignored(pod, &options))
+            .filter(|pod| {
+                snapshot::is_ours(pod, &options.scheduler_names) && decode::snapshot::is_ignored(pod, &options)
+            })
             .map(Arc::clone)
             .collect();
         let context = self.context.clone();
@@ -218,8 +222,14 @@ impl Provisioner {
 }
 
 /// What of the controller's options changes a plan.
-pub(crate) fn plan_options(options: &options::Options) -> PlanOptions {
+pub(crate) fn plan_options(options: &options::Options, provider: &ProviderConfig) -> PlanOptions {
+    let names = |set: &BTreeSet<String>| set.iter().map(|name| Arc::from(name.as_str())).collect();
     PlanOptions {
+        scheduler_names: options.scheduler_names.clone(),
+        unsupported_storage: UnsupportedStorage {
+            provisioners: names(&provider.unsupported_provisioners),
+            topology_keys: names(&provider.unsupported_topology_keys),
+        },
         min_values: options.min_values_policy,
         preference_policy: options.preference_policy,
         preference_price: options.preference_price,

@@ -66,6 +66,7 @@ pub enum Kind {
     DeviceTaintRule,
     PodGroup,
     PriorityClass,
+    ResourceQuota,
     CapacityBuffer,
     BufferTemplate,
     PodSelector,
@@ -73,7 +74,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -95,6 +96,7 @@ impl Kind {
         Self::DeviceTaintRule,
         Self::PodGroup,
         Self::PriorityClass,
+        Self::ResourceQuota,
         Self::CapacityBuffer,
         Self::BufferTemplate,
         Self::PodSelector,
@@ -124,6 +126,7 @@ impl Kind {
             Self::DeviceTaintRule => "DeviceTaintRule",
             Self::PodGroup => "PodGroup",
             Self::PriorityClass => "PriorityClass",
+            Self::ResourceQuota => "ResourceQuota",
             Self::CapacityBuffer => "CapacityBuffer",
             Self::BufferTemplate => "PodTemplate",
             Self::PodSelector => "Service",

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use cloudprovider::CapacityType;
 use dra_sched::Templates;
 use model::{
-    Id as _, IdVec, InstanceTypeName, Interner, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id,
+    Id as _, IdVec, InstanceTypeName, Interner, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId,
+    define_id,
 };
 
 define_id! {
@@ -78,6 +79,8 @@ pub struct Offering {
 /// A capacity reservation that an offering draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
+    /// The label by which machines say their reservation, if the provider has one.
+    pub label: Option<KeyId>,
     /// The reservation's id as label value.
     pub id: ValueId,
     /// Machines that can still be launched from it.

@@ -171,6 +171,8 @@ pub enum Verdict {
     Unsupported,
     /// It waits for another object, and kube-scheduler with it.
     Waits,
+    /// It must not be on a machine of any NodePool (`karpenter.sh/nodepool DoesNotExist`), and no other node has room.
+    OptedOut,
     /// The search for room ended before it could tell.
     OutOfBudget,
 }

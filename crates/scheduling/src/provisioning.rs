@@ -76,7 +76,7 @@ use self::{
 };
 use crate::{
     plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal, Verdict},
-    reason::{Note, NoteKind},
+    reason::{Note, NoteKind, Reason},
     snapshot::{NodeId, PodId, Snapshot},
 };
 
@@ -424,10 +424,22 @@ fn assemble(problem: &Problem<'_>, filled: Filled, lower_bound: PriceNanoUsdPerH
         }
         dealt.put(assignment.target, pods);
     }
-    let machines: IdVec<MachineId, Machine> = launch::machines(problem, &state, &dealt.on_bins).into();
+    let launch::Launched { machines, deferred } = launch::machines(problem, &state, &dealt.on_bins);
+    let machines: IdVec<MachineId, Machine> = machines.into();
     let mut refusals = Vec::new();
+    // The bound is of what has a place.
+    let lower_bound = if deferred.is_empty() { lower_bound } else { PriceNanoUsdPerHour::ZERO };
+    for (pods, reservation) in deferred {
+        let reservation = problem.names().value_name(reservation);
+        let what = format!("reservation {reservation} is used up by other machines of this plan").into();
+        let reasons: Arc<[Reason]> = [Reason::WaitsFor { what }].into();
+        later.iter_mut().for_each(|later: &mut Vec<PodId>| later.retain(|pod| !pods.contains(pod)));
+        let refusal = |pod| Refusal { pod, verdict: Verdict::Waits, reasons: Arc::clone(&reasons) };
+        refusals.extend(pods.into_iter().map(refusal));
+    }
     let mut survey = remedies::Survey::default();
     for (class, count, verdict) in refused {
+        let verdict = if problem.classes[class].opts_out(problem.names()) { Verdict::OptedOut } else { verdict };
         let reasons = explain::reasons(problem, &state, class, verdict, search_steps, &mut survey);
         refusals.extend(dealt.take(class, count).into_iter().map(|pod| Refusal {
             pod,

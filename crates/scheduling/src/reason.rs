@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api::labels;
 use model::{
     Interner, KeyId, NodePoolName, Quantity, Requirement, ResourceId, Taint, Unsupported, ValueSet,
     quantity::{Format, Rounding},
@@ -35,6 +36,8 @@ pub enum Reason {
         /// For what, as a sentence about it.
         what: Arc<str>,
     },
+    /// It must not be on a machine of any NodePool.
+    OptedOut,
     /// There is no NodePool at all.
     NoNodePool,
     /// A NodePool that may not launch now.
@@ -171,6 +174,7 @@ impl Reason {
         match self {
             Reason::Unsupported(_) => "Unsupported",
             Reason::WaitsFor { .. } => "WaitsFor",
+            Reason::OptedOut => "OptedOut",
             Reason::NoNodePool => "NoNodePool",
             Reason::NodePoolNotUsable { .. } => "NodePoolNotUsable",
             Reason::NodePoolTaint { .. } => "NodePoolTaint",
@@ -223,6 +227,7 @@ impl Reason {
             | Reason::Remedies(_)
             | Reason::Unsupported(_)
             | Reason::WaitsFor { .. }
+            | Reason::OptedOut
             | Reason::NoNodePool
             | Reason::Claim { .. }
             | Reason::ExistingNodes(_)
@@ -238,6 +243,7 @@ impl Reason {
         match self {
             Reason::Unsupported(unsupported) => format!("{} is not planned for yet", unsupported.construct),
             Reason::WaitsFor { what } => what.to_string(),
+            Reason::OptedOut => format!("it wants no machine of a NodePool ({} DoesNotExist)", labels::NODEPOOL),
             Reason::NoNodePool => "there is no NodePool".to_owned(),
             Reason::Contradiction(all) => contradiction::message(all, names),
             Reason::LabelForRule { key, rule, .. } => format!(

@@ -1,7 +1,10 @@
 //! Everything the planner may know, at one moment. Immutable; built by `decode` from a file or by the controller from
 //! its store. The planner sees no API object and no overlay, only this.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use model::{
     IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape,
@@ -144,6 +147,56 @@ pub struct Options {
     /// Karpenter's `IGNORE_DRA_REQUESTS`: pods with resource claims are left to others, so `decode` leaves them out of
     /// [`Snapshot::pods`], and DaemonSets with claims out of [`Snapshot::daemon_sets`].
     pub ignore_dra_requests: bool,
+    /// Whose pods are planned; those of other schedulers are left out of [`Snapshot::pods`].
+    pub scheduler_names: SchedulerNames,
+    /// What becomes of a machine that could draw on a reservation and finds it used up by others of the plan.
+    pub reserved_capacity: ReservedCapacityMode,
+    /// The volumes that this cloud's machines cannot serve.
+    pub unsupported_storage: UnsupportedStorage,
+}
+
+/// Schedulers whose pods are planned, by kube-scheduler's rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SchedulerNames {
+    /// Those of every scheduler, as in Karpenter.
+    #[default]
+    All,
+    /// Those of these.
+    Only(BTreeSet<Arc<str>>),
+}
+
+impl SchedulerNames {
+    /// Whether pods of this scheduler are planned.
+    pub fn include(&self, scheduler: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(scheduler),
+        }
+    }
+}
+
+/// Karpenter's two ways to deal with reservations that other machines of the plan use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReservedCapacityMode {
+    /// The machine is launched elsewhere.
+    ///
+    /// Differs: `reserved-fallback`. Karpenter lets the pods wait for the next plan when it provisions, because it counts a
+    /// machine against every reservation that it could draw on. Here a machine is for reservations or for none, so what is
+    /// used up is used up.
+    #[default]
+    Fallback,
+    /// Its pods wait: what they would cost elsewhere is not asked. For questions of the kind "would it do with the
+    /// reservation".
+    Strict,
+}
+
+/// What a cloud provider says of storage that it cannot serve.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnsupportedStorage {
+    /// Provisioners of StorageClasses, and CSI drivers of volumes.
+    pub provisioners: BTreeSet<Arc<str>>,
+    /// Labels by which volumes say where they are.
+    pub topology_keys: BTreeSet<Arc<str>>,
 }
 
 impl Default for Options {
@@ -158,6 +211,9 @@ impl Default for Options {
             search_steps: 200_000,
             device_steps: 20_000_000,
             ignore_dra_requests: false,
+            scheduler_names: SchedulerNames::All,
+            reserved_capacity: ReservedCapacityMode::Fallback,
+            unsupported_storage: UnsupportedStorage::default(),
         }
     }
 }
@@ -319,4 +375,6 @@ pub struct PendingPod {
     pub planned_on: Option<NodeClaimName>,
     /// What devices depend on in the pod, if it may want any ([`crate::devices::may_want_devices`]).
     pub devices: Option<Arc<dra_sched::types::Pod>>,
+    /// What has to come first, as a sentence; then no place is looked for.
+    pub waits_for: Option<Arc<str>>,
 }

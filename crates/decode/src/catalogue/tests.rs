@@ -51,6 +51,41 @@ fn an_offering_has_the_labels_of_its_type_narrowed_by_its_own() {
     );
 }
 
+/// Else a pod that asks for a reservation could get a machine on demand that is given the label for it.
+#[test]
+fn labels_of_reservations_are_absent_from_all_other_offerings() {
+    let offerings = json!([
+        {"zone": "a", "capacityType": "spot", "price": 5, "available": true},
+        {"zone": "a", "capacityType": "reserved", "price": 1, "available": true, "labels": {"reservation": "r1"},
+         "reservation": {"id": "r1", "remaining": 2}},
+    ]);
+    let labels = api::labels::ProviderLabels {
+        reservation_id: Some("reservation".to_owned()),
+        reserved_capacity: ["reservation-kind".to_owned()].into(),
+        ..Default::default()
+    };
+    let mut interner = Interner::new();
+    let (catalogue, errors) =
+        catalogue(&[instance_type("t", &offerings)], &mut Context::with_labels(&mut interner, &labels));
+    assert_eq!(errors, []);
+    let of = |offering: &Offering| {
+        let said = |key: &str| {
+            let requirement = interner.find_key(key).and_then(|key| offering.requirements.get(key));
+            requirement.map(|requirement| requirement.display(&interner).to_string())
+        };
+        (said("reservation"), said("reservation-kind"), offering.reservation.and_then(|it| it.label).is_some())
+    };
+    let all: Vec<_> = catalogue.offerings.iter().map(of).collect();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        all,
+        [
+            (some("reservation In [r1]"), None, true),
+            (some("reservation DoesNotExist"), some("reservation-kind DoesNotExist"), false),
+        ]
+    );
+}
+
 #[test]
 fn types_that_cannot_be_used_are_named_and_the_others_go_on() {
     let offering = |price: i64| json!({"zone": "a", "capacityType": "spot", "price": price, "available": true});

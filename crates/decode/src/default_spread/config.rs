@@ -8,9 +8,18 @@
 //!   - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}
 //! ```
 //!
+//! What is given so holds for the pods of every scheduler. A kube-scheduler with several profiles may have others for some of
+//! them; those are given by the profile's name, in place of the first (an addition to Karpenter's document):
+//!
+//! ```yaml
+//! profiles:
+//! - schedulerName: batch
+//!   podTopologySpread: {defaultConstraints: []}
+//! ```
+//!
 //! It is read strictly: what is not known is an error, and so is what kube-scheduler would refuse.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::names::qualified_name_error;
 use model::pod::{NodeInclusionPolicy, WhenUnsatisfiable};
@@ -29,6 +38,8 @@ use crate::pod::spread;
 pub struct SchedulerConfig {
     /// Constraints of pods that have none of their own, in their order.
     pub default_constraints: Vec<DefaultConstraint>,
+    /// What pods of some schedulers have instead, by the scheduler's name.
+    pub profiles: BTreeMap<String, Vec<DefaultConstraint>>,
 }
 
 /// A constraint without a selector.
@@ -67,7 +78,12 @@ impl SchedulerConfig {
 
     /// Whether pods without constraints have none.
     pub fn is_empty(&self) -> bool {
-        self.default_constraints.is_empty()
+        self.default_constraints.is_empty() && self.profiles.values().all(Vec::is_empty)
+    }
+
+    /// The constraints of a scheduler's pods.
+    pub fn of_scheduler(&self, name: &str) -> &[DefaultConstraint] {
+        self.profiles.get(name).unwrap_or(&self.default_constraints)
     }
 }
 
@@ -77,23 +93,36 @@ impl TryFrom<Value> for SchedulerConfig {
     fn try_from(value: Value) -> Result<Self, Problem> {
         limits::check(&value)?;
         let root = Field::root(&value);
-        root.only(&["podTopologySpread"])?;
-        let plugin = root.field("podTopologySpread")?;
-        plugin.only(&["defaultConstraints"])?;
-        let list = plugin.field("defaultConstraints")?;
-        let mut seen = BTreeSet::new();
-        let mut default_constraints = Vec::new();
-        for item in list.items()? {
-            let constraint = constraint(&item)?;
-            let action = action(constraint.when_unsatisfiable);
-            if !seen.insert((constraint.topology_key.clone(), action)) {
-                let key = &constraint.topology_key;
-                return Err(item.invalid(format!("another constraint over {key} has {action} too")));
+        root.only(&["podTopologySpread", "profiles"])?;
+        let mut profiles = BTreeMap::new();
+        for profile in root.field("profiles")?.items()? {
+            profile.only(&["schedulerName", "podTopologySpread"])?;
+            let name = profile.field("schedulerName")?;
+            if profiles.insert(name.required_str()?.to_owned(), default_constraints(&profile)?).is_some() {
+                return Err(name.invalid("is the name of another profile too"));
             }
-            default_constraints.push(constraint);
         }
-        Ok(Self { default_constraints })
+        Ok(Self { default_constraints: default_constraints(&root)?, profiles })
     }
+}
+
+/// The constraints of the document, or of one of its profiles.
+fn default_constraints(of: &Field<'_, '_>) -> Result<Vec<DefaultConstraint>, Problem> {
+    let plugin = of.field("podTopologySpread")?;
+    plugin.only(&["defaultConstraints"])?;
+    let list = plugin.field("defaultConstraints")?;
+    let mut seen = BTreeSet::new();
+    let mut default_constraints = Vec::new();
+    for item in list.items()? {
+        let constraint = constraint(&item)?;
+        let action = action(constraint.when_unsatisfiable);
+        if !seen.insert((constraint.topology_key.clone(), action)) {
+            let key = &constraint.topology_key;
+            return Err(item.invalid(format!("another constraint over {key} has {action} too")));
+        }
+        default_constraints.push(constraint);
+    }
+    Ok(default_constraints)
 }
 
 fn constraint(item: &Field<'_, '_>) -> Result<DefaultConstraint, Problem> {
@@ -131,8 +160,17 @@ fn constraint(item: &Field<'_, '_>) -> Result<DefaultConstraint, Problem> {
 
 impl From<SchedulerConfig> for Value {
     fn from(config: SchedulerConfig) -> Self {
-        let constraints: Vec<Value> = config.default_constraints.iter().map(to_json).collect();
-        json!({"podTopologySpread": {"defaultConstraints": constraints}})
+        let plugin = |constraints: &[DefaultConstraint]| {
+            let constraints: Vec<Value> = constraints.iter().map(to_json).collect();
+            json!({"defaultConstraints": constraints})
+        };
+        let common = plugin(&config.default_constraints);
+        if config.profiles.is_empty() {
+            return json!({"podTopologySpread": common});
+        }
+        let profile = |(name, constraints): (&String, &Vec<DefaultConstraint>)| json!({"schedulerName": name, "podTopologySpread": plugin(constraints)});
+        let profiles: Vec<Value> = config.profiles.iter().map(profile).collect();
+        json!({"podTopologySpread": common, "profiles": profiles})
     }
 }
 

@@ -51,7 +51,12 @@ fn what_is_not_understood_is_refused_with_field_and_reason() {
     let table = [
         ("[]".to_owned(), "is a list, not an object".to_owned()),
         ("text".to_owned(), "is a string, not an object".to_owned()),
-        ("profiles: []".to_owned(), "unknown field \"profiles\"".to_owned()),
+        ("plugins: []".to_owned(), "unknown field \"plugins\"".to_owned()),
+        ("profiles: [{}]".to_owned(), "profiles[0].schedulerName: is missing".to_owned()),
+        (
+            "profiles: [{schedulerName: a}, {schedulerName: a}]".to_owned(),
+            "profiles[1].schedulerName: is the name of another profile too".to_owned(),
+        ),
         (
             "podTopologySpread: {defaultingType: List}".to_owned(),
             "podTopologySpread: unknown field \"defaultingType\"".to_owned(),
@@ -312,4 +317,33 @@ fn pods_of_one_shape_and_selector_share_their_shape_with_defaults() {
     assert!(Arc::ptr_eq(&shape("plain"), &shape("plain-2")));
     assert!(Arc::ptr_eq(&shape("alone"), &shape("alone-2")));
     assert_ne!(shape("plain"), shape("alone"));
+}
+
+#[test]
+fn a_schedulers_own_defaults_stand_in_place_of_the_common_ones() {
+    let pod = |name: &str, scheduler: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: web}}}}, spec: {{schedulerName: {scheduler}, containers: [{{name: c}}]}}}}\n"
+        )
+    };
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}}}\n".to_owned();
+    let profiles = "
+profiles:
+- {schedulerName: without}
+- schedulerName: racks
+  podTopologySpread: {defaultConstraints: [{maxSkew: 5, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]}
+";
+    let config = SchedulerConfig::parse(&(ZONE.to_owned() + profiles)).unwrap();
+    let written = serde_json::to_value(&config).unwrap();
+    assert_eq!(serde_json::from_value::<SchedulerConfig>(written).unwrap(), config);
+    check(
+        &(service + &pod("common", "another") + &pod("none", "without") + &pod("racks", "racks")),
+        &(ZONE.to_owned() + profiles),
+        expect![[r#"
+            default/common: [ClusterDefault topology.kubernetes.io/zone 2 app In [web]]
+            default/none:
+            default/racks: [ClusterDefault rack 5 app In [web]]
+            not used {}
+        "#]],
+    );
 }

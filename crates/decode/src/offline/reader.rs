@@ -1,5 +1,7 @@
 //! Sorts objects by kind and reads each.
 
+mod workloads;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +10,7 @@ use api::{CapacityBuffer, NodePool, conditions, groups, validation};
 use cloudprovider::InstanceType;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
-use model::{Interner, NamespacedName, NodeName, NodePoolName, Pod, Uid};
+use model::{Interner, NamespacedName, NodeName, NodePoolName, Pod};
 use overlay::evaluate::Corrected;
 use overlay::{Overlay, Pool};
 use scheduling::catalogue::Catalogue;
@@ -24,10 +26,10 @@ use crate::devices::{self, Admitted, DeviceKind, daemon_set_devices, pod_devices
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
 use crate::manifests::{DocumentError, Manifest, Origin};
 use crate::snapshot::{
-    Cluster, LaunchableNodePool, PendingRule, is_for_default_scheduler, is_ignored, is_provisionable,
+    Cluster, LaunchableNodePool, PendingRule, is_ignored, is_of_planned_scheduler, is_provisionable,
 };
 use crate::snapshot_file::{self, Header};
-use crate::workloads::{WorkloadKind, workload};
+use crate::workloads::WorkloadKind;
 use crate::{node_claim_object, node_overlay_object, node_pool_object};
 
 /// Our CRDs, compiled when the first object of one of them comes along.
@@ -55,6 +57,7 @@ enum Role {
     PodDisruptionBudget,
     PriorityClass,
     RuntimeClass,
+    ResourceQuota,
     Device(DeviceKind),
     NodePool,
     NodeClaim,
@@ -82,6 +85,7 @@ impl Role {
             ("apps", "DaemonSet") => Self::DaemonSet,
             ("storage.k8s.io", "StorageClass") => Self::StorageClass,
             ("storage.k8s.io", "CSINode") => Self::CsiNode,
+            ("", "ResourceQuota") => Self::ResourceQuota,
             ("policy", "PodDisruptionBudget") => Self::PodDisruptionBudget,
             ("scheduling.k8s.io", "PriorityClass") => Self::PriorityClass,
             ("node.k8s.io", "RuntimeClass") => Self::RuntimeClass,
@@ -93,7 +97,6 @@ impl Role {
             (groups::AUTOSCALING_X_K8S, "CapacityBuffer") => Self::CapacityBuffer,
             ("", "PodTemplate") => Self::PodTemplate,
             ("", "Service") => Self::Selector(SelectorKind::Service),
-            ("", "ReplicationController") => Self::Selector(SelectorKind::ReplicationController),
             (groups::KARPENTER | groups::KARPENTER_KWOK | groups::AUTOSCALING_X_K8S, _) => Self::Checked,
             (group, kind) => match DeviceKind::of(group, kind) {
                 Some(kind) => Self::Device(kind),
@@ -108,6 +111,7 @@ impl Role {
             | Self::DaemonSet
             | Self::PersistentVolumeClaim
             | Self::PodDisruptionBudget
+            | Self::ResourceQuota
             | Self::CapacityBuffer
             | Self::PodTemplate
             | Self::Selector(_)
@@ -159,6 +163,8 @@ pub(super) struct Reader<'a> {
     defaults: Defaults,
     header: Option<Header>,
     pod_names: BTreeSet<NamespacedName>,
+    /// Expanded once everything else has been read: pods and claims that are given count first.
+    workloads: Vec<(WorkloadKind, Manifest)>,
     not_expanded: usize,
     problems: Vec<InputProblem>,
     not_planned: Vec<(NamespacedName, NotPlanned)>,
@@ -185,6 +191,7 @@ impl<'a> Reader<'a> {
             defaults: Defaults::default(),
             header: None,
             pod_names: BTreeSet::new(),
+            workloads: Vec::new(),
             not_expanded: 0,
             problems: Vec::new(),
             not_planned: Vec::new(),
@@ -210,6 +217,7 @@ impl<'a> Reader<'a> {
     fn last_of_each(&mut self, manifests: Vec<Manifest>) -> Vec<(Role, Manifest)> {
         let mut kept: Vec<(Role, Manifest)> = Vec::new();
         let mut index: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+        let mut given_twice = BTreeSet::new();
         for (serial, mut manifest) in manifests.into_iter().enumerate() {
             let role = Role::of(&manifest);
             if role == Role::NotUsed {
@@ -222,10 +230,7 @@ impl<'a> Reader<'a> {
             let previous = if name.is_empty() { None } else { index.get(&key) };
             match previous.and_then(|&index| kept.get_mut(index)) {
                 Some(slot) => {
-                    let note = OfflineNote::GivenTwice(format!("{} {name}", manifest.kind));
-                    if !self.notes.contains(&note) {
-                        self.notes.push(note);
-                    }
+                    given_twice.insert(format!("{} {name}", manifest.kind));
                     *slot = (role, manifest);
                 }
                 None => {
@@ -233,6 +238,9 @@ impl<'a> Reader<'a> {
                     kept.push((role, manifest));
                 }
             }
+        }
+        if !given_twice.is_empty() {
+            self.notes.push(OfflineNote::GivenTwice(given_twice));
         }
         kept
     }
@@ -278,6 +286,9 @@ impl<'a> Reader<'a> {
                 let budget = crate::pod_disruption_budget(object, context)?;
                 self.cluster.pod_disruption_budgets.push(Arc::new(budget));
             }
+            Role::ResourceQuota => {
+                self.cluster.resource_quotas.push(Arc::new(crate::resource_quota(object)?));
+            }
             Role::PriorityClass => self.defaults.add_priority_class(object)?,
             Role::RuntimeClass => self.defaults.add_runtime_class(object)?,
             Role::Device(kind) => {
@@ -300,7 +311,7 @@ impl<'a> Reader<'a> {
                 let selector = SelectorKind::of(&manifest.group, &manifest.kind);
                 let selects = selector.map(|kind| self.selector(kind, &manifest)).transpose()? == Some(true);
                 if !(selects && self.header.is_some()) {
-                    self.workload(kind, &manifest);
+                    self.workloads.push((kind, manifest));
                 }
             }
             Role::Selector(kind) => {
@@ -507,63 +518,6 @@ impl<'a> Reader<'a> {
         self.cluster.pods.push(Arc::new(pod));
     }
 
-    fn workload(&mut self, kind: WorkloadKind, manifest: &Manifest) {
-        // Pods of a cluster's workloads are there.
-        if !self.settings.expand_workloads || self.header.is_some() {
-            self.not_expanded += usize::from(self.header.is_none());
-            *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
-            return;
-        }
-        let owner = manifest.object_ref().name;
-        let workload = match workload(&manifest.object, kind) {
-            Ok(Some(workload)) => workload,
-            Ok(None) => {
-                *self.not_used.entry(manifest.kind.clone()).or_default() += 1;
-                return;
-            }
-            Err(error) => return self.unreadable(manifest.origin.clone(), error, [owner]),
-        };
-        let names: Vec<_> =
-            (0..workload.count).map(|ordinal| self.free_name(&owner, ordinal, &manifest.kind)).collect();
-        let mut pod = workload.pod;
-        if let Some(spec) = pod.get_mut("spec") {
-            self.defaults.apply_to_spec(spec);
-        }
-        if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("name".to_owned(), Value::String(owner.name.to_string()));
-        }
-        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-        let read = crate::pod(&pod, context).and_then(|read| Ok((read, pod_devices(&pod)?)));
-        match read {
-            Ok((pod, devices)) => {
-                for name in names {
-                    let uid = Uid::from(format!("{}/{name}", manifest.kind));
-                    let mut devices = devices.clone();
-                    if let Some(devices) = &mut devices {
-                        devices.meta.name = name.clone();
-                        devices.meta.uid = uid.clone();
-                    }
-                    self.add_pod(Pod { name, uid, ..pod.clone() }, devices);
-                }
-            }
-            Err(mut error) => {
-                // The pod's fields are those of the template.
-                error.object = manifest.object_ref();
-                error.problem.field = format!("spec.template.{}", error.problem.field);
-                self.unreadable(manifest.origin.clone(), error, names);
-            }
-        }
-    }
-
-    /// `<workload>-<ordinal>`, with the kind in between if another workload of that name has the pod already.
-    fn free_name(&self, owner: &NamespacedName, ordinal: usize, kind: &str) -> NamespacedName {
-        let name = NamespacedName::new(Arc::clone(&owner.namespace), format!("{}-{ordinal}", owner.name));
-        if !self.pod_names.contains(&name) {
-            return name;
-        }
-        NamespacedName::new(Arc::clone(&owner.namespace), format!("{}-{}-{ordinal}", owner.name, kind.to_lowercase()))
-    }
-
     fn unreadable(&mut self, origin: Origin, error: ObjectError, pods: impl IntoIterator<Item = NamespacedName>) {
         let error = Arc::new(error);
         self.not_planned.extend(pods.into_iter().map(|pod| (pod, NotPlanned::Unreadable(Arc::clone(&error)))));
@@ -575,6 +529,9 @@ impl<'a> Reader<'a> {
     }
 
     fn finish(mut self) -> Offline {
+        for (kind, manifest) in std::mem::take(&mut self.workloads) {
+            self.workload(kind, &manifest);
+        }
         self.notes.extend(self.defaults.notes());
         if self.not_expanded > 0 {
             self.notes.push(OfflineNote::NotExpanded(self.not_expanded));
@@ -627,13 +584,16 @@ impl<'a> Reader<'a> {
         let is_live = self.cluster.pending != PendingRule::Unbound;
         for pod in self.cluster.pods.iter().filter(|pod| pod.node_name.is_none()) {
             let why = if is_live {
-                if !(is_ignored(pod, &self.cluster.options) && is_for_default_scheduler(pod) && is_provisionable(pod)) {
+                if !(is_ignored(pod, &self.cluster.options)
+                    && is_of_planned_scheduler(pod, &self.cluster.options)
+                    && is_provisionable(pod))
+                {
                     continue;
                 }
                 NotPlanned::ResourceClaimsIgnored
             } else if pod.scheduling == SchedulingState::Gated {
                 NotPlanned::Gated
-            } else if !is_for_default_scheduler(pod) {
+            } else if !is_of_planned_scheduler(pod, &self.cluster.options) {
                 NotPlanned::OtherScheduler(Arc::clone(&pod.scheduler_name))
             } else {
                 continue;

@@ -185,7 +185,6 @@ scheduling: {nodeSelector: {runtime: gvisor}}
             pod default/e [pods: 1] priority 5
             pod default/f [pods: 1] priority 5
             pod default/g-9 [pods: 1] priority 5
-            not planned default/e OtherScheduler: is placed by other; only pods of default-scheduler are planned
             not planned default/f SchedulingGated: is held back by its schedulingGates
             note PriorityClass lost is not in the input; priority 0 is assumed
             note RuntimeClass lost is not in the input; its overhead and node selector are left out
@@ -225,6 +224,47 @@ fn an_object_given_twice_counts_once_as_it_was_last() {
         not used {}
     "#]],
     );
+}
+
+#[test]
+fn many_objects_given_twice_are_told_in_one_line() {
+    let text: String = (0..6).map(|index| workload("Job", &format!("j{}", index % 3), "  suspend: true", "")).collect();
+    check(
+        &text,
+        expect![[r#"
+            note 3 objects are given more than once; the last one counts; -v lists them
+            not used {}
+        "#]],
+    );
+}
+
+/// The claim of an earlier pod of the name is bound where its volume is.
+#[test]
+fn pods_of_a_stateful_set_have_the_claims_that_are_there_already() {
+    let claims = "  replicas: 2\n  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: fast}}]";
+    let made =
+        "---\n{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-db-1}, spec: {volumeName: pv}}\n";
+    check(
+        &(workload("StatefulSet", "db", claims, "") + made),
+        expect![[r#"
+            pod default/db-0 [pods: 1] volumes [Ephemeral { volume: "data", storage_class: Some("fast") }] owner StatefulSet/db
+            pod default/db-1 [pods: 1] volumes [Claim(NamespacedName { namespace: "default", name: "data-db-1" })] owner StatefulSet/db
+            not used {}
+        "#]],
+    );
+}
+
+#[test]
+fn names_that_would_fake_lines_of_the_output_are_refused() {
+    let text = r#"{apiVersion: v1, kind: Pod, metadata: {name: "a\n1 pod: all is well"}, spec: {containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b, labels: {"x\e[2J": y}}, spec: {containers: [{name: c}]}}
+"#;
+    let offline = read_text(text, &settings());
+    let problems: Vec<_> = offline.problems.iter().map(ToString::to_string).collect();
+    assert!(offline.cluster.pods.is_empty(), "{:?}", offline.cluster.pods);
+    assert!(problems[0].ends_with("metadata.name: has a control character"), "{problems:?}");
+    assert!(problems[1].ends_with("metadata.labels: has a control character"), "{problems:?}");
 }
 
 #[test]

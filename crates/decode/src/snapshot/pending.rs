@@ -7,7 +7,7 @@ use model::pod::{DoNotDisrupt, SchedulingState};
 use model::{IdVec, Interner, NodeName, Pod, Timestamp, Uid};
 use scheduling::snapshot::{Excluded, Node, NodeId, Options, PendingPod, PodId};
 
-use super::{Cluster, PendingRule};
+use super::{Cluster, PendingRule, quota};
 
 /// The scheduler of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -58,9 +58,14 @@ pub fn is_unbound(pod: &Pod) -> bool {
     pod.scheduling != SchedulingState::Gated && is_waiting(pod)
 }
 
-/// Whether the scheduler by whose rules we plan places this pod.
+/// Whether the pod is of the scheduler that pods have which name none.
 pub fn is_for_default_scheduler(pod: &Pod) -> bool {
     &*pod.scheduler_name == DEFAULT_SCHEDULER
+}
+
+/// Whether the pod's scheduler is one whose pods are planned: by kube-scheduler's rules, whichever it is.
+pub fn is_of_planned_scheduler(pod: &Pod, options: &Options) -> bool {
+    options.scheduler_names.include(&pod.scheduler_name)
 }
 
 /// Whether the user wants pods such as this one left to others.
@@ -90,23 +95,27 @@ pub(super) fn pending_pods(
         PendingRule::Unbound => GivenUp::default(),
         PendingRule::Unschedulable => GivenUp::of(cluster.pods.iter().map(AsRef::as_ref)),
     };
+    let may_want_place = |pod: &&Arc<Pod>| is_unbound(pod) && is_of_planned_scheduler(pod, &cluster.options);
+    let forbidden = quota::forbidden(cluster, cluster.pods.iter().filter(may_want_place).map(AsRef::as_ref));
     let wants_place = |pod: &Pod| match cluster.pending {
         PendingRule::Unbound => is_unbound(pod),
         PendingRule::Unschedulable => {
             is_provisionable(pod)
-                || given_up.includes_one_like(pod)
+                || (given_up.includes_one_like(pod) && !forbidden.contains_key(&pod.uid))
                 || (pod.node_name.as_ref().is_some_and(|node| deleting.contains(node))
                     && will_be_replaced(pod)
                     && may_leave(pod, cluster, interner))
         }
     };
-    let wants_place =
-        |pod: &Pod| is_for_default_scheduler(pod) && !is_ignored(pod, &cluster.options) && wants_place(pod);
+    let wants_place = |pod: &Pod| {
+        is_of_planned_scheduler(pod, &cluster.options) && !is_ignored(pod, &cluster.options) && wants_place(pod)
+    };
     let mut pending = IdVec::new();
     for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
         let planned_on = cluster.planned_on.get(&pod.uid).cloned();
         let devices = cluster.devices.pods.get(&pod.uid).cloned();
-        pending.push(PendingPod { pod: Arc::clone(pod), planned_on, devices });
+        let waits_for = forbidden.get(&pod.uid).cloned();
+        pending.push(PendingPod { pod: Arc::clone(pod), planned_on, devices, waits_for });
     }
     pending
 }

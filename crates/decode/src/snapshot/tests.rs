@@ -235,7 +235,7 @@ items:
               has 
               taints [] pods [ns/nominated]
               allocatable 
-            pending ns/must-leave ns/of-stateful-set ns/of-web ns/of-web-not-tried ns/waits
+            pending ns/must-leave ns/of-stateful-set ns/of-web ns/of-web-not-tried ns/others ns/waits
         "#]],
     );
 }
@@ -412,4 +412,24 @@ fn a_node_pool_that_leaves_nothing_to_launch_says_why() {
         Some("minValues of kubernetes.io/arch wants 3 values, the instance types that the requirements allow have 2")
     );
     assert_eq!(why(three, scheduling::snapshot::MinValuesPolicy::BestEffort), None);
+}
+
+#[test]
+fn pods_of_schedulers_that_are_not_planned_for_are_left_out() {
+    let text = "
+{apiVersion: v1, kind: Pod, metadata: {name: ours}, spec: {containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: batch}, spec: {schedulerName: batch, containers: [{name: c}]}}
+";
+    let labels = ProviderLabels::default();
+    let names = |schedulers: scheduling::snapshot::SchedulerNames| {
+        let parsed = crate::manifests::parse("in.yaml", text);
+        let settings = crate::offline::Settings::new(&[], &labels, &[]);
+        let mut offline = crate::offline::read(parsed.manifests, parsed.errors, &settings);
+        offline.cluster.options.scheduler_names = schedulers;
+        let (snapshot, _) = snapshot(offline.cluster, offline.interner, &labels);
+        snapshot.pods.iter().map(|pending| pending.pod.name.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(scheduling::snapshot::SchedulerNames::All), ["ours", "batch"]);
+    assert_eq!(names(scheduling::snapshot::SchedulerNames::Only(["batch".into()].into())), ["batch"]);
 }

@@ -45,6 +45,12 @@ const LABEL_FIELDS: [&str; 3] = ["labels", "matchLabels", "nodeSelector"];
 /// Lists of names.
 const NAME_LISTS: [&str; 2] = ["namespaces", "nodePools"];
 
+/// Maps of amounts in a ResourceQuota.
+const QUOTA_FIELDS: [&str; 2] = ["hard", "used"];
+
+/// What follows the name of a DeviceClass in their keys.
+const DEVICES_OF_CLASS: &str = ".deviceclass.resource.k8s.io/";
+
 /// A request of a claim, or `request/subrequest`; lists of them are `requests`.
 const REQUEST: &str = "request";
 const REQUESTS: &str = "requests";
@@ -75,6 +81,20 @@ fn visit_request(text: &mut String, found: &mut dyn FnMut(&mut String)) {
     let mut names: Vec<_> = text.split('/').map(str::to_owned).collect();
     names.iter_mut().for_each(found);
     *text = names.join("/");
+}
+
+/// Entries of a quota whose key begins with the name of a DeviceClass.
+fn visit_quota(amounts: &mut serde_json::Map<String, Value>, found: &mut dyn FnMut(&mut String)) {
+    let entries = std::mem::take(amounts);
+    let visited = entries.into_iter().map(|(key, amount)| match key.split_once(DEVICES_OF_CLASS) {
+        Some((class, rest)) => {
+            let mut class = class.to_owned();
+            found(&mut class);
+            (format!("{class}{DEVICES_OF_CLASS}{rest}"), amount)
+        }
+        None => (key, amount),
+    });
+    amounts.extend(visited);
 }
 
 /// Services and ReplicationControllers select by a map of labels; the `selector` of other kinds has fields.
@@ -136,6 +156,7 @@ impl Rule<'_> {
                     }
                 }
             }
+            Value::Object(amounts) if QUOTA_FIELDS.contains(&field) => visit_quota(amounts, found),
             // Names of CSI drivers, and instance types as the provider describes them.
             Value::Array(_) | Value::Object(_) if field == "drivers" || field == "instanceType" => {}
             _ => self.visit(value, found),

@@ -45,7 +45,7 @@ const ANNOTATIONS: [&str; 6] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 26] = [
+pub const KINDS: [SnapshotKind; 27] = [
     kind("v1", "Namespace", "namespaces", &[]),
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
@@ -78,6 +78,12 @@ pub const KINDS: [SnapshotKind; 26] = [
         &["spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"],
     ),
     kind("storage.k8s.io/v1", "CSINode", "csinodes", &["spec.drivers[].allocatable", "spec.drivers[].name"]),
+    namespaced(
+        "v1",
+        "ResourceQuota",
+        "resourcequotas",
+        &["spec.hard", "spec.scopeSelector", "spec.scopes", "status.hard", "status.used"],
+    ),
     kind("resource.k8s.io/v1", "DeviceClass", "deviceclasses", &["spec"]),
     kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", &["spec"]),
     namespaced(

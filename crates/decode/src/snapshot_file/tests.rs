@@ -308,7 +308,7 @@ fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
     assert!(!text.contains("secret-"), "{text}");
     let open = plan(&read(&all));
     assert!(open.contains("node-b: shop/claims\n"), "{open}");
-    hide_names(&mut all, &std::collections::BTreeSet::new());
+    hide_names(&mut all, &BTreeSet::new());
     let text: String = all.iter().map(ToString::to_string).collect();
     for name in ["shop", "fast-gpu", "own-one", "shared-one", "gpu-two", "pool-of-b", "slice-of-b"] {
         assert!(!text.contains(name), "{name} is in {text}");
@@ -324,7 +324,7 @@ fn the_stages_of_planned_pods_stay_and_their_uids_are_hidden_as_the_pods_are() {
     let planned = serde_json::json!({"dovetail.sh/planned-pods": "uid-a,uid-b:2"});
     let mut all =
         [of("uid-a"), of("uid-b"), serde_json::json!({"kind": "NodeClaim", "metadata": {"annotations": planned}})];
-    hide_names(&mut all, &std::collections::BTreeSet::new());
+    hide_names(&mut all, &BTreeSet::new());
     let uid = |index: usize| all[index]["metadata"]["uid"].as_str().unwrap_or_default();
     assert_eq!((uid(0), uid(1)), ("n0", "n1"));
     assert_eq!(all[2]["metadata"]["annotations"]["dovetail.sh/planned-pods"], "n0,n1:2");
@@ -359,7 +359,7 @@ fn what_selects_pods_still_does_under_hidden_names() {
     all.extend(pruned(SELECTORS));
     let text: String = all.iter().map(ToString::to_string).collect();
     assert!(!text.contains("10.0.0.7") && !text.contains("secret-"), "{text}");
-    hide_names(&mut all, &std::collections::BTreeSet::new());
+    hide_names(&mut all, &BTreeSet::new());
     let text: String = all.iter().map(ToString::to_string).collect();
     for name in ["shop", "checkout", "basket", "ab7"] {
         assert!(!text.contains(name), "{name} is in {text}");
@@ -407,7 +407,7 @@ fn a_namespace_selector_means_the_same_namespaces_in_a_file_and_under_hidden_nam
     let open = plan(&read(&all));
     let together = |line: &str| line.contains("shop/till") && line.contains("vault/ledger");
     assert!(open.lines().any(together), "{open}");
-    hide_names(&mut all, &std::collections::BTreeSet::new());
+    hide_names(&mut all, &BTreeSet::new());
     let text: String = all.iter().map(ToString::to_string).collect();
     for name in ["shop", "vault", "ledger", "store"] {
         assert!(!text.contains(name), "{name} is in {text}");

@@ -46,6 +46,14 @@ fn claims_and_classes_are_read_with_kubernetes_defaults() {
     .unwrap();
     assert_eq!((claim.storage_class.as_deref(), claim.volume_name.as_deref()), (Some(""), Some("v")));
     assert_eq!((claim.phase, claim.bind_completed), (ClaimPhase::Bound, true));
+    let read = |more: &str| {
+        let text = format!("{{metadata: {{name: c, namespace: ns{more}");
+        let claim = persistent_volume_claim(&yaml(&text)).unwrap();
+        (claim.bind_completed, claim.is_being_deleted)
+    };
+    assert_eq!(read("}, spec: {volumeName: v}, status: {phase: Pending}}"), (false, false));
+    assert_eq!(read("}, spec: {volumeName: v}}"), (true, false), "a manifest that nobody has applied yet");
+    assert_eq!(read(", deletionTimestamp: '2026-01-01T00:00:00Z'}, status: {phase: Bound}}"), (false, true));
     let mut interner = Interner::new();
     let class = storage_class(
         &yaml(

@@ -136,7 +136,7 @@ fn of_other(pod: &Pod) -> String {
             SchedulingState::Gated => "is held back by its schedulingGates".to_owned(),
             SchedulingState::NotTried => "has not been tried by kube-scheduler yet".to_owned(),
             SchedulingState::Scheduled | SchedulingState::Unschedulable => {
-                format!("is placed by {}, not by the scheduler that is planned for", pod.scheduler_name)
+                format!("is placed by {}, whose pods are not planned (--scheduler-names)", pod.scheduler_name)
             }
         }
     };

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use cloudprovider_kwok::catalogue;
 use decode::default_spread::SchedulerConfig;
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
-use decode::offline::{self, InputProblem, Offline, Settings};
+use decode::offline::{self, InputProblem, Offline, OfflineNote, Settings};
 use decode::snapshot_file;
 use dra_sched::Compat;
 use scheduling::Snapshot;
@@ -32,7 +32,8 @@ pub(super) struct InputArgs {
     /// Instance types to plan with: a file in the format of Karpenter's kwok provider [default: its 144 types]
     #[arg(long, value_name = "FILE")]
     pub(super) instance_types: Option<PathBuf>,
-    /// Plan the pods that Deployments, ReplicaSets, StatefulSets and Jobs will make
+    /// Plan the pods that workloads will make: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, Jobs, JobSets and
+    /// LeaderWorkerSets
     #[arg(long)]
     pub(super) expand_workloads: bool,
     /// Do not plan with a built-in NodePool where the input has none
@@ -42,6 +43,9 @@ pub(super) struct InputArgs {
     /// snapshot's, else none]
     #[arg(long, value_name = "FILE")]
     pub(super) scheduler_config: Option<PathBuf>,
+    /// List what is otherwise only counted, such as the objects that are given more than once
+    #[arg(short, long)]
+    pub(super) verbose: bool,
     #[command(flatten)]
     pub(super) release: ReleaseArgs,
 }
@@ -94,6 +98,7 @@ pub(super) struct Input {
     pub(super) snapshot: Snapshot,
     pub(super) offline: Offline,
     left_out: Vec<catalogue::Error>,
+    is_verbose: bool,
 }
 
 impl Input {
@@ -126,14 +131,21 @@ impl Input {
             origin: manifests::Origin { source: "input".into(), document: 1 },
             error: error.into(),
         }));
-        Ok(Self { snapshot, offline, left_out })
+        Ok(Self { snapshot, offline, left_out, is_verbose: args.verbose })
     }
 
     /// Says what is to be said. Whether part of the input that is not a pod could not be used.
     pub(super) fn tell(&self) -> bool {
         let is_bad = self.tell_problems();
         for note in &self.offline.notes {
-            output::note(note);
+            match note {
+                OfflineNote::GivenTwice(objects) if self.is_verbose => {
+                    for object in objects {
+                        output::note(OfflineNote::GivenTwice([object.clone()].into()));
+                    }
+                }
+                _ => output::note(note),
+            }
         }
         is_bad
     }

@@ -98,6 +98,13 @@ pub(super) struct Unschedulable {
     pub(super) reasons: Vec<Reason>,
 }
 
+impl Unschedulable {
+    /// Whether it wants no machine of a NodePool.
+    pub(super) fn is_opted_out(&self) -> bool {
+        self.reasons.iter().any(|reason| reason.code == scheduling::Reason::OptedOut.code())
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Reason {
     pub(super) code: String,

@@ -7,7 +7,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::taints;
-use decode::snapshot::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::{NameMap, NameSet};
 use model::pod::{PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint};
@@ -383,7 +382,7 @@ pub fn pod_state(pod: &Pod, node: &NodeName) -> PodState {
         SchedulingState::Gated => true,
         SchedulingState::NotTried | SchedulingState::Unschedulable | SchedulingState::Scheduled => false,
     };
-    if gated || &*pod.scheduler_name != DEFAULT_SCHEDULER {
+    if gated {
         return PodState::HandsOff;
     }
     match &pod.nominated_node_name {

@@ -24,6 +24,7 @@ fn defaults_are_karpenters_but_for_overlays_and_devices() {
     assert_eq!(options.min_values_policy, MinValuesPolicy::Strict);
     assert_eq!(options.planner_threads, 1);
     assert!(!options.ignore_dra_requests);
+    assert_eq!(options.scheduler_names, SchedulerNames::All);
     assert_eq!(
         options.feature_gates,
         FeatureGates {
@@ -57,10 +58,13 @@ fn flags_take_gos_spelling() {
         "--feature-gates= NodeRepair=true, NodeOverlay=0,Provider/Own=true",
         "--scheduler-config={podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}",
         "--memory-limit=100",
+        "--scheduler-names=default-scheduler, batch",
     ])
     .unwrap();
     assert_eq!(options.batch_max_duration, Duration::from_secs(90));
     assert!(options.hand_over.mode == HandOverMode::Off && options.dry_run);
+    let names = ["batch", "default-scheduler", "other"].map(|name| options.scheduler_names.include(name));
+    assert_eq!(names, [true, true, false]);
     assert_eq!(options.leader_election, None);
     assert_eq!(options.planner_threads, 2);
     assert!(options.feature_gates.node_repair && !options.feature_gates.node_overlay);
@@ -75,6 +79,7 @@ fn an_error_names_flag_value_and_reason() {
         (&["--kube-client-qps=0"][..], "--kube-client-qps: \"0\" must be above zero"),
         (&["--preference-policy=respect"], "--preference-policy: \"respect\" must be Respect or Ignore"),
         (&["--prioritized-list-policy=cheap"], "--prioritized-list-policy: \"cheap\" must be order or price"),
+        (&["--scheduler-names=a,,b"], "--scheduler-names: \"a,,b\" has an empty name"),
         (&["--min-values-policy="], "--min-values-policy: \"\" must be Strict or BestEffort"),
         (&["--feature-gates=NodeRepair"], "--feature-gates: \"NodeRepair\" must have the form Name=true"),
         (&["--feature-gates=NodeRepair=yes"], "--feature-gates: \"NodeRepair=yes\" must be true or false"),

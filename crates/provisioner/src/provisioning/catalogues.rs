@@ -21,7 +21,6 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::overlays::Outcome;
-use crate::provisioning;
 use crate::recorder::{Event, Severity, reference};
 use crate::store::Stored;
 
@@ -145,7 +144,7 @@ impl Catalogues {
         if let Some((_, _, found)) = known.filter(|(of, at, _)| (of, *at) == (&uid, generation)) {
             return found;
         }
-        let min_values = provisioning::plan_options(&context.options).min_values;
+        let min_values = context.options.min_values_policy;
         let (found, _) = context.store.intern(|interner| {
             let mut names = decode::Context::with_labels(interner, &context.cloud.config().labels);
             decode::node_pool::nothing_to_launch(pool, catalogue, min_values, &mut names)

@@ -34,7 +34,7 @@ pub(super) fn look(state: &State, assignments: &Assignments, options: &Options) 
         return Places::Lacking;
     }
     let mut waiting: BTreeMap<NodeClaimName, Vec<&Pod>> = BTreeMap::new();
-    for pod in state.unbound_pods().filter(|pod| is_ours(pod) && !is_ignored(pod, options)) {
+    for pod in state.unbound_pods().filter(|pod| is_ours(pod, &options.scheduler_names) && !is_ignored(pod, options)) {
         match assignments.claim_of(&pod.uid) {
             Some(name) => waiting.entry(name).or_default().push(pod),
             None => return Places::Lacking,

@@ -58,6 +58,8 @@ impl Report {
 
     pub(super) fn nothing_waits(&self) {
         self.depth(0, 0);
+        self.ignored.lock().clear();
+        self.ignored_pods(0);
         self.device_refusals(&[]);
         self.decided.lock().clear();
         self.refused.lock().clear();
@@ -92,7 +94,9 @@ impl Report {
 
     /// A plan was made.
     pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration) {
-        self.depth(snapshot.pods.len(), plan.refusals.len());
+        let opted_out = plan.refusals.iter().filter(|refusal| refusal.verdict == Verdict::OptedOut).count();
+        self.depth(snapshot.pods.len() - opted_out, plan.refusals.len() - opted_out);
+        self.ignored_pods(opted_out);
         self.devices(snapshot, plan, took);
         if snapshot.pods.is_empty() {
             return;
@@ -141,6 +145,12 @@ impl Report {
         self.metrics.scheduler_unschedulable_pods_count.get_or_create(&by_controller).set(gauge(refused));
     }
 
+    /// Pods of the plan that want no machine of ours, and those that it was not asked about.
+    fn ignored_pods(&self, opted_out: usize) {
+        let ignored = opted_out + self.ignored.lock().len();
+        self.metrics.ignored_pods.set_left_to_others(i64::try_from(ignored).unwrap_or(i64::MAX));
+    }
+
     /// Observes the time from a pod's creation to the first plan it was in. Says of how many pods this is the first.
     fn observe_decisions(&self, snapshot: &Snapshot) -> usize {
         let mut first = 0;
@@ -165,7 +175,8 @@ impl Report {
         let mut now = BTreeMap::new();
         // Pods of one class share their reasons, so each is put into words once.
         let mut told: BTreeMap<(*const Reason, &'static str), Refused> = BTreeMap::new();
-        for refusal in &plan.refusals {
+        // Who opts out of our machines misses none: nothing is told of it, as in Karpenter.
+        for refusal in plan.refusals.iter().filter(|refusal| refusal.verdict != Verdict::OptedOut) {
             let verdict = verdict(refusal.verdict);
             let refused = told
                 .entry((refusal.reasons.as_ptr(), verdict))
@@ -292,6 +303,7 @@ fn verdict(verdict: Verdict) -> &'static str {
         Verdict::DoesNotFit => "does not fit",
         Verdict::Unsupported => "is not supported yet",
         Verdict::Waits => "waits for something else",
+        Verdict::OptedOut => "is left to other nodes",
         Verdict::OutOfBudget => "was not decided within the budget",
     }
 }

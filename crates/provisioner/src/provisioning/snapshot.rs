@@ -11,23 +11,20 @@ use model::collections::NameMap;
 use model::workload::DaemonSet;
 use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::devices::DeviceObjects;
-use scheduling::snapshot::{Buffer, Options, Snapshot, Volumes};
+use scheduling::snapshot::{Buffer, Options, SchedulerNames, Snapshot, Volumes};
 
 use super::buffers;
 use crate::store::{NodeRecord, State};
 
-/// The scheduler whose pods we serve. We plan by its rules.
-pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
-
 /// Whether a pod waits for a machine from us.
-pub fn is_ours(pod: &Pod) -> bool {
-    is_provisionable(pod) && &*pod.scheduler_name == DEFAULT_SCHEDULER
+pub fn is_ours(pod: &Pod, schedulers: &SchedulerNames) -> bool {
+    is_provisionable(pod) && schedulers.include(&pod.scheduler_name)
 }
 
 /// Everything the planner may know, from one state of the store and what was planned before it was taken.
 ///
 /// A pod that was nominated to a node and is not bound yet counts as bound there: kube-scheduler reserves its room too.
-/// Pods of other schedulers are left out until they are bound. NodePools that are not in `node_pools` any more, or are
+/// Pods of schedulers that are not planned for are left out until they are bound. NodePools that are not in `node_pools` any more, or are
 /// another object by now, are the commit's business.
 pub fn build(
     state: &State,
@@ -45,7 +42,7 @@ pub fn build(
             pods.push(Arc::clone(pod));
         } else if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
             pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
-        } else if is_ours(pod) || is_untried(pod) {
+        } else if is_ours(pod, &options.scheduler_names) || is_untried(pod) {
             planned_on.extend(planned.get(&pod.uid).map(|claim| (pod.uid.clone(), claim.clone())));
             pods.push(Arc::clone(pod));
         }
@@ -64,6 +61,7 @@ pub fn build(
         priority_classes: state.priority_classes.values().cloned().collect(),
         pod_groups: state.pod_groups.iter().map(|(name, it)| (name.clone(), Arc::clone(&it.model))).collect(),
         pod_disruption_budgets: state.pod_disruption_budgets.values().cloned().collect(),
+        resource_quotas: state.resource_quotas.values().cloned().collect(),
         volumes: Volumes {
             claims: state.persistent_volume_claims.iter().map(|(name, it)| (name.clone(), Arc::clone(it))).collect(),
             volumes: state.persistent_volumes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
@@ -119,7 +117,7 @@ fn with_csi_drivers(state: &State, node: &Arc<Node>) -> Arc<Node> {
 
 /// Whether there is anything to plan: a pod of ours without a place, a machine that goes and may leave some, or room to be kept
 /// free.
-pub fn has_work(state: &State) -> bool {
+pub fn has_work(state: &State, schedulers: &SchedulerNames) -> bool {
     let going: BTreeSet<&str> = state
         .nodes
         .values()
@@ -127,6 +125,6 @@ pub fn has_work(state: &State) -> bool {
         .map(|node| node.model.name.as_str())
         .collect();
     !state.capacity_buffers.is_empty()
-        || state.unbound_pods().any(|pod| is_ours(pod))
+        || state.unbound_pods().any(|pod| is_ours(pod, schedulers))
         || going.iter().any(|node| state.pods_on_node(node).next().is_some())
 }

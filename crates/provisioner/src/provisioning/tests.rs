@@ -11,6 +11,7 @@ use decode::default_spread::{SchedulerConfig, SelectorKey, SelectorKind, pod_sel
 use decode::snapshot::LaunchableNodePool;
 use model::{PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
 use scheduling::catalogue::Catalogue;
+use scheduling::snapshot::SchedulerNames;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -161,10 +162,13 @@ fn only_pods_that_wait_for_us_are_planned() {
                 json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
         }),
     ]);
-    assert_eq!(pending_names(&snapshot_of(&store, &pool_object(node_pool()), &Assignments::default())), ["waits"]);
-    assert!(snapshot::has_work(&store.read()));
+    let snapshot = snapshot_of(&store, &pool_object(node_pool()), &Assignments::default());
+    assert_eq!(pending_names(&snapshot), ["other-scheduler", "waits"]);
+    let only = SchedulerNames::Only(["default-scheduler".into()].into());
+    assert!(snapshot::has_work(&store.read(), &only));
     store.forget::<model::Pod>(&model::NamespacedName::new("default", "waits"));
-    assert!(!snapshot::has_work(&store.read()));
+    assert!(!snapshot::has_work(&store.read(), &only));
+    assert!(snapshot::has_work(&store.read(), &SchedulerNames::All));
 }
 
 #[test]

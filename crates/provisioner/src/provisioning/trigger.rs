@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::NodeClaim;
-use decode::snapshot::is_untried;
+use decode::snapshot::{is_provisionable, is_untried};
 use model::{NamespacedName, NodeClaimName, Pod, Uid};
 use parking_lot::Mutex;
 
 use super::batcher::{Batcher, Trigger};
 use super::catalogues::readiness;
-use super::snapshot::is_ours;
 use crate::assignments::Assignments;
 use crate::context::Context;
 use crate::planned_pods;
@@ -56,7 +55,9 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
         // Pods that wait may be spread otherwise now; a ReplicaSet that only counts its pods changes nothing.
         Change::PodSelector(delta) => cluster(
             delta.changed(|selector| selector.selects.clone())
-                && state.unbound_pods().any(|pod| pod.name.namespace == delta.key.name.namespace && is_ours(pod)),
+                && state
+                    .unbound_pods()
+                    .any(|pod| pod.name.namespace == delta.key.name.namespace && is_provisionable(pod)),
         ),
         Change::Other(kind) => match kind {
             Kind::PersistentVolumeClaim
@@ -77,6 +78,7 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::Namespace
             | Kind::DaemonSet
             | Kind::PriorityClass
+            | Kind::ResourceQuota
             | Kind::CsiNode
             | Kind::VolumeAttachment
             | Kind::PodDisruptionBudget
@@ -89,8 +91,9 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
 
 fn pod(delta: &Delta<'_, NamespacedName, Pod>, state: &State, assignments: &Assignments) -> Option<Trigger> {
     let after = delta.after?;
-    if is_ours(after) {
-        let is_new = delta.before.is_none_or(|pod| !is_ours(pod) || pod.shape != after.shape || pod.uid != after.uid);
+    if is_provisionable(after) {
+        let is_new =
+            delta.before.is_none_or(|pod| !is_provisionable(pod) || pod.shape != after.shape || pod.uid != after.uid);
         return is_new.then(|| Trigger::Pod(after.uid.clone()));
     }
     // A pod that the scheduler put elsewhere may have taken another's room.
@@ -117,7 +120,7 @@ impl Siblings {
     fn trigger(&mut self, change: &Change<'_>) -> Option<Trigger> {
         let Change::Pod(delta) = change else { return None };
         let pod = delta.after?;
-        let is_ours = is_ours(pod);
+        let is_ours = is_provisionable(pod);
         // Most changes are of pods that run; those need not be compared.
         if !is_ours && (delta.before.is_some() || !is_untried(pod)) {
             return None;

@@ -11,6 +11,7 @@ use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClai
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
+use model::quota::ResourceQuota;
 use model::volume::{CsiNodeDriver, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget, PodGroup};
 use model::{Labels, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
@@ -442,5 +443,6 @@ stored_without_details! {
     PersistentVolume, Kind::PersistentVolume, Arc<str>, persistent_volumes;
     StorageClass, Kind::StorageClass, Arc<str>, storage_classes;
     PriorityClass, Kind::PriorityClass, Arc<str>, priority_classes;
+    ResourceQuota, Kind::ResourceQuota, NamespacedName, resource_quotas;
     CsiNode, Kind::CsiNode, NodeName, csi_nodes;
 }

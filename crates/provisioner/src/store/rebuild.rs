@@ -25,6 +25,7 @@ use tracing::{debug, info, warn};
 use super::object::{CsiNode, Namespace, NodeClass, NodeRecord, PodGroupRecord, Stored, VolumeAttachment};
 use super::{ClusterStore, Delta, State, Watches};
 use model::Pod;
+use model::quota::ResourceQuota;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 
@@ -157,6 +158,7 @@ impl ClusterStore {
         self.tell_difference::<DeviceTaintRule>(&before, state);
         self.tell_difference::<PodGroupRecord>(&before, state);
         self.tell_difference::<PriorityClass>(&before, state);
+        self.tell_difference::<ResourceQuota>(&before, state);
         self.tell_difference::<CapacityBuffer>(&before, state);
         self.tell_difference::<BufferTemplate>(&before, state);
         self.tell_difference::<PodSelector>(&before, state);

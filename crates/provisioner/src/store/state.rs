@@ -10,6 +10,7 @@ use decode::priority_class::PriorityClass;
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::collections::NameMap;
+use model::quota::ResourceQuota;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use model::{Interner, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, Pod, ProviderId, Uid};
@@ -48,6 +49,7 @@ pub struct State {
     pub device_taint_rules: Table<Arc<str>, DeviceTaintRule>,
     pub pod_groups: Table<NamespacedName, PodGroupRecord>,
     pub priority_classes: Table<Arc<str>, PriorityClass>,
+    pub resource_quotas: Table<NamespacedName, ResourceQuota>,
     /// Empty while nobody wants room to be kept free.
     pub capacity_buffers: Table<NamespacedName, CapacityBuffer>,
     /// PodTemplates and workloads, for the buffers that name them; empty as long.

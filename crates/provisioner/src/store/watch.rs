@@ -24,6 +24,7 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, core::GroupVersionKind};
 use model::Pod;
+use model::quota::ResourceQuota;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use model::workload::{DaemonSet, PodDisruptionBudget};
 use serde::Deserialize;
@@ -200,6 +201,11 @@ impl Watches {
         tasks.spawn(self.clone().watch(Source::<PodDisruptionBudget>::new(
             resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
             from_json(decode::pod_disruption_budget),
+            RawObject::name,
+        )));
+        tasks.spawn(self.clone().watch(Source::<ResourceQuota>::new(
+            resource("", "v1", "ResourceQuota", "resourcequotas"),
+            |raw, _| decode::resource_quota(&raw.json).map_err(|error| error.to_string()),
             RawObject::name,
         )));
         tasks.spawn(self.clone().watch(Source::<PriorityClass>::new(
@@ -480,7 +486,7 @@ impl Watches {
         let gauge = self.metrics.undecodable_objects.get_or_create(&ByKind { kind: kind.as_str().to_owned() });
         gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         if kind == Kind::Pod {
-            self.metrics.scheduler_ignored_pods_count.set(gauge.get());
+            self.metrics.ignored_pods.set_unreadable(gauge.get());
         }
     }
 }

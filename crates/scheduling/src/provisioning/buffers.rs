@@ -34,7 +34,7 @@ pub(super) fn as_pods(snapshot: &Snapshot) -> Option<Snapshot> {
             Arc::new(PodShape { volumes: Vec::new(), scheduling_group: None, ..(*buffer.template.shape).clone() });
         for index in 0..buffer.replicas {
             let pod = Arc::new(virtual_pod(buffer, index, &shape));
-            with.pods.push(PendingPod { pod, planned_on: None, devices: buffer.devices.clone() });
+            with.pods.push(PendingPod { pod, planned_on: None, devices: buffer.devices.clone(), waits_for: None });
         }
     }
     Some(with)

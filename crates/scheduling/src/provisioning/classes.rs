@@ -3,10 +3,11 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
+use api::labels;
 use dra_sched::ClaimUse;
 use model::{
-    IdVec, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, collections::FastMap, define_id,
-    pod::PodAffinityTerm,
+    IdVec, Interner, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, ValueSet, collections::FastMap,
+    define_id, pod::PodAffinityTerm,
 };
 
 use super::{
@@ -64,6 +65,7 @@ struct Variant {
     shape: Arc<PodShape>,
     priority: i32,
     demand: Option<DemandId>,
+    waits_for: Option<Arc<str>>,
     members: Vec<PodId>,
 }
 
@@ -84,7 +86,8 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
     builder.add_running();
     let mut matched_by_labels = MatchedByLabels::default();
     let mut classes: Vec<PodClass> = Vec::new();
-    let mut by_key: FastMap<(i32, Arc<PodShape>, Option<DemandId>, Coupling), usize> = FastMap::default();
+    type ClassKey = (i32, Arc<PodShape>, Option<DemandId>, Option<Arc<str>>, Coupling);
+    let mut by_key: FastMap<ClassKey, usize> = FastMap::default();
     for (variant, owned) in variants.into_iter().zip(owned) {
         let (owned, refused) = match owned {
             Ok(owned) => (owned, None),
@@ -92,17 +95,20 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
         };
         let Some(&first) = variant.members.first() else { continue };
         let coupling = builder.coupling(&snapshot.pods[first].pod, &owned, &mut matched_by_labels);
-        let key = (variant.priority, Arc::clone(&variant.shape), variant.demand, coupling);
+        let waits_for = variant.waits_for.clone();
+        let key = (variant.priority, Arc::clone(&variant.shape), variant.demand, waits_for, coupling);
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
             class.members.extend(variant.members);
             continue;
         }
-        let coupling = key.3.clone();
+        let coupling = key.4.clone();
         by_key.insert(key, classes.len());
         let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
         let demand = variant.demand.and_then(|id| Some((id, snapshot.devices.as_ref()?.demands.try_get(id)?)));
         let is_read = variant.members.iter().all(|&pod| snapshot.pods[pod].devices.is_some());
-        let refused = supported::obstacle(&variant.shape, snapshot, is_read).or(refused).or_else(|| {
+        let obstacle = variant.waits_for.map(Obstacle::Waits);
+        let obstacle = obstacle.or_else(|| supported::obstacle(&variant.shape, snapshot, is_read));
+        let refused = obstacle.or(refused).or_else(|| {
             let too_many = || {
                 format!("more than {} combinations of node affinity terms and places of volumes", affinity::MAX_TERMS)
             };
@@ -151,20 +157,21 @@ pub(crate) fn classes(snapshot: &Snapshot, largest: &ResourceVec) -> (IdVec<Clas
 
 /// Pods by priority, shape and, where rules couple pods, what the rules read of them; in the order of their first pod.
 fn variants(snapshot: &Snapshot, builder: &topology::Builder<'_>) -> Vec<Variant> {
-    type Key = (i32, usize, Option<DemandId>, Option<Signature>);
+    type Key = (i32, usize, Option<DemandId>, Option<Arc<str>>, Option<Signature>);
     let mut shapes = Shapes::default();
     let mut by_key: FastMap<Key, usize> = FastMap::default();
     let mut variants: Vec<Variant> = Vec::new();
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;
         let demand = snapshot.devices.as_ref().and_then(|devices| devices.demand_of(id));
-        let key = (pod.priority, shapes.number(&pod.shape), demand, builder.signature(pod));
+        let waits_for = pending.waits_for.clone();
+        let key = (pod.priority, shapes.number(&pod.shape), demand, waits_for.clone(), builder.signature(pod));
         let index = *by_key.entry(key).or_insert(variants.len());
         match variants.get_mut(index) {
             Some(variant) => variant.members.push(id),
             None => {
                 let (shape, priority) = (Arc::clone(&pod.shape), pod.priority);
-                variants.push(Variant { shape, priority, demand, members: vec![id] });
+                variants.push(Variant { shape, priority, demand, waits_for, members: vec![id] });
             }
         }
     }
@@ -249,6 +256,15 @@ impl PodClass {
     /// Whether no place is looked for.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.is_some() || self.claim_fault.is_some()
+    }
+
+    /// Whether each way to satisfy it is a node of no NodePool. Such pods are left to others: nobody misses a machine of ours.
+    pub(crate) fn opts_out(&self, names: &Interner) -> bool {
+        let Some(node_pool) = names.find_key(labels::NODEPOOL) else { return false };
+        let is_outside = |term: &Term| {
+            term.requirements.get(node_pool).is_some_and(|wanted| wanted.values == ValueSet::only_absent())
+        };
+        !self.terms.is_empty() && self.terms.iter().all(is_outside)
     }
 
     /// What a pod takes where its extended resources are served in one way.

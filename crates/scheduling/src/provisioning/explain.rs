@@ -68,6 +68,10 @@ pub(crate) fn reasons(
             reasons.push(Reason::PodRules { node_pool: None, rules });
         }
     }
+    if verdict == Verdict::OptedOut {
+        reasons.push(Reason::OptedOut);
+        return reasons.into();
+    }
     if problem.snapshot.node_pools.is_empty() {
         reasons.push(Reason::NoNodePool);
     }

@@ -25,27 +25,84 @@ use super::{
 use crate::{
     catalogue::{OfferingId, TypeId},
     plan::{Choice, Launch, Machine},
-    snapshot::PodId,
+    snapshot::{PodId, ReservedCapacityMode},
 };
 
 /// Steps that the exact choice under several limits may take.
 const LIMIT_STEPS: u64 = 20_000;
 
+/// The NodeClaims of the open machines.
+pub(crate) struct Launched {
+    pub(crate) machines: Vec<Machine>,
+    /// Pods of machines that wait for a reservation instead of being launched elsewhere, and which.
+    pub(crate) deferred: Vec<(Vec<PodId>, ValueId)>,
+}
+
 /// Turns the open machines into NodeClaims, pool by pool in order of preference. `pods[i]` are the pods of bin `i`.
-pub(crate) fn machines(problem: &Problem<'_>, state: &State, pods: &[Vec<PodId>]) -> Vec<Machine> {
+pub(crate) fn machines(problem: &Problem<'_>, state: &State, pods: &[Vec<PodId>]) -> Launched {
     let mut machines = Vec::with_capacity(state.bins.len());
+    let mut deferred = Vec::new();
     for (rank, table) in problem.pools.iter_enumerated() {
         let bins: Vec<(usize, &Bin)> = state.bins.iter().enumerate().filter(|(_, bin)| bin.pool == rank).collect();
         let narrowed = within_limits(table, &bins);
         let mut known = Known::default();
-        for (index_in_pool, ((bin_index, bin), offerings)) in bins.into_iter().zip(narrowed).enumerate() {
-            let settled = Settled::new(problem, table, bin, offerings, &mut known);
+        let mut index_in_pool = 0;
+        for ((bin_index, bin), mut offerings) in bins.into_iter().zip(narrowed) {
             let mut pods = pods.get(bin_index).cloned().unwrap_or_default();
             pods.sort_by_key(|&pod| &problem.snapshot.pods[pod].pod.name);
+            if let Some(reservation) = waits_for(problem, table, bin) {
+                deferred.push((pods, reservation));
+                continue;
+            }
+            reserve_or_leave(table, &mut offerings);
+            let settled = Settled::new(problem, table, bin, offerings, &mut known);
             machines.push(settled.machine(problem, index_in_pool, bin, pods, &mut known));
+            index_in_pool += 1;
         }
     }
-    machines
+    Launched { machines, deferred }
+}
+
+/// Lets the claim be either for reservations or for none, whichever its cheapest offering is: only then does the launch
+/// draw on what the plan counts it against, and on nothing that the plan leaves to others. Where minValues needs both, both
+/// stay.
+fn reserve_or_leave(table: &PoolTable<'_>, offerings: &mut IdSet<OfferingId>) {
+    let is_reserved = |offering: OfferingId| table.catalogue.offerings[offering].reservation.is_some();
+    let Some(cheapest) = by_price(table, offerings).first().copied() else { return };
+    let wanted = is_reserved(cheapest);
+    let others: Vec<OfferingId> = offerings.iter().filter(|&offering| is_reserved(offering) != wanted).collect();
+    if others.is_empty() {
+        return;
+    }
+    let mut kept = offerings.clone();
+    for offering in others {
+        kept.remove(offering);
+    }
+    if table.has_min_values(&kept) {
+        *offerings = kept;
+    }
+}
+
+/// In the strict mode: the reservation that a machine could draw on if others of the plan did not use it up.
+fn waits_for(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin) -> Option<ValueId> {
+    match problem.snapshot.options.reserved_capacity {
+        ReservedCapacityMode::Fallback => return None,
+        ReservedCapacityMode::Strict => {}
+    }
+    let reserved = problem.reservations.iter().map(|(id, _)| (*id, problem.reserved(bin.pool, *id)));
+    let mut used_up = None;
+    for (id, offerings) in reserved {
+        if offerings.intersects(&bin.offerings) {
+            return None;
+        }
+        let suits = |offering: OfferingId| {
+            table.catalogue.offerings[offering].launchable() && suits(problem, table, bin, offering)
+        };
+        if used_up.is_none() && offerings.iter().any(suits) {
+            used_up = Some(id);
+        }
+    }
+    used_up
 }
 
 /// What was worked out for machines of one pool and holds for all with the same offerings, or also the same requirements.
@@ -67,7 +124,8 @@ struct Types {
     offerings: usize,
     /// What daemons take on any of them.
     daemons: ResourceVec,
-    min_values_relaxed: bool,
+    /// The keys of which they have fewer values than minValues wants, with the number that they have.
+    relaxed: Vec<(KeyId, u32)>,
 }
 
 /// Narrows each machine's offerings so that even the largest launches together keep the pool's limits.
@@ -226,9 +284,13 @@ impl<'t, 's> Settled<'t, 's> {
         }
     }
 
-    /// The zones and capacity types of the offerings.
+    /// The zones and capacity types of the offerings, and their reservations if all are reserved.
     fn decided(&self, names: &Interner) -> Vec<(KeyId, ValueSet)> {
+        let offerings = self.offerings.iter().map(|offering| &self.table.catalogue.offerings[offering]);
+        let mut reserved = offerings.map(|offering| offering.reservation.and_then(|reservation| reservation.label));
+        let reservation = reserved.next().flatten().filter(|label| reserved.all(|other| other == Some(*label)));
         let keys = [labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(|key| names.find_key(key));
+        let keys = keys.chain(reservation);
         let values = |key: KeyId| {
             let mut values: Vec<ValueId> = self
                 .offerings
@@ -411,10 +473,30 @@ impl<'t, 's> Settled<'t, 's> {
             by_price,
             offerings: offerings.count(),
             daemons: daemons.unwrap_or_default(),
-            min_values_relaxed: self.table.all_min_values.iter().any(|min| min.left(&offerings) < min.wanted),
+            relaxed: self.relaxed(&offerings),
         });
         known.types.insert(self.offerings.clone(), Rc::clone(&types));
         types
+    }
+
+    /// The minValues that these offerings do not meet, with the number of values that they have.
+    fn relaxed(&self, offerings: &IdSet<OfferingId>) -> Vec<(KeyId, u32)> {
+        let left = self.table.all_min_values.iter().map(|min| (min, min.left(offerings)));
+        let short = left.filter(|(min, left)| *left < min.wanted);
+        short.map(|(min, left)| (min.key, u32::try_from(left).unwrap_or(u32::MAX))).collect()
+    }
+
+    /// What the claim asks of labels, with each minValues lowered to what its types have: the API server and the provider
+    /// hold a claim to its own minValues, whatever the NodePool says. A minimum of no value is none.
+    fn claim_requirements(&self, relaxed: &[(KeyId, u32)]) -> Requirements {
+        let mut requirements = self.requirements.clone();
+        for &(key, left) in relaxed {
+            if let Some(requirement) = requirements.get(key) {
+                let min_values = (left > 0).then_some(left);
+                requirements.replace(Requirement { min_values, ..requirement.clone() });
+            }
+        }
+        requirements
     }
 
     fn machine(
@@ -445,7 +527,7 @@ impl<'t, 's> Settled<'t, 's> {
                 capacity_type: offering.capacity_type,
                 price: offering.price,
             },
-            requirements: self.requirements.clone(),
+            requirements: self.claim_requirements(&types.relaxed),
             labels: self.labels(problem.names()),
             requests,
             pods,
@@ -455,7 +537,7 @@ impl<'t, 's> Settled<'t, 's> {
                 .and_then(|devices| devices.planned(self.table.shapes.shape_of(cheapest)))
                 .map(|drivers| drivers.iter().map(|(driver, count)| (Arc::clone(driver), *count)).collect())
                 .unwrap_or_default(),
-            min_values_relaxed: types.min_values_relaxed,
+            min_values_relaxed: !types.relaxed.is_empty(),
             choice: Choice { offerings: types.offerings, next_best },
         }
     }

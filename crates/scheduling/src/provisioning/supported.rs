@@ -5,16 +5,16 @@
 use std::sync::Arc;
 
 use model::{
-    PodShape, Unsupported,
+    PodShape, Requirements, Unsupported,
     pod::{SpreadSource, VolumeRef, WhenUnsatisfiable},
-    volume::{ClaimPhase, VolumeBindingMode},
+    volume::{ClaimPhase, PersistentVolume, StorageClass, VolumeBindingMode},
 };
 
 use super::attachments::class_of;
 use crate::{
     plan::Verdict,
     reason::{NoteKind, Reason},
-    snapshot::{Snapshot, Volumes},
+    snapshot::Snapshot,
 };
 
 /// Why no place is looked for.
@@ -65,7 +65,7 @@ pub(crate) fn obstacle(shape: &PodShape, snapshot: &Snapshot, claims_are_read: b
             }
         }
     }
-    shape.volumes.iter().find_map(|volume| cannot_be_placed(volume, &snapshot.volumes))
+    shape.volumes.iter().find_map(|volume| cannot_be_placed(volume, snapshot))
 }
 
 /// What of a shape is preferred and left out of planning, in a fixed order.
@@ -90,11 +90,12 @@ pub(crate) fn left_out(shape: &PodShape) -> impl Iterator<Item = NoteKind> {
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Why nobody can tell where a volume lets its pod go.
-fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Obstacle> {
+fn cannot_be_placed(volume: &VolumeRef, snapshot: &Snapshot) -> Option<Obstacle> {
+    let volumes = &snapshot.volumes;
     match volume {
         VolumeRef::Ephemeral { volume, storage_class } => {
             let name = format!("ephemeral volume {volume}");
-            restricts_class(&name, storage_class.as_ref(), volumes)
+            restricts_class(&name, storage_class.as_ref(), snapshot)
         }
         VolumeRef::Claim(claim) => {
             let name = format!("PersistentVolumeClaim {claim}");
@@ -104,19 +105,29 @@ fn cannot_be_placed(volume: &VolumeRef, volumes: &Volumes) -> Option<Obstacle> {
             if claim.phase == ClaimPhase::Lost {
                 return Some(Obstacle::Waits(format!("{name} has lost its volume").into()));
             }
-            match &claim.volume_name {
-                None => restricts_class(&name, claim.storage_class.as_ref(), volumes),
-                Some(volume) if volumes.volumes.contains_key(volume) => None,
-                Some(volume) => Some(Obstacle::Waits(
-                    format!("{name} is of PersistentVolume {volume}, which does not exist").into(),
-                )),
+            if claim.is_being_deleted {
+                return Some(Obstacle::Waits(format!("{name} is being deleted").into()));
             }
+            let Some(volume) = &claim.volume_name else {
+                return restricts_class(&name, claim.storage_class.as_ref(), snapshot);
+            };
+            let Some(persistent) = volumes.volumes.get(volume) else {
+                let why = format!("{name} is of PersistentVolume {volume}, which does not exist");
+                return Some(Obstacle::Waits(why.into()));
+            };
+            // kube-scheduler takes it for a claim that is bound without a pod, and waits.
+            if !claim.bind_completed {
+                let why =
+                    format!("{name} names PersistentVolume {volume}, and the two are not bound to each other yet");
+                return Some(Obstacle::Waits(why.into()));
+            }
+            unsupported_volume(&name, persistent, snapshot)
         }
     }
 }
 
-fn restricts_class(name: &str, class: Option<&Arc<str>>, volumes: &Volumes) -> Option<Obstacle> {
-    let waits = match (class_of(class, volumes), class.map(|class| &**class)) {
+fn restricts_class(name: &str, class: Option<&Arc<str>>, snapshot: &Snapshot) -> Option<Obstacle> {
+    let waits = match (class_of(class, &snapshot.volumes), class.map(|class| &**class)) {
         (None, None) => format!("{name} is not bound, and there is no default StorageClass to make its volume"),
         (None, Some("")) => format!("{name} is not bound, and without a StorageClass (\"\") nobody makes its volume"),
         (None, Some(class)) => format!("{name} is not bound, and its StorageClass {class} does not exist"),
@@ -130,7 +141,39 @@ fn restricts_class(name: &str, class: Option<&Arc<str>>, volumes: &Volumes) -> O
                 class.name
             )));
         }
-        (Some(_), _) => return None,
+        (Some(class), _) => return unsupported_class(name, class, snapshot),
     };
     Some(Obstacle::Waits(waits.into()))
+}
+
+/// A class whose volumes no machine of this cloud could use.
+fn unsupported_class(name: &str, class: &StorageClass, snapshot: &Snapshot) -> Option<Obstacle> {
+    let of_class = || format!("{name} of StorageClass {}", class.name);
+    if snapshot.options.unsupported_storage.provisioners.contains(&class.provisioner) {
+        let provisioner = &class.provisioner;
+        return Some(Obstacle::unsupported(format!("{}, whose provisioner is {provisioner},", of_class())));
+    }
+    let key = unsupported_key(class.allowed_topologies.iter(), snapshot)?;
+    Some(Obstacle::unsupported(format!("{}, whose allowedTopologies go by {key},", of_class())))
+}
+
+/// The same of a volume that is there.
+fn unsupported_volume(name: &str, volume: &PersistentVolume, snapshot: &Snapshot) -> Option<Obstacle> {
+    let of_volume = || format!("{name} of PersistentVolume {}", volume.name);
+    let driver = volume.csi_driver.as_ref();
+    if let Some(driver) = driver.filter(|driver| snapshot.options.unsupported_storage.provisioners.contains(*driver)) {
+        return Some(Obstacle::unsupported(format!("{}, whose driver is {driver},", of_volume())));
+    }
+    let key = unsupported_key(volume.node_affinity.iter().map(|term| &term.expressions), snapshot)?;
+    Some(Obstacle::unsupported(format!("{}, whose node affinity goes by {key},", of_volume())))
+}
+
+/// The first label by name that the cloud says cannot be told of its machines.
+fn unsupported_key<'r>(terms: impl Iterator<Item = &'r Requirements>, snapshot: &Snapshot) -> Option<&str> {
+    let unsupported = &snapshot.options.unsupported_storage.topology_keys;
+    if unsupported.is_empty() {
+        return None;
+    }
+    let keys = terms.flat_map(Requirements::iter).map(|requirement| snapshot.interner.key_name(requirement.key));
+    keys.filter(|key| unsupported.contains(*key)).min()
 }

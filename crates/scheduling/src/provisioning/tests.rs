@@ -26,7 +26,7 @@ mod volumes;
 use expect_test::{Expect, expect};
 
 use self::fixture::{Fixture, gib};
-use crate::{plan::Verdict, provisioning::plan};
+use crate::{plan::Verdict, provisioning::plan, snapshot::MinValuesPolicy};
 
 /// Plans the fixture and compares the rendered plan.
 fn check(fixture: &Fixture, expected: Expect) {
@@ -263,6 +263,33 @@ fn min_values_are_kept_and_their_lack_is_named() {
             refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 is left for this pod; every machine is excluded by cpu 5 or minValues; one would do with minValues of 1 for node.kubernetes.io/instance-type in nodepool/default, or with 3 less cpu (nodepool/default)
         "#]],
     );
+}
+
+/// The API server refuses a claim that names fewer types than its own minValues.
+#[test]
+fn min_values_that_are_relaxed_are_relaxed_on_the_claim_too() {
+    const TYPE: &str = "node.kubernetes.io/instance-type";
+    let mut f = Fixture::new();
+    f.options().min_values = MinValuesPolicy::BestEffort;
+    f.instance_type("small", 2, 4).offering("a", "on-demand", 10);
+    f.instance_type("large", 8, 16).offering("a", "on-demand", 40);
+    let unheard_of = "example.com/unheard-of";
+    f.pool("default").min_values(TYPE, 2).min_values("topology.kubernetes.io/zone", 3).min_values(unheard_of, 2);
+    f.pod("fits-both").requests(1500, gib(1));
+    f.pod("fits-one").requests(7000, gib(1));
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let of = |machine: &crate::plan::Machine, key: &str| {
+        let key = snapshot.interner.find_key(key).unwrap();
+        machine.requirements.get(key).unwrap().min_values
+    };
+    let said = |pods: usize| {
+        let machine = &plan.machines.iter().find(|machine| machine.instance_types.len() == pods).unwrap();
+        let min_values = [TYPE, "topology.kubernetes.io/zone", unheard_of].map(|key| of(machine, key));
+        (min_values, machine.min_values_relaxed)
+    };
+    assert_eq!(said(2), ([Some(2), Some(1), None], true));
+    assert_eq!(said(1), ([Some(1), Some(1), None], true));
 }
 
 #[test]

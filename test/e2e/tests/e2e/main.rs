@@ -14,6 +14,8 @@ mod fidelity;
 mod gangs;
 mod launch;
 mod leader_election;
+mod min_values;
+mod other_pods;
 mod outages;
 mod overlays;
 mod planning;

@@ -50,6 +50,8 @@ struct Reading<'a> {
     expand: bool,
     not_expanded: usize,
     held_back: usize,
+    /// Kinds and names.
+    given_twice: BTreeSet<String>,
 }
 
 impl Objects {
@@ -63,6 +65,7 @@ impl Objects {
             expand,
             not_expanded: 0,
             held_back: 0,
+            given_twice: BTreeSet::new(),
         };
         for error in documents.errors {
             match error.reason {
@@ -189,7 +192,7 @@ impl Reading<'_> {
             }
         };
         if before && !name.name.is_empty() {
-            self.objects.notes.push(format!("{} {name} is given more than once; the last one counts", manifest.kind));
+            self.given_twice.insert(format!("{} {name}", manifest.kind));
         }
         Ok(())
     }
@@ -203,12 +206,14 @@ impl Reading<'_> {
             return Ok(());
         };
         let owner = manifest.object_ref().name;
-        for ordinal in 0..made.count {
-            let mut pod = made.pod.clone();
-            if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.insert("name".to_owned(), json!(format!("{}-{ordinal}", owner.name)));
+        for set in made {
+            for suffix in set.suffixes {
+                let mut pod = set.pod.clone();
+                if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+                    metadata.insert("name".to_owned(), json!(format!("{}-{suffix}", owner.name)));
+                }
+                self.pod(pod)?;
             }
-            self.pod(pod)?;
         }
         Ok(())
     }
@@ -217,9 +222,7 @@ impl Reading<'_> {
         let spec = object.get("spec").cloned().unwrap_or_default();
         let is_bound = spec.get("nodeName").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
         let gates = spec.get("schedulingGates").and_then(Value::as_array);
-        let scheduler = spec.get("schedulerName").and_then(Value::as_str).unwrap_or_default();
-        let is_ours = matches!(scheduler, "" | "default-scheduler");
-        if !is_bound && (gates.is_some_and(|gates| !gates.is_empty()) || !is_ours) {
+        if !is_bound && gates.is_some_and(|gates| !gates.is_empty()) {
             self.held_back += 1;
             return Ok(());
         }
@@ -234,7 +237,7 @@ impl Reading<'_> {
         let known = self.pods.get(&pod.meta.name).and_then(|at| self.objects.pods.get_mut(*at));
         match known {
             Some(known) => {
-                self.objects.notes.push(format!("Pod {} is given more than once; the last one counts", pod.meta.name));
+                self.given_twice.insert(format!("Pod {}", pod.meta.name));
                 *known = pod;
             }
             None => {
@@ -247,6 +250,11 @@ impl Reading<'_> {
 
     fn finish(mut self) -> Objects {
         let notes = &mut self.objects.notes;
+        match (self.given_twice.first(), self.given_twice.len()) {
+            (None, _) => {}
+            (Some(object), 1) => notes.push(format!("{object} is given more than once; the last one counts")),
+            (Some(_), count) => notes.push(format!("{count} objects are given more than once; the last one counts")),
+        }
         for class in &self.unknown_priorities {
             notes.push(format!("PriorityClass {class} is not in the input; priority 0 is assumed"));
         }
@@ -256,7 +264,7 @@ impl Reading<'_> {
         }
         if self.held_back > 0 {
             let pods = if self.held_back == 1 { "pod is" } else { "pods are" };
-            notes.push(format!("{} {pods} held back by gates or left to another scheduler", self.held_back));
+            notes.push(format!("{} {pods} held back by scheduling gates", self.held_back));
         }
         self.objects
     }

@@ -253,7 +253,8 @@ fn why_there(report: &Report, detail: Detail) -> String {
 fn summary(report: &Report) -> String {
     let on_new: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
     let on_existing: usize = report.existing_nodes.iter().map(|node| node.pods.len()).sum();
-    let without = report.unschedulable.len();
+    let opted_out = report.unschedulable.iter().filter(|refused| refused.is_opted_out()).count();
+    let without = report.unschedulable.len() - opted_out;
     let mut parts = Vec::new();
     let room: u32 = report.capacity_buffers.iter().flat_map(|buffer| buffer.on_node_claims.values()).sum();
     let what = match (on_new, room) {
@@ -281,7 +282,10 @@ fn summary(report: &Report) -> String {
     if without > 0 {
         parts.push(format!("{without} without a place"));
     }
-    let mut text = match (on_new + on_existing + without, parts.is_empty()) {
+    if opted_out > 0 {
+        parts.push(format!("{opted_out} left to other nodes"));
+    }
+    let mut text = match (on_new + on_existing + without + opted_out, parts.is_empty()) {
         (_, true) => "No pod waits for a place\n".to_owned(),
         (pods, false) => format!("{}: {}\n", plural(pods, "pod", "pods"), parts.join(", ")),
     };

@@ -102,8 +102,8 @@ fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
     let node = NodeName::from("n");
     let mut gated = waiting("gated");
     gated.scheduling = SchedulingState::Gated;
-    let mut foreign = waiting("foreign");
-    foreign.scheduler_name = "other".into();
+    let mut of_other_scheduler = waiting("of-other-scheduler");
+    of_other_scheduler.scheduler_name = "other".into();
     let mut preemptor = waiting("preemptor");
     preemptor.nominated_node_name = Some("elsewhere".into());
     let mut nominated = waiting("nominated");
@@ -115,7 +115,7 @@ fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
     let cases = [
         (waiting("plain"), PodState::Waiting),
         (gated, PodState::HandsOff),
-        (foreign, PodState::HandsOff),
+        (of_other_scheduler, PodState::Waiting),
         (preemptor, PodState::HandsOff),
         (nominated, PodState::Nominated),
         (bound, PodState::Settled),

@@ -31,6 +31,7 @@ pub(super) fn reason(refusal: &Refusal) -> Option<&'static str> {
         Reason::Devices(requests) => requests.iter().find_map(of_request),
         Reason::Unsupported(_)
         | Reason::WaitsFor { .. }
+        | Reason::OptedOut
         | Reason::NoNodePool
         | Reason::NodePoolNotUsable { .. }
         | Reason::NodePoolTaint { .. }

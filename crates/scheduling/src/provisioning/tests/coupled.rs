@@ -424,7 +424,7 @@ fn with_claim(f: &mut Fixture, name: &str, change: impl FnOnce(&mut PersistentVo
 fn a_pod_follows_the_node_affinity_of_its_bound_volume() {
     let mut f = three_zones();
     f.node("old").allocatable(4000, gib(8)).label(ZONE, "a");
-    with_claim(&mut f, "data", |claim| claim.volume_name = Some("pv".into()));
+    with_claim(&mut f, "data", |claim| (claim.volume_name, claim.bind_completed) = (Some("pv".into()), true));
     let (names, volumes) = f.volumes();
     let term = |zone: &str, names: &mut Interner| NodeSelectorTerm {
         expressions: Requirements::from_requirements(

@@ -255,3 +255,41 @@ fn a_spread_says_how_many_domains_it_wants_and_amounts_are_short() {
         "#]],
     );
 }
+
+/// Karpenter's own chart keeps its pods off its machines so.
+#[test]
+fn a_pod_that_opts_out_of_node_pools_is_left_to_other_nodes_and_put_on_them_where_there_is_room() {
+    const NODEPOOL: &str = api::labels::NODEPOOL;
+    let mut f = two_zones();
+    f.pool("p");
+    f.node("other").allocatable(1000, gib(4));
+    f.pod("fits").requests(800, gib(1)).term(&[(NODEPOOL, "DoesNotExist", &[])]);
+    f.pod("left").requests(900, gib(1)).term(&[(NODEPOOL, "DoesNotExist", &[])]);
+    f.pod("zz-either").requests(700, gib(1)).term(&[(NODEPOOL, "DoesNotExist", &[])]).term(&[(ZONE, "In", &["a"])]);
+    check(
+        &f,
+        expect![[r#"
+            machine p-0: small/a/on-demand $0.00000001/h types [small] pods [zz-either]
+            node other: [left]
+            refused fits (OptedOut): of 1 existing node 1 has no room (cpu 800m wanted, the most free is 100m); it wants no machine of a NodePool (karpenter.sh/nodepool DoesNotExist)
+        "#]],
+    );
+}
+
+/// Only some pods of a shape wait: whose claim a quota forbids.
+#[test]
+fn a_pod_that_waits_for_something_else_is_told_apart_from_others_of_its_shape() {
+    let mut f = two_zones();
+    f.pool("p");
+    for name in ["first", "second", "third"] {
+        f.pod(name).requests(1000, gib(1));
+    }
+    f.waits("second", "a quota forbids its claim");
+    check(
+        &f,
+        expect![[r#"
+            machine p-0: small/a/on-demand $0.00000001/h types [small, large] pods [first, third]
+            refused second (Waits): a quota forbids its claim
+        "#]],
+    );
+}

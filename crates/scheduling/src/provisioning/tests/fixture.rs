@@ -14,7 +14,7 @@ use model::{
         HostPort, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, Protocol, SchedulingGroup, SpreadSource,
         TopologySpreadConstraint, VolumeRef, Weighted, WhenUnsatisfiable,
     },
-    volume::{ClaimPhase, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
+    volume::{ClaimPhase, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBindingMode},
     workload::{DaemonSet, PodGroup, PodTemplate},
 };
 
@@ -33,6 +33,9 @@ pub(super) fn gib(count: i64) -> i64 {
     count << 30
 }
 
+/// The label by which machines say their reservation.
+pub(super) const RESERVATION: &str = "example.com/reservation-id";
+
 /// Collects objects; every part added last can be refined by the methods that follow it.
 pub(super) struct Fixture {
     pub(super) names: Interner,
@@ -47,6 +50,8 @@ pub(super) struct Fixture {
     options: Options,
     devices: devices::DeviceFixture,
     buffers: Vec<Buffer>,
+    /// What pods wait for.
+    waiting: std::collections::BTreeMap<NamespacedName, Arc<str>>,
 }
 
 impl Fixture {
@@ -64,7 +69,13 @@ impl Fixture {
             options: Options::default(),
             devices: devices::DeviceFixture::default(),
             buffers: Vec::new(),
+            waiting: Default::default(),
         }
+    }
+
+    /// A pod that was added waits for something else.
+    pub(super) fn waits(&mut self, pod: &str, what: &str) {
+        self.waiting.insert(NamespacedName::new("default", pod), what.into());
     }
 
     pub(super) fn pre_intern(&mut self, name: &str) {
@@ -137,8 +148,11 @@ impl Fixture {
 
     /// The offering added last draws on a reservation with so many machines left.
     pub(super) fn of_reservation(&mut self, id: &str, remaining: u32) -> &mut Self {
-        let id = self.names.value(id);
-        self.types.last_mut().unwrap().1.last_mut().unwrap().reservation = Some(Reservation { id, remaining });
+        let requirement = self.requirement(RESERVATION, "In", &[id]);
+        let (label, id) = (Some(self.names.key(RESERVATION)), self.names.value(id));
+        let offering = self.types.last_mut().unwrap().1.last_mut().unwrap();
+        offering.requirements.insert_intersect(requirement, &self.names);
+        offering.reservation = Some(Reservation { label, id, remaining });
         self
     }
 
@@ -313,8 +327,31 @@ impl Fixture {
             phase: ClaimPhase::Pending,
             access_modes: Vec::new(),
             bind_completed: false,
+            is_being_deleted: false,
         };
         self.volumes.claims.insert(name, Arc::new(claim));
+    }
+
+    /// A claim that was added, to be changed.
+    pub(super) fn volume_claim(&mut self, name: &str) -> &mut PersistentVolumeClaim {
+        Arc::make_mut(self.volumes.claims.get_mut(&NamespacedName::new("default", name)).unwrap())
+    }
+
+    /// A volume that is reached from nodes with these labels.
+    pub(super) fn volume(&mut self, name: &str, labels: &[&str]) {
+        let requirements: Vec<Requirement> =
+            labels.iter().map(|label| self.requirement(label, "Exists", &[])).collect();
+        let expressions = Requirements::from_requirements(requirements, &self.names);
+        let term = NodeSelectorTerm { expressions, ..NodeSelectorTerm::default() };
+        let volume = PersistentVolume {
+            name: name.into(),
+            node_affinity: if labels.is_empty() { Vec::new() } else { vec![term] },
+            csi_driver: None,
+            csi_volume_handle: None,
+            storage_class: None,
+            claim: None,
+        };
+        self.volumes.volumes.insert(name.into(), Arc::new(volume));
     }
 
     /// The instance type added last attaches so many volumes of a driver.
@@ -337,6 +374,7 @@ impl Fixture {
             pod: Arc::new(Pod { shape: Arc::new(shape.clone()), ..pod.clone() }),
             planned_on: planned_on.clone(),
             devices: self.devices.pod(&pod.name),
+            waits_for: self.waiting.get(&pod.name).cloned(),
         });
         let (pools, pods) = (pools.collect::<IdVec<_, _>>(), pods.collect::<IdVec<_, _>>());
         let nodes = self.nodes.clone().into();

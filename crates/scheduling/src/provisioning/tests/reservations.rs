@@ -4,9 +4,13 @@ use expect_test::expect;
 
 use super::{
     check,
-    fixture::{Fixture, gib},
+    fixture::{Fixture, RESERVATION, gib},
 };
-use crate::provisioning::plan;
+use crate::{
+    plan::Plan,
+    provisioning::plan,
+    snapshot::{ReservedCapacityMode, Snapshot},
+};
 
 const CAPACITY_TYPE: &str = api::labels::CAPACITY_TYPE;
 
@@ -88,6 +92,76 @@ fn a_reservation_that_the_plan_uses_up_is_named_and_one_that_was_full_is_not_lau
         expect![[r#"
             machine p-0: t/a/on-demand $0.0000002/h types [t] pods [any]
             refused pod (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 has no launchable offering; every machine is excluded by karpenter.sh/capacity-type In [reserved] or what can be launched now; one would do if it did not want karpenter.sh/capacity-type In [reserved] (nodepool/p)
+        "#]],
+    );
+}
+
+/// What each NodeClaim says of a label.
+fn said(plan: &Plan, snapshot: &Snapshot, key: &str) -> Vec<String> {
+    let key = snapshot.interner.find_key(key).unwrap();
+    let of = |machine: &crate::plan::Machine| {
+        let requirement = machine.requirements.get(key);
+        requirement.map_or_else(|| "-".to_owned(), |it| it.values.display(&snapshot.interner).to_string())
+    };
+    plan.machines.iter().map(of).collect()
+}
+
+/// Else the provider may launch one on demand, and the plan's account of the reservation is wrong; and one that the plan
+/// gives to another machine could be taken.
+#[test]
+fn a_claim_is_for_its_reservations_or_for_none() {
+    let mut f = reserved(1);
+    for index in 0..2 {
+        f.pod(&format!("pod-{index}")).requests(3000, gib(1));
+    }
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    assert_eq!(said(&plan, &snapshot, CAPACITY_TYPE), ["In [reserved]", "In [on-demand]"]);
+    assert_eq!(said(&plan, &snapshot, RESERVATION), ["In [r1]", "-"]);
+}
+
+#[test]
+fn a_reservation_that_costs_more_than_other_machines_is_left() {
+    let mut f = Fixture::new();
+    f.instance_type("t", 4, 16).offering("a", "on-demand", 1).offering("a", "reserved", 200);
+    f.of_reservation("r1", 1);
+    f.pool("p");
+    f.pod("pod").requests(3000, gib(1));
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    assert_eq!(said(&plan, &snapshot, CAPACITY_TYPE), ["In [on-demand]"]);
+}
+
+#[test]
+fn in_the_strict_mode_pods_wait_for_a_reservation_that_others_use_up() {
+    let pods = |mode: ReservedCapacityMode, remaining: u32| {
+        let mut f = reserved(remaining);
+        f.options().reserved_capacity = mode;
+        for index in 0..2 {
+            f.pod(&format!("pod-{index}")).requests(3000, gib(1));
+        }
+        f
+    };
+    check(
+        &pods(ReservedCapacityMode::Strict, 1),
+        expect![[r#"
+            machine p-0: t/a/reserved $0.000000001/h types [t] pods [pod-0]
+            refused pod-1 (Waits): reservation r1 is used up by other machines of this plan
+        "#]],
+    );
+    // One that was full before is no reason to wait.
+    check(
+        &pods(ReservedCapacityMode::Strict, 0),
+        expect![[r#"
+            machine p-0: t/a/on-demand $0.0000002/h types [t] pods [pod-0]
+            machine p-1: t/a/on-demand $0.0000002/h types [t] pods [pod-1]
+        "#]],
+    );
+    check(
+        &pods(ReservedCapacityMode::Fallback, 1),
+        expect![[r#"
+            machine p-0: t/a/reserved $0.000000001/h types [t] pods [pod-0]
+            machine p-1: t/a/on-demand $0.0000002/h types [t] pods [pod-1]
         "#]],
     );
 }

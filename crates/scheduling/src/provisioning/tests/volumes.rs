@@ -15,6 +15,27 @@ fn pods(f: &mut Fixture, count: usize) {
     }
 }
 
+/// A pod whose claim waits for it, and room.
+fn one_claim() -> Fixture {
+    let mut f = Fixture::new();
+    f.instance_type("t", 8, 32).offering("a", "on-demand", 10);
+    f.pool("p");
+    f.waiting_claim("data", DRIVER);
+    f.pod("pod").requests(100, gib(1)).claim("data");
+    f
+}
+
+/// Why the pod has no place; empty if it has one.
+fn refusal(f: &Fixture) -> String {
+    let snapshot = f.snapshot();
+    let plan = plan(&snapshot);
+    let why = |refusal: &crate::plan::Refusal| {
+        let reasons: Vec<_> = refusal.reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
+        format!("({:?}) {}", refusal.verdict, reasons.join("; "))
+    };
+    plan.refusals.first().map(why).unwrap_or_default()
+}
+
 fn pods_on_machines(plan: &Plan) -> Vec<usize> {
     let mut counts: Vec<usize> = plan.machines.iter().map(|machine| machine.pods.len()).collect();
     counts.sort_unstable();
@@ -207,4 +228,40 @@ fn room_is_made_for_pods_that_share_volumes_where_it_is_contended() {
     let found = plan(&snapshot);
     assert_eq!(found.refusals.len(), 0, "{}", render(&found, &snapshot));
     assert_eq!(render(&found, &snapshot), "node a: [one-0, one-1, one-2]\nnode b: [two-0, two-1, two-2]\n");
+}
+
+/// kube-scheduler refuses the pod until the claim has a volume, whatever machines there are.
+#[test]
+fn a_claim_that_is_going_or_whose_bind_is_not_complete_is_waited_for() {
+    let mut f = one_claim();
+    f.volume_claim("data").is_being_deleted = true;
+    assert_eq!(refusal(&f), "(Waits) PersistentVolumeClaim default/data is being deleted");
+    let mut f = one_claim();
+    f.volume("pv", &[]);
+    f.volume_claim("data").volume_name = Some("pv".into());
+    assert_eq!(
+        refusal(&f),
+        "(Waits) PersistentVolumeClaim default/data names PersistentVolume pv, and the two are not bound to each other yet"
+    );
+    f.volume_claim("data").bind_completed = true;
+    assert_eq!(refusal(&f), "");
+}
+
+#[test]
+fn storage_that_the_cloud_cannot_serve_is_refused_by_name() {
+    let mut f = one_claim();
+    assert_eq!(refusal(&f), "");
+    f.options().unsupported_storage.provisioners.insert(DRIVER.into());
+    let refused = "(Unsupported) PersistentVolumeClaim default/data of StorageClass standard, whose provisioner is";
+    assert_eq!(refusal(&f), format!("{refused} {DRIVER}, is not planned for yet"));
+    let mut f = one_claim();
+    f.volume("pv", &["example.com/rack"]);
+    let claim = f.volume_claim("data");
+    (claim.volume_name, claim.bind_completed) = (Some("pv".into()), true);
+    f.options().unsupported_storage.topology_keys.insert("example.com/rack".into());
+    assert_eq!(
+        refusal(&f),
+        "(Unsupported) PersistentVolumeClaim default/data of PersistentVolume pv, whose node affinity goes by \
+         example.com/rack, is not planned for yet"
+    );
 }
