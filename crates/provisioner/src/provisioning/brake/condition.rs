@@ -19,6 +19,9 @@ use crate::store::Revision;
 
 /// Writes what NodePools are told. What cannot be written now is written after the next plan.
 pub(in crate::provisioning) async fn write(context: &Context, troubles: &BTreeMap<NodePoolName, (u32, String)>) {
+    if context.options.dry_run {
+        return;
+    }
     let changed: Vec<(Arc<NodePool>, NodePool)> = {
         let state = context.store.read();
         let now = context.clock.now();
