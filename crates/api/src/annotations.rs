@@ -38,6 +38,9 @@ pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namesp
 /// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order, separated by commas; those that
 /// are to be bound after others have their stage behind a colon. Ours; Karpenter ignores it.
 pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
+/// On a NodeClaim: numbers of the classes of pods that its machine was launched for, separated by commas; where launches for
+/// a class had been in vain before, how many in a row behind a colon.
+pub const LAUNCHED_FOR: &str = "dovetail.sh/launched-for";
 /// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
 pub const DEVICES: &str = "dovetail.sh/devices";
 /// On a NodeOverlay that was generated: the driver, instance type, node class and Node that it was made from, in words.

@@ -24,9 +24,14 @@ pub mod node_pool {
     /// Machines launched lately became nodes.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
+    /// Machines launched lately took in pods that they were launched for. Absent on a NodePool that never had one in vain.
+    pub const LAUNCHES_EFFECTIVE: &str = "LaunchesEffective";
+
     /// The conditions that `Ready` sums up.
     pub const READY_DEPENDS_ON: [&str; 2] = [VALIDATION_SUCCEEDED, NODE_CLASS_READY];
 
+    /// Reason of [`LAUNCHES_EFFECTIVE`] that is false.
+    pub const PODS_STILL_WAIT: &str = "PodsStillWait";
     /// Reason of [`VALIDATION_SUCCEEDED`] that is false.
     pub const NODE_POOL_VALIDATION_FAILED: &str = "NodePoolValidationFailed";
     /// Reason of [`NODE_CLASS_READY`] that is false.
@@ -67,7 +72,11 @@ pub mod node_claim {
     pub const DEVICES_PUBLISHED: &str = "DevicesPublished";
     /// What drivers have published is what templates said.
     pub const DEVICES_AS_DESCRIBED: &str = "DevicesAsDescribed";
+    /// All pods on the Node can be read. Absent while none was unreadable.
+    pub const PODS_READABLE: &str = "PodsReadable";
 
+    /// Reason of [`PODS_READABLE`] that is false.
+    pub const UNREADABLE_PODS: &str = "UnreadablePods";
     /// The conditions that `Ready` sums up.
     pub const READY_DEPENDS_ON: [&str; 3] = [LAUNCHED, REGISTERED, INITIALIZED];
 

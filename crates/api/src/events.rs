@@ -20,6 +20,10 @@ pub const CONSOLIDATION_APPROVED: &str = "ConsolidationApproved";
 pub const FAILED_SCHEDULING: &str = "FailedScheduling";
 /// A NodePool has no instance type that meets its requirements.
 pub const NO_COMPATIBLE_INSTANCE_TYPES: &str = "NoCompatibleInstanceTypes";
+/// A machine did not take in the pods that it was launched for.
+pub const LAUNCH_IN_VAIN: &str = "LaunchInVain";
+/// A pod on a node cannot be read.
+pub const UNREADABLE_POD: &str = "UnreadablePod";
 /// A pod has a planned place.
 pub const NOMINATED: &str = "Nominated";
 /// An unhealthy node is not repaired now.

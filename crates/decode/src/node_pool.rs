@@ -138,6 +138,7 @@ pub(crate) fn refused(object: &NodePool, error: &ObjectError) -> snapshot::NodeP
         startup_taints: Vec::new(),
         remaining: Vec::new(),
         catalogue: Arc::default(),
+        observed_room: Vec::new(),
     }
 }
 
@@ -176,6 +177,7 @@ fn decode(
         startup_taints: taints::taints(&template.spec.startup_taints, "spec.template.spec.startupTaints", context)?,
         remaining: remaining(object, usage, context)?,
         catalogue,
+        observed_room: Vec::new(),
     })
 }
 

@@ -4,6 +4,7 @@
 //! never heard of may decide that too; such a pod is not misread but carries the field as an unsupported construct.
 
 mod affinity;
+mod bound;
 mod ports;
 mod requests;
 pub(crate) mod spread;
@@ -15,7 +16,7 @@ mod tests;
 
 use api::annotations;
 use model::pod::{DoNotDisrupt, PodPhase, PodShape, PreemptionPolicy, SchedulingGroup, SchedulingState};
-use model::{DurationMs, NamespacedName, NodeName, Pod, ResourceClaimName, Unsupported};
+use model::{DurationMs, Interner, NamespacedName, NodeName, Pod, ResourceClaimName, ResourceVec, Unsupported};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -28,6 +29,9 @@ pub(crate) use tolerations::any_value as tolerate_any_value;
 
 /// Marks the API server's image of a pod that a kubelet read from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// The label by which the DaemonSet controller says which template it made a pod from.
+pub(crate) const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
 /// Fields of a PodSpec in Kubernetes 1.37. Those read here are read here; the others decide nothing about the place.
 const SPEC_FIELDS: [&str; 43] = [
@@ -76,9 +80,13 @@ const SPEC_FIELDS: [&str; 43] = [
     "volumes",
 ];
 
-/// Reads a Pod.
+/// Reads a Pod. One that is bound to a node is read as far as it can be, because it holds room there: of it only the name
+/// has to be readable.
 pub fn pod(object: &Value, context: &mut Context<'_>) -> Result<Pod, ObjectError> {
-    decode_object(object, "Pod", |root| decode(root, context))
+    match decode_object(object, "Pod", |root| decode(root, context)) {
+        Err(error) if bound::is_bound(object) => bound::read(object, error, context),
+        strict => strict,
+    }
 }
 
 fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Problem> {
@@ -99,6 +107,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         priority: spec.field("priority")?.int32()?.unwrap_or(0),
         preemption_policy: preemption_policy(&spec.field("preemptionPolicy")?)?,
         is_daemon: owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet"),
+        template_generation: template_generation(&metadata)?,
         is_mirror: annotations.is_mirror || owner.as_ref().is_some_and(|owner| &*owner.kind == "Node"),
         owner,
         scheduling: scheduling_state(&spec, &status, node_name.is_some())?,
@@ -111,9 +120,16 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         termination_grace_period_s: spec.field("terminationGracePeriodSeconds")?.int(0, i64::MAX)?,
         resource_claim_names: resource_claim_names(&spec, &status)?,
         may_enter: tolerations::held_machines(&spec.field("tolerations")?)?,
+        unreadable: None,
         shape: context.interner.shape(shape),
         name,
     })
+}
+
+/// Which of its DaemonSet's templates a pod was made from.
+fn template_generation(metadata: &Field<'_, '_>) -> Result<Option<i64>, Problem> {
+    let labels = metadata.field("labels")?;
+    Ok(labels.field(TEMPLATE_GENERATION)?.str()?.and_then(|text| text.parse().ok()))
 }
 
 /// Reads what decides where pods of this spec may go.
@@ -149,6 +165,12 @@ pub(crate) fn shape(
         scheduling_group: scheduling_group(&spec.field("schedulingGroup")?, namespace, &mut unsupported)?,
         unsupported,
     })
+}
+
+/// What a pod of this spec asks for that nobody runs yet.
+pub(crate) fn template_requests(spec: &Field<'_, '_>, names: &mut Interner) -> Result<ResourceVec, Problem> {
+    let nothing = Value::Null;
+    requests::decode(spec, &Field::root(&nothing), names)
 }
 
 /// Whether a PodSpec of Kubernetes 1.37 has this field.

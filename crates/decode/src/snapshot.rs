@@ -1,6 +1,7 @@
 //! From decoded objects to the planner's [`Snapshot`]. The controller's store and the offline commands both come through
 //! here, so what `plan` says of a snapshot file is what the controller said.
 
+mod daemons;
 mod devices;
 mod nodes;
 mod pending;
@@ -9,7 +10,7 @@ mod quota;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
@@ -27,6 +28,7 @@ use scheduling::snapshot::{
 use crate::context::Context;
 use crate::default_spread::{self, DefaultSpread};
 use crate::error::ObjectError;
+use crate::limit_range::{LimitRange, TemplateResources};
 use crate::node_pool::{node_pool, refused};
 use crate::priority_class::PriorityClasses;
 
@@ -55,8 +57,14 @@ pub struct Cluster {
     pub pending: PendingRule,
     /// The NodeClaims that pods were planned onto before, by the pod's uid.
     pub planned_on: BTreeMap<Uid, NodeClaimName>,
+    /// Pods that want a place and are not to get one now.
+    pub left_out: BTreeSet<Uid>,
     /// Every DaemonSet.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// What the containers of DaemonSets' templates say of their resources, by the DaemonSet's uid.
+    pub template_resources: BTreeMap<Uid, Arc<TemplateResources>>,
+    /// Every LimitRange.
+    pub limit_ranges: Vec<Arc<LimitRange>>,
     /// Every PriorityClass.
     pub priority_classes: PriorityClasses,
     /// Every PodGroup.
@@ -110,6 +118,7 @@ pub fn snapshot(
     let mut errors = Vec::new();
     let context = &mut Context::with_labels(Arc::make_mut(&mut interner), labels);
     let (nodes, usage) = nodes::nodes(&cluster, context, &mut errors);
+    let daemon_sets = daemons::daemon_sets(&cluster, &nodes, context.interner, &mut errors);
     let mut pods = pending::pending_pods(&cluster, &nodes, context.interner);
     let mut buffers = cluster.buffers;
     default_spread::apply(cluster.default_spread, &mut pods, &mut buffers, context.interner);
@@ -134,8 +143,6 @@ pub fn snapshot(
         }
     }
     let ignores_claims = cluster.options.ignore_dra_requests;
-    let daemon_sets: Vec<_> =
-        cluster.daemon_sets.into_iter().map(|set| with_priority(set, &cluster.priority_classes)).collect();
     let pod_of = |set: &Arc<DaemonSet>| Some((Arc::clone(set), with_devices.get(&set.uid).cloned()?));
     let daemons: Vec<DaemonPod> = daemon_sets.iter().filter_map(pod_of).collect();
     // Who leaves claims to others leaves extended resources that come from DRA to them too.
@@ -180,14 +187,4 @@ fn nominated_pods(
         nominated.filter_map(|pod| Some((id, Arc::clone(with_devices.get(&pod.uid)?)))).collect::<Vec<_>>()
     };
     if with_devices.is_empty() { Vec::new() } else { nodes.iter_enumerated().flat_map(on_node).collect() }
-}
-
-/// A DaemonSet whose template says the priority that admission will give to its pods.
-fn with_priority(mut set: Arc<DaemonSet>, classes: &PriorityClasses) -> Arc<DaemonSet> {
-    let template = &set.template;
-    let class = classes.of(template.priority_class.as_deref()).filter(|_| template.priority.is_none());
-    if let Some(class) = class {
-        Arc::make_mut(&mut set).template.priority = Some(class.value);
-    }
-    set
 }

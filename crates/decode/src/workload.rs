@@ -24,13 +24,17 @@ const DAEMON_TOLERATIONS: [(&str, TaintEffect); 6] = [
     ("node.kubernetes.io/unschedulable", TaintEffect::NoSchedule),
 ];
 
+/// The annotation of a DaemonSet that numbers its templates. Its pods have the number as [`pod::TEMPLATE_GENERATION`].
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// And those on the host's network.
 const HOST_NETWORK_TOLERATION: (&str, TaintEffect) =
     ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
 
 /// Reads a DaemonSet. Its pods tolerate what the DaemonSet controller adds.
 ///
-/// Differs: `daemon-template`. Karpenter takes the template as it is, or a pod that runs already.
+/// Differs: `daemon-template`. Karpenter takes the template as it is, or a pod that runs already; here only the requests of one that runs count
+/// ([`crate::snapshot()`]).
 pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet, ObjectError> {
     decode_object(object, "DaemonSet", |root| {
         let metadata = Metadata::decode(&root.field("metadata")?)?;
@@ -43,8 +47,20 @@ pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet
         for (key, effect) in DAEMON_TOLERATIONS.into_iter().chain(host_network) {
             shape.tolerations.push(pod::tolerate_any_value(key, effect, context));
         }
-        Ok(DaemonSet { name: metadata.name, uid: metadata.uid, template })
+        Ok(DaemonSet {
+            name: metadata.name,
+            uid: metadata.uid,
+            template,
+            template_generation: template_generation(&root.field("metadata")?)?,
+        })
     })
+}
+
+/// Which template a DaemonSet has, from an annotation that is deprecated and that every API server still writes.
+fn template_generation(metadata: &Field<'_, '_>) -> Result<Option<i64>, Problem> {
+    let annotations = metadata.field("annotations")?;
+    let text = annotations.field(TEMPLATE_GENERATION)?.str()?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Reads the `template` of a workload in `namespace`.

@@ -44,6 +44,8 @@ pub struct Pod {
     pub owner: Option<Owner>,
     /// Whether a DaemonSet owns it.
     pub is_daemon: bool,
+    /// Which of its DaemonSet's templates it was made from, where it says so.
+    pub template_generation: Option<i64>,
     /// Whether it mirrors a static pod of a kubelet.
     pub is_mirror: bool,
     /// The node it is bound to.
@@ -68,6 +70,8 @@ pub struct Pod {
     /// Machines, by their NodeClaims' uids, that it may enter while they are held for their planned pods. Such a
     /// toleration is given to single pods, so it is not part of the shape.
     pub may_enter: Vec<Uid>,
+    /// Why it is not known what it asks for: somebody runs it, and we cannot read it. Then its node counts as full.
+    pub unreadable: Option<Arc<str>>,
     /// What decides where it may go.
     pub shape: Arc<PodShape>,
 }

@@ -17,6 +17,8 @@ pub struct DaemonSet {
     pub uid: Uid,
     /// What its pods look like.
     pub template: PodTemplate,
+    /// Which of its templates this is. Pods of the same one say so in a label; see [`crate::Pod::template_generation`].
+    pub template_generation: Option<i64>,
 }
 
 /// The pods that a workload will make.

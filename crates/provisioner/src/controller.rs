@@ -39,7 +39,9 @@ use crate::store::rebuild::{self, Feed};
 use crate::store::{Change, ClusterStore, Delta, Watches};
 use crate::termination::eviction;
 use crate::termination::pace::Pace;
-use crate::{client, handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination};
+use crate::{
+    client, handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination, unreadable_pods,
+};
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -190,6 +192,7 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
     spawn(controllers, consistency::NAME, consistency::run(own()));
     spawn(controllers, termination::node::NAME, termination::node::run(own(), evictions.clone()));
     spawn(controllers, eviction::NAME, eviction::run(own(), evictions));
+    spawn(controllers, unreadable_pods::NAME, unreadable_pods::run(own()));
     spawn(controllers, handover::NAME, handover::run(own()));
     spawn(controllers, planner_state::NAME, planner_state::run(own()));
 }

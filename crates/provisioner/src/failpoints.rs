@@ -16,6 +16,19 @@ pub fn hit(name: &str) {
     let _ = name;
 }
 
+/// Panics if a pod of the snapshot has the label `dovetail.sh/test-panic`, as a defect of the planner would.
+#[inline]
+pub fn panic_for(snapshot: &scheduling::Snapshot) {
+    #[cfg(any(test, feature = "failpoints"))]
+    if let Some(key) = snapshot.interner.find_key("dovetail.sh/test-panic")
+        && let Some(marked) = snapshot.pods.iter().find(|pending| pending.pod.labels.get(key).is_some())
+    {
+        panic!("failpoint: pod {} is marked", marked.pod.name);
+    }
+    #[cfg(not(any(test, feature = "failpoints")))]
+    let _ = snapshot;
+}
+
 #[cfg(feature = "failpoints")]
 mod active {
     use std::collections::BTreeMap;

@@ -23,6 +23,7 @@ pub mod namespace;
 pub mod nodepool;
 pub mod options;
 pub mod overlays;
+pub mod panics;
 pub mod patch;
 pub mod planned_pods;
 pub mod planner_state;
@@ -34,5 +35,6 @@ pub mod store;
 pub mod termination;
 #[cfg(test)]
 mod test_pods;
+pub mod unreadable_pods;
 
 pub use context::Context;

@@ -17,6 +17,7 @@ const OURS: [&str; 4] = ["provisioner", "dovetail", "cloudprovider_kwok", "sched
 /// # Errors
 /// If the level is neither a level nor a filter, or logs were set up before.
 pub fn init(options: &Options) -> anyhow::Result<()> {
+    crate::panics::log_all();
     let filter = filter(&options.log_level)?;
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer();

@@ -98,6 +98,8 @@ label_sets! {
     ByKind { kind }
     /// By outcome.
     ByOutcome { outcome }
+    /// A pod and its node.
+    PodOnNode { namespace, pod, node }
 }
 
 /// Why a machine was launched: label `reason` of `nodeclaims_created`.
@@ -150,6 +152,15 @@ pub struct Metrics {
     pub undecodable_objects: Family<ByKind, Gauge>,
     /// Parts of plans that were dropped because the cluster had changed.
     pub stale_plans: Counter,
+    /// Machines that did not take in the pods that they were launched for.
+    pub ineffective_launches: Family<ByNodePool, Counter>,
+    /// Pods for which nothing is launched because launches were in vain, and pods that the planner panics with.
+    pub braked_pods: Gauge,
+    pub set_aside_pods: Gauge,
+    /// How often the planner panicked.
+    pub planner_panics: Counter,
+    /// Pods on nodes that cannot be read.
+    pub unreadable_pods: Family<PodOnNode, Gauge>,
     /// What the machines of the last plan cost that launched any, and what no plan for the same pods can cost less than.
     pub plan_price_dollars_per_hour: FloatGauge,
     pub plan_lower_bound_dollars_per_hour: FloatGauge,
@@ -215,6 +226,11 @@ impl Metrics {
             api_requests: Family::default(),
             undecodable_objects: Family::default(),
             stale_plans: Counter::default(),
+            ineffective_launches: Family::default(),
+            braked_pods: Gauge::default(),
+            set_aside_pods: Gauge::default(),
+            planner_panics: Counter::default(),
+            unreadable_pods: Family::default(),
             plan_price_dollars_per_hour: FloatGauge::default(),
             plan_lower_bound_dollars_per_hour: FloatGauge::default(),
             capacity_buffer_pods: Family::default(),
@@ -317,6 +333,11 @@ impl Metrics {
         register! {
             api_requests: "Answers of the API server to requests",
             undecodable_objects: "Objects that could not be decoded",
+            ineffective_launches: "Machines that did not take in the pods they were launched for",
+            braked_pods: "Pods for which nothing is launched for a while because launches were in vain",
+            set_aside_pods: "Pods that are not planned because the planner panics with them",
+            planner_panics: "Classes of pods that made the planner panic, each time one was found",
+            unreadable_pods: "Pods on nodes that cannot be read, whose nodes count as full",
             stale_plans: "Parts of plans that were dropped because the cluster had changed",
             plan_price_dollars_per_hour: "Price of the machines of the last plan that launched any",
             plan_lower_bound_dollars_per_hour: "No plan for the same pods costs less",

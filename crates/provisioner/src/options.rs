@@ -92,6 +92,10 @@ pub struct RawOptions {
     /// A plan is made once no new pod has come for this long
     #[arg(long, env = "BATCH_IDLE_DURATION", default_value = "1s", value_parser = go_duration, help_heading = "Planning")]
     pub batch_idle_duration: DurationMs,
+    /// How long pods wait for the next machine after one was launched for them in vain; three times as long after each more in
+    /// a row
+    #[arg(long, env = "INEFFECTIVE_LAUNCH_DELAY", default_value = "20s", value_parser = go_duration, help_heading = "Planning")]
+    pub ineffective_launch_delay: DurationMs,
     /// What preferences of pods count for: Respect keeps those that cost nothing or no more than --preference-price, Ignore
     /// leaves them to the scheduler
     #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect", help_heading = "Planning")]
@@ -306,6 +310,7 @@ pub struct Options {
     pub leader_election: Option<LeaderElectionOptions>,
     pub batch_max_duration: Duration,
     pub batch_idle_duration: Duration,
+    pub ineffective_launch_delay: DurationMs,
     pub preference_policy: PreferencePolicy,
     pub preference_price: PriceNanoUsdPerHour,
     pub prioritized_list_policy: PrioritizedListPolicy,
@@ -367,6 +372,7 @@ impl RawOptions {
             leader_election,
             batch_max_duration,
             batch_idle_duration,
+            ineffective_launch_delay: self.ineffective_launch_delay,
             preference_policy: match self.preference_policy.as_str() {
                 "Respect" => PreferencePolicy::Respect,
                 "Ignore" => PreferencePolicy::Ignore,

@@ -1,7 +1,7 @@
 //! Provisioning: pods that have no place get machines.
 //!
 //! A loop over the whole cluster: wait for a batch of pods, take a snapshot of the store, plan on a blocking thread,
-//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `catalogues`, `snapshot`, `commit`, `report`. The plan itself is
+//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `catalogues`, `round`, `snapshot`, `commit`, `report`. The plan itself is
 //! [`scheduling::provisioning::plan`], a pure function.
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was refused
@@ -9,26 +9,30 @@
 //! with its place on a machine under way (`places`) leads to no plan before that, unless room is kept free for CapacityBuffers
 //! (`buffers`), which any pod may take.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloudprovider::ProviderConfig;
-use scheduling::plan::Plan;
-use scheduling::snapshot::{Options as PlanOptions, Snapshot, UnsupportedStorage};
+use parking_lot::Mutex;
+use scheduling::snapshot::{Options as PlanOptions, UnsupportedStorage};
 use tokio::time::Instant;
 use tracing::{debug, error};
 
 mod allocations;
 mod backlog;
 pub mod batcher;
+mod brake;
 mod buffers;
 pub mod catalogues;
 mod commit;
+mod isolation;
 mod node_claim;
 mod places;
 mod planned_pods_update;
+mod pod_class;
 mod report;
+mod round;
 pub mod snapshot;
 mod start;
 mod trigger;
@@ -40,7 +44,9 @@ use allocations::Allocations;
 use backlog::Backlog;
 use batcher::{Batcher, Trigger};
 use catalogues::Catalogues;
+use commit::Notes;
 use places::Places;
+use round::{Memory, Question};
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "provisioner";
@@ -58,6 +64,7 @@ pub struct Provisioner {
     allocations: Allocations,
     backlog: Backlog,
     report: report::Report,
+    memory: Arc<Mutex<Memory>>,
 }
 
 /// What came of one round.
@@ -82,6 +89,7 @@ impl Provisioner {
         trigger::keep_assignments(&context.store, &context.assignments);
         Self {
             report: report::Report::new(&context),
+            memory: Arc::new(Mutex::new(Memory::new(context.options.ineffective_launch_delay))),
             context,
             batcher,
             catalogues: Catalogues::default(),
@@ -157,6 +165,7 @@ impl Provisioner {
     async fn round(&self) -> Outcome {
         if !snapshot::has_work(&self.context.store.read(), &self.context.options.scheduler_names) {
             self.report.nothing_waits();
+            brake::condition::write(&self.context, &BTreeMap::new()).await;
             return Outcome::Settled;
         }
         let epoch = self.context.store.read().epoch;
@@ -178,37 +187,46 @@ impl Provisioner {
             })
             .map(Arc::clone)
             .collect();
-        let context = self.context.clone();
+        let (context, memory) = (self.context.clone(), Arc::clone(&self.memory));
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
-            let labels = &context.cloud.config().labels;
-            let (scheduler, now) = (&context.options.scheduler_config, context.clock.now());
-            let (snapshot, errors) =
-                snapshot::build(&state, node_pools, &planned_before, options, scheduler, now, labels);
-            drop((state, planned_before));
-            debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
-            let plan = scheduling::provisioning::plan(&snapshot);
-            (snapshot, plan, errors)
+            let now = context.clock.now();
+            let question = Question { state, node_pools, planned: planned_before, options, now };
+            round::plan(&context, &mut memory.lock(), &question)
         });
-        let (snapshot, plan, errors): (Snapshot, Plan, _) = match planned.await {
+        let (answer, culprits) = match planned.await {
             Ok(planned) => planned,
             Err(panic) => {
-                error!(error = %panic, "the planner failed; this is a defect, please report it");
+                error!(error = %panic, "a round of planning failed; this is a defect, please report it");
                 return Outcome::Failed;
             }
         };
+        self.report.panicked(&culprits);
+        let Some(round::Answer { snapshot, plan, errors, launches, left_out, in_vain, troubles }) = answer else {
+            return Outcome::Failed;
+        };
+        self.report.in_vain(&self.context, &in_vain);
+        self.report.left_out(&self.context, &left_out);
+        brake::condition::write(&self.context, &troubles).await;
         self.report.unusable(&errors);
         self.report.ignored(&self.context, &ignored);
         let took = started.elapsed();
         let by_controller = ByController { controller: NAME.to_owned() };
         self.context.metrics.scheduler_scheduling_duration_seconds.get_or_create(&by_controller).observe(seconds(took));
-        self.report.planned(&self.context, &snapshot, &plan, took);
+        self.report.planned(&self.context, &snapshot, &plan, took, left_out.len());
         buffers::observe(&self.context.metrics, &snapshot, &plan);
         if self.context.options.dry_run {
             self.report.dry_run(&snapshot, &plan);
             return Outcome::Waiting;
         }
-        let committed = commit::commit(&self.context, &snapshot, &plan, &objects, &overlays).await;
+        let committed = commit::commit(
+            &self.context,
+            &snapshot,
+            &plan,
+            &objects,
+            Notes { overlays: &overlays, launches: &launches },
+        )
+        .await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
         buffers::write(&self.context, &buffers, &snapshot, &plan).await;
         if committed.failed > 0 {

@@ -18,6 +18,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use decode::limit_range::TemplateResources;
 use model::Interner;
 use parking_lot::{RwLock, RwLockReadGuard};
 
@@ -70,11 +71,12 @@ pub enum Kind {
     CapacityBuffer,
     BufferTemplate,
     PodSelector,
+    LimitRange,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are declared.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Pod,
         Self::Node,
         Self::NodeClaim,
@@ -100,6 +102,7 @@ impl Kind {
         Self::CapacityBuffer,
         Self::BufferTemplate,
         Self::PodSelector,
+        Self::LimitRange,
     ];
 
     /// The kind as manifests spell it.
@@ -130,6 +133,7 @@ impl Kind {
             Self::CapacityBuffer => "CapacityBuffer",
             Self::BufferTemplate => "PodTemplate",
             Self::PodSelector => "Service",
+            Self::LimitRange => "LimitRange",
         }
     }
 }
@@ -226,6 +230,19 @@ impl ClusterStore {
                 Arc::make_mut(&mut state.device_pods).remove(pod);
             }
             None => {}
+        }
+    }
+
+    /// Notes what the containers of a DaemonSet's template say of their resources. Forgotten with the DaemonSet.
+    pub(crate) fn note_template_resources(&self, daemon_set: &model::Uid, resources: Option<TemplateResources>) {
+        let mut state = self.state.write();
+        if state.template_resources.get(daemon_set).map(AsRef::as_ref) == resources.as_ref() {
+            return;
+        }
+        let known = Arc::make_mut(&mut state.template_resources);
+        match resources {
+            Some(resources) => drop(known.insert(daemon_set.clone(), Arc::new(resources))),
+            None => drop(known.remove(daemon_set)),
         }
     }
 

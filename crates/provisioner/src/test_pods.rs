@@ -18,6 +18,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         preemption_policy: Default::default(),
         owner: None,
         is_daemon: false,
+        template_generation: None,
         is_mirror: false,
         node_name: None,
         nominated_node_name: None,
@@ -29,6 +30,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         termination_grace_period_s: Some(30),
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
+        unreadable: None,
         shape: Arc::new(PodShape::default()),
     }
 }

@@ -162,6 +162,7 @@ impl Fall {
             Self::Excluded(Excluded::Deleting) => "being deleted".to_owned(),
             Self::Excluded(Excluded::Cordoned) => "cordoned".to_owned(),
             Self::Excluded(Excluded::NotReady) => "not ready".to_owned(),
+            Self::Excluded(Excluded::HoldsUnreadablePod) => "full, as a pod there cannot be read".to_owned(),
             Self::Taint(taint) => format!("excluded by taint {}", taint.display(names)),
             Self::NodePool => "excluded by what NodePools require".to_owned(),
             Self::Unavailable => "not to be had now".to_owned(),

@@ -20,6 +20,7 @@
 mod affinity;
 mod alike;
 mod attachments;
+mod bare;
 mod buffers;
 mod catalogue_index;
 mod choose;
@@ -64,7 +65,11 @@ use std::{
 
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
-pub use self::{buffers::with_virtual_pods, placed::why_placed};
+pub use self::{
+    bare::{bare_room, could_hold},
+    buffers::with_virtual_pods,
+    placed::why_placed,
+};
 use self::{
     classes::{ClassId, PodClass},
     devices::ProblemDevices,

@@ -13,7 +13,10 @@ use model::{
     workload::{DaemonSet, PodGroup, PodTemplate},
 };
 
-use crate::{catalogue::Catalogue, devices::Devices};
+use crate::{
+    catalogue::{Catalogue, TypeId},
+    devices::Devices,
+};
 
 define_id! {
     /// A NodePool of a [`Snapshot`].
@@ -270,6 +273,9 @@ pub struct NodePool {
     pub remaining: Vec<LimitRemaining>,
     /// What it can launch.
     pub catalogue: Arc<Catalogue>,
+    /// Room for pods that machines of a type turned out to have, where it was less than what was computed: the amounts that
+    /// are listed count in place of the computed ones. By type.
+    pub observed_room: Vec<(TypeId, Vec<(ResourceId, i64)>)>,
 }
 
 /// What is left of one entry of `spec.limits`.
@@ -364,6 +370,8 @@ pub enum Excluded {
     Cordoned,
     /// Not ready and initialized.
     NotReady,
+    /// A pod runs there that cannot be read, so nobody knows what is free.
+    HoldsUnreadablePod,
 }
 
 /// A pod that wants a place.

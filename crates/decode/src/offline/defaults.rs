@@ -1,4 +1,5 @@
-//! What the API server and its admission plugins add to a pod: namespace, uid, priority, and what its RuntimeClass says.
+//! What the API server and its admission plugins add to a pod: namespace, uid, priority, what its RuntimeClass says, and
+//! the defaults of LimitRanges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::OfflineNote;
 use crate::error::ObjectError;
+use crate::limit_range::{ContainerDefaults, LimitRange};
 use crate::metadata::decode_object;
 use crate::priority_class::{PriorityClasses, priority_class};
 
@@ -16,6 +18,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub(super) struct Defaults {
     priorities: PriorityClasses,
     runtimes: BTreeMap<String, Value>,
+    containers: ContainerDefaults,
     unknown_priorities: BTreeSet<String>,
     unknown_runtimes: BTreeSet<String>,
 }
@@ -34,14 +37,27 @@ impl Defaults {
         })
     }
 
+    pub(super) fn add_limit_range(&mut self, range: &LimitRange) {
+        self.containers.add(range);
+    }
+
     /// What was asked for and is not there.
     pub(super) fn notes(&self) -> impl Iterator<Item = OfflineNote> + '_ {
         let priorities = self.unknown_priorities.iter().cloned().map(OfflineNote::UnknownPriorityClass);
         priorities.chain(self.unknown_runtimes.iter().cloned().map(OfflineNote::UnknownRuntimeClass))
     }
 
-    /// Completes a PodSpec. Fields of the wrong type are left for decoding to complain about.
-    pub(super) fn apply_to_spec(&mut self, spec: &mut Value) {
+    /// Completes a PodSpec as admission to its namespace does. Fields of the wrong type are left for decoding to complain
+    /// about.
+    pub(super) fn apply_to_spec(&mut self, namespace: &str, spec: &mut Value) {
+        if let Value::Object(spec) = spec {
+            self.containers.apply_to_spec(namespace, spec);
+        }
+        self.apply_classes(spec);
+    }
+
+    /// Completes a PodSpec with what its PriorityClass and RuntimeClass say.
+    pub(super) fn apply_classes(&mut self, spec: &mut Value) {
         let Value::Object(spec) = spec else { return };
         self.apply_priority(spec);
         self.apply_runtime(spec);

@@ -24,6 +24,7 @@ use crate::context::Context;
 use crate::default_spread::{SelectorKind, pod_selector};
 use crate::devices::{self, Admitted, DeviceKind, daemon_set_devices, pod_devices};
 use crate::error::{ObjectError, ObjectRef, Problem, Reason};
+use crate::limit_range::TemplateResources;
 use crate::manifests::{DocumentError, Manifest, Origin};
 use crate::snapshot::{
     Cluster, LaunchableNodePool, PendingRule, is_ignored, is_of_planned_scheduler, is_provisionable,
@@ -58,6 +59,7 @@ enum Role {
     PriorityClass,
     RuntimeClass,
     ResourceQuota,
+    LimitRange,
     Device(DeviceKind),
     NodePool,
     NodeClaim,
@@ -89,6 +91,7 @@ impl Role {
             ("policy", "PodDisruptionBudget") => Self::PodDisruptionBudget,
             ("scheduling.k8s.io", "PriorityClass") => Self::PriorityClass,
             ("node.k8s.io", "RuntimeClass") => Self::RuntimeClass,
+            ("", "LimitRange") => Self::LimitRange,
             (groups::KARPENTER, "NodePool") => Self::NodePool,
             (groups::KARPENTER, "NodeClaim") => Self::NodeClaim,
             (groups::KARPENTER, "NodeOverlay") => Self::NodeOverlay,
@@ -114,6 +117,7 @@ impl Role {
             | Self::ResourceQuota
             | Self::CapacityBuffer
             | Self::PodTemplate
+            | Self::LimitRange
             | Self::Selector(_)
             | Self::Workload(_) => true,
             Self::Device(kind) => kind.is_namespaced(),
@@ -136,7 +140,7 @@ impl Role {
 
     /// Classes are read before what refers to them.
     fn is_class(self) -> bool {
-        matches!(self, Self::PriorityClass | Self::RuntimeClass | Self::Header | Self::InstanceType)
+        matches!(self, Self::PriorityClass | Self::RuntimeClass | Self::LimitRange | Self::Header | Self::InstanceType)
     }
 }
 
@@ -262,9 +266,12 @@ impl<'a> Reader<'a> {
             Role::DaemonSet => {
                 let mut object = manifest.object;
                 if let Some(spec) = object.pointer_mut("/spec/template/spec") {
-                    self.defaults.apply_to_spec(spec);
+                    self.defaults.apply_classes(spec);
                 }
                 let set = crate::daemon_set(&object, context)?;
+                if let Some(resources) = TemplateResources::of_daemon_set(&object) {
+                    self.cluster.template_resources.insert(set.uid.clone(), Arc::new(resources));
+                }
                 if let Some(pod) = daemon_set_devices(&object)? {
                     self.cluster.devices.pods.insert(set.uid.clone(), Arc::new(pod));
                 }
@@ -291,6 +298,11 @@ impl<'a> Reader<'a> {
             }
             Role::PriorityClass => self.defaults.add_priority_class(object)?,
             Role::RuntimeClass => self.defaults.add_runtime_class(object)?,
+            Role::LimitRange => {
+                let range = crate::limit_range(object)?;
+                self.defaults.add_limit_range(&range);
+                self.cluster.limit_ranges.push(Arc::new(range));
+            }
             Role::Device(kind) => {
                 let compat = self.cluster.devices.compat;
                 let admitted = if self.header.is_some() { Admitted::ByServer } else { Admitted::ByNobody(&compat) };
@@ -446,7 +458,11 @@ impl<'a> Reader<'a> {
         let Some(kind) = TemplateKind::of(&manifest.group, &manifest.kind) else { return };
         let mut object = manifest.object.clone();
         if let Some(spec) = object.pointer_mut(kind.spec_pointer()) {
-            self.defaults.apply_to_spec(spec);
+            match self.header {
+                None => self.defaults.apply_to_spec(&manifest.object_ref().name.namespace, spec),
+                // The controller takes them as they are.
+                Some(_) => self.defaults.apply_classes(spec),
+            }
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
         self.templates.extend(capacity_buffer::buffer_template(&object, kind, context));
@@ -495,9 +511,14 @@ impl<'a> Reader<'a> {
     }
 
     fn pod(&mut self, manifest: Manifest) {
+        let namespace = manifest.object_ref().name.namespace;
         let Manifest { origin, mut object, .. } = manifest;
         if let Some(spec) = object.get_mut("spec") {
-            self.defaults.apply_to_spec(spec);
+            match self.header {
+                None => self.defaults.apply_to_spec(&namespace, spec),
+                // A cluster's pods are admitted.
+                Some(_) => self.defaults.apply_classes(spec),
+            }
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
         let read = crate::pod(&object, context).and_then(|pod| Ok((pod, pod_devices(&object)?)));

@@ -432,3 +432,21 @@ fn overlays_correct_what_node_pools_can_launch_and_one_in_conflict_is_told() {
         not used {}
     "#]].assert_eq(&printed);
 }
+
+#[test]
+fn limit_ranges_complete_pods_and_workloads_of_their_namespace_but_not_those_of_a_cluster() {
+    let range = "---\n{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [
+        {type: Container, defaultRequest: {cpu: 300m}}]}}\n";
+    let pod = "---\n{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}\n";
+    let text = [workload("Deployment", "web", "", ""), pod.to_owned(), range.to_owned()].concat();
+    let requests = |text: &str| {
+        let offline = read_text(text, &settings());
+        assert!(offline.problems.is_empty(), "{:?}", offline.problems);
+        let requests = offline.cluster.pods.iter().map(|pod| pod.shape.requests.get(model::ResourceId::CPU));
+        (requests.collect::<Vec<_>>(), offline.cluster.limit_ranges.len())
+    };
+    assert_eq!(requests(&text), (vec![300, 300], 1));
+    assert_eq!(requests(&text.replace("{name: l}", "{name: l, namespace: other}")), (vec![0, 0], 1));
+    let header = "---\n{apiVersion: snapshot.dovetail.sh/v1, kind: SnapshotHeader, schemaVersion: 1, time: '2026-01-01T00:00:00Z', dovetailVersion: '0'}\n";
+    assert_eq!(requests(&format!("{header}{pod}{range}")), (vec![0], 1), "it was admitted without");
+}

@@ -81,6 +81,8 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: Vec<Arc<Pod>>, con
         Some(Excluded::Cordoned)
     } else if is_unready && state == NodeState::Initialized {
         Some(Excluded::NotReady)
+    } else if pods.iter().any(|pod| pod.unreadable.is_some()) {
+        Some(Excluded::HoldsUnreadablePod)
     } else {
         None
     };

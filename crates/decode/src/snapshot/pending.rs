@@ -107,9 +107,12 @@ pub(super) fn pending_pods(
                     && may_leave(pod, cluster, interner))
         }
     };
-    let wants_place = |pod: &Pod| {
-        is_of_planned_scheduler(pod, &cluster.options) && !is_ignored(pod, &cluster.options) && wants_place(pod)
+    let is_asked_about = |pod: &Pod| {
+        is_of_planned_scheduler(pod, &cluster.options)
+            && !is_ignored(pod, &cluster.options)
+            && !cluster.left_out.contains(&pod.uid)
     };
+    let wants_place = |pod: &Pod| is_asked_about(pod) && wants_place(pod);
     let mut pending = IdVec::new();
     for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
         let planned_on = cluster.planned_on.get(&pod.uid).cloned();

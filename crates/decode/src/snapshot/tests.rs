@@ -19,6 +19,13 @@ fn cluster(yaml: &str) -> (Cluster, Arc<Interner>) {
         match manifest.kind.as_str() {
             "Pod" => cluster.pods.push(Arc::new(crate::pod(object, context).unwrap())),
             "Node" => cluster.nodes.push(Arc::new(crate::node(object, context).unwrap())),
+            "DaemonSet" => {
+                let set = crate::daemon_set(object, context).unwrap();
+                let resources = TemplateResources::of_daemon_set(object).unwrap();
+                cluster.template_resources.insert(set.uid.clone(), Arc::new(resources));
+                cluster.daemon_sets.push(Arc::new(set));
+            }
+            "LimitRange" => cluster.limit_ranges.push(Arc::new(crate::limit_range(object).unwrap())),
             "NodeClaim" => cluster.node_claims.push(Arc::new(crate::node_claim_object(object).unwrap())),
             "PodDisruptionBudget" => {
                 cluster.pod_disruption_budgets.push(Arc::new(crate::pod_disruption_budget(object, context).unwrap()))
@@ -432,4 +439,85 @@ fn pods_of_schedulers_that_are_not_planned_for_are_left_out() {
     };
     assert_eq!(names(scheduling::snapshot::SchedulerNames::All), ["ours", "batch"]);
     assert_eq!(names(scheduling::snapshot::SchedulerNames::Only(["batch".into()].into())), ["batch"]);
+}
+
+/// A DaemonSet without requests, of the second template, and a node of a NodePool and one of nobody.
+const AGENT: &str = r"
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: system, uid: agent, annotations: {deprecated.daemonset.template.generation: '2'}}
+spec: {template: {spec: {containers: [{name: c, resources: {requests: {memory: 1Ki}}}]}}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: ours, labels: {karpenter.sh/nodepool: p}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: foreign}
+";
+const DEFAULTS: &str = r"
+apiVersion: v1
+kind: LimitRange
+metadata: {name: defaults, namespace: system}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 300m, memory: 5Ki}}]}
+";
+
+/// A pod of the DaemonSet: made at that second from that template, on a node if there is one.
+fn agent(second: u32, generation: u32, cpu: &str, node: Option<&str>) -> String {
+    let node = node.map(|node| format!("nodeName: {node}, ")).unwrap_or_default();
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: agent-{second}
+  namespace: system
+  uid: agent-{second}
+  creationTimestamp: '2026-01-01T00:00:{second:02}Z'
+  labels: {{pod-template-generation: '{generation}'}}
+  ownerReferences: [{{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: agent, controller: true}}]
+spec: {{{node}containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}
+"
+    )
+}
+
+/// CPU and memory that the next pod of the DaemonSet is planned to ask for.
+fn agents_requests(others: &[&str]) -> (i64, i64) {
+    let documents: Vec<&str> = [AGENT].into_iter().chain(others.iter().copied()).collect();
+    let (cluster, interner) = cluster(&documents.join("---"));
+    let (snapshot, errors) = snapshot(cluster, interner, &ProviderLabels::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    let [set] = snapshot.daemon_sets.as_slice() else { panic!("{:?}", snapshot.daemon_sets) };
+    let requests = &set.template.shape.requests;
+    assert_eq!(requests.get(ResourceId::PODS), 1);
+    (requests.get(ResourceId::CPU), requests.get(ResourceId::MEMORY))
+}
+
+#[test]
+fn a_daemon_that_runs_nowhere_asks_for_its_template_with_the_defaults_of_limit_ranges() {
+    assert_eq!(agents_requests(&[]), (0, 1024));
+    assert_eq!(agents_requests(&[DEFAULTS]), (300, 1024));
+    assert_eq!(agents_requests(&[&DEFAULTS.replace("namespace: system", "namespace: other")]), (0, 1024));
+}
+
+#[test]
+fn what_a_daemon_that_runs_asks_for_is_what_the_next_one_will() {
+    assert_eq!(agents_requests(&[DEFAULTS, &agent(1, 2, "700m", Some("ours"))]), (700, 0));
+    let (early, late) = (agent(1, 2, "700m", Some("ours")), agent(2, 2, "800m", Some("ours")));
+    assert_eq!(agents_requests(&[&late, &early]).0, 800, "the newest");
+    assert_eq!(agents_requests(&[&early, &agent(2, 2, "800m", Some("foreign"))]).0, 700, "on a machine of a NodePool");
+    assert_eq!(agents_requests(&[&agent(2, 2, "800m", Some("foreign"))]).0, 800, "or else on any node");
+    assert_eq!(
+        agents_requests(&[&early, &agent(2, 2, "900m", None)]).0,
+        900,
+        "one that waits for its node is admitted"
+    );
+}
+
+#[test]
+fn a_daemon_of_an_earlier_template_says_nothing_of_the_next_one() {
+    assert_eq!(agents_requests(&[DEFAULTS, &agent(9, 1, "700m", Some("ours"))]), (300, 1024));
+    let stranger = agent(9, 2, "700m", Some("ours")).replace("uid: agent,", "uid: another,");
+    assert_eq!(agents_requests(&[&stranger]), (0, 1024), "a DaemonSet of that name that is gone");
 }

@@ -32,8 +32,9 @@ const METADATA: [&str; 9] = [
 ];
 
 /// Beginnings of the keys of annotations that are kept; others may hold anything, such as a whole manifest.
-const ANNOTATIONS: [&str; 6] = [
+const ANNOTATIONS: [&str; 7] = [
     "controller.kubernetes.io/pod-deletion-cost",
+    "deprecated.daemonset.template.generation",
     "dovetail.sh/",
     "karpenter.sh/",
     "pv.kubernetes.io/bind-completed",
@@ -45,8 +46,9 @@ const ANNOTATIONS: [&str; 6] = [
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Every kind of a snapshot, in the order in which they are written.
-pub const KINDS: [SnapshotKind; 27] = [
+pub const KINDS: [SnapshotKind; 28] = [
     kind("v1", "Namespace", "namespaces", &[]),
+    namespaced("v1", "LimitRange", "limitranges", &["spec"]),
     kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", &["globalDefault", "preemptionPolicy", "value"]),
     kind(
         "storage.k8s.io/v1",

@@ -234,6 +234,7 @@ fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<Strin
                 Excluded::Deleting => "is being deleted",
                 Excluded::Cordoned => "is cordoned",
                 Excluded::NotReady => "is not ready",
+                Excluded::HoldsUnreadablePod => "holds a pod that cannot be read, so it counts as full",
             }
         );
     }

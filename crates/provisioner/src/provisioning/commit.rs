@@ -24,6 +24,7 @@ use super::buffers;
 use super::catalogues::readiness;
 use super::node_claim::{self, node_claim, pod_uids, random_name};
 use super::planned_pods_update;
+use super::round::Launches;
 use crate::context::Context;
 use crate::failpoints;
 use crate::overlays::Outcome;
@@ -65,6 +66,15 @@ pub(super) enum Stale {
     NoPodWaits,
 }
 
+/// What NodeClaims say besides what the plan does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notes<'a> {
+    /// What NodeOverlays changed of the instance types.
+    pub(super) overlays: &'a Outcome,
+    /// For which classes of pods they are launched, and which are not launched now.
+    pub(super) launches: &'a Launches,
+}
+
 /// Creates what the plan says, and remembers which pods wait for which machine. `planned_pools` are the NodePools that
 /// the plan was made from.
 pub(super) async fn commit(
@@ -72,14 +82,15 @@ pub(super) async fn commit(
     snapshot: &Snapshot,
     plan: &Plan,
     planned_pools: &[Arc<NodePool>],
-    overlays: &Outcome,
+    notes: Notes<'_>,
 ) -> Committed {
     context.assignments.set_stages(stages(snapshot, plan));
     assign_existing(context, snapshot, plan);
     let mut committed = Committed::default();
     let usable = current_pools(context, snapshot, plan, planned_pools).await;
     let mut claims = Vec::new();
-    for (id, machine) in plan.machines.iter_enumerated() {
+    let wanted = plan.machines.iter_enumerated().filter(|(id, _)| !notes.launches.held_back.contains(id));
+    for (id, machine) in wanted {
         let checked = match usable.get(&machine.node_pool) {
             Some(Ok(pool)) => {
                 let state = context.store.read();
@@ -103,7 +114,7 @@ pub(super) async fn commit(
     }
     let permits = Semaphore::new(PARALLEL_CREATES);
     let mut creating: FuturesUnordered<_> =
-        claims.into_iter().map(|(id, pool)| create(context, snapshot, plan, id, pool, overlays, &permits)).collect();
+        claims.into_iter().map(|(id, pool)| create(context, snapshot, plan, (id, pool), notes, &permits)).collect();
     while let Some((id, result)) = creating.next().await {
         match result {
             Ok(name) => {
@@ -243,9 +254,8 @@ async fn create(
     context: &Context,
     snapshot: &Snapshot,
     plan: &Plan,
-    id: MachineId,
-    pool: &NodePool,
-    overlays: &Outcome,
+    (id, pool): (MachineId, &NodePool),
+    notes: Notes<'_>,
     permits: &Semaphore,
 ) -> (MachineId, anyhow::Result<NodeClaimName>) {
     // The semaphore is never closed.
@@ -254,7 +264,8 @@ async fn create(
     let grace = context.cloud.config().default_termination_grace_period;
     let result = match node_claim(snapshot, machine, pool, grace) {
         Ok(mut claim) => {
-            node_claim::note_overlays(&mut claim, snapshot, machine, overlays);
+            node_claim::note_overlays(&mut claim, snapshot, machine, notes.overlays);
+            node_claim::note_classes(&mut claim, notes.launches.annotations.get(&id));
             let pods = pod_uids(snapshot, machine);
             node_claim::note_stages(&mut claim, &pods, &context.assignments.stages());
             create_named(context, claim, &pods).await

@@ -138,6 +138,12 @@ fn claim_annotations(
     all
 }
 
+/// Notes on a planned claim for which classes of pods it is launched.
+pub fn note_classes(claim: &mut NodeClaim, classes: Option<&String>) {
+    let noted = classes.map(|classes| (annotations::LAUNCHED_FOR.to_owned(), classes.clone()));
+    claim.metadata.annotations.get_or_insert_default().extend(noted);
+}
+
 /// Notes on a planned claim which of its pods are to be bound after others.
 pub fn note_stages(claim: &mut NodeClaim, pods: &[Uid], stages: &NameMap<Uid, u32>) {
     if pods.iter().any(|pod| stages.contains_key(pod)) {

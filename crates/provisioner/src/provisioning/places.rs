@@ -66,6 +66,9 @@ fn has_room(state: &State, node_claim: &NodeClaim, pods: &[&Pod]) -> bool {
     let mut needed = ResourceVec::new();
     let running = state.pods_on_node(&node.name).filter(|pod| !pod.phase.is_terminal()).map(AsRef::as_ref);
     for pod in running.chain(pods.iter().copied()) {
+        if pod.unreadable.is_some() {
+            return false;
+        }
         needed.saturating_add_assign(&pod.shape.requests);
     }
     needed.fits_in(&node.allocatable)

@@ -20,6 +20,7 @@ use crate::options::PreferencePolicy;
 use crate::recorder::{Event, Severity, pod_reference};
 
 mod devices;
+mod left_out;
 
 /// Names in a log line.
 const SHOWN: usize = 5;
@@ -35,6 +36,8 @@ pub(super) struct Report {
     decided: Mutex<BTreeSet<Uid>>,
     /// Pods of the last plan's refusals, and the kind of reasons.
     refused: Mutex<BTreeMap<Uid, Arc<str>>>,
+    /// Pods that were left out of the last plan, and the kind of reason.
+    left_out: Mutex<BTreeMap<Uid, &'static str>>,
     noted: Mutex<BTreeSet<(NamespacedName, NoteKind)>>,
     unusable: Mutex<BTreeSet<String>>,
     /// Pods that the last plan was not asked about.
@@ -49,6 +52,7 @@ impl Report {
             metrics: Arc::clone(&context.metrics),
             decided: Mutex::default(),
             refused: Mutex::default(),
+            left_out: Mutex::default(),
             noted: Mutex::default(),
             unusable: Mutex::default(),
             ignored: Mutex::default(),
@@ -60,6 +64,7 @@ impl Report {
         self.depth(0, 0);
         self.ignored.lock().clear();
         self.ignored_pods(0);
+        self.nothing_left_out();
         self.device_refusals(&[]);
         self.decided.lock().clear();
         self.refused.lock().clear();
@@ -93,9 +98,9 @@ impl Report {
     }
 
     /// A plan was made.
-    pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration) {
+    pub(super) fn planned(&self, context: &Context, snapshot: &Snapshot, plan: &Plan, took: Duration, left_out: usize) {
         let opted_out = plan.refusals.iter().filter(|refusal| refusal.verdict == Verdict::OptedOut).count();
-        self.depth(snapshot.pods.len() - opted_out, plan.refusals.len() - opted_out);
+        self.depth(snapshot.pods.len() + left_out - opted_out, plan.refusals.len() + left_out - opted_out);
         self.ignored_pods(opted_out);
         self.devices(snapshot, plan, took);
         if snapshot.pods.is_empty() {

@@ -21,6 +21,14 @@ pub fn is_ours(pod: &Pod, schedulers: &SchedulerNames) -> bool {
     is_provisionable(pod) && schedulers.include(&pod.scheduler_name)
 }
 
+/// What was decided before a snapshot is taken.
+pub struct Before<'a> {
+    /// The NodeClaims that pods were planned onto.
+    pub planned: &'a NameMap<Uid, NodeClaimName>,
+    /// Pods that are not to be planned.
+    pub left_out: BTreeSet<Uid>,
+}
+
 /// Everything the planner may know, from one state of the store and what was planned before it was taken.
 ///
 /// A pod that was nominated to a node and is not bound yet counts as bound there: kube-scheduler reserves its room too.
@@ -29,12 +37,13 @@ pub fn is_ours(pod: &Pod, schedulers: &SchedulerNames) -> bool {
 pub fn build(
     state: &State,
     node_pools: Vec<LaunchableNodePool>,
-    planned: &NameMap<Uid, NodeClaimName>,
+    before: Before<'_>,
     options: Options,
     scheduler_config: &SchedulerConfig,
     now: Timestamp,
     labels: &ProviderLabels,
 ) -> (Snapshot, Vec<decode::ObjectError>) {
+    let Before { planned, left_out } = before;
     let mut planned_on = BTreeMap::new();
     let mut pods = Vec::with_capacity(state.pods.len());
     for pod in state.pods.values() {
@@ -42,6 +51,9 @@ pub fn build(
             pods.push(Arc::clone(pod));
         } else if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
             pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
+        } else if pod.is_daemon {
+            // It is not planned; it shows what its DaemonSet's pods ask for.
+            pods.push(Arc::clone(pod));
         } else if is_ours(pod, &options.scheduler_names) || is_untried(pod) {
             planned_on.extend(planned.get(&pod.uid).map(|claim| (pod.uid.clone(), claim.clone())));
             pods.push(Arc::clone(pod));
@@ -57,7 +69,10 @@ pub fn build(
         pods,
         pending: PendingRule::Unschedulable,
         planned_on,
+        left_out,
         daemon_sets: state.daemon_sets.values().cloned().collect(),
+        template_resources: (*state.template_resources).clone(),
+        limit_ranges: state.limit_ranges.values().cloned().collect(),
         priority_classes: state.priority_classes.values().cloned().collect(),
         pod_groups: state.pod_groups.iter().map(|(name, it)| (name.clone(), Arc::clone(&it.model))).collect(),
         pod_disruption_budgets: state.pod_disruption_budgets.values().cloned().collect(),

@@ -1,5 +1,7 @@
 //! From a store to NodeClaims, without a cluster.
 
+mod brake;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,6 +19,9 @@ use serde_json::{Value, json};
 
 use super::commit::{Stale, check_limits, check_machine, check_pool, used_since};
 use super::node_claim::{node_claim, random_name};
+use scheduling::plan::Plan;
+use scheduling::snapshot::Snapshot;
+
 use super::*;
 use crate::assignments::Assignments;
 use crate::planned_pods;
@@ -115,7 +120,7 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
     let (snapshot, errors) = snapshot::build(
         &store.snapshot(),
         pools,
-        &assignments.claims_by_pod(),
+        snapshot::Before { planned: &assignments.claims_by_pod(), left_out: Default::default() },
         PlanOptions::default(),
         &zone_default(),
         now,

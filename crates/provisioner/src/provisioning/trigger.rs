@@ -84,7 +84,8 @@ fn trigger(change: &Change<'_>, state: &State, assignments: &Assignments) -> Opt
             | Kind::PodDisruptionBudget
             | Kind::CapacityBuffer
             | Kind::BufferTemplate
-            | Kind::PodSelector => None,
+            | Kind::PodSelector
+            | Kind::LimitRange => None,
         },
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::{CapacityBuffer, NodeClaim, NodeClassReference, NodeOverlay, NodePool, labels};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey, buffer_name};
 use decode::default_spread::{PodSelector, SelectorKey};
+use decode::limit_range::LimitRange;
 use decode::priority_class::PriorityClass;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::core::v1 as core;
@@ -180,6 +181,8 @@ impl Stored for Pod {
         let nominated = |pod: &Arc<Self>| is_nominated(pod).then(|| ((), pod.name.clone()));
         state.nominated_pods.update(before.and_then(nominated), after.and_then(nominated));
         forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
+        let unreadable = |pod: &Arc<Self>| pod.unreadable.as_ref().map(|_| ((), pod.name.clone()));
+        state.unreadable_pods.update(before.and_then(unreadable), after.and_then(unreadable));
     }
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
@@ -349,6 +352,9 @@ impl Stored for DaemonSet {
 
     fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
         forget_devices(state, before.map(|before| &before.uid), after.map(|after| &after.uid));
+        if let Some(gone) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
+            Arc::make_mut(&mut state.template_resources).remove(&gone.uid);
+        }
     }
 
     fn change<'a>(delta: Delta<'a, Self::Key, Self>) -> Change<'a> {
@@ -442,6 +448,7 @@ stored_without_details! {
     PersistentVolumeClaim, Kind::PersistentVolumeClaim, NamespacedName, persistent_volume_claims;
     PersistentVolume, Kind::PersistentVolume, Arc<str>, persistent_volumes;
     StorageClass, Kind::StorageClass, Arc<str>, storage_classes;
+    LimitRange, Kind::LimitRange, NamespacedName, limit_ranges;
     PriorityClass, Kind::PriorityClass, Arc<str>, priority_classes;
     ResourceQuota, Kind::ResourceQuota, NamespacedName, resource_quotas;
     CsiNode, Kind::CsiNode, NodeName, csi_nodes;

@@ -15,6 +15,7 @@ use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use cloudprovider::NodeClassKind;
 use decode::capacity_buffer::BufferTemplate;
 use decode::default_spread::PodSelector;
+use decode::limit_range::LimitRange;
 use decode::priority_class::PriorityClass;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use parking_lot::RwLock;
@@ -162,6 +163,7 @@ impl ClusterStore {
         self.tell_difference::<CapacityBuffer>(&before, state);
         self.tell_difference::<BufferTemplate>(&before, state);
         self.tell_difference::<PodSelector>(&before, state);
+        self.tell_difference::<LimitRange>(&before, state);
     }
 
     fn tell_difference<T: Stored>(&self, before: &State, after: &State) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey};
 use decode::default_spread::{PodSelector, SelectorKey};
+use decode::limit_range::{LimitRange, TemplateResources};
 use decode::priority_class::PriorityClass;
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
@@ -56,6 +57,9 @@ pub struct State {
     pub buffer_templates: Table<TemplateKey, BufferTemplate>,
     /// Services and controllers of pods; empty while the cluster has no default spread constraints.
     pub pod_selectors: Table<SelectorKey, PodSelector>,
+    pub limit_ranges: Table<NamespacedName, LimitRange>,
+    /// What the containers of DaemonSets' templates say of their resources: their pods get what LimitRanges add to it.
+    pub template_resources: Arc<BTreeMap<Uid, Arc<TemplateResources>>>,
     /// What devices read of the pods that may want any, and of the DaemonSets whose pods may.
     pub device_pods: Arc<BTreeMap<Uid, Arc<dra_sched::types::Pod>>>,
     /// The API server's release and gates, once it has told.
@@ -70,6 +74,8 @@ pub struct State {
     pub pods_without_node: Arc<BTreeMap<NamespacedName, Arc<Pod>>>,
     /// Of these the ones that are nominated to a node.
     pub nominated_pods: Index<(), NamespacedName>,
+    /// Pods on nodes that cannot be read.
+    pub unreadable_pods: Index<(), NamespacedName>,
     /// More than one node where two registered for one machine.
     pub nodes_by_provider_id: Index<ProviderId, NodeName>,
     pub node_claims_by_provider_id: Index<ProviderId, NodeClaimName>,
@@ -128,6 +134,11 @@ impl State {
     /// The NodeClaims of a NodePool, by name.
     pub fn node_claims_of_pool<'a>(&'a self, node_pool: &str) -> impl Iterator<Item = &'a Arc<NodeClaim>> {
         self.node_claims_by_pool.get(node_pool).filter_map(|name| self.node_claims.get(name))
+    }
+
+    /// The pods on nodes that cannot be read, by name.
+    pub fn unreadable_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.unreadable_pods.get(&()).filter_map(|name| self.pods.get(name))
     }
 
     /// The volumes attached to a node, or on the way.

@@ -15,6 +15,7 @@ use cloudprovider::NodeClassKind;
 use decode::capacity_buffer::{BufferTemplate, TemplateKey, TemplateKind, buffer_template};
 use decode::default_spread::{PodSelector, SelectorKey, SelectorKind, pod_selector};
 use decode::devices::Admitted;
+use decode::limit_range::{LimitRange, TemplateResources};
 use decode::priority_class::PriorityClass;
 use dra_sched::KubernetesMinor;
 use futures::StreamExt;
@@ -197,7 +198,12 @@ impl Watches {
             from_json(decode::daemon_set),
             RawObject::name,
         );
-        tasks.spawn(self.clone().watch(Source { note: note_daemon_devices, ..daemon_sets }));
+        tasks.spawn(self.clone().watch(Source { note: note_daemon_set, ..daemon_sets }));
+        tasks.spawn(self.clone().watch(Source::<LimitRange>::new(
+            resource("", "v1", "LimitRange", "limitranges"),
+            |raw, _| decode::limit_range(&raw.json).map_err(|error| error.to_string()),
+            RawObject::name,
+        )));
         tasks.spawn(self.clone().watch(Source::<PodDisruptionBudget>::new(
             resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
             from_json(decode::pod_disruption_budget),
@@ -571,8 +577,9 @@ fn note_devices(store: &ClusterStore, raw: &RawObject) {
     store.note_devices(&raw.uid(), devices);
 }
 
-/// The same of the pods that a DaemonSet will make.
-fn note_daemon_devices(store: &ClusterStore, raw: &RawObject) {
+/// What devices read of the pods that a DaemonSet will make, and what admission may add to their requests.
+fn note_daemon_set(store: &ClusterStore, raw: &RawObject) {
+    store.note_template_resources(&raw.uid(), TemplateResources::of_daemon_set(&raw.json));
     store.note_devices(&raw.uid(), decode::devices::daemon_set_devices(&raw.json).ok().flatten());
 }
 

@@ -53,6 +53,7 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
         preemption_policy: pod::PreemptionPolicy::Never,
         owner: None,
         is_daemon: false,
+        template_generation: None,
         is_mirror: false,
         node_name: None,
         nominated_node_name: None,
@@ -64,6 +65,7 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
         termination_grace_period_s: None,
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
+        unreadable: None,
         shape: Arc::clone(shape),
     }
 }

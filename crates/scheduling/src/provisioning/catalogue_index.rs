@@ -44,6 +44,17 @@ pub(crate) struct Net {
     pub(crate) fit: FitIndex,
 }
 
+impl Net {
+    pub(crate) fn new(
+        net: IdVec<OfferingId, ResourceVec>,
+        daemons: IdVec<OfferingId, ResourceVec>,
+        names: &Interner,
+    ) -> Self {
+        let fit = FitIndex::new(&net, names.resource_count());
+        Self { net, daemons, fit }
+    }
+}
+
 impl<'s> CatalogueIndex<'s> {
     /// One for each distinct catalogue, in the order of the pools.
     pub(crate) fn all(snapshot: &'s Snapshot) -> Vec<Rc<Self>> {
@@ -120,8 +131,7 @@ impl<'s> CatalogueIndex<'s> {
             net
         };
         let net: IdVec<OfferingId, ResourceVec> = daemons.iter_enumerated().map(net_of).collect();
-        let fit = FitIndex::new(&net, names.resource_count());
-        let net = Rc::new(Net { net, daemons, fit });
+        let net = Rc::new(Net::new(net, daemons, names));
         self.nets.borrow_mut().insert(running, Rc::clone(&net));
         net
     }

@@ -21,10 +21,23 @@ use crate::{
     snapshot::{Node, NodeId, NodePool, Snapshot},
 };
 
-/// What offerings hold beside all daemons that would run on their machines.
+/// What offerings hold beside all daemons that would run on their machines, or less where machines turned out to.
 pub(crate) fn net(table: &PoolTable<'_>, index: &CatalogueIndex<'_>, snapshot: &Snapshot) -> Rc<Net> {
     let sets = snapshot.daemon_sets.iter();
-    index.net(sets.flat_map(|set| taking(table, set, snapshot)).collect(), &snapshot.interner)
+    let net = index.net(sets.flat_map(|set| taking(table, set, snapshot)).collect(), &snapshot.interner);
+    if table.pool.observed_room.is_empty() {
+        return net;
+    }
+    let mut rooms = net.net.clone();
+    for (instance_type, observed) in &table.pool.observed_room {
+        for offering in table.catalogue.offerings_of(*instance_type) {
+            for &(resource, amount) in observed {
+                let computed = rooms[offering].get(resource);
+                rooms[offering].set(resource, computed.min(amount));
+            }
+        }
+    }
+    Rc::new(Net::new(rooms, net.daemons.clone(), &snapshot.interner))
 }
 
 /// Host ports of all daemons that would run on a machine from each offering.

@@ -1,6 +1,7 @@
 //! Behaviours of the planner, one claim a test; the exhaustive comparison with an oracle is in `oracle`.
 
 mod allocations;
+mod bare;
 mod binding;
 mod bound;
 mod buffers;

@@ -20,6 +20,7 @@ mod outages;
 mod overlays;
 mod planning;
 mod rights;
+mod runaway;
 mod serving;
 mod snapshot;
 mod standalone;

@@ -36,7 +36,7 @@ impl Reader<'_> {
         let names = suffixes.iter().map(|suffix| self.free_name(&owner, suffix, &manifest.kind));
         let names: Vec<(NamespacedName, &String)> = names.zip(&suffixes).collect();
         if let Some(spec) = pod.get_mut("spec") {
-            self.defaults.apply_to_spec(spec);
+            self.defaults.apply_to_spec(&owner.namespace, spec);
         }
         if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("name".to_owned(), Value::String(owner.name.to_string()));

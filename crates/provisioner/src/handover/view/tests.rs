@@ -136,6 +136,7 @@ fn driver(tolerations: Vec<model::Toleration>) -> DaemonSet {
             priority_class: None,
             shape: Arc::new(PodShape { tolerations, ..PodShape::default() }),
         },
+        template_generation: None,
     }
 }
 

@@ -173,6 +173,7 @@ impl Fixture {
             startup_taints: Vec::new(),
             remaining: Vec::new(),
             catalogue: Arc::default(),
+            observed_room: Vec::new(),
         });
         self
     }
@@ -303,6 +304,7 @@ impl Fixture {
                 priority_class: None,
                 shape: Arc::new(shape),
             },
+            template_generation: None,
         }));
     }
 
@@ -410,6 +412,7 @@ fn pod(name: &str) -> Pod {
         preemption_policy: model::pod::PreemptionPolicy::default(),
         owner: None,
         is_daemon: false,
+        template_generation: None,
         is_mirror: false,
         node_name: None,
         nominated_node_name: None,
@@ -421,6 +424,7 @@ fn pod(name: &str) -> Pod {
         termination_grace_period_s: None,
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
+        unreadable: None,
         shape: Arc::default(),
     }
 }

@@ -1,0 +1,121 @@
+//! The annotation on a NodeClaim that says for which classes of pods it was launched, and how many launches in a row had
+//! been in vain for each before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::NodeClaim;
+use api::annotations::LAUNCHED_FOR;
+use api::conditions::node_claim::INITIALIZED;
+use model::{Timestamp, Uid};
+use scheduling::plan::{MachineId, Plan};
+use scheduling::snapshot::{NodeId, Snapshot};
+
+use super::Brake;
+use crate::conditions::{find, to_timestamp};
+use crate::lifecycle::claim;
+use crate::provisioning::pod_class::{PodClass, PodClasses};
+use crate::store::State;
+
+/// Most classes that a NodeClaim names. What is beyond has as many others to be judged by.
+const MOST: usize = 64;
+
+/// The annotations of a plan's machines.
+pub(in crate::provisioning) fn annotations(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    brake: &Brake,
+) -> BTreeMap<MachineId, String> {
+    let mut classes = PodClasses::new(&snapshot.interner);
+    let mut annotations = BTreeMap::new();
+    for (id, machine) in plan.machines.iter_enumerated() {
+        let mut of_machine: Vec<PodClass> =
+            machine.pods.iter().map(|&pod| classes.of(&snapshot.pods[pod].pod)).collect();
+        of_machine.sort_unstable();
+        of_machine.dedup();
+        if !of_machine.is_empty() {
+            annotations.insert(id, encode(of_machine.into_iter().map(|class| (class, brake.in_vain(class)))));
+        }
+    }
+    annotations
+}
+
+fn encode(classes: impl Iterator<Item = (PodClass, u32)>) -> String {
+    let entry = |(class, before): (PodClass, u32)| match before {
+        0 => class.to_string(),
+        before => format!("{class}:{before}"),
+    };
+    classes.take(MOST).map(entry).collect::<Vec<_>>().join(",")
+}
+
+/// What a text says that somebody may have changed: entries that cannot be read are left out.
+fn decode(text: &str) -> Vec<(PodClass, u32)> {
+    let entry = |entry: &str| {
+        let (class, before) = entry.split_once(':').unwrap_or((entry, "0"));
+        Some((class.trim().parse().ok()?, before.trim().parse().ok()?))
+    };
+    text.split(',').take(MOST).filter_map(entry).collect()
+}
+
+/// An initialized machine and what it was launched for.
+#[derive(Debug, Clone)]
+pub(in crate::provisioning) struct Launched {
+    pub(super) node: NodeId,
+    pub(super) uid: Uid,
+    pub(super) classes: Vec<(PodClass, u32)>,
+    pub(super) initialized_at: Timestamp,
+}
+
+impl Launched {
+    /// All initialized machines that say what they were launched for, in the order of the snapshot's nodes.
+    pub(in crate::provisioning) fn all(state: &State, snapshot: &Snapshot) -> Vec<Self> {
+        let of_node = |(node, it): (NodeId, &scheduling::snapshot::Node)| {
+            let node_claim = state.node_claims.get(it.node_claim.as_ref()?)?;
+            let classes = classes_of(node_claim);
+            let initialized_at = initialized_at(node_claim).filter(|_| !classes.is_empty())?;
+            Some(Self { node, uid: claim::uid(node_claim), classes, initialized_at })
+        };
+        snapshot.nodes.iter_enumerated().filter_map(of_node).collect()
+    }
+}
+
+fn classes_of(node_claim: &NodeClaim) -> Vec<(PodClass, u32)> {
+    let annotations = node_claim.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(LAUNCHED_FOR)).map_or_else(Vec::new, |text| decode(text))
+}
+
+fn initialized_at(node_claim: &NodeClaim) -> Option<Timestamp> {
+    let condition = find(claim::conditions(node_claim), INITIALIZED)?;
+    (condition.status == api::conditions::TRUE).then(|| to_timestamp(&condition.last_transition_time))
+}
+
+/// The classes for which a machine is on its way that was launched after all launches in vain that are known.
+pub(in crate::provisioning) fn being_tried(state: &State, brake: &Brake) -> BTreeSet<PodClass> {
+    let on_their_way = state.node_claims.values().filter(|it| !claim::is_deleting(it) && initialized_at(it).is_none());
+    let classes = on_their_way.flat_map(|it| classes_of(it));
+    classes.filter(|&(class, before)| before >= brake.in_vain(class)).map(|(class, _)| class).collect()
+}
+
+/// Whether the pod waits for a machine that is on its way.
+pub(in crate::provisioning) fn is_on_its_way(state: &State, node_claim: &str) -> bool {
+    let node_claim = state.node_claims.get(node_claim);
+    node_claim.is_some_and(|it| !claim::is_deleting(it) && initialized_at(it).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_launches_in_vain_are_written_and_read_back() {
+        let classes = [(PodClass::numbered(1), 0), (PodClass::numbered(0xabc), 3)];
+        let text = encode(classes.into_iter());
+        assert_eq!(text, "0000000000000001,0000000000000abc:3");
+        assert_eq!(decode(&text), classes);
+    }
+
+    #[test]
+    fn a_strange_text_yields_what_can_be_read_of_it_and_no_text_is_long() {
+        assert_eq!(decode("x, 1:2 ,:,1:-1,zz:1"), [(PodClass::numbered(1), 2)]);
+        assert_eq!(decode(&encode((0..1000).map(|number| (PodClass::numbered(number), 9)))).len(), MOST);
+    }
+}
