@@ -3,11 +3,13 @@
 use std::io::IsTerminal;
 
 use anyhow::Context;
+use tracing::error;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::options::{LogFormat, Options};
+use crate::supervision;
 
 /// Our crates; the level given by the user is theirs, everything else logs warnings.
 const OURS: [&str; 4] = ["provisioner", "dovetail", "cloudprovider_kwok", "scheduling"];
@@ -27,6 +29,17 @@ pub fn init(options: &Options) -> anyhow::Result<()> {
         }
     }
     .context("logs were set up before")
+}
+
+/// From now on each panic has a line in the log too, beside what the standard library prints.
+pub fn log_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map(ToString::to_string);
+        let text = supervision::text(panic.payload());
+        error!(place, text, thread = std::thread::current().name(), "panicked");
+        print(panic);
+    }));
 }
 
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {

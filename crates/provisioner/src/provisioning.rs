@@ -31,6 +31,7 @@ pub mod snapshot;
 mod start;
 mod trigger;
 
+use crate::beats::Beat;
 use crate::context::Context;
 use crate::metrics::{ByController, seconds};
 use crate::options;
@@ -44,6 +45,8 @@ use places::Places;
 pub const NAME: &str = "provisioner";
 /// After this long, pods that wait are planned again though nothing has changed that we know of.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
+/// Longest that the loop may be silent in the middle of a round; a step of a round is a plan, or the creation of one machine.
+const BOUND: Duration = Duration::from_secs(300);
 /// After a failed commit the next plan waits at least this long, and up to [`RETRY_PERIOD`].
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,7 @@ pub struct Provisioner {
     allocations: Allocations,
     backlog: Backlog,
     report: report::Report,
+    beat: Beat,
 }
 
 /// What came of one round.
@@ -80,6 +84,7 @@ impl Provisioner {
         trigger::keep_assignments(&context.store, &context.assignments);
         Self {
             report: report::Report::new(&context),
+            beat: context.beats.beat(NAME, BOUND),
             context,
             batcher,
             catalogues: Catalogues::default(),
@@ -96,11 +101,13 @@ impl Provisioner {
         let mut failures = 0_u32;
         let mut retry_at = None;
         loop {
+            self.beat.due_at(retry_at);
             let window_ends = tokio::select! {
                 ends = self.window(is_first) => Some(ends),
                 () = sleep_until(retry_at) => None,
                 () = stop.cancelled() => return,
             };
+            self.beat.busy();
             is_first = false;
             // What was planned within the last moments and goes its way is not planned again.
             let keeps_room = !self.context.store.read().capacity_buffers.is_empty();
@@ -157,9 +164,11 @@ impl Provisioner {
             self.report.nothing_waits();
             return Outcome::Settled;
         }
+        self.beat.busy();
         let epoch = self.context.store.read().epoch;
         let (node_pools, overlays) = self.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
+        self.beat.busy();
         // The cluster as it is now, after the provider was waited for.
         let planned_before = self.context.assignments.claims_by_pod();
         let state = self.allocations.settled(&self.context.store).await;
@@ -193,6 +202,7 @@ impl Provisioner {
                 return Outcome::Failed;
             }
         };
+        self.beat.busy();
         self.report.unusable(&errors);
         self.report.ignored(&self.context, &ignored);
         let took = started.elapsed();
@@ -204,7 +214,8 @@ impl Provisioner {
             self.report.dry_run(&snapshot, &plan);
             return Outcome::Waiting;
         }
-        let committed = commit::commit(&self.context, &snapshot, &plan, &objects, &overlays).await;
+        let planned = commit::Planned { snapshot: &snapshot, plan: &plan, pools: &objects, overlays: &overlays };
+        let committed = commit::commit(&self.context, &self.beat, planned).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
         buffers::write(&self.context, &buffers, &snapshot, &plan).await;
         if committed.failed > 0 {

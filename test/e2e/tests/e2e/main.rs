@@ -19,6 +19,7 @@ mod overlays;
 mod planning;
 mod rights;
 mod serving;
+mod silence;
 mod snapshot;
 mod standalone;
 mod switching;
