@@ -19,6 +19,7 @@ use api::{DynamicResources, NodeClaim, annotations, labels};
 use cloudprovider::{CapacityType, CloudProvider};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::runtime::watcher::ExponentialBackoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use model::{DurationMs, NodeName, PriceNanoUsdPerHour, ProviderId, Timestamp, Uid};
 use serde_json::json;
@@ -40,15 +41,30 @@ const FAULTS_PERIOD: Duration = Duration::from_secs(1);
 /// The longest time without looking whether there is anything to do.
 const IDLE_PERIOD: Duration = Duration::from_secs(60);
 
+/// When the API server ends a watch, in seconds.
+const WATCH_S: u32 = 25;
+
 /// After the first failure, doubling up to the longest.
 const FIRST_RETRY: DurationMs = DurationMs::from_seconds(1);
 const LAST_RETRY: DurationMs = DurationMs::from_seconds(30);
 
+/// How long a failed watch waits. kube's default goes up to half a minute, which machines would wait for their Nodes after
+/// the API server was away for that long.
+fn retry_delays() -> ExponentialBackoff {
+    let delays = backon::ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(500))
+        .with_max_delay(Duration::from_secs(5))
+        .with_jitter()
+        .without_max_times();
+    delays.into()
+}
+
 impl KwokCloudProvider {
     /// Turns records into Nodes until `shutdown` is over. One such loop is to run at a time.
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
-        let config = watcher::Config::default().labels(SELECTOR);
-        let mut events = pin!(watcher(self.inner.cluster.config_maps.clone(), config).default_backoff());
+        // A watch that is silent for longer than this is dead; the next one goes on where it ended.
+        let config = watcher::Config::default().labels(SELECTOR).timeout(WATCH_S);
+        let mut events = pin!(watcher(self.inner.cluster.config_maps.clone(), config).backoff(retry_delays()));
         let mut shutdown = pin!(shutdown);
         let mut registration = Registration::new(self.clone());
         loop {

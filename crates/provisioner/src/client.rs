@@ -1,9 +1,13 @@
 //! Clients of the API server.
 //!
 //! kube's client has no rate limit, so the controllers' client gets one as a layer: a bucket that refills at `qps` and
-//! holds `burst`. Leader election uses a client without it. Both count what they send (`requests.rs`).
+//! holds `burst`. Leader election uses a client without it. Both count what they send (`requests.rs`). No request waits
+//! for ever (`transport.rs`, `deadlines.rs`).
 
+mod deadlines;
+mod fenced;
 mod requests;
+mod transport;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -17,7 +21,11 @@ use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use tower::{Layer, Service};
 
+pub use self::deadlines::TimedOut;
+use self::deadlines::Timeouts;
 use self::requests::CountRequests;
+use self::transport::Transport;
+use crate::leader_election::Fence;
 use crate::metrics::Metrics;
 use crate::options::Options;
 
@@ -42,29 +50,52 @@ pub async fn config() -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// A client without a rate limit.
+/// A client without a rate limit, for one who is no controller.
 ///
 /// # Errors
 /// If the configuration cannot be used.
 pub fn unlimited(config: Config) -> anyhow::Result<Client> {
-    Ok(Client::try_from(config)?)
+    Ok(builder(config, &Timeouts::default(), Fence::opened())?.build())
 }
 
-/// A client without a rate limit whose requests are counted.
-///
-/// # Errors
-/// If the configuration cannot be used.
-pub fn urgent(config: Config, metrics: &Metrics) -> anyhow::Result<Client> {
-    Ok(ClientBuilder::try_from(config)?.with_layer(&CountRequests::new(metrics)).build())
+/// The clients of a controller. All count their requests.
+#[derive(Clone)]
+pub struct Clients {
+    /// Writes only while we lead, and keeps to the options' rate.
+    pub limited: Client,
+    /// Writes only while we lead.
+    pub urgent: Client,
+    /// For events, which a replica that does not lead has too. It keeps to the options' rate.
+    pub events: Client,
+    /// For the Lease, with connections that nobody else uses.
+    pub lease: Client,
 }
 
-/// A client that keeps to the options' rate, and whose requests are counted.
-///
-/// # Errors
-/// If the configuration cannot be used.
-pub fn limited(config: Config, options: &Options, metrics: &Metrics) -> anyhow::Result<Client> {
-    let rate = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&rate).with_layer(&CountRequests::new(metrics)).build())
+impl Clients {
+    /// All of them, with one rate for those that keep to it.
+    ///
+    /// # Errors
+    /// If the configuration cannot be used.
+    pub fn new(config: &Config, options: &Options, metrics: &Metrics, fence: &Fence) -> anyhow::Result<Self> {
+        let rate = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
+        let count = CountRequests::new(metrics);
+        let behind = |fence: Fence| builder(config.clone(), &Timeouts::new(metrics), fence);
+        Ok(Self {
+            limited: behind(fence.clone())?.with_layer(&rate).with_layer(&count).build(),
+            urgent: behind(fence.clone())?.with_layer(&count).build(),
+            events: behind(Fence::opened())?.with_layer(&rate).with_layer(&count).build(),
+            lease: behind(Fence::opened())?.with_layer(&count).build(),
+        })
+    }
+}
+
+fn builder(config: Config, timeouts: &Timeouts, fence: Fence) -> anyhow::Result<ClientBuilder<Transport>> {
+    if config.proxy_url.is_some() {
+        // Says which feature of kube is missing.
+        ClientBuilder::try_from(config.clone())?;
+    }
+    let transport = transport::transport(&config, timeouts, fence)?;
+    Ok(ClientBuilder::new(transport, config.default_namespace))
 }
 
 /// Delays requests so that no more than a rate of them goes out.

@@ -7,14 +7,19 @@ use api::NodeOverlay;
 use cloudprovider::CloudProvider;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::assignments::Assignments;
+use crate::beats::Beats;
 use crate::clock::Clock;
+use crate::leader_election::Fence;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::overlays::Overlays;
+use crate::queue::{self, Owner};
 use crate::recorder::Recorder;
 use crate::store::ClusterStore;
+use crate::supervision::Supervision;
 use crate::termination::pace::Pace;
 
 /// What every controller is given. Cheap to clone.
@@ -40,6 +45,14 @@ pub struct Context {
     pub recorder: Recorder,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// Where loops tell that they live.
+    pub beats: Arc<Beats>,
+    /// Open while we lead.
+    pub fence: Fence,
+    /// Where tasks are told that ended though they should not.
+    pub supervision: Supervision,
+    /// Tasks that nobody waits for but the end of the process.
+    pub background: TaskTracker,
     /// What the user asked for.
     pub options: Arc<Options>,
     /// Cancelled when the controller shall stop: start nothing new, finish what is under way.
@@ -47,6 +60,16 @@ pub struct Context {
 }
 
 impl Context {
+    /// What a controller's queue needs to know of it.
+    pub fn owner(&self, name: &'static str) -> Owner {
+        Owner { name, beat: self.beats.beat(name, queue::BOUND), stop: self.stop.clone() }
+    }
+
+    /// Runs something that nobody waits for but the end of the process.
+    pub fn in_background(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(self.supervision.finite(name, task));
+    }
+
     /// The NodeOverlays that are to be applied, by name; none if the gate NodeOverlay is off.
     pub fn node_overlays(&self) -> Vec<Arc<NodeOverlay>> {
         match self.options.feature_gates.node_overlay {

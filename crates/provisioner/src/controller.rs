@@ -1,33 +1,41 @@
 //! The running controller: what is started, in which order, and how it stops.
 //!
-//! 1. The API server is asked for its version; probes and metrics are served.
+//! 1. Probes and metrics are served; the API server is asked for its version until it answers.
 //! 2. The watches start, with or without leadership, so that a replica that takes over has its store full.
 //! 3. With leadership and a full store: the provider's own loop, then the controllers.
 //! 4. On SIGTERM or SIGINT nothing new is started; what is under way ends; then the Lease is released. If the Lease is
 //!    lost instead, the process ends at once: another replica may act already.
 //!
 //! A dry run takes no Lease and starts the planner only.
+//!
+//! Each task that is to run until the end is supervised: if it ends before, so does the process, at once (`supervision`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use cloudprovider::CloudProvider;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::assignments::Assignments;
+use crate::beats::Beats;
+use crate::client::{self, Clients};
 use crate::clock::{Clock, WallClock};
 use crate::context::Context;
 use crate::health::{self, Endpoints, Ports};
 use crate::http_server::Tls;
-use crate::leader_election::{self, Candidate, Leadership};
+use crate::jitter::jittered;
+use crate::leader_election::{self, Candidate, Fence, Leadership, Means};
 use crate::lifecycle::{consistency, garbage_collection};
 use crate::metered_provider::MeteredProvider;
-use crate::metrics::{ByDevices, Metrics, age_seconds};
+use crate::metrics::{ByDevices, ByLoop, ByWatch, Metrics, age_seconds};
 use crate::metrics_access::Reviewer;
 use crate::nodepool::registration_health::RegistrationHealth;
 use crate::options::{Options, without_effect};
@@ -37,18 +45,22 @@ use crate::queue::as_controller;
 use crate::recorder::{self, Recorder};
 use crate::store::rebuild::{self, Feed};
 use crate::store::{Change, ClusterStore, Delta, Watches};
+use crate::supervision::Supervision;
 use crate::termination::eviction;
 use crate::termination::pace::Pace;
 use crate::{
-    client, handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination, unreadable_pods,
+    handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination, unreadable_pods,
 };
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long events that wait may take to be written at the end.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How soon an API server that does not answer is asked again.
+const GREET_AGAIN: Duration = Duration::from_secs(2);
 /// How often the metrics of the store are brought up to date.
 const METRICS_PERIOD: Duration = Duration::from_secs(5);
+const METRICS_BOUND: Duration = Duration::from_secs(60);
 
 /// Runs the controller until it is told to stop.
 ///
@@ -59,45 +71,57 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     stop_on_signal(stop.clone())?;
     let config = client::config().await?;
-    let metrics = Arc::new(Metrics::new());
-    let leader_client = client::urgent(config.clone(), &metrics)?;
+    let (metrics, beats, fence) = (Arc::new(Metrics::new()), Arc::new(Beats::default()), Fence::closed());
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
-    let limited = client::limited(config, &options, &metrics)?;
-    greet(&leader_client, &options).await?;
+    let clients = Clients::new(&config, &options, &metrics, &fence)?;
 
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
-    let store = Arc::new(ClusterStore::new());
-    let endpoints = Endpoints { metrics: Arc::clone(&metrics), reviewer, store: Arc::clone(&store) };
+    let supervision = Supervision::default();
+    end_with_a_task(supervision.clone());
+    let store = Arc::new(ClusterStore::supervised(supervision.clone()));
+    let endpoints =
+        Endpoints { metrics: Arc::clone(&metrics), reviewer, store: Arc::clone(&store), beats: Arc::clone(&beats) };
     let ports = Ports { probes: options.health_probe_port, metrics: options.metrics_port, metrics_tls };
     // Probes answer until the very end.
     let serving = CancellationToken::new();
     health::serve(endpoints, ports, serving.clone()).await?;
+    tokio::select! {
+        greeted = greet(&clients.lease, &options) => greeted?,
+        () = stop.cancelled() => return Ok(()),
+    }
 
-    let provider = provider::kwok(&limited, &options, Arc::clone(&clock))?;
+    let provider = provider::kwok(&clients.limited, &options, Arc::clone(&clock))?;
     let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
-    let event_client = (!options.dry_run).then(|| limited.clone());
-    let writing_events = tokio::spawn(recorder::write_events(events, event_client, Arc::clone(&clock)));
+    let event_client = (!options.dry_run).then(|| clients.events.clone());
+    let beat = beats.beat("events", recorder::BOUND);
+    let writing_events = recorder::write_events(events, event_client, Arc::clone(&clock), beat);
+    let writing_events = tokio::spawn(supervision.endless("events", stop.clone(), writing_events));
     let cloud: Arc<dyn CloudProvider> = Arc::clone(&provider) as Arc<dyn CloudProvider>;
     let context = Context {
-        client: limited,
-        urgent_client: leader_client.clone(),
+        client: clients.limited,
+        urgent_client: clients.urgent,
         store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
-        cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics), Arc::clone(&store))),
+        cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),
         pace: Arc::new(Pace::default()),
         recorder,
         metrics,
+        beats,
+        fence,
+        supervision: supervision.clone(),
+        background: TaskTracker::new(),
         options: Arc::clone(&options),
         stop: stop.clone(),
     };
     let mut background = JoinSet::new();
-    background.spawn(watch(&context));
-    background.spawn(keep_store_metrics(context.clone()));
+    background.spawn(supervision.endless("watches", stop.clone(), watch(&context)));
+    background.spawn(supervision.endless("store metrics", stop.clone(), keep_store_metrics(context.clone())));
     observe_bindings(&context);
 
-    let leadership = lead(leader_client, &context).await?;
+    // Should it fail, all else is to end in good order.
+    let leadership = lead(clients.lease, &context).await.inspect_err(|_| stop.cancel())?;
     let Leading::Yes(leadership) = leadership else {
         serving.cancel();
         return Ok(());
@@ -133,7 +157,12 @@ enum Leading {
 
 async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
     let options = &context.options;
-    let Some(election) = options.leader_election.as_ref().filter(|_| !options.dry_run) else {
+    if options.dry_run {
+        // The fence stays closed: nothing is written.
+        return Ok(Leading::Yes(None));
+    }
+    let Some(election) = &options.leader_election else {
+        context.fence.open();
         return Ok(Leading::Yes(None));
     };
     let candidate = Candidate {
@@ -144,7 +173,12 @@ async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
     if !election.allow_other_leader {
         leader_election::refuse_other_leader(client.clone(), &candidate, context.clock.as_ref()).await?;
     }
-    let leadership = Leadership::acquire(client, candidate, Arc::clone(&context.clock), &context.stop).await;
+    let means = Means {
+        clock: Arc::clone(&context.clock),
+        fence: context.fence.clone(),
+        beat: context.beats.beat("lease", leader_election::BOUND),
+    };
+    let leadership = Leadership::acquire(client, candidate, means, &context.stop).await;
     Ok(leadership.map_or(Leading::No, |leadership| Leading::Yes(Some(Box::new(leadership)))))
 }
 
@@ -165,6 +199,8 @@ fn watch(context: &Context) -> impl Future<Output = ()> + use<> {
         feed: Arc::new(Feed::new(Arc::clone(&context.store))),
         recorder: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
+        beats: Arc::clone(&context.beats),
+        supervision: context.supervision.clone(),
         buffers: context.options.feature_gates.capacity_buffer,
         pod_selectors: !context.options.scheduler_config.is_empty(),
         labels: Arc::new(context.cloud.config().labels.clone()),
@@ -173,36 +209,45 @@ fn watch(context: &Context) -> impl Future<Output = ()> + use<> {
     rebuild::keep_watching(watches, Arc::clone(&context.store), context.cloud.node_class_kinds().to_vec())
 }
 
+/// Ends the process when a task has ended that should not have. At once: what it left half done is not to be acted on.
+fn end_with_a_task(supervision: Supervision) {
+    tokio::spawn(async move {
+        let failure = supervision.failed().await;
+        error!(%failure, "a task failed, ending at once");
+        std::process::exit(1);
+    });
+}
+
 /// Starts the controllers.
 fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mut JoinSet<()>) {
+    let mut spawn = |name, controller: BoxFuture<'static, ()>| {
+        let controller = as_controller(name, controller);
+        controllers.spawn(context.supervision.endless(name, context.stop.clone(), controller));
+    };
     let provisioner = Provisioner::new(context.clone());
-    spawn(controllers, provisioning::NAME, provisioner.run());
+    spawn(provisioning::NAME, provisioner.run().boxed());
     if context.options.dry_run {
         return;
     }
     context.metrics.status_conditions.observe(&context.store, Arc::clone(&context.clock));
-    provider::start(provider, context, controllers);
+    let (of_provider, stop) = (Arc::clone(provider), context.stop.clone());
+    spawn("provider", async move { of_provider.run(stop.cancelled_owned()).await }.boxed());
     let health = Arc::new(RegistrationHealth::default());
     let evictions = eviction::Evictions::default();
     let own = || context.clone();
-    spawn(controllers, nodepool::NAME, nodepool::run(own(), Arc::clone(&health)));
-    spawn(controllers, overlays::NAME, overlays::run(own()));
-    spawn(controllers, lifecycle::NAME, lifecycle::run(own(), health));
-    spawn(controllers, garbage_collection::NAME, garbage_collection::run(own()));
-    spawn(controllers, consistency::NAME, consistency::run(own()));
-    spawn(controllers, termination::node::NAME, termination::node::run(own(), evictions.clone()));
-    spawn(controllers, eviction::NAME, eviction::run(own(), evictions));
-    spawn(controllers, unreadable_pods::NAME, unreadable_pods::run(own()));
-    spawn(controllers, handover::NAME, handover::run(own()));
-    spawn(controllers, planner_state::NAME, planner_state::run(own()));
+    spawn(nodepool::NAME, nodepool::run(own(), Arc::clone(&health)).boxed());
+    spawn(overlays::NAME, overlays::run(own()).boxed());
+    spawn(lifecycle::NAME, lifecycle::run(own(), health).boxed());
+    spawn(garbage_collection::NAME, garbage_collection::run(own()).boxed());
+    spawn(consistency::NAME, consistency::run(own()).boxed());
+    spawn(termination::node::NAME, termination::node::run(own(), evictions.clone()).boxed());
+    spawn(eviction::NAME, eviction::run(own(), evictions).boxed());
+    spawn(unreadable_pods::NAME, unreadable_pods::run(own()).boxed());
+    spawn(handover::NAME, handover::run(own()).boxed());
+    spawn(planner_state::NAME, planner_state::run(own()).boxed());
 }
 
-fn spawn(controllers: &mut JoinSet<()>, name: &'static str, controller: impl Future<Output = ()> + Send + 'static) {
-    controllers.spawn(as_controller(name, controller));
-}
-
-/// Runs the controllers from the moment that the store is full until the end: an order to stop, a lost Lease, or a
-/// controller that ended though it should not.
+/// Runs the controllers from the moment that the store is full until the end: an order to stop, or a lost Lease.
 async fn supervise(
     leadership: Option<Box<Leadership>>,
     context: &Context,
@@ -211,12 +256,15 @@ async fn supervise(
     let release = CancellationToken::new();
     let mut keeping = tokio::spawn(keep(leadership, release.clone()));
     let mut controllers = JoinSet::new();
-    let result = tokio::select! {
+    tokio::select! {
         lost = &mut keeping => end_at_once(&lost),
-        result = control(context, provider, &mut controllers) => result,
+        () = control(context, provider, &mut controllers) => {}
+    }
+    context.background.close();
+    let finished = async {
+        while controllers.join_next().await.is_some() {}
+        context.background.wait().await;
     };
-    context.stop.cancel();
-    let finished = async { while controllers.join_next().await.is_some() {} };
     tokio::select! {
         lost = &mut keeping => end_at_once(&lost),
         finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, finished) => {
@@ -228,7 +276,7 @@ async fn supervise(
     controllers.shutdown().await;
     release.cancel();
     keeping.await.context("leader election failed")??;
-    result
+    Ok(())
 }
 
 /// Keeps the Lease, if there is one, until `release` is cancelled.
@@ -251,31 +299,15 @@ fn end_at_once(lost: &Result<Result<(), leader_election::Error>, tokio::task::Jo
     std::process::exit(1);
 }
 
-/// Ends with the order to stop, or with a controller.
-async fn control(
-    context: &Context,
-    provider: &Arc<provider::Provider>,
-    controllers: &mut JoinSet<()>,
-) -> anyhow::Result<()> {
+/// Starts the controllers once the store is full, and waits for the order to stop.
+async fn control(context: &Context, provider: &Arc<provider::Provider>, controllers: &mut JoinSet<()>) {
     tokio::select! {
-        () = context.stop.cancelled() => return Ok(()),
+        () = context.stop.cancelled() => return,
         () = context.store.wait_until_synced() => {}
     }
     start(context, provider, controllers);
-    tokio::select! {
-        () = context.stop.cancelled() => {
-            info!("stopping");
-            Ok(())
-        }
-        Some(ended) = controllers.join_next(), if !controllers.is_empty() => {
-            if context.stop.is_cancelled() {
-                return Ok(());
-            }
-            let failure = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
-            error!(failure, "a controller failed, ending");
-            anyhow::bail!("a controller failed: {failure}")
-        }
-    }
+    context.stop.cancelled().await;
+    info!("stopping");
 }
 
 fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
@@ -291,10 +323,25 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what runs where, with which options.
+/// Says what runs where, with which options, once the API server answers: it may be away for longer than Kubernetes
+/// likes to start us again and again.
 async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
-    let version = client.apiserver_version().await.context("the API server does not answer")?;
-    let groups = client.list_api_groups().await.context("the API server does not list its groups")?;
+    let (version, groups) = loop {
+        let ask = async { Ok::<_, kube::Error>((client.apiserver_version().await?, client.list_api_groups().await?)) };
+        match ask.await {
+            Ok(answers) => break answers,
+            Err(kube::Error::Api(status)) if status.code < 500 => {
+                return Err(
+                    anyhow::Error::new(kube::Error::Api(status)).context("the API server does not tell its version")
+                );
+            }
+            Err(error) => {
+                let causes = format!("{:#}", anyhow::Error::new(error));
+                warn!(error = causes, "the API server does not answer, trying again");
+            }
+        }
+        tokio::time::sleep(jittered(GREET_AGAIN)).await;
+    };
     let versions_of = |group: &str| -> Vec<String> {
         let found = groups.groups.iter().find(|it| it.name == group);
         found.map(|it| it.versions.iter().map(|version| version.version.clone()).collect()).unwrap_or_default()
@@ -339,14 +386,31 @@ fn observe_bindings(context: &Context) {
     });
 }
 
+/// Shows which loops hang, and since when nothing was heard on each watch.
+fn observe_beats(context: &Context) {
+    let hanging = context.beats.hanging();
+    for name in context.beats.loops() {
+        let hangs = hanging.iter().any(|silent| silent.name == name);
+        let labels = ByLoop { r#loop: name.into() };
+        context.metrics.loop_hangs.get_or_create(&labels).set(i64::from(hangs));
+    }
+    for watch in context.beats.watches() {
+        let labels = ByWatch { watch: watch.name.into() };
+        context.metrics.watch_silent_seconds.get_or_create(&labels).set(watch.silent_for.as_secs_f64());
+    }
+}
+
 async fn keep_store_metrics(context: Context) {
     let started = tokio::time::Instant::now();
     let mut ticks = tokio::time::interval(METRICS_PERIOD);
+    let beat = context.beats.beat("store metrics", METRICS_BOUND);
     loop {
+        beat.due_in(METRICS_PERIOD);
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
         }
+        observe_beats(&context);
         let (nodes, synced) = {
             let state = context.store.read();
             (state.nodes.len(), state.is_synced())

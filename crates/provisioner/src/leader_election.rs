@@ -6,7 +6,10 @@
 //! the next replica starts within a retry period.
 //!
 //! Time on Leases is another machine's. A follower therefore judges by when *it* saw the Lease change last, and not by
-//! the time written in it.
+//! the time written in it. It saw that after the leader had begun to write it. So the leader counts from when its last
+//! successful write *began*, and has given up [`RENEW_DEADLINE`] later, before any follower's [`LEASE_DURATION`] is over.
+
+mod fence;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +22,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+pub use self::fence::{Fence, NotLeading};
+use crate::beats::Beat;
 use crate::clock::Clock;
+use crate::jitter::jittered;
 
 /// Karpenter's timing, which is controller-runtime's.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// A leader that has not renewed for this long gives up.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// Longest that the election may be silent.
+pub const BOUND: Duration = Duration::from_secs(30);
 /// Longest that one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -142,25 +150,40 @@ pub struct Leadership {
     clock: Arc<dyn Clock>,
     /// The Lease as we wrote it last.
     held: Lease,
+    /// When the last successful write began.
+    renewed_at: Instant,
+    /// Open while the Lease is ours.
+    fence: Fence,
+    beat: Beat,
+}
+
+/// What an election works with.
+#[derive(Debug)]
+pub struct Means {
+    /// The time to write into the Lease.
+    pub clock: Arc<dyn Clock>,
+    /// Is opened while the Lease is ours.
+    pub fence: Fence,
+    /// Tells that the election goes on, with [`BOUND`].
+    pub beat: Beat,
 }
 
 impl Leadership {
     /// Waits until the Lease is ours. `None` if `stop` is cancelled before.
-    pub async fn acquire(
-        client: Client,
-        candidate: Candidate,
-        clock: Arc<dyn Clock>,
-        stop: &CancellationToken,
-    ) -> Option<Self> {
+    pub async fn acquire(client: Client, candidate: Candidate, means: Means, stop: &CancellationToken) -> Option<Self> {
+        let Means { clock, fence, beat } = means;
         let api = Api::<Lease>::namespaced(client, &candidate.namespace);
         let mut observed = Observed { spec: None, since: Instant::now() };
         let mut told = None;
         loop {
+            beat.busy();
+            let began = Instant::now();
             let attempt = try_acquire(&api, &candidate, clock.as_ref(), &mut observed);
             match tokio::time::timeout(CALL_TIMEOUT, attempt).await {
                 Ok(Ok(Some(held))) => {
                     info!(lease = %candidate, identity = candidate.identity, "became leader");
-                    return Some(Self { candidate, api, clock, held });
+                    fence.open_until(began + RENEW_DEADLINE);
+                    return Some(Self { candidate, api, clock, held, renewed_at: began, fence, beat });
                 }
                 Ok(Ok(None)) => {
                     let holder = observed.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -173,7 +196,7 @@ impl Leadership {
                 Err(_) => warn!(lease = %candidate, "the API server did not answer in time, trying again"),
             }
             tokio::select! {
-                () = tokio::time::sleep(RETRY_PERIOD) => {}
+                () = tokio::time::sleep(jittered(RETRY_PERIOD)) => {}
                 () = stop.cancelled() => return None,
             }
         }
@@ -184,53 +207,70 @@ impl Leadership {
     /// # Errors
     /// [`Error::Lost`] if it could not be renewed in time, or somebody else took it.
     pub async fn keep(mut self, stop: CancellationToken) -> Result<(), Error> {
-        let mut renewed_at = Instant::now();
         loop {
+            self.beat.busy();
             tokio::select! {
-                () = tokio::time::sleep(RETRY_PERIOD) => {}
+                () = tokio::time::sleep(RETRY_PERIOD.min(self.left())) => {}
                 () = stop.cancelled() => {
                     self.release().await;
                     return Ok(());
                 }
             }
-            match tokio::time::timeout(CALL_TIMEOUT, self.renew()).await {
-                Ok(Ok(true)) => renewed_at = Instant::now(),
+            let began = Instant::now();
+            match tokio::time::timeout(CALL_TIMEOUT.min(self.left()), self.renew()).await {
+                Ok(Ok(true)) => {
+                    self.renewed_at = began;
+                    self.fence.open_until(began + RENEW_DEADLINE);
+                }
                 Ok(Ok(false)) => {
+                    self.fence.close();
                     error!(lease = %self.candidate, "somebody else has taken the lease");
                     return Err(Error::Lost(self.candidate.to_string()));
                 }
                 Ok(Err(error)) => warn!(lease = %self.candidate, %error, "could not renew the lease"),
                 Err(_) => warn!(lease = %self.candidate, "could not renew the lease: no answer in time"),
             }
-            if renewed_at.elapsed() >= RENEW_DEADLINE {
+            if self.left().is_zero() {
+                self.fence.close();
                 return Err(Error::Lost(self.candidate.to_string()));
             }
         }
     }
 
-    /// Says whether the Lease is still ours.
+    /// For how long we may still take the Lease for ours.
+    fn left(&self) -> Duration {
+        RENEW_DEADLINE.saturating_sub(self.renewed_at.elapsed())
+    }
+
+    /// Says whether the Lease is still ours, and was renewed.
     async fn renew(&mut self) -> Result<bool, kube::Error> {
-        let mut lease = self.held.clone();
-        let spec = lease.spec.get_or_insert_default();
-        spec.renew_time = Some(now(self.clock.as_ref()));
-        match self.api.replace(&self.candidate.name, &PostParams::default(), &lease).await {
-            Ok(written) => {
-                self.held = written;
-                Ok(true)
-            }
+        match self.write().await {
             // Somebody wrote it. If it is still ours (an annotation was added), go on from what is there.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let current = self.api.get(&self.candidate.name).await?;
                 let holder = current.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-                let ours = holder == Some(self.candidate.identity.as_str());
+                if holder != Some(self.candidate.identity.as_str()) {
+                    return Ok(false);
+                }
                 self.held = current;
-                Ok(ours)
+                // To have read that it is ours renews nothing.
+                self.write().await.map(|()| true)
             }
-            Err(error) => Err(error),
+            written => written.map(|()| true),
         }
     }
 
+    async fn write(&mut self) -> Result<(), kube::Error> {
+        let mut lease = self.held.clone();
+        let spec = lease.spec.get_or_insert_default();
+        spec.renew_time = Some(now(self.clock.as_ref()));
+        self.held = self.api.replace(&self.candidate.name, &PostParams::default(), &lease).await?;
+        Ok(())
+    }
+
     async fn release(self) {
+        // Whatever of ours still runs writes nothing beside the next leader.
+        self.fence.close();
         let mut lease = self.held;
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());

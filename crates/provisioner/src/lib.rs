@@ -3,6 +3,7 @@
 //! A library besides the binary `dovetail`, so that tests and benchmarks can run its parts.
 
 pub mod assignments;
+pub mod beats;
 pub mod cli;
 pub mod client;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod failpoints;
 pub mod handover;
 pub mod health;
 pub mod http_server;
+mod jitter;
 pub mod leader_election;
 pub mod lifecycle;
 pub mod logging;
@@ -32,6 +34,7 @@ pub mod provisioning;
 pub mod queue;
 pub mod recorder;
 pub mod store;
+pub mod supervision;
 pub mod termination;
 #[cfg(test)]
 mod test_pods;

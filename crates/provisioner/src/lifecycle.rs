@@ -85,10 +85,10 @@ pub async fn run(context: Context, health: Arc<RegistrationHealth>) {
     for name in context.store.read().node_claims.keys() {
         queue.add(name.clone());
     }
-    let stop = context.stop.clone();
+    let owner = context.owner(NAME);
     let lifecycle = Arc::new(Lifecycle { context, health, launched: Mutex::default(), unexplained: Mutex::default() });
     let config = queue::Config { concurrency: CONCURRENCY, backoff_min: BACKOFF_MIN, backoff_max: BACKOFF_MAX };
-    queue::run(NAME, queue, config, stop, move |name| {
+    queue::run(owner, queue, config, move |name| {
         let lifecycle = Arc::clone(&lifecycle);
         async move { lifecycle.reconcile(&name).await }
     })

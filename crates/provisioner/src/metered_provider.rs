@@ -11,17 +11,19 @@ use cloudprovider::{
 use model::{ProviderId, Uid};
 use tokio::time::Instant;
 
+use crate::leader_election::Fence;
 use crate::lifecycle::claim;
 use crate::metrics::{CallErrorLabels, CallLabels, Metrics, seconds};
 use crate::queue::current_controller;
 use crate::store::ClusterStore;
 
-/// A provider with a stopwatch.
+/// A provider with a stopwatch, which makes and ends machines only while we lead.
 pub struct MeteredProvider {
     inner: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,
     /// Knows whose machine a failed call was about.
     store: Arc<ClusterStore>,
+    fence: Fence,
 }
 
 /// What a call is about, as far as it says whose NodePool that is.
@@ -36,8 +38,12 @@ enum Subject<'a> {
 
 impl MeteredProvider {
     /// Measures `inner`.
-    pub fn new(inner: Arc<dyn CloudProvider>, metrics: Arc<Metrics>, store: Arc<ClusterStore>) -> Self {
-        Self { inner, metrics, store }
+    pub fn new(inner: Arc<dyn CloudProvider>, metrics: Arc<Metrics>, store: Arc<ClusterStore>, fence: Fence) -> Self {
+        Self { inner, metrics, store, fence }
+    }
+
+    fn check_leading(&self) -> Result<(), Error> {
+        self.fence.check().map_err(|refused| Error::Transient(refused.to_string()))
     }
 
     fn observe<T>(&self, method: &str, subject: Subject<'_>, started: Instant, result: &Result<T, Error>) {
@@ -115,10 +121,12 @@ impl CloudProvider for MeteredProvider {
     }
 
     async fn create(&self, request: CreateRequest<'_>) -> Result<Instance, Error> {
+        self.check_leading()?;
         metered!(self, "Create", Subject::NodePool(claim::node_pool(request.claim)), self.inner.create(request))
     }
 
     async fn delete(&self, provider_id: &ProviderId) -> Result<(), Error> {
+        self.check_leading()?;
         metered!(self, "Delete", Subject::Machine(provider_id), self.inner.delete(provider_id))
     }
 
@@ -152,11 +160,49 @@ impl CloudProvider for MeteredProvider {
     }
 
     async fn reboot(&self, node_claim: &NodeClaim, operation_id: &str) -> Result<(), Error> {
+        self.check_leading()?;
         metered!(
             self,
             "Reboot",
             Subject::NodePool(claim::node_pool(node_claim)),
             self.inner.reboot(node_claim, operation_id)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use cloudprovider_kwok::{KwokCloudProvider, Options as KwokOptions};
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_machine_is_ended_by_one_who_does_not_lead() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let server = tower::service_fn({
+            let asked = Arc::clone(&asked);
+            move |_: Request<Body>| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                async {
+                    Response::builder().status(404).body(Body::from(br#"{"status":"Failure","code":404}"#.to_vec()))
+                }
+            }
+        });
+        let kwok = KwokCloudProvider::new(Client::new(server, "default"), KwokOptions::new("default"));
+        let fence = Fence::closed();
+        let (metrics, store) = (Arc::new(Metrics::new()), Arc::new(ClusterStore::new()));
+        let provider = MeteredProvider::new(Arc::new(kwok), metrics, store, fence.clone());
+        let machine = ProviderId::from("kwok://a");
+        let refused = provider.delete(&machine).await.unwrap_err();
+        assert_eq!(refused.to_string(), "not sent: this process does not lead (any more)");
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        fence.open();
+        let _ = provider.delete(&machine).await;
+        assert!(asked.load(Ordering::Relaxed) > 0);
     }
 }

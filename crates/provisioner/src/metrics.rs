@@ -88,6 +88,8 @@ label_sets! {
     CallErrorLabels { controller, method, provider, error, nodepool }
     /// A request to the API server.
     RequestLabels { verb, resource, code }
+    /// A request to the API server whose deadline passed.
+    TimeoutLabels { verb, resource, phase }
     /// By HTTP status code.
     ByCode { code }
     /// By DRA driver.
@@ -96,6 +98,10 @@ label_sets! {
     ByReason { reason }
     /// By kind.
     ByKind { kind }
+    /// By loop.
+    ByLoop { r#loop }
+    /// By watch.
+    ByWatch { watch }
     /// By outcome.
     ByOutcome { outcome }
     /// A pod and its node.
@@ -148,6 +154,11 @@ pub struct Metrics {
 
     /// Requests to the API server; `client::requests` says how they are named.
     pub api_requests: Family<RequestLabels, Counter>,
+    /// Requests whose deadline passed, by what was waited for; `client::deadlines`.
+    pub api_timeouts: Family<TimeoutLabels, Counter>,
+    /// Whether a loop hangs, and for how long nothing was heard on a watch; `beats`.
+    pub loop_hangs: Family<ByLoop, Gauge>,
+    pub watch_silent_seconds: Family<ByWatch, FloatGauge>,
     /// Objects that the API server has and that could not be decoded.
     pub undecodable_objects: Family<ByKind, Gauge>,
     /// Parts of plans that were dropped because the cluster had changed.
@@ -224,6 +235,9 @@ impl Metrics {
             cloudprovider_duration_seconds: Family::new_with_constructor(durations),
             cloudprovider_errors: Family::default(),
             api_requests: Family::default(),
+            api_timeouts: Family::default(),
+            loop_hangs: Family::default(),
+            watch_silent_seconds: Family::default(),
             undecodable_objects: Family::default(),
             stale_plans: Counter::default(),
             ineffective_launches: Family::default(),
@@ -332,6 +346,9 @@ impl Metrics {
         }
         register! {
             api_requests: "Answers of the API server to requests",
+            api_timeouts: "Requests to the API server that were given up because their deadline passed",
+            loop_hangs: "1 while a loop of the controller is due and silent for longer than its bound",
+            watch_silent_seconds: "Time since the API server last said something on a watch",
             undecodable_objects: "Objects that could not be decoded",
             ineffective_launches: "Machines that did not take in the pods they were launched for",
             braked_pods: "Pods for which nothing is launched for a while because launches were in vain",

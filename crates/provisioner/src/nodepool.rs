@@ -44,9 +44,9 @@ pub async fn run(context: Context, health: Arc<RegistrationHealth>) {
     for name in context.store.read().node_pools.keys() {
         queue.add(name.clone());
     }
-    let stop = context.stop.clone();
+    let owner = context.owner(NAME);
     let gauges = Arc::new(Gauges::new(Arc::clone(&context.metrics)));
-    queue::run(NAME, queue, queue::Config::default(), stop, move |name| {
+    queue::run(owner, queue, queue::Config::default(), move |name| {
         let (context, health, gauges) = (context.clone(), Arc::clone(&health), Arc::clone(&gauges));
         async move {
             match reconcile(&context, &health, &gauges, &name).await {

@@ -44,6 +44,8 @@ pub const NAME: &str = "nodeoverlay";
 const COLLECT: Duration = Duration::from_millis(500);
 /// After this long overlays are looked at though nothing has changed that we know of.
 const RESYNC: Duration = Duration::from_secs(60);
+/// Longest that one look at all overlays may take.
+const BOUND: Duration = Duration::from_secs(300);
 /// Generations of corrected instance types have this bit, so that they are none of the provider's.
 const CORRECTED: u64 = 1 << 63;
 
@@ -294,8 +296,11 @@ pub async fn run(context: Context) {
     });
     context.store.wait_until_synced().await;
     let learning = Learning::default();
+    let beat = context.beats.beat(NAME, BOUND);
     loop {
+        beat.busy();
         tell(&context, &learning).await;
+        beat.due_in(RESYNC);
         tokio::select! {
             () = changed.notified() => tokio::time::sleep(COLLECT).await,
             () = tokio::time::sleep(RESYNC) => {}

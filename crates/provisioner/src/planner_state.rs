@@ -33,6 +33,8 @@ pub const CONFIG_MAP: &str = "dovetail-planner-state";
 const KEY: &str = "state.json";
 /// How often it is looked whether something has changed.
 const PERIOD: Duration = Duration::from_secs(5);
+/// Longest that one look may take: the provider is asked about each NodePool.
+const BOUND: Duration = Duration::from_secs(300);
 /// Offerings that are written down; beyond, the ConfigMap would become too large for the API server.
 const MAX_OFFERINGS: usize = 5_000;
 
@@ -119,11 +121,14 @@ pub async fn run(context: Context) {
     // Of the provider's answers that were written down last.
     let mut written: Option<Vec<(NodePoolName, u64)>> = None;
     let mut complained = false;
+    let beat = context.beats.beat(NAME, BOUND);
     loop {
+        beat.due_in(PERIOD);
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
         }
+        beat.busy();
         let known = instance_types(&context).await;
         let generations = known.iter().map(|(pool, types)| (pool.clone(), types.generation)).collect();
         if written.as_ref() == Some(&generations) {

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use cloudprovider_kwok::{KwokCloudProvider, Options as KwokOptions, catalogue};
 use kube::Client;
-use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::clock::Clock;
-use crate::context::Context;
 use crate::namespace;
 use crate::options::Options;
 
@@ -35,10 +33,4 @@ pub fn kwok(client: &Client, options: &Options, clock: Arc<dyn Clock>) -> anyhow
         kwok.instance_types = read.instance_types;
     }
     Ok(Arc::new(KwokCloudProvider::with_clock(client.clone(), kwok, Arc::new(move || clock.now()))))
-}
-
-/// Starts what the provider does by itself.
-pub fn start(provider: &Arc<Provider>, context: &Context, controllers: &mut JoinSet<()>) {
-    let (provider, stop) = (Arc::clone(provider), context.stop.clone());
-    controllers.spawn(async move { provider.run(stop.cancelled_owned()).await });
 }

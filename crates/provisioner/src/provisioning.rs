@@ -37,6 +37,7 @@ pub mod snapshot;
 mod start;
 mod trigger;
 
+use crate::beats::Beat;
 use crate::context::Context;
 use crate::metrics::{ByController, seconds};
 use crate::options;
@@ -52,6 +53,8 @@ use round::{Memory, Question};
 pub const NAME: &str = "provisioner";
 /// After this long, pods that wait are planned again though nothing has changed that we know of.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
+/// Longest that the loop may be silent in the middle of a round; a step of a round is a plan, or the creation of one machine.
+const BOUND: Duration = Duration::from_secs(300);
 /// After a failed commit the next plan waits at least this long, and up to [`RETRY_PERIOD`].
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 
@@ -65,6 +68,7 @@ pub struct Provisioner {
     backlog: Backlog,
     report: report::Report,
     memory: Arc<Mutex<Memory>>,
+    beat: Beat,
 }
 
 /// What came of one round.
@@ -90,6 +94,7 @@ impl Provisioner {
         Self {
             report: report::Report::new(&context),
             memory: Arc::new(Mutex::new(Memory::new(context.options.ineffective_launch_delay))),
+            beat: context.beats.beat(NAME, BOUND),
             context,
             batcher,
             catalogues: Catalogues::default(),
@@ -106,11 +111,13 @@ impl Provisioner {
         let mut failures = 0_u32;
         let mut retry_at = None;
         loop {
+            self.beat.due_at(retry_at);
             let window_ends = tokio::select! {
                 ends = self.window(is_first) => Some(ends),
                 () = sleep_until(retry_at) => None,
                 () = stop.cancelled() => return,
             };
+            self.beat.busy();
             is_first = false;
             // What was planned within the last moments and goes its way is not planned again.
             let keeps_room = !self.context.store.read().capacity_buffers.is_empty();
@@ -168,9 +175,11 @@ impl Provisioner {
             brake::condition::write(&self.context, &BTreeMap::new()).await;
             return Outcome::Settled;
         }
+        self.beat.busy();
         let epoch = self.context.store.read().epoch;
         let (node_pools, overlays) = self.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
+        self.beat.busy();
         // The cluster as it is now, after the provider was waited for.
         let planned_before = self.context.assignments.claims_by_pod();
         let state = self.allocations.settled(&self.context.store).await;
@@ -201,6 +210,7 @@ impl Provisioner {
                 return Outcome::Failed;
             }
         };
+        self.beat.busy();
         self.report.panicked(&culprits);
         let Some(round::Answer { snapshot, plan, errors, launches, left_out, in_vain, troubles }) = answer else {
             return Outcome::Failed;
@@ -219,14 +229,9 @@ impl Provisioner {
             self.report.dry_run(&snapshot, &plan);
             return Outcome::Waiting;
         }
-        let committed = commit::commit(
-            &self.context,
-            &snapshot,
-            &plan,
-            &objects,
-            Notes { overlays: &overlays, launches: &launches },
-        )
-        .await;
+        let notes = Notes { overlays: &overlays, launches: &launches };
+        let planned = commit::Planned { snapshot: &snapshot, plan: &plan, pools: &objects, notes };
+        let committed = commit::commit(&self.context, &self.beat, planned).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
         buffers::write(&self.context, &buffers, &snapshot, &plan).await;
         if committed.failed > 0 {

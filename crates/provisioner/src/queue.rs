@@ -3,7 +3,8 @@
 //! Invariants: a key waits at most once, whatever adds it and however often; a key is never reconciled twice at the same
 //! time; a key that is added while it is being reconciled is reconciled once more afterwards; of two delays the earlier
 //! wins. So the queue holds at most one entry per object. A reconciler that fails is tried again after a delay that
-//! doubles up to a limit and starts afresh after the first success; one that panics counts as failed.
+//! doubles up to a limit and starts afresh after the first success; one that panics, or is not done within
+//! five minutes, counts as failed.
 //!
 //! Left out: kube's own `Controller`, because it keeps a store and a watch of its own per kind, and we have both already.
 
@@ -20,6 +21,8 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
+
+use crate::beats::Beat;
 
 tokio::task_local! {
     static CONTROLLER: &'static str;
@@ -253,34 +256,51 @@ fn backoff(failures: u32, config: &Config) -> Duration {
     config.backoff_min.saturating_mul(factor).min(config.backoff_max)
 }
 
-/// Reconciles the keys of `queue` until `stop` is cancelled, then waits for those under way.
+/// Longest that one reconciliation may take. Its calls to the API server have deadlines; a provider's may have none.
+const RECONCILE_LIMIT: Duration = Duration::from_secs(300);
+/// Longest that a queue may be silent while keys are due or being reconciled.
+pub const BOUND: Duration = Duration::from_secs(360);
+
+/// Whose queue it is.
+#[derive(Debug)]
+pub struct Owner {
+    /// The controller's name in logs.
+    pub name: &'static str,
+    /// Where it tells that it lives, with [`BOUND`].
+    pub beat: Beat,
+    /// Cancelled when it shall stop.
+    pub stop: CancellationToken,
+}
+
+/// Reconciles the keys of `queue` until it shall stop, then waits for those under way.
 ///
-/// `name` is the controller's name in logs. The reconciler gets a key and reads what it needs from the store; a key whose
+/// The reconciler gets a key and reads what it needs from the store; a key whose
 /// object is gone is an ordinary case that it answers with [`Action::Done`].
-pub async fn run<K, R, F>(
-    name: &'static str,
-    queue: Arc<WorkQueue<K>>,
-    config: Config,
-    stop: CancellationToken,
-    reconcile: R,
-) where
+pub async fn run<K, R, F>(owner: Owner, queue: Arc<WorkQueue<K>>, config: Config, reconcile: R)
+where
     K: Key,
     R: Fn(K) -> F,
     F: Future<Output = anyhow::Result<Action>> + Send + 'static,
 {
+    let Owner { name, beat, stop } = owner;
     let mut running = JoinSet::new();
     let mut keys = HashMap::<Id, K>::new();
     loop {
         while running.len() < config.concurrency.max(1) && !stop.is_cancelled() {
             let Ok(key) = queue.take() else { break };
             let span = info_span!("reconcile", controller = name, object = %key);
-            let task = running.spawn(as_controller(name, reconcile(key.clone()).instrument(span)));
+            let task = running.spawn(as_controller(name, within_limit(reconcile(key.clone())).instrument(span)));
             keys.insert(task.id(), key);
         }
         if stop.is_cancelled() && running.is_empty() {
             return;
         }
         let next_due = next_due(&queue, running.len() < config.concurrency.max(1));
+        if running.is_empty() {
+            beat.due_at(next_due)
+        } else {
+            beat.busy()
+        }
         tokio::select! {
             Some(ended) = running.join_next_with_id() => {
                 let (id, result) = match ended {
@@ -295,6 +315,13 @@ pub async fn run<K, R, F>(
             () = sleep_until(next_due), if next_due.is_some() && !stop.is_cancelled() => {}
             () = stop.cancelled(), if !stop.is_cancelled() => {}
         }
+    }
+}
+
+async fn within_limit(reconciling: impl Future<Output = anyhow::Result<Action>>) -> anyhow::Result<Action> {
+    match tokio::time::timeout(RECONCILE_LIMIT, reconciling).await {
+        Ok(result) => result,
+        Err(_) => Err(anyhow::anyhow!("the reconciler was not done within {} s", RECONCILE_LIMIT.as_secs())),
     }
 }
 

@@ -1,16 +1,21 @@
 //! Kubernetes events, written in the background.
 //!
 //! [`Recorder::publish`] never waits and never fails: an event that repeats one of the last minutes is dropped, and so is
-//! one that finds the channel full (counted). By Karpenter's rules, events are the same if reason and dedupe values are,
+//! one that finds the channel full (counted, and not remembered as told). What the API server does not take is tried
+//! again under the same name, so that no event is there twice. By Karpenter's rules, events are the same if reason and dedupe values are,
 //! whatever the message, for two minutes unless the reason has its own span; `Nominated` is also limited to five a second.
 //!
 //! Differs: `failed-scheduling-dedupe`. The kind of reason is a dedupe value of `FailedScheduling`, so that a changed
 //! reason is told at once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::events;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{self as core, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
@@ -20,13 +25,22 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use crate::beats::Beat;
 use crate::clock::Clock;
+use crate::jitter::jittered;
 use crate::metrics::Metrics;
 
 /// Who the events are from.
 const COMPONENT: &str = "karpenter";
 /// How many events may wait to be written.
 const CHANNEL_CAPACITY: usize = 1024;
+/// How many are written at the same time: one that hangs does not stop the others.
+const PARALLEL_WRITES: usize = 8;
+/// How often an event is tried to be written, and how long after the first failure again; twice as long after the next.
+const ATTEMPTS: u32 = 4;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Longest that the writing of events may be silent while there are any: all attempts at one.
+pub const BOUND: Duration = Duration::from_secs(300);
 /// How many past events are remembered.
 const REMEMBERED: usize = 10_000;
 /// The API server refuses longer messages.
@@ -128,19 +142,47 @@ impl Recorder {
 
     /// Writes an event soon, unless it repeats another or there are too many.
     pub fn publish(&self, event: Event) {
-        if !self.filter.lock().admits(&event, self.clock.now()) {
-            return;
-        }
-        if self.sender.try_send(event).is_err() {
-            self.metrics.dropped_events.inc();
+        // The place first: what is dropped was not told, and may be told soon.
+        let place = self.sender.try_reserve();
+        match place {
+            Ok(place) => {
+                if self.filter.lock().admits(&event, self.clock.now()) {
+                    place.send(event);
+                }
+            }
+            Err(_) => {
+                if self.filter.lock().is_new(&event, self.clock.now()) {
+                    self.metrics.dropped_events.inc();
+                }
+            }
         }
     }
 }
 
 /// Writes what a [`Recorder`] takes until that is gone; with `client` `None`, only to the log.
-pub async fn write_events(mut events: mpsc::Receiver<Event>, client: Option<Client>, clock: Arc<dyn Clock>) {
+pub async fn write_events(
+    mut events: mpsc::Receiver<Event>,
+    client: Option<Client>,
+    clock: Arc<dyn Clock>,
+    beat: Beat,
+) {
     let instance = std::env::var("HOSTNAME").unwrap_or_default();
-    while let Some(event) = events.recv().await {
+    let mut writing = FuturesUnordered::new();
+    let mut is_open = true;
+    while is_open || !writing.is_empty() {
+        if writing.is_empty() {
+            beat.idle()
+        } else {
+            beat.busy()
+        }
+        let event = tokio::select! {
+            event = events.recv(), if is_open && writing.len() < PARALLEL_WRITES => event,
+            Some(()) = writing.next(), if !writing.is_empty() => continue,
+        };
+        let Some(event) = event else {
+            is_open = false;
+            continue;
+        };
         let about = format!(
             "{}/{}",
             event.regarding.kind.as_deref().unwrap_or_default(),
@@ -151,13 +193,32 @@ pub async fn write_events(mut events: mpsc::Receiver<Event>, client: Option<Clie
             continue;
         };
         debug!(object = about, reason = event.reason, text = event.message, "event");
-        let object = to_object(event, clock.now(), &instance);
-        let namespace = object.metadata.namespace.clone().unwrap_or_default();
-        let events = Api::<core::Event>::namespaced(client.clone(), &namespace);
-        if let Err(error) = events.create(&PostParams::default(), &object).await {
-            warn!(object = about, %error, "could not write an event");
-        }
+        writing.push(write(client, to_object(event, clock.now(), &instance), about));
     }
+}
+
+async fn write(client: &Client, object: core::Event, about: String) {
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    let events = Api::<core::Event>::namespaced(client.clone(), &namespace);
+    for attempt in 1..=ATTEMPTS {
+        let error = match events.create(&PostParams::default(), &object).await {
+            Ok(_) => return,
+            // The answer to an earlier attempt was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 && attempt > 1 => return,
+            Err(error) => error,
+        };
+        let may_pass = !matches!(&error, kube::Error::Api(status) if status.code < 500 && status.code != 429);
+        if !may_pass || attempt == ATTEMPTS {
+            return warn!(object = about, %error, "could not write an event");
+        }
+        tokio::time::sleep(jittered(RETRY_DELAY * 2_u32.pow(attempt - 1))).await;
+    }
+}
+
+/// Different for each event, as the API server would make it.
+fn name_of(about: &str) -> String {
+    let about: String = about.chars().take(200).collect();
+    format!("{about}.{:016x}", RandomState::new().hash_one(about.as_str()))
 }
 
 fn to_object(event: Event, now: Timestamp, instance: &str) -> core::Event {
@@ -167,11 +228,7 @@ fn to_object(event: Event, now: Timestamp, instance: &str) -> core::Event {
     let time = jiff::Timestamp::from_millisecond(now.0).ok().map(Time);
     let about = event.regarding.name.clone().unwrap_or_default();
     core::Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", about.chars().take(200).collect::<String>())),
-            namespace: Some(namespace),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { name: Some(name_of(&about)), namespace: Some(namespace), ..ObjectMeta::default() },
         involved_object: event.regarding,
         type_: Some(event.severity.as_str().to_owned()),
         reason: Some(event.reason.to_owned()),
@@ -206,11 +263,15 @@ struct Filter {
 }
 
 impl Filter {
+    fn is_new(&self, event: &Event, now: Timestamp) -> bool {
+        self.until.get(&key(event)).is_none_or(|until| now >= *until)
+    }
+
     fn admits(&mut self, event: &Event, now: Timestamp) -> bool {
-        let key = key(event);
-        if self.until.get(&key).is_some_and(|until| now < *until) {
+        if !self.is_new(event, now) {
             return false;
         }
+        let key = key(event);
         if event.reason == events::NOMINATED && !self.nominated.get_or_insert_with(|| TokenBucket::full(now)).take(now)
         {
             return false;
@@ -274,8 +335,6 @@ impl TokenBucket {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::clock::MockClock;
 
@@ -355,13 +414,78 @@ mod tests {
 
     #[test]
     fn memory_and_channel_are_bounded_and_losses_are_counted() {
-        let setup = setup();
+        let mut setup = setup();
         for object in 0..REMEMBERED + 500 {
             setup.publish(&object.to_string(), events::EVICTED, "");
+            if object % CHANNEL_CAPACITY == CHANNEL_CAPACITY - 1 {
+                setup.written();
+            }
         }
-        let filter = setup.recorder.filter.lock();
-        assert_eq!((filter.until.len(), filter.order.len()), (REMEMBERED, REMEMBERED));
-        assert_eq!(setup.metrics.dropped_events.get(), (REMEMBERED + 500 - CHANNEL_CAPACITY) as u64);
+        {
+            let filter = setup.recorder.filter.lock();
+            assert_eq!((filter.until.len(), filter.order.len()), (REMEMBERED, REMEMBERED));
+        }
+        assert_eq!(setup.metrics.dropped_events.get(), 0);
+        setup.written();
+        for object in 0..CHANNEL_CAPACITY + 7 {
+            setup.publish(&object.to_string(), events::FAILED_DRAINING, "");
+        }
+        assert_eq!(setup.metrics.dropped_events.get(), 7);
+    }
+
+    #[test]
+    fn an_event_that_was_dropped_is_not_remembered_as_told() {
+        let mut setup = setup();
+        for object in 0..CHANNEL_CAPACITY {
+            setup.publish(&object.to_string(), events::EVICTED, "");
+        }
+        setup.publish("last", events::EVICTED, "dropped");
+        setup.publish("0", events::EVICTED, "told already, so nothing is lost");
+        assert_eq!(setup.metrics.dropped_events.get(), 1);
+        setup.written();
+        setup.publish("last", events::EVICTED, "again");
+        assert_eq!(setup.written(), [pair("last", "again")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_tried_again_under_its_name_and_one_that_hangs_does_not_stop_others() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let server = tower::service_fn({
+            let asked = Arc::clone(&asked);
+            move |request: http::Request<kube::client::Body>| {
+                let asked = Arc::clone(&asked);
+                async move {
+                    let body = request.into_body().collect_bytes().await.unwrap();
+                    let event: core::Event = serde_json::from_slice(&body).unwrap();
+                    let name = event.metadata.name.unwrap();
+                    let attempt = {
+                        let mut asked = asked.lock();
+                        asked.push(name.clone());
+                        asked.iter().filter(|other| **other == name).count()
+                    };
+                    let (code, text) = match attempt {
+                        _ if name.starts_with("hangs") => std::future::pending().await,
+                        1 => (503, r#"{"status":"Failure","code":503}"#),
+                        _ => (409, r#"{"status":"Failure","code":409}"#),
+                    };
+                    http::Response::builder().status(code).body(kube::client::Body::from(text.as_bytes().to_vec()))
+                }
+            }
+        });
+        let Setup { clock, recorder, events, .. } = setup();
+        let writing = write_events(events, Some(Client::new(server, "default")), clock, Beat::unobserved());
+        let writing = tokio::spawn(writing);
+        for name in ["hangs", "a", "b"] {
+            let regarding = ObjectReference { name: Some(name.into()), ..ObjectReference::default() };
+            recorder.publish(Event::new(regarding, Severity::Normal, events::EVICTED, ""));
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        writing.abort();
+        let asked = asked.lock();
+        for about in ["a.", "b."] {
+            let names: Vec<_> = asked.iter().filter(|name| name.starts_with(about)).collect();
+            assert!(names.len() == 2 && names[0] == names[1], "{asked:?}");
+        }
     }
 
     #[test]

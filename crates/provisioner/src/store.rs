@@ -22,7 +22,10 @@ use decode::limit_range::TemplateResources;
 use model::Interner;
 use parking_lot::{RwLock, RwLockReadGuard};
 
+use crate::supervision::Supervision;
+
 pub mod change;
+mod follow;
 pub(crate) mod gates;
 pub mod index;
 pub mod object;
@@ -151,12 +154,21 @@ pub struct ClusterStore {
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
     synced: tokio::sync::watch::Sender<bool>,
+    /// Told when a change is left half done.
+    supervision: Supervision,
 }
 
 impl ClusterStore {
     /// An empty store.
     pub fn new() -> Self {
+        Self::supervised(Supervision::default())
+    }
+
+    /// An empty store that tells when a panic has left a change of it half done: an index that was not updated, or a
+    /// subscriber that was not told. Whose panic it is does not matter, and a reconciler's is no failure otherwise.
+    pub fn supervised(supervision: Supervision) -> Self {
         Self {
+            supervision,
             state: RwLock::new(State::default()),
             subscribers: RwLock::new(Vec::new()),
             synced: tokio::sync::watch::Sender::new(false),
@@ -302,6 +314,7 @@ impl ClusterStore {
     }
 
     fn apply_to<T: Stored>(&self, state: &mut State, after: Arc<T>, revision: Revision) -> bool {
+        let _whole = Whole(&self.supervision);
         if state.is_buried(T::KIND, &revision.uid) {
             return false;
         }
@@ -316,6 +329,7 @@ impl ClusterStore {
     }
 
     fn remove_from<T: Stored>(&self, state: &mut State, key: &T::Key, uid: Option<&model::Uid>) {
+        let _whole = Whole(&self.supervision);
         state.note_decodable(T::KIND, key);
         let Some(before) = T::table_mut(state).remove(key, uid) else { return };
         T::reindex(state, Some(&before), None);
@@ -325,6 +339,17 @@ impl ClusterStore {
     fn notify(&self, change: &Change<'_>, state: &State) {
         for notify in self.subscribers.read().iter() {
             notify(change, state);
+        }
+    }
+}
+
+/// Tells of a panic that goes through the change of the store in which this is.
+struct Whole<'a>(&'a Supervision);
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("a change of the store panicked and is half done");
         }
     }
 }

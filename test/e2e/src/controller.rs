@@ -193,6 +193,14 @@ impl Controller {
         self.get("/readyz", self.health_port).is_ok()
     }
 
+    /// What a probe such as `/healthz` answers.
+    ///
+    /// # Errors
+    /// If it is not 200; the answer is in the message.
+    pub fn probe(&self, path: &str) -> Result<String> {
+        self.get(path, self.health_port)
+    }
+
     /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {

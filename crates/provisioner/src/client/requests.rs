@@ -66,7 +66,7 @@ where
 }
 
 /// `patch`, `nodes/status`. A path that is no resource's stands for itself.
-fn verb_and_resource(method: &Method, uri: &Uri) -> (&'static str, String) {
+pub(super) fn verb_and_resource(method: &Method, uri: &Uri) -> (&'static str, String) {
     let path = uri.path().trim_matches('/');
     let segments: Vec<&str> = path.split('/').collect();
     let within_version = match segments.as_slice() {

@@ -1,10 +1,12 @@
 //! Runs the hand-over's engine: tells it what the store shows, carries its commands out, wakes it when it asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::taints;
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Client;
@@ -16,11 +18,12 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::engine::{Command, Config, Engine, Event, Opening, Surroundings, TolerationOutcome};
 use super::view::{self, is_held};
 use super::withdrawals::{Withdrawal, Withdrawals};
+use crate::beats::Beat;
 use crate::context::Context;
 use crate::failpoints;
 use crate::lifecycle::claim;
@@ -30,6 +33,7 @@ use crate::patch;
 use crate::queue::is_not_found;
 use crate::store::watch::node_record;
 use crate::store::{Change, RawObject, State};
+use crate::supervision;
 
 /// Calls under way at the same time. More would only keep the API server from registering the machines that come next.
 const PARALLEL_CALLS: usize = 16;
@@ -45,6 +49,11 @@ const LOOK_AFTER_AT_MOST: Duration = Duration::from_millis(500);
 const COLLECT_IN_HURRY: Duration = Duration::from_millis(2);
 /// How long after its NodeClaim a Node may register, for others to wait for it.
 const GATHER: Duration = Duration::from_secs(5);
+/// Longest that a call may take: some requests, each with its own deadline.
+const CALL_LIMIT: Duration = Duration::from_secs(180);
+/// Longest that a step of the engine may take, or come late.
+const BOUND: Duration = Duration::from_secs(60);
+
 /// What has happened since the engine last looked.
 #[derive(Debug, Default)]
 struct Inbox {
@@ -163,6 +172,7 @@ struct Driver {
     started: Instant,
     calls: JoinSet<()>,
     permits: Arc<Semaphore>,
+    beat: Beat,
 }
 
 impl Driver {
@@ -179,6 +189,7 @@ impl Driver {
         Self {
             engine: Engine::new(config, Timestamp::default()),
             withdrawals: Withdrawals::default(),
+            beat: context.beats.beat(super::NAME, BOUND),
             context,
             inbox,
             started: Instant::now(),
@@ -191,7 +202,9 @@ impl Driver {
         let stop = self.context.stop.clone();
         loop {
             let looked_at = Instant::now();
+            self.beat.busy();
             let next = self.step();
+            self.beat.due_at(next);
             let unhurried = (looked_at.elapsed() * LOOK_AFTER_TIMES).clamp(LOOK_AFTER, LOOK_AFTER_AT_MOST);
             tokio::select! {
                 () = self.inbox.changed.notified() => {
@@ -285,30 +298,31 @@ impl Driver {
         self.calls.spawn(async move {
             // The semaphore is never closed.
             let _permit = permits.acquire().await;
-            let ended = match call {
-                Call::Withdraw(withdrawal) => {
-                    withdraw(&context, &withdrawal).await;
-                    return;
-                }
-                Call::Tolerate { uid, pod, node, toleration, first } => {
-                    let outcome = tolerate(&context, &uid, &pod, &node, &toleration, first).await;
-                    Event::TolerationEnded { pod: uid, node, outcome }
-                }
-                Call::Nominate { uid, resource_version, pod, node } => {
-                    let accepted = nominate(&context, &uid, resource_version, &pod, &node).await;
-                    Event::NominationEnded { pod: uid, accepted }
-                }
-                Call::Close { node, object, taint } => {
-                    close(&context, &node, &object, &taint).await;
-                    Event::ClosingEnded
-                }
-                Call::Open { node, object, opening } => {
-                    let opened = open(&context, &node, &object, opening).await;
-                    Event::OpeningEnded { node, opened }
-                }
-            };
-            inbox.note(|news| news.ended.push(ended));
+            let failed = call.failed();
+            if let Some(ended) = ended(failed, call.run(&context)).await {
+                inbox.note(|news| news.ended.push(ended));
+            }
         });
+    }
+}
+
+/// What the engine is told of a call, which is always told of its end. One that panics, or is not done in time, has
+/// `failed`.
+async fn ended(failed: Option<Event>, call: impl Future<Output = Option<Event>>) -> Option<Event> {
+    match tokio::time::timeout(CALL_LIMIT, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(ended)) => ended,
+        Ok(Err(panic)) => {
+            error!(
+                ?failed,
+                panic = supervision::text(panic.as_ref()),
+                "a call of the hand-over panicked; this is a defect"
+            );
+            failed
+        }
+        Err(_) => {
+            warn!(?failed, limit = ?CALL_LIMIT, "a call of the hand-over was not done in time");
+            failed
+        }
     }
 }
 
@@ -340,6 +354,49 @@ enum Call {
         taint: Taint,
     },
     Withdraw(Withdrawal),
+}
+
+impl Call {
+    /// Its end, should it fail.
+    fn failed(&self) -> Option<Event> {
+        match self {
+            Self::Tolerate { uid, node, .. } => Some(Event::TolerationEnded {
+                pod: uid.clone(),
+                node: node.clone(),
+                outcome: TolerationOutcome::Failed,
+            }),
+            Self::Nominate { uid, .. } => Some(Event::NominationEnded { pod: uid.clone(), accepted: false }),
+            Self::Close { .. } => Some(Event::ClosingEnded),
+            Self::Open { node, .. } => Some(Event::OpeningEnded { node: node.clone(), opened: false }),
+            Self::Withdraw(_) => None,
+        }
+    }
+
+    /// Does it, and says what came of it.
+    async fn run(self, context: &Context) -> Option<Event> {
+        match self {
+            Self::Withdraw(withdrawal) => {
+                withdraw(context, &withdrawal).await;
+                None
+            }
+            Self::Tolerate { uid, pod, node, toleration, first } => {
+                let outcome = tolerate(context, &uid, &pod, &node, &toleration, first).await;
+                Some(Event::TolerationEnded { pod: uid, node, outcome })
+            }
+            Self::Nominate { uid, resource_version, pod, node } => {
+                let accepted = nominate(context, &uid, resource_version, &pod, &node).await;
+                Some(Event::NominationEnded { pod: uid, accepted })
+            }
+            Self::Close { node, object, taint } => {
+                close(context, &node, &object, &taint).await;
+                Some(Event::ClosingEnded)
+            }
+            Self::Open { node, object, opening } => {
+                let opened = open(context, &node, &object, opening).await;
+                Some(Event::OpeningEnded { node, opened })
+            }
+        }
+    }
 }
 
 /// The toleration of exactly that taint.
@@ -509,5 +566,28 @@ async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_engine_is_told_of_the_end_of_every_call() {
+        let call = |uid: &str| Call::Nominate {
+            uid: uid.into(),
+            resource_version: 1,
+            pod: NamespacedName::new("ns", "a"),
+            node: "n".into(),
+        };
+        let failed = || call("a").failed();
+        let accepted = Event::NominationEnded { pod: "a".into(), accepted: true };
+        let refused = Event::NominationEnded { pod: "a".into(), accepted: false };
+        assert_eq!(ended(failed(), async { Some(accepted.clone()) }).await, Some(accepted));
+        assert_eq!(ended(failed(), async { panic!("a defect") }).await, Some(refused.clone()));
+        let started = Instant::now();
+        assert_eq!(ended(failed(), std::future::pending()).await, Some(refused));
+        assert_eq!(started.elapsed(), CALL_LIMIT);
     }
 }

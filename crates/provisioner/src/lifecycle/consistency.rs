@@ -19,6 +19,8 @@ use crate::store::Revision;
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "nodeclaim.consistency";
 const PERIOD: Duration = Duration::from_secs(10 * 60);
+/// Longest that the check of one machine may take.
+const BOUND: Duration = Duration::from_secs(300);
 /// Less than this much of what was promised is inconsistent.
 const LEAST_PERCENT: i128 = 90;
 
@@ -47,7 +49,9 @@ pub fn problems(node_claim: &NodeClaim, node: &Node) -> Vec<String> {
 pub async fn run(context: Context) {
     context.store.wait_until_synced().await;
     let mut ticks = tokio::time::interval(PERIOD);
+    let beat = context.beats.beat(NAME, BOUND);
     loop {
+        beat.due_in(PERIOD);
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
@@ -64,6 +68,7 @@ pub async fn run(context: Context) {
                 .collect()
         };
         for (node_claim, node) in pairs {
+            beat.busy();
             if let Err(failure) = check(&context, &node_claim, &node).await {
                 warn!(node_claim = claim::name(&node_claim), error = format!("{failure:#}"), "could not check");
             }

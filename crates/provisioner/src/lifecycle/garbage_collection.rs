@@ -16,13 +16,18 @@ use std::time::Duration;
 
 use api::{NodeClaim, finalizers, labels};
 use cloudprovider::{Error, Instance, InstanceState, NodeClassKind};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, Preconditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use model::{DurationMs, NodeName, ProviderId, Timestamp};
 use tracing::{info, warn};
 
 use super::claim;
 use super::initialization::is_ready;
+use crate::beats::Beat;
 use crate::conditions::{find, to_timestamp};
 use crate::context::Context;
 use crate::store::{Kind, State};
@@ -34,6 +39,11 @@ const PERIOD: Duration = Duration::from_secs(2 * 60);
 const FIRST: Duration = Duration::from_secs(10);
 /// How old a machine or a launch must be before it can be a stray: lists and watches may be that much behind.
 const GRACE: DurationMs = DurationMs::from_seconds(30);
+
+/// Longest that the look at one suspect may take.
+const BOUND: Duration = Duration::from_secs(300);
+/// NodeClaims per page of a list.
+const PAGE_SIZE: u32 = 500;
 
 /// What may have to be deleted, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -124,32 +134,50 @@ pub async fn run(context: Context) {
     context.store.wait_until_synced().await;
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + FIRST, PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let beat = context.beats.beat(NAME, BOUND);
     loop {
+        beat.due_in(PERIOD);
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
         }
-        if let Err(error) = collect(&context).await {
+        beat.busy();
+        if let Err(error) = collect(&context, &beat).await {
             warn!(error = format!("{error:#}"), "could not look for strays");
         }
     }
 }
 
-async fn collect(context: &Context) -> anyhow::Result<()> {
+async fn collect(context: &Context, beat: &Beat) -> anyhow::Result<()> {
     let listed = context.cloud.list().await?;
     // The list first, then the cluster: a machine on the list has a NodeClaim that we have known for longer.
     let suspects = suspects(&context.store.read(), &listed, context);
+    let mut strays: Vec<Stray<'_>> = Vec::new();
     for name in &suspects.claims {
-        collect_claim(context, name).await?;
+        strays.push((format!("nodeclaim {name}"), collect_claim(context, name).boxed()));
     }
     for id in &suspects.machines {
         let Some(instance) = listed.iter().find(|instance| instance.provider_id == *id) else { continue };
-        collect_machine(context, instance).await?;
+        strays.push((format!("instance {id}"), collect_machine(context, instance).boxed()));
     }
     for name in &suspects.nodes {
-        collect_node(context, name).await?;
+        strays.push((format!("node {name}"), collect_node(context, name).boxed()));
     }
+    collect_each(strays, beat).await;
     Ok(())
+}
+
+/// What it is, and how it is collected.
+type Stray<'a> = (String, BoxFuture<'a, anyhow::Result<()>>);
+
+/// Collects one after another. One that cannot be collected keeps none of the others.
+async fn collect_each(strays: Vec<Stray<'_>>, beat: &Beat) {
+    for (stray, collecting) in strays {
+        beat.busy();
+        if let Err(error) = collecting.await {
+            warn!(stray, error = format!("{error:#}"), "could not collect a stray, trying again later");
+        }
+    }
 }
 
 fn suspects(state: &State, listed: &[Instance], context: &Context) -> Suspects {
@@ -185,13 +213,8 @@ async fn collect_claim(context: &Context, name: &str) -> anyhow::Result<()> {
 }
 
 async fn collect_machine(context: &Context, instance: &Instance) -> anyhow::Result<()> {
-    // The API server has the last word: our watch may be behind.
-    let claims: Api<NodeClaim> = Api::all(context.client.clone());
-    if let Some(name) = &instance.claim_name {
-        let claim = claims.get_opt(name.as_str()).await?;
-        if claim.is_some_and(|claim| claim.metadata.uid.as_deref() == instance.token.as_deref()) {
-            return Ok(());
-        }
+    if is_claimed(&context.client, instance).await? {
+        return Ok(());
     }
     info!(
         provider_id = %instance.provider_id,
@@ -200,6 +223,28 @@ async fn collect_machine(context: &Context, instance: &Instance) -> anyhow::Resu
     );
     Error::ignore_not_found(context.cloud.delete(&instance.provider_id).await)?;
     Ok(())
+}
+
+/// Whether the NodeClaim exists that a machine was launched for. The API server has the last word: our watch may be behind.
+async fn is_claimed(client: &Client, instance: &Instance) -> anyhow::Result<bool> {
+    let claims: Api<NodeClaim> = Api::all(client.clone());
+    let is_it = |metadata: &ObjectMeta| metadata.uid.is_some() && metadata.uid.as_deref() == instance.token.as_deref();
+    if let Some(name) = &instance.claim_name {
+        let claim = claims.get_metadata_opt(name.as_str()).await?;
+        return Ok(claim.is_some_and(|claim| is_it(&claim.metadata)));
+    }
+    // A machine that has lost its NodeClaim's name: any may be it.
+    let mut params = ListParams::default().limit(PAGE_SIZE);
+    loop {
+        let page = claims.list_metadata(&params).await?;
+        if page.items.iter().any(|claim| is_it(&claim.metadata)) {
+            return Ok(true);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(false),
+        }
+    }
 }
 
 async fn collect_node(context: &Context, name: &NodeName) -> anyhow::Result<()> {

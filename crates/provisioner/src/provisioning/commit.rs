@@ -5,10 +5,13 @@
 //! deleted, if its limits are used up by NodeClaims that the plan did not know, or if none of its pods waits any more.
 //!
 //! NodeClaims are created in parallel and put into the store at once, so that the next plan sees them. The name is
-//! chosen here and kept when a request is repeated, so an answer that got lost does not lead to a second machine.
+//! chosen here and kept when a request is repeated, so an answer that got lost does not lead to a second machine. A
+//! request that is not answered is repeated for some minutes: while it may have been carried out, no plan can be made
+//! without the risk to launch for the same pods twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use futures::StreamExt;
@@ -25,8 +28,11 @@ use super::catalogues::readiness;
 use super::node_claim::{self, node_claim, pod_uids, random_name};
 use super::planned_pods_update;
 use super::round::Launches;
+use crate::beats::Beat;
 use crate::context::Context;
 use crate::failpoints;
+use crate::jitter::jittered;
+use crate::leader_election::NotLeading;
 use crate::overlays::Outcome;
 use crate::patch::lean;
 use crate::store::{Revision, State, Stored};
@@ -35,6 +41,20 @@ use crate::store::{Revision, State, Stored};
 const PARALLEL_CREATES: usize = 64;
 /// How often a name that is taken is replaced by another.
 const NAME_ATTEMPTS: usize = 5;
+
+/// How often a request is sent that is not answered, and the pause between two.
+const UNANSWERED_ATTEMPTS: usize = 4;
+const UNANSWERED_PAUSE: Duration = Duration::from_secs(2);
+
+/// What is to be committed.
+#[derive(Clone, Copy)]
+pub(super) struct Planned<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) plan: &'a Plan,
+    /// The NodePools that the plan was made from.
+    pub(super) pools: &'a [Arc<NodePool>],
+    pub(super) notes: Notes<'a>,
+}
 
 /// What came of a plan's machines and placements.
 #[derive(Debug, Default)]
@@ -75,15 +95,9 @@ pub(super) struct Notes<'a> {
     pub(super) launches: &'a Launches,
 }
 
-/// Creates what the plan says, and remembers which pods wait for which machine. `planned_pools` are the NodePools that
-/// the plan was made from.
-pub(super) async fn commit(
-    context: &Context,
-    snapshot: &Snapshot,
-    plan: &Plan,
-    planned_pools: &[Arc<NodePool>],
-    notes: Notes<'_>,
-) -> Committed {
+/// Creates what the plan says, and remembers which pods wait for which machine.
+pub(super) async fn commit(context: &Context, beat: &Beat, planned: Planned<'_>) -> Committed {
+    let Planned { snapshot, plan, pools: planned_pools, notes } = planned;
     context.assignments.set_stages(stages(snapshot, plan));
     assign_existing(context, snapshot, plan);
     let mut committed = Committed::default();
@@ -116,6 +130,7 @@ pub(super) async fn commit(
     let mut creating: FuturesUnordered<_> =
         claims.into_iter().map(|(id, pool)| create(context, snapshot, plan, (id, pool), notes, &permits)).collect();
     while let Some((id, result)) = creating.next().await {
+        beat.busy();
         match result {
             Ok(name) => {
                 committed.created.insert(id, name);
@@ -277,23 +292,39 @@ async fn create(
 
 async fn create_named(context: &Context, mut claim: NodeClaim, pods: &[Uid]) -> anyhow::Result<NodeClaimName> {
     let api = Api::<NodeClaim>::all(context.client.clone());
-    let mut attempt = 0;
+    let (mut attempt, mut unanswered) = (1, 0);
+    let mut name = random_name(&claim);
     loop {
-        attempt += 1;
-        let name = random_name(&claim);
         claim.metadata.name = Some(name.clone());
         failpoints::hit("provision.before-create");
         match api.create(&PostParams::default(), &claim).await {
             Ok(created) => return Ok(remember(context, created, pods)),
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                // The client repeats requests that time out, so this may be the claim we have just asked for.
+                // Requests are repeated, so this may be the claim we have just asked for.
                 if let Some(existing) = api.get_opt(&name).await?.filter(|existing| is_same(existing, &claim)) {
                     return Ok(remember(context, existing, pods));
                 }
                 anyhow::ensure!(attempt < NAME_ATTEMPTS, "{attempt} names were taken, last {name}");
+                attempt += 1;
+                name = random_name(&claim);
+            }
+            Err(error) if may_be_done(&error) && !context.stop.is_cancelled() => {
+                unanswered += 1;
+                anyhow::ensure!(unanswered < UNANSWERED_ATTEMPTS, "no answer to {unanswered} requests, last: {error}");
+                warn!(nodeclaim = name, %error, "not known whether the nodeclaim was created, asking again");
+                tokio::time::sleep(jittered(UNANSWERED_PAUSE)).await;
             }
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Whether a request that failed so may have been carried out, or may be yet.
+fn may_be_done(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500,
+        kube::Error::Service(error) => !error.is::<NotLeading>(),
+        _ => true,
     }
 }
 
@@ -309,4 +340,28 @@ fn remember(context: &Context, claim: NodeClaim, pods: &[Uid]) -> NodeClaimName 
     let revision = Revision::of(&claim.metadata);
     context.store.apply(lean(claim), revision);
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_repeated_under_its_name_only_while_nobody_knows_what_came_of_it() {
+        let answered = |code| kube::Error::Api(Status { code, ..Status::default() }.boxed());
+        let unanswered = crate::client::TimedOut::Answer(Duration::from_secs(35));
+        for (error, expected) in [
+            (answered(403), false),
+            (answered(422), false),
+            (answered(429), false),
+            (answered(500), true),
+            (answered(504), true),
+            (kube::Error::Service(unanswered.into()), true),
+            (kube::Error::Service(NotLeading.into()), false),
+        ] {
+            assert_eq!(may_be_done(&error), expected, "{error}");
+        }
+    }
 }

@@ -46,7 +46,7 @@ pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
         return;
     }
     let (api, store) = (Api::<NodeClaim>::all(context.client.clone()), Arc::clone(&context.store));
-    tokio::spawn(async move {
+    context.in_background("write of planned pods", async move {
         let writing = outdated.into_iter().map(|Outdated { name, uid, value }| {
             let api = api.clone();
             async move {

@@ -5,6 +5,10 @@ use super::*;
 const CONFIG: Config =
     Config { concurrency: 4, backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(1) };
 
+fn owner(stop: &CancellationToken) -> Owner {
+    Owner { name: "test", beat: Beat::unobserved(), stop: stop.clone() }
+}
+
 /// Runs a queue over a recorder of (time since start, key) until nothing happens for an hour.
 async fn record(
     queue: Arc<WorkQueue<&'static str>>,
@@ -28,7 +32,7 @@ async fn record(
             }
         }
     };
-    let running = tokio::spawn(run("test", queue, CONFIG, stop.clone(), reconcile));
+    let running = tokio::spawn(run(owner(&stop), queue, CONFIG, reconcile));
     tokio::time::sleep(Duration::from_secs(3600)).await;
     stop.cancel();
     running.await.unwrap();
@@ -107,7 +111,7 @@ async fn a_key_added_while_it_runs_runs_again_and_never_beside_itself() {
         }
     };
     queue.add("a");
-    let running = tokio::spawn(run("test", Arc::clone(&queue), CONFIG, stop.clone(), reconcile));
+    let running = tokio::spawn(run(owner(&stop), Arc::clone(&queue), CONFIG, reconcile));
     tokio::time::sleep(Duration::from_secs(60)).await;
     stop.cancel();
     running.await.unwrap();
@@ -135,7 +139,7 @@ async fn no_more_keys_run_at_once_than_the_limit() {
             }
         }
     };
-    let running = tokio::spawn(run("test", Arc::clone(&queue), CONFIG, stop.clone(), reconcile));
+    let running = tokio::spawn(run(owner(&stop), Arc::clone(&queue), CONFIG, reconcile));
     tokio::time::sleep(Duration::from_secs(60)).await;
     stop.cancel();
     running.await.unwrap();
@@ -160,7 +164,7 @@ async fn a_stop_lets_what_is_under_way_finish_and_starts_nothing_new() {
             }
         }
     };
-    let running = tokio::spawn(run("test", Arc::clone(&queue), CONFIG, stop.clone(), reconcile));
+    let running = tokio::spawn(run(owner(&stop), Arc::clone(&queue), CONFIG, reconcile));
     tokio::time::sleep(Duration::from_secs(1)).await;
     stop.cancel();
     running.await.unwrap();
@@ -173,4 +177,50 @@ fn an_answer_of_the_api_server_is_told_in_its_own_words() {
     let failure = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot drain");
     assert_eq!(in_words(&failure), "cannot drain: nodes \"a\" not found");
     assert_eq!(in_words(&anyhow::anyhow!("no luck").context("cannot drain")), "cannot drain: no luck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_that_hangs_is_a_failure_and_its_place_is_free_again() {
+    let (queue, stop) = (Arc::new(WorkQueue::new()), CancellationToken::new());
+    queue.add("hangs");
+    queue.add("waits");
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let config = Config { concurrency: 1, ..CONFIG };
+    let start = Instant::now();
+    let running = tokio::spawn(run(owner(&stop), Arc::clone(&queue), config, {
+        let done = Arc::clone(&done);
+        move |key| {
+            let is_first = start.elapsed() < RECONCILE_LIMIT;
+            let done = Arc::clone(&done);
+            async move {
+                if key == "hangs" && is_first {
+                    std::future::pending::<()>().await;
+                }
+                done.lock().push((start.elapsed().as_secs(), key));
+                Ok(Action::Done)
+            }
+        }
+    }));
+    tokio::time::sleep(RECONCILE_LIMIT * 2).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(*done.lock(), [(300, "waits"), (300, "hangs")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_idle_without_keys_and_busy_with_them() {
+    let (queue, stop, beats) = (Arc::new(WorkQueue::new()), CancellationToken::new(), crate::beats::Beats::default());
+    let owner = Owner { beat: beats.beat("test", BOUND), ..owner(&stop) };
+    // Polled by hand, so it can be left alone.
+    let running = run(owner, Arc::clone(&queue), CONFIG, |_: &'static str| async { Ok(Action::Done) });
+    let mut running = Box::pin(running);
+    assert!(futures::poll!(&mut running).is_pending());
+    tokio::time::advance(BOUND * 2).await;
+    assert!(beats.hanging().is_empty(), "nothing is due");
+    queue.add_after("a", Duration::from_secs(60));
+    assert!(futures::poll!(&mut running).is_pending());
+    tokio::time::advance(Duration::from_secs(59) + BOUND).await;
+    assert!(beats.hanging().is_empty());
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(beats.hanging().len(), 1, "a key is due, and the loop does not run");
 }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::object::{CsiNode, Namespace, NodeClass, NodeRecord, PodGroupRecord, Stored, VolumeAttachment};
-use super::{ClusterStore, Delta, State, Watches};
+use super::{ClusterStore, Delta, State, Watches, Whole};
 use model::Pod;
 use model::quota::ResourceQuota;
 use model::volume::{PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -38,6 +38,8 @@ const GROWTH: usize = 4;
 const PERIOD: Duration = Duration::from_secs(60);
 /// Longest that the new lists may take.
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// Longest that building a store anew may take before it counts as hanging.
+const BOUND: Duration = Duration::from_secs(420);
 /// How long old watches go on after the change.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -69,16 +71,19 @@ impl Feed {
 pub async fn keep_watching(watches: Watches, store: Arc<ClusterStore>, node_classes: Vec<NodeClassKind>) {
     let stop = watches.stop.clone();
     let mut current = start(&watches, &store, &node_classes);
+    let beat = watches.beats.beat("store rebuild", BOUND);
     let mut ticks = tokio::time::interval(PERIOD);
     loop {
+        beat.due_in(PERIOD);
         tokio::select! {
             _ = ticks.tick() => {}
             () = stop.cancelled() => break,
         }
+        beat.busy();
         if !store.has_dead_names() {
             continue;
         }
-        let beside = Arc::new(ClusterStore::new());
+        let beside = Arc::new(ClusterStore::supervised(watches.supervision.clone()));
         let next = start(&watches, &beside, &node_classes);
         match tokio::time::timeout(TIMEOUT, beside.wait_until_synced()).await {
             Ok(()) => {
@@ -129,6 +134,7 @@ impl ClusterStore {
 
     /// Puts `next`, a state of the same cluster, in place of this one, and tells what differs.
     pub(super) fn replace(&self, mut next: State) {
+        let _whole = Whole(&self.supervision);
         next.names_when_built = next.interner.value_count();
         let mut state = self.state.write();
         next.epoch = state.epoch + 1;

@@ -330,3 +330,19 @@ fn what_devices_read_of_a_daemon_set_is_forgotten_with_it() {
     store.delete::<model::workload::DaemonSet>(&name("monitor"), &"d".into());
     assert!(store.read().device_pods.is_empty());
 }
+
+#[test]
+fn a_panic_in_the_middle_of_a_change_is_told_whoever_made_it() {
+    use futures::FutureExt;
+
+    let supervision = Supervision::default();
+    let store = ClusterStore::supervised(supervision.clone());
+    apply(&store, pod("a", 1, None, None));
+    store.on_change(|change, _| assert!(!matches!(change, Change::Pod(delta) if delta.after.is_none()), "a defect"));
+    apply(&store, pod("b", 2, None, None));
+    assert!(supervision.failed().now_or_never().is_none());
+    let gone = || store.delete::<model::Pod>(&name("a"), &Uid::from("uid-a"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(gone)).is_err());
+    let failure = supervision.failed().now_or_never();
+    assert_eq!(failure.as_deref(), Some("a change of the store panicked and is half done"));
+}

@@ -18,11 +18,8 @@ use decode::devices::Admitted;
 use decode::limit_range::{LimitRange, TemplateResources};
 use decode::priority_class::PriorityClass;
 use dra_sched::KubernetesMinor;
-use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, ApiResource, DynamicObject};
-use kube::runtime::utils::Backoff;
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, core::GroupVersionKind};
 use model::Pod;
 use model::quota::ResourceQuota;
@@ -34,19 +31,23 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::follow::{Failure, Follower, Seen};
 use super::object::{
     CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, PodGroupRecord, Stored, VolumeAttachment,
 };
 use super::raw::RawObject;
 use super::rebuild::Feed;
 use super::{ClusterStore, Kind};
+use crate::beats::Beats;
+use crate::jitter::jittered;
 use crate::metrics::{ByKind, Metrics};
 use crate::recorder::{Event, Recorder, Severity};
+use crate::supervision::Supervision;
 
 /// How long until a kind that is not served is asked for again: its CRD may come, or the API server's next release.
 const NOT_SERVED_DELAY: Duration = Duration::from_secs(30);
-/// Objects per page of a list.
-const PAGE_SIZE: u32 = 500;
+/// Longest that a watch may take from one thing seen to the next, a failure being one: more than any of its calls may take.
+const BOUND: Duration = Duration::from_secs(150);
 /// The group of claims and slices.
 const RESOURCE: &str = "resource.k8s.io";
 /// Versions that DeviceTaintRules are served in.
@@ -73,6 +74,10 @@ pub struct Watches {
     pub pod_selectors: bool,
     /// The provider's aliases of label keys.
     pub labels: Arc<ProviderLabels>,
+    /// Where each watch tells that it lives.
+    pub beats: Arc<Beats>,
+    /// Where a watch is told that ended though it should not.
+    pub supervision: Supervision,
     /// Ends all watches.
     pub stop: CancellationToken,
 }
@@ -117,42 +122,55 @@ impl<T: Stored> Source<T> {
             note: |_, _| {},
         }
     }
+
+    /// `apps/v1/daemonsets`.
+    fn name(&self) -> String {
+        format!("{}/{}", self.resource.api_version, self.resource.plural)
+    }
 }
 
 impl Watches {
     /// Starts a watch for every kind; `node_classes` are the provider's.
     pub fn start(&self, node_classes: &[NodeClassKind]) -> JoinSet<()> {
-        let mut tasks = JoinSet::new();
+        let mut started = JoinSet::new();
+        let tasks = &mut started;
         let pods = Source::<Pod>::new(resource("", "v1", "Pod", "pods"), from_json(decode::pod), RawObject::name);
-        tasks.spawn(self.clone().watch(Source { fields: Some(LIVE_PODS), note: note_devices, ..pods }));
-        tasks.spawn(self.clone().watch(Source::<NodeRecord>::new(
-            resource("", "v1", "Node", "nodes"),
-            node_record,
-            |raw| (&*raw.name().name).into(),
-        )));
-        tasks.spawn(self.clone().watch(Source::<NodeClaim>::new(
-            resource(groups::KARPENTER, "v1", "NodeClaim", "nodeclaims"),
-            |raw, _| decode::node_claim_object(&raw.json).map_err(|error| error.to_string()),
-            |raw| (&*raw.name().name).into(),
-        )));
-        tasks.spawn(self.clone().watch(Source::<NodePool>::new(
-            resource(groups::KARPENTER, "v1", "NodePool", "nodepools"),
-            |raw, _| decode::node_pool_object(&raw.json).map_err(|error| error.to_string()),
-            |raw| (&*raw.name().name).into(),
-        )));
+        self.follow(tasks, Source { fields: Some(LIVE_PODS), note: note_devices, ..pods });
+        self.follow(
+            tasks,
+            Source::<NodeRecord>::new(resource("", "v1", "Node", "nodes"), node_record, |raw| {
+                (&*raw.name().name).into()
+            }),
+        );
+        self.follow(
+            tasks,
+            Source::<NodeClaim>::new(
+                resource(groups::KARPENTER, "v1", "NodeClaim", "nodeclaims"),
+                |raw, _| decode::node_claim_object(&raw.json).map_err(|error| error.to_string()),
+                |raw| (&*raw.name().name).into(),
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<NodePool>::new(
+                resource(groups::KARPENTER, "v1", "NodePool", "nodepools"),
+                |raw, _| decode::node_pool_object(&raw.json).map_err(|error| error.to_string()),
+                |raw| (&*raw.name().name).into(),
+            ),
+        );
         let overlays = Source::<NodeOverlay>::new(
             resource(groups::KARPENTER, "v1alpha1", "NodeOverlay", "nodeoverlays"),
             |raw, _| decode::node_overlay_object(&raw.json).map_err(|error| error.to_string()),
             |raw| (&*raw.name().name).into(),
         );
-        tasks.spawn(self.clone().watch(Source { optional: true, ..overlays }));
-        self.start_node_classes(node_classes, &mut tasks);
-        self.start_workloads(&mut tasks);
-        self.start_storage(&mut tasks);
-        self.start_buffers(&mut tasks);
-        self.start_pod_selectors(&mut tasks);
-        tasks.spawn(self.clone().watch_devices());
-        tasks
+        self.follow(tasks, Source { optional: true, ..overlays });
+        self.start_node_classes(node_classes, tasks);
+        self.start_workloads(tasks);
+        self.start_storage(tasks);
+        self.start_buffers(tasks);
+        self.start_pod_selectors(tasks);
+        self.start_devices(tasks);
+        started
     }
 
     fn start_node_classes(&self, kinds: &[NodeClassKind], tasks: &mut JoinSet<()>) {
@@ -174,51 +192,69 @@ impl Watches {
                 },
                 key,
             );
-            tasks.spawn(self.clone().watch(Source {
-                owns: Box::new(move |key: &NodeClassKey| key.0.group == group && key.0.kind == name),
-                pending: Arc::clone(&pending),
-                is_alone: kinds.len() == 1,
-                optional: true,
-                ..source
-            }));
+            self.follow(
+                tasks,
+                Source {
+                    owns: Box::new(move |key: &NodeClassKey| key.0.group == group && key.0.kind == name),
+                    pending: Arc::clone(&pending),
+                    is_alone: kinds.len() == 1,
+                    optional: true,
+                    ..source
+                },
+            );
         }
     }
 
     fn start_workloads(&self, tasks: &mut JoinSet<()>) {
-        tasks.spawn(self.clone().watch(Source::<Namespace>::new(
-            resource("", "v1", "Namespace", "namespaces"),
-            |raw, context| {
-                let (name, labels) = decode::namespace(&raw.json, context).map_err(|error| error.to_string())?;
-                Ok(Namespace { name, labels })
-            },
-            |raw| raw.name().name,
-        )));
+        self.follow(
+            tasks,
+            Source::<Namespace>::new(
+                resource("", "v1", "Namespace", "namespaces"),
+                |raw, context| {
+                    let (name, labels) = decode::namespace(&raw.json, context).map_err(|error| error.to_string())?;
+                    Ok(Namespace { name, labels })
+                },
+                |raw| raw.name().name,
+            ),
+        );
         let daemon_sets = Source::<DaemonSet>::new(
             resource("apps", "v1", "DaemonSet", "daemonsets"),
             from_json(decode::daemon_set),
             RawObject::name,
         );
-        tasks.spawn(self.clone().watch(Source { note: note_daemon_set, ..daemon_sets }));
-        tasks.spawn(self.clone().watch(Source::<LimitRange>::new(
-            resource("", "v1", "LimitRange", "limitranges"),
-            |raw, _| decode::limit_range(&raw.json).map_err(|error| error.to_string()),
-            RawObject::name,
-        )));
-        tasks.spawn(self.clone().watch(Source::<PodDisruptionBudget>::new(
-            resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
-            from_json(decode::pod_disruption_budget),
-            RawObject::name,
-        )));
-        tasks.spawn(self.clone().watch(Source::<ResourceQuota>::new(
-            resource("", "v1", "ResourceQuota", "resourcequotas"),
-            |raw, _| decode::resource_quota(&raw.json).map_err(|error| error.to_string()),
-            RawObject::name,
-        )));
-        tasks.spawn(self.clone().watch(Source::<PriorityClass>::new(
-            resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-            |raw, _| decode::priority_class(&raw.json).map_err(|error| error.to_string()),
-            |raw| raw.name().name,
-        )));
+        self.follow(tasks, Source { note: note_daemon_set, ..daemon_sets });
+        self.follow(
+            tasks,
+            Source::<PodDisruptionBudget>::new(
+                resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+                from_json(decode::pod_disruption_budget),
+                RawObject::name,
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<PriorityClass>::new(
+                resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+                |raw, _| decode::priority_class(&raw.json).map_err(|error| error.to_string()),
+                |raw| raw.name().name,
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<LimitRange>::new(
+                resource("", "v1", "LimitRange", "limitranges"),
+                |raw, _| decode::limit_range(&raw.json).map_err(|error| error.to_string()),
+                RawObject::name,
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<ResourceQuota>::new(
+                resource("", "v1", "ResourceQuota", "resourcequotas"),
+                |raw, _| decode::resource_quota(&raw.json).map_err(|error| error.to_string()),
+                RawObject::name,
+            ),
+        );
         let pending = Arc::new(AtomicUsize::new(POD_GROUP_VERSIONS.len()));
         for version in POD_GROUP_VERSIONS {
             let source = Source::<PodGroupRecord>::new(
@@ -227,39 +263,54 @@ impl Watches {
                 RawObject::name,
             );
             let pending = Arc::clone(&pending);
-            tasks.spawn(self.clone().watch(Source { optional: true, pending, is_alone: false, ..source }));
+            self.follow(tasks, Source { optional: true, pending, is_alone: false, ..source });
         }
     }
 
     fn start_storage(&self, tasks: &mut JoinSet<()>) {
-        tasks.spawn(self.clone().watch(Source::<PersistentVolumeClaim>::new(
-            resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
-            |raw, _| decode::persistent_volume_claim(&raw.json).map_err(|error| error.to_string()),
-            RawObject::name,
-        )));
-        tasks.spawn(self.clone().watch(Source::<PersistentVolume>::new(
-            resource("", "v1", "PersistentVolume", "persistentvolumes"),
-            from_json(decode::persistent_volume),
-            |raw| raw.name().name,
-        )));
-        tasks.spawn(self.clone().watch(Source::<StorageClass>::new(
-            resource("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
-            from_json(decode::storage_class),
-            |raw| raw.name().name,
-        )));
-        tasks.spawn(self.clone().watch(Source::<CsiNode>::new(
-            resource("storage.k8s.io", "v1", "CSINode", "csinodes"),
-            |raw, _| {
-                let (name, drivers) = decode::csi_node(&raw.json).map_err(|error| error.to_string())?;
-                Ok(CsiNode { name, drivers })
-            },
-            |raw| (&*raw.name().name).into(),
-        )));
-        tasks.spawn(self.clone().watch(Source::<VolumeAttachment>::new(
-            resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
-            |raw, _| volume_attachment(raw),
-            |raw| raw.name().name,
-        )));
+        self.follow(
+            tasks,
+            Source::<PersistentVolumeClaim>::new(
+                resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+                |raw, _| decode::persistent_volume_claim(&raw.json).map_err(|error| error.to_string()),
+                RawObject::name,
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<PersistentVolume>::new(
+                resource("", "v1", "PersistentVolume", "persistentvolumes"),
+                from_json(decode::persistent_volume),
+                |raw| raw.name().name,
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<StorageClass>::new(
+                resource("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+                from_json(decode::storage_class),
+                |raw| raw.name().name,
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<CsiNode>::new(
+                resource("storage.k8s.io", "v1", "CSINode", "csinodes"),
+                |raw, _| {
+                    let (name, drivers) = decode::csi_node(&raw.json).map_err(|error| error.to_string())?;
+                    Ok(CsiNode { name, drivers })
+                },
+                |raw| (&*raw.name().name).into(),
+            ),
+        );
+        self.follow(
+            tasks,
+            Source::<VolumeAttachment>::new(
+                resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
+                |raw, _| volume_attachment(raw),
+                |raw| raw.name().name,
+            ),
+        );
     }
 
     /// Watches buffers and what they may name; if nobody wants them, there are none.
@@ -275,7 +326,7 @@ impl Watches {
             |raw, _| decode::capacity_buffer_object(&raw.json).map_err(|error| error.to_string()),
             RawObject::name,
         );
-        tasks.spawn(self.clone().watch(Source { optional: true, ..buffers }));
+        self.follow(tasks, Source { optional: true, ..buffers });
         let pending = Arc::new(AtomicUsize::new(TemplateKind::ALL.len()));
         for kind in TemplateKind::ALL {
             let source = Source::<BufferTemplate>::new(
@@ -283,12 +334,15 @@ impl Watches {
                 move |raw, context| buffer_template(&raw.json, kind, context).map_err(|error| error.to_string()),
                 move |raw| TemplateKey { kind, name: raw.name() },
             );
-            tasks.spawn(self.clone().watch(Source {
-                owns: Box::new(move |key: &TemplateKey| key.kind == kind),
-                pending: Arc::clone(&pending),
-                is_alone: false,
-                ..source
-            }));
+            self.follow(
+                tasks,
+                Source {
+                    owns: Box::new(move |key: &TemplateKey| key.kind == kind),
+                    pending: Arc::clone(&pending),
+                    is_alone: false,
+                    ..source
+                },
+            );
         }
     }
 
@@ -305,17 +359,49 @@ impl Watches {
                 move |raw, context| pod_selector(&raw.json, kind, context).map_err(|error| error.to_string()),
                 move |raw| SelectorKey { kind, name: raw.name() },
             );
-            tasks.spawn(self.clone().watch(Source {
-                owns: Box::new(move |key: &SelectorKey| key.kind == kind),
-                pending: Arc::clone(&pending),
-                is_alone: false,
-                ..source
-            }));
+            self.follow(
+                tasks,
+                Source {
+                    owns: Box::new(move |key: &SelectorKey| key.kind == kind),
+                    pending: Arc::clone(&pending),
+                    is_alone: false,
+                    ..source
+                },
+            );
         }
     }
 
     /// Watches what decides about devices, as far as the API server serves it. First it has to say which release it is.
-    async fn watch_devices(self) {
+    fn start_devices(&self, tasks: &mut JoinSet<()>) {
+        let release = CancellationToken::new();
+        let noting = self.clone().note_release(release.clone());
+        tasks.spawn(self.supervision.endless("release of the API server", self.stop.clone(), noting));
+        let cluster_scoped = |kind, plural| resource(RESOURCE, "v1", kind, plural);
+        let name = |raw: &RawObject| raw.name().name;
+        let classes = cluster_scoped("DeviceClass", "deviceclasses");
+        let classes = device_source(classes, decode::devices::device_class, name);
+        let slices = cluster_scoped("ResourceSlice", "resourceslices");
+        let slices = device_source(slices, decode::devices::resource_slice, name);
+        let claims = resource(RESOURCE, "v1", "ResourceClaim", "resourceclaims");
+        let claims = device_source(claims, decode::devices::resource_claim, RawObject::name);
+        let templates = resource(RESOURCE, "v1", "ResourceClaimTemplate", "resourceclaimtemplates");
+        let templates = device_source(templates, decode::devices::resource_claim_template, RawObject::name);
+        self.follow_after(&release, tasks, classes);
+        self.follow_after(&release, tasks, slices);
+        self.follow_after(&release, tasks, claims);
+        self.follow_after(&release, tasks, templates);
+        // Which version has the rules depends on the release; a server that serves both gives the same objects twice.
+        let pending = Arc::new(AtomicUsize::new(TAINT_RULE_VERSIONS.len()));
+        for version in TAINT_RULE_VERSIONS {
+            let rules = resource(RESOURCE, version, "DeviceTaintRule", "devicetaintrules");
+            let source = device_source(rules, |json, _| decode::devices::device_taint_rule(json), name);
+            let source = Source { pending: Arc::clone(&pending), is_alone: false, ..source };
+            self.follow_after(&release, tasks, source);
+        }
+    }
+
+    /// Notes of which release the API server is, and lets those go on who wait for that.
+    async fn note_release(self, known: CancellationToken) {
         let mut delays = RetryDelay::default();
         loop {
             match self.client.apiserver_version().await {
@@ -325,117 +411,112 @@ impl Watches {
                         None => None,
                     };
                     self.feed.with(|store| store.note_kubernetes(compat));
-                    break;
+                    known.cancel();
+                    return self.stop.cancelled().await;
                 }
                 Err(error) => debug!(%error, "the API server does not tell its version yet"),
             }
-            let delay = delays.next().unwrap_or(RetryDelay::MAX);
             tokio::select! {
-                () = tokio::time::sleep(delay) => {}
+                () = tokio::time::sleep(jittered(delays.next())) => {}
                 () = self.stop.cancelled() => return,
             }
         }
-        let cluster_scoped = |kind, plural| resource(RESOURCE, "v1", kind, plural);
-        let classes =
-            device_source(cluster_scoped("DeviceClass", "deviceclasses"), decode::devices::device_class, |raw| {
-                raw.name().name
-            });
-        let slices =
-            device_source(cluster_scoped("ResourceSlice", "resourceslices"), decode::devices::resource_slice, |raw| {
-                raw.name().name
-            });
-        let claims = device_source(
-            resource(RESOURCE, "v1", "ResourceClaim", "resourceclaims"),
-            decode::devices::resource_claim,
-            RawObject::name,
-        );
-        let templates = device_source(
-            resource(RESOURCE, "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
-            decode::devices::resource_claim_template,
-            RawObject::name,
-        );
-        // Which version has the rules depends on the release; a server that serves both gives the same objects twice.
-        let pending = Arc::new(AtomicUsize::new(TAINT_RULE_VERSIONS.len()));
-        let rules = TAINT_RULE_VERSIONS.map(|version| {
-            let source = device_source(
-                resource(RESOURCE, version, "DeviceTaintRule", "devicetaintrules"),
-                |json, _| decode::devices::device_taint_rule(json),
-                |raw| raw.name().name,
-            );
-            self.clone().watch(Source { pending: Arc::clone(&pending), is_alone: false, ..source })
-        });
-        futures::join!(
-            self.clone().watch(classes),
-            self.clone().watch(slices),
-            self.clone().watch(claims),
-            self.clone().watch(templates),
-            futures::future::join_all(rules),
-        );
     }
 
-    async fn watch<T: Stored>(self, source: Source<T>) {
+    /// Starts the watch of a kind, in a task of its own.
+    fn follow<T: Stored>(&self, tasks: &mut JoinSet<()>, source: Source<T>) {
+        let name = source.name();
+        self.spawn(tasks, name.clone(), self.clone().watch(name, source));
+    }
+
+    /// Starts it when `start` is cancelled.
+    fn follow_after<T: Stored>(&self, start: &CancellationToken, tasks: &mut JoinSet<()>, source: Source<T>) {
+        let (start, stop, name) = (start.clone(), self.stop.clone(), source.name());
+        let watching = self.clone().watch(name.clone(), source);
+        self.spawn(tasks, name, async move {
+            tokio::select! {
+                () = start.cancelled() => {}
+                () = stop.cancelled() => return,
+            }
+            watching.await;
+        });
+    }
+
+    fn spawn(&self, tasks: &mut JoinSet<()>, name: String, watching: impl Future<Output = ()> + Send + 'static) {
+        tasks.spawn(self.supervision.endless(format!("watch of {name}"), self.stop.clone(), watching));
+    }
+
+    async fn watch<T: Stored>(self, name: String, source: Source<T>) {
         let api = Api::<RawObject>::all_with(self.client.clone(), &source.resource);
-        let mut config = watcher::Config::default().page_size(PAGE_SIZE);
-        if let Some(fields) = source.fields {
-            config = config.fields(fields);
-        }
-        let events = watcher(api, config).backoff(RetryDelay::default());
-        let mut events = std::pin::pin!(events);
-        let mut listing = Listing::<T>::default();
+        let mut follower = Follower::new(api, source.fields);
+        let (mut delays, mut listing) = (RetryDelay::default(), Listing::<T>::default());
+        let (beat, line) = (self.beats.beat(format!("watch of {name}"), BOUND), self.beats.line(name));
         loop {
-            let event = tokio::select! {
-                event = events.next() => event,
+            beat.busy();
+            let seen = tokio::select! {
+                seen = follower.next() => seen,
                 () = self.stop.cancelled() => return,
             };
-            match event {
-                Some(Ok(event)) => self.handle(event, &source, &mut listing),
-                // The backoff starts anew with each list that is begun, so it is no brake here.
-                Some(Err(error)) if self.failed(&error, &source, &mut listing) => tokio::select! {
-                    () = tokio::time::sleep(NOT_SERVED_DELAY) => {}
-                    () = self.stop.cancelled() => return,
-                },
-                Some(Err(_)) => {}
-                None => return,
+            let failure = match seen {
+                Ok(seen) => {
+                    // A list that was only begun is no success.
+                    if !matches!(seen, Seen::ListBegan) {
+                        delays = RetryDelay::default();
+                        line.heard();
+                    }
+                    self.handle(seen, &source, &mut listing);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            let delay = match self.failed(&failure, &source, &mut listing) {
+                true => {
+                    line.heard();
+                    NOT_SERVED_DELAY
+                }
+                false => delays.next(),
+            };
+            tokio::select! {
+                () = tokio::time::sleep(jittered(delay)) => {}
+                () = self.stop.cancelled() => return,
             }
         }
     }
 
-    fn handle<T: Stored>(&self, event: watcher::Event<RawObject>, source: &Source<T>, listing: &mut Listing<T>) {
-        match event {
-            watcher::Event::Init => self.feed.with(|store| listing.begin(store, source)),
-            watcher::Event::InitApply(raw) => {
+    fn handle<T: Stored>(&self, seen: Seen, source: &Source<T>, listing: &mut Listing<T>) {
+        match seen {
+            Seen::ListBegan => self.feed.with(|store| listing.begin(store, source)),
+            Seen::Listed(raw) => {
                 let raw = raw.of_type(&source.resource);
                 listing.seen.insert((source.key)(&raw));
                 self.apply(&raw, source);
             }
-            watcher::Event::InitDone => {
+            Seen::ListEnded => {
                 self.feed.with(|store| listing.end(store, source));
                 self.count_undecodable(T::KIND);
                 self.listed(source, listing);
             }
-            watcher::Event::Apply(raw) => self.apply(&raw, source),
-            watcher::Event::Delete(raw) => {
+            Seen::Applied(raw) => self.apply(&raw, source),
+            Seen::Deleted(raw) => {
                 self.feed.with(|store| store.delete::<T>(&(source.key)(&raw), &raw.uid()));
                 self.count_undecodable(T::KIND);
             }
+            Seen::Heard => {}
         }
     }
 
     /// Says whether the kind is one that need not be served, and is not.
-    fn failed<T: Stored>(&self, error: &watcher::Error, source: &Source<T>, listing: &mut Listing<T>) -> bool {
-        let not_served = matches!(
-            error,
-            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
-        );
-        // The API server has forgotten where we were; the list that follows is an ordinary thing.
-        let expired = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
-        if expired {
-            debug!(kind = source.resource.kind, %error, "watch expired, listing again");
+    fn failed<T: Stored>(&self, failure: &Failure, source: &Source<T>, listing: &mut Listing<T>) -> bool {
+        let not_served = matches!(failure, Failure::List(kube::Error::Api(status)) if status.code == 404);
+        let kind = &source.resource.kind;
+        if matches!(failure, Failure::Expired(_)) {
+            debug!(kind, error = %failure, "watch expired, listing again");
         } else if not_served && source.optional {
-            debug!(kind = source.resource.kind, "the API server does not serve this kind yet");
+            debug!(kind, "the API server does not serve this kind yet");
             self.listed(source, listing);
         } else {
-            warn!(kind = source.resource.kind, %error, "watch failed, trying again");
+            let cause = std::error::Error::source(failure).map(ToString::to_string);
+            warn!(kind, error = %failure, cause, "watch failed, trying again");
         }
         not_served && source.optional
     }
@@ -507,27 +588,17 @@ struct RetryDelay {
 impl RetryDelay {
     const MIN: Duration = Duration::from_millis(500);
     const MAX: Duration = Duration::from_secs(5);
+
+    fn next(&mut self) -> Duration {
+        let delay = self.next;
+        self.next = (delay * 2).min(Self::MAX);
+        delay
+    }
 }
 
 impl Default for RetryDelay {
     fn default() -> Self {
         Self { next: Self::MIN }
-    }
-}
-
-impl Iterator for RetryDelay {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let delay = self.next;
-        self.next = (delay * 2).min(Self::MAX);
-        Some(delay)
-    }
-}
-
-impl Backoff for RetryDelay {
-    fn reset(&mut self) {
-        *self = Self::default();
     }
 }
 

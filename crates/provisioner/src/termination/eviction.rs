@@ -192,8 +192,8 @@ impl Evictions {
 /// Works the queue until the context is stopped.
 pub async fn run(context: Context, evictions: Evictions) {
     let config = queue::Config { concurrency: CONCURRENCY, backoff_min: BACKOFF_MIN, backoff_max: BACKOFF_MAX };
-    let (queue, stop) = (Arc::clone(&evictions.queue), context.stop.clone());
-    queue::run(NAME, queue, config, stop, move |key| {
+    let (queue, owner) = (Arc::clone(&evictions.queue), context.owner(NAME));
+    queue::run(owner, queue, config, move |key| {
         let (context, evictions) = (context.clone(), evictions.clone());
         async move { reconcile(&context, &evictions, &key).await }
     })

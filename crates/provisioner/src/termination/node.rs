@@ -52,9 +52,9 @@ pub async fn run(context: Context, evictions: Evictions) {
     for name in context.store.read().nodes.keys() {
         queue.add(name.clone());
     }
-    let stop = context.stop.clone();
+    let owner = context.owner(NAME);
     let config = queue::Config { concurrency: CONCURRENCY, ..queue::Config::default() };
-    queue::run(NAME, queue, config, stop, move |name| {
+    queue::run(owner, queue, config, move |name| {
         let (context, evictions) = (context.clone(), evictions.clone());
         async move { reconcile(&context, &evictions, &name).await }
     })

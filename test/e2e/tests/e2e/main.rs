@@ -22,6 +22,7 @@ mod planning;
 mod rights;
 mod runaway;
 mod serving;
+mod silence;
 mod snapshot;
 mod standalone;
 mod switching;

@@ -108,3 +108,48 @@ fn a_node_without_claim_and_machine_is_a_phantom_if_it_is_ours_and_not_ready() {
     assert_eq!(suspects(&[], &nodes, &listed).nodes, [NodeName::from("lost")]);
     assert!(suspects(&[claim("lost", LONG_AGO)], &nodes[..1], &[]).nodes.is_empty());
 }
+
+#[tokio::test]
+async fn a_stray_that_cannot_be_collected_keeps_no_other_from_being() {
+    let (beats, collected) = (crate::beats::Beats::default(), parking_lot::Mutex::new(Vec::new()));
+    let beat = beats.beat(NAME, BOUND);
+    let stray = |name: &'static str| {
+        let collected = &collected;
+        let collecting = async move {
+            anyhow::ensure!(name != "protected", "termination protection");
+            collected.lock().push(name);
+            Ok(())
+        };
+        (name.to_owned(), collecting.boxed())
+    };
+    collect_each(vec![stray("a"), stray("protected"), stray("b")], &beat).await;
+    assert_eq!(*collected.lock(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_machine_without_a_claims_name_is_claimed_while_any_claim_has_its_uid() {
+    let asked = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let server = tower::service_fn({
+        let asked = std::sync::Arc::clone(&asked);
+        move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            asked.lock().push(request.uri().path().to_owned());
+            async move {
+                let item = |uid: &str| serde_json::json!({"metadata": {"name": uid, "uid": uid}});
+                let (items, token) = match query.contains("continue=more") {
+                    false => ([item("uid-a"), item("uid-b")], Some("more")),
+                    true => ([item("uid-c"), item("uid-d")], None),
+                };
+                let list = serde_json::json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": {"resourceVersion": "1", "continue": token}, "items": items});
+                http::Response::builder().body(kube::client::Body::from(serde_json::to_vec(&list).unwrap()))
+            }
+        }
+    });
+    let client = Client::new(server, "default");
+    for (token, claimed) in [("uid-b", true), ("uid-c", true), ("uid-gone", false)] {
+        let nameless = Instance { claim_name: None, ..instance("m", Some(token), 3600) };
+        assert_eq!(is_claimed(&client, &nameless).await.unwrap(), claimed, "{token}");
+    }
+    assert!(asked.lock().iter().all(|path| path == "/apis/karpenter.sh/v1/nodeclaims"), "{asked:?}");
+}
