@@ -176,7 +176,7 @@ fn plan_alone(mut problem: Problem<'_>, solved: &Solved) -> (Plan, IdVec<ClassId
     let first = fill_first(&mut problem).expect(WITHOUT_LIMIT);
     let placed = first.0.placed(&problem);
     let relaxed = relaxation::relax(&problem, &placed, solved);
-    (improved(problem, first, &placed, &relaxed, solved), relaxed.worth)
+    (improved(problem, first, &placed, &relaxed, solved).expect(WITHOUT_LIMIT), relaxed.worth)
 }
 
 /// By pod: its class.
@@ -254,7 +254,7 @@ fn plan_alone_within(mut problem: Problem<'_>, limit: &Limit, solved: &Solved) -
     if first.0.placed(&problem) != placed {
         return None;
     }
-    Some(improved(problem, first, &placed, &relaxed, solved))
+    improved(problem, first, &placed, &relaxed, solved)
 }
 
 /// Whether the order matters to what is placed: what rules or devices couple goes in the plain order anyway.
@@ -262,14 +262,15 @@ fn has_choice(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>) -> bool {
     problem.classes.ids().any(|class| placed[class] > 0 && patterns::is_free(problem, class))
 }
 
-/// The plan in the plain order, or a better one in another order.
+/// The plan in the plain order, or a better one in another order. `None` if the problem has a limit, and keeps it only with pods
+/// that come to open nodes before they should.
 fn improved(
     mut problem: Problem<'_>,
     first: (Filled, u64),
     placed: &IdVec<ClassId, u32>,
     relaxed: &Relaxed,
     solved: &Solved,
-) -> Plan {
+) -> Option<Plan> {
     let mut best = first;
     let bound = i128::from(relaxed.bound.0);
     let has_choice = has_choice(&problem, placed);
@@ -312,12 +313,53 @@ fn improved(
             _ => other,
         };
     }
+    let bound_of = |problem: &Problem<'_>, filled: &Filled| {
+        let now_placed = filled.placed(problem);
+        if now_placed == *placed { relaxed.bound } else { relaxation::relax(problem, &now_placed, solved).bound }
+    };
+    // By the problem in which all nodes may be used, so that it is one of every plan.
+    let mut bound = bound_of(&problem, &best.0);
+    if let Some((other, filled)) = off_open_nodes(&problem, &best.0) {
+        if other.is_too_dear(filled.0.price()) {
+            return None;
+        }
+        if filled.0.placed(&other) != best.0.placed(&problem) {
+            bound = bound_of(&problem, &filled.0);
+        }
+        (problem, best) = (other, filled);
+    }
     let kept_apart = price_of_keeping_apart(&mut problem, &best.0);
     let (filled, steps) = best;
-    let now_placed = filled.placed(&problem);
-    let bound =
-        if now_placed == *placed { relaxed.bound } else { relaxation::relax(&problem, &now_placed, solved).bound };
-    Plan { kept_apart, ..assemble(&problem, filled, bound, steps) }
+    Some(Plan { kept_apart, ..assemble(&problem, filled, bound, steps) })
+}
+
+/// The same without pods that have to be bound after others on nodes that are open: such a node lets them in as soon as
+/// kube-scheduler likes, which may be too soon (fidelity seed 2036: pods that a spread counts came to an open node with the first
+/// of those that keep it, and the next had no place). `None` if there are none, or no fewer of them without others losing their
+/// places.
+fn off_open_nodes<'s>(problem: &Problem<'s>, plan: &Filled) -> Option<(Problem<'s>, (Filled, u64))> {
+    let (classes, late) = topology::late_on_open_nodes(problem, &plan.state);
+    if classes.is_empty() {
+        return None;
+    }
+    let mut off = Problem::new(problem.snapshot);
+    off.keeps_outside = problem.keeps_outside;
+    off.limit = problem.limit.clone();
+    off.kept_off_open_nodes = classes;
+    // What it costs is looked at by the caller.
+    let cost = off.limit.as_mut().map(|limit| std::mem::replace(&mut limit.cost, i128::MAX));
+    let is_comparable = !problem.classes.iter().any(PodClass::has_alternatives);
+    let karpenters = is_comparable.then_some(Order::Karpenter { is_asked_for: false });
+    let other = [Order::Plain, Order::CountedFirst].into_iter().chain(karpenters).find_map(|order| {
+        let other = fill_all(&mut off, order)?;
+        let (_, still_late) = topology::late_on_open_nodes(&off, &other.0.state);
+        let is_surer = still_late < late && other.0.refuses_no_more_than(plan) && rules_hold(&off, &other.0.state);
+        is_surer.then_some(other)
+    })?;
+    if let (Some(limit), Some(cost)) = (&mut off.limit, cost) {
+        limit.cost = cost;
+    }
+    Some((off, other))
 }
 
 /// Places everything in another order; `None` as soon as it is known to be no better than a plan with a place for each pod.
@@ -397,7 +439,12 @@ fn fill_all(problem: &mut Problem<'_>, order: Order<'_>) -> Option<(Filled, u64)
         if let Some(devices) = &problem.devices {
             devices.refill(options.device_steps);
         }
+        problem.avoid_adding();
         let mut filled = fill::fill(problem, &mut budget, order)?;
+        // Nobody loses a place so that others have one. Ends, because classes are finitely many.
+        if problem.avoid_none(filled.refused.iter().map(|(class, _, _)| *class)) {
+            continue;
+        }
         if problem.keeps_outside {
             topology::keep_outside(problem, &mut filled.state);
         }

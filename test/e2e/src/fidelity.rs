@@ -1,7 +1,8 @@
 //! What was planned is what happens: seeded random scenarios go from plan to machines to the real kube-scheduler.
 //!
 //! The controller writes onto each NodeClaim which pods it was planned for. In the end each machine must hold exactly
-//! those pods, or pods of their classes; there must be no second plan, and no machine without pods.
+//! those pods, or pods of their classes; there must be no second plan, and no machine without pods; and a pod that the plan
+//! refused must wait still, when all machines are open and kube-scheduler has tried it there ([`Outcome`]).
 //!
 //! A scenario may have machines with pods before: they are launched in a first step that is not judged, the NodePool is
 //! closed by its limits, some of its pods are being resized, the pods in question come and take what room the scheduler finds; what is left waits, and is
@@ -9,16 +10,18 @@
 
 mod devices;
 mod outcome;
+mod reading;
 mod resizes;
 mod scenario;
 mod volumes;
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -27,6 +30,7 @@ pub use outcome::Outcome;
 pub use scenario::{Scenario, surroundings};
 pub use volumes::{Provisioner, catalogue, storage};
 
+use self::reading::Reading;
 use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
 use crate::{Controller, apply, controller, eventually, objects};
 
@@ -35,6 +39,10 @@ const CLASS: &str = "class";
 
 /// How values of the label `app` begin for pods that are there before.
 const BEFORE: &str = "old-";
+
+/// How long nothing must happen for all to be over: kube-scheduler of the test plane leaves a pod that it has a reason to try
+/// again for two seconds at most.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// What the controller logs when it has created NodeClaims.
 const LAUNCHED: &str = "computed new nodeclaim(s)";
@@ -57,8 +65,19 @@ impl Scenario {
     /// Plays it in a corner of its own, and says how it came out.
     ///
     /// # Errors
-    /// If a pod that was planned is not bound in time, or the cluster does not answer.
+    /// If a pod that was planned is not bound in time, with all that are not where they were planned; or the cluster does not
+    /// answer.
     pub async fn play(&self, corner: &Corner, controller: &Controller) -> Result<Outcome> {
+        let played = self.play_out(corner, controller).await;
+        let Err(error) = played else { return played };
+        let displaced = match Reading::read(corner, &[], None).await {
+            Ok(reading) => reading.displaced().join("\n  "),
+            Err(error) => format!("what there is cannot be read: {error:#}"),
+        };
+        Err(error.context(format!("{}; not where they were planned:\n  {displaced}\n", self.name)))
+    }
+
+    async fn play_out(&self, corner: &Corner, controller: &Controller) -> Result<Outcome> {
         corner.apply(self.agent.clone()).await?;
         self.run_before(corner).await?;
         for resized in &self.resizes {
@@ -83,22 +102,46 @@ impl Scenario {
             self.are_planned_in_vain(corner).await?;
         }
         corner.apply(self.node_pools.clone()).await?;
+        let read = async || Reading::read(corner, &before, Some(&waiting)).await;
         eventually("every pod is bound or refused", DEADLINE, async || {
-            let pods = self.judged(corner).await?;
-            let refused = refused(corner).await?;
-            let open = |pod: &&Pod| node_of(pod).is_none() && !refused.contains(&pod.name_any());
-            let waiting: Vec<String> = pods.iter().filter(open).map(ResourceExt::name_any).collect();
-            ensure!(waiting.is_empty(), "{waiting:?} of {} wait", pods.len());
+            let reading = read().await?;
+            let open: Vec<&str> = reading.open().map(|pod| &*pod.name).collect();
+            ensure!(open.is_empty(), "{open:?} of {} wait", reading.pods.len());
             Ok(())
         })
         .await?;
-        let mut outcome = self.outcome(corner, &before, &waiting).await?;
+        if read().await?.pods.iter().any(|pod| pod.node.is_none()) {
+            self.is_over(corner).await?;
+        }
+        let mut outcome = read().await?.judge();
         volumes::abandon(corner).await?;
         let plans = launches(controller)? - plans;
         if plans > 1 {
             outcome.stray.push(format!("{}: NodeClaims were created in {plans} rounds", self.name));
         }
         Ok(outcome)
+    }
+
+    /// Waits until every machine is open and kube-scheduler has had the time to try whoever waits once more.
+    async fn is_over(&self, corner: &Corner) -> Result<()> {
+        eventually("all machines are open", 2 * DEADLINE, async || {
+            let held = corner.nodes().await?.iter().filter(|node| is_held(node)).count();
+            ensure!(held == 0, "{held} are held");
+            Ok(())
+        })
+        .await?;
+        let bound = async || anyhow::Ok(self.judged(corner).await?.iter().filter(|pod| node_of(pod).is_some()).count());
+        let (seen, since) = (Cell::new(bound().await?), Cell::new(Instant::now()));
+        eventually("no pod is bound any more", DEADLINE, async || {
+            let now = bound().await?;
+            if seen.replace(now) != now {
+                since.set(Instant::now());
+            }
+            let quiet = since.get().elapsed();
+            ensure!(quiet >= QUIET, "the last was {} ms ago", quiet.as_millis());
+            Ok(())
+        })
+        .await
     }
 
     /// Machines that are there already: pods are placed, and every other one goes again.
@@ -141,7 +184,7 @@ impl Scenario {
     /// NodePools as they are to be, and others as they were.
     async fn are_planned_in_vain(&self, corner: &Corner) -> Result<()> {
         eventually(&format!("what waits of {} is planned in vain", self.name), DEADLINE, async || {
-            let planned: BTreeSet<String> = failures(corner).await?.into_iter().filter_map(|it| it.pod).collect();
+            let planned = reading::planned_in_vain(corner).await?;
             let mut pods = self.judged(corner).await?;
             pods.retain(|pod| node_of(pod).is_none() && !planned.contains(&pod.name_any()));
             ensure!(pods.is_empty(), "{} were not, of them {}", pods.len(), pods[0].name_any());
@@ -176,36 +219,6 @@ fn launches(controller: &Controller) -> Result<usize> {
 fn is_held(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key == api::taints::HELD)
-}
-
-/// Names of pods that the controller has refused since it knows the NodePools as they are to be: before, there was none, it
-/// was not ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are.
-async fn refused(corner: &Corner) -> Result<Vec<String>> {
-    let pool = format!("nodepool/{}", corner.name);
-    let is_final = |message: &str| {
-        // What would help may still tell of limits that excluded nothing and are gone.
-        let excluded_by = message.split("; one would do if").next().unwrap_or_default();
-        message.contains("no node can satisfy it")
-            || excluded_by.contains(&pool) && !excluded_by.contains("limit") && !excluded_by.contains("is not ready")
-    };
-    let failures = failures(corner).await?;
-    Ok(failures.into_iter().filter(|it| is_final(&it.message)).filter_map(|it| it.pod).collect())
-}
-
-/// What the controller said of a pod that it had no place for.
-struct Failure {
-    pod: Option<String>,
-    message: String,
-}
-
-async fn failures(corner: &Corner) -> Result<Vec<Failure>> {
-    let failed = ListParams::default().fields("reason=FailedScheduling");
-    let events: Api<Event> = Api::namespaced(corner.client.clone(), &corner.name);
-    let events = events.list(&failed).await?.items.into_iter();
-    let failures =
-        events.filter_map(|event| Some(Failure { pod: event.involved_object.name, message: event.message? }));
-    // kube-scheduler gives the same reason.
-    Ok(failures.filter(|it| it.message.starts_with("Failed to schedule pod")).collect())
 }
 
 fn is_unschedulable(pod: &Pod) -> bool {

@@ -88,6 +88,8 @@ struct Progress {
     usable_since: Option<Timestamp>,
     nominations: BTreeMap<Uid, u32>,
     tolerations: BTreeMap<Uid, Toleration>,
+    /// Those of pods that are not its own.
+    onlookers: BTreeMap<Uid, Toleration>,
     /// Whether its pods could not be given tolerations.
     intolerable: bool,
     /// Since when it has its pods and could be opened.
@@ -301,6 +303,7 @@ impl Engine {
                 usable_since: None,
                 nominations: BTreeMap::new(),
                 tolerations: BTreeMap::new(),
+                onlookers: BTreeMap::new(),
                 intolerable: false,
                 complete_since: None,
                 guarded: false,

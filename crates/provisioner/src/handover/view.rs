@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::taints;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::{NameMap, NameSet};
-use model::pod::{PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint};
+use model::pod::{NodeInclusionPolicy, PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint};
 use model::workload::DaemonSet;
 use model::{
     Interner, KeyId, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, ResourceVec, Taint, TaintEffect,
@@ -47,8 +47,16 @@ pub fn build<'a>(
 ) -> View {
     let claims = assignments.claims_by_pod();
     let stages = assignments.stages();
-    let cluster =
-        Cluster { state, assignments, claims, stages, mode, waiting: OnceCell::new(), spreading: OnceCell::new() };
+    let cluster = Cluster {
+        state,
+        assignments,
+        claims,
+        stages,
+        mode,
+        waiting: OnceCell::new(),
+        spreading: OnceCell::new(),
+        over_tolerated: OnceCell::new(),
+    };
     let machines = nodes.into_iter().filter_map(|name| {
         let node = state.nodes.get(name).filter(|node| node.model.deletion_timestamp.is_none())?;
         Some((name.clone(), machine(&cluster, node)))
@@ -66,6 +74,7 @@ struct Cluster<'a> {
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
     spreading: OnceCell<NameMap<SpreadingClass, Vec<Domains>>>,
+    over_tolerated: OnceCell<Vec<(Arc<Pod>, NodeClaimName)>>,
 }
 
 impl Cluster<'_> {
@@ -78,7 +87,11 @@ impl Cluster<'_> {
                 if pod.deletion_timestamp.is_some() {
                     continue;
                 }
-                let class = WaitingClass { shape: Shape(Arc::clone(&pod.shape)), preempts_below: preempts_below(pod) };
+                let class = WaitingClass {
+                    shape: Shape(Arc::clone(&pod.shape)),
+                    preempts_below: preempts_below(pod),
+                    wants_devices: self.state.device_pods.contains_key(&pod.uid),
+                };
                 let is_open = *open.entry(machine).or_insert_with(|| self.is_open(machine));
                 let let_in = is_open || self.is_let_in(pod, machine);
                 match waiting.entry(class) {
@@ -119,6 +132,14 @@ impl Cluster<'_> {
                 (class, domains)
             });
             with_domains.collect()
+        })
+    }
+
+    /// The pods that wait for their machines and count only nodes that they tolerate in a spread that they must keep.
+    fn spread_over_tolerated(&self) -> &[(Arc<Pod>, NodeClaimName)] {
+        self.over_tolerated.get_or_init(|| {
+            let concerned = self.planned().filter(|(pod, _)| pod.shape.hard_spread().any(is_over_tolerated));
+            concerned.map(|(pod, machine)| (Arc::clone(pod), machine.clone())).collect()
         })
     }
 
@@ -230,6 +251,20 @@ struct WaitingClass {
     shape: Shape,
     /// It takes the room of bound pods whose priority is lower.
     preempts_below: i32,
+    wants_devices: bool,
+}
+
+impl WaitingClass {
+    /// What is to be free on a node. A resource that drivers' devices serve is not among what the node has.
+    fn requests(&self, node: &NodeRecord, interner: &Interner) -> ResourceVec {
+        let mut requests = self.shape.0.requests.clone();
+        let has = &node.model.allocatable;
+        let is_served =
+            |resource: &ResourceId| has.get(*resource) == 0 && interner.resource_name(*resource).contains('/');
+        let served: Vec<ResourceId> = if self.wants_devices { requests.exceeding(has).collect() } else { Vec::new() };
+        served.into_iter().filter(is_served).for_each(|resource| requests.set(resource, 0));
+        requests
+    }
 }
 
 /// What pods of one class wait for.
@@ -357,7 +392,48 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         nominate: may_nominate(state, node, &waiting),
         attracts,
         pods: found.iter().map(|pod| planned_pod(cluster, pod, node, own_value)).collect(),
+        onlookers: onlookers(cluster, node, node_claim, own_value, &waiting),
     }
+}
+
+/// Pods that wait for other machines, and have to be spread over nodes that they tolerate in a way that counts pods here: as
+/// long as they may not enter, they do not know of these. Not those with room here beside the pods that are to come, nor
+/// while any of these is not like them.
+fn onlookers(
+    cluster: &Cluster<'_>,
+    node: &NodeRecord,
+    node_claim: Option<&str>,
+    own_value: Option<&str>,
+    waiting: &[&Arc<Pod>],
+) -> Vec<PlannedPod> {
+    let (state, Some(own_value)) = (cluster.state, own_value) else { return Vec::new() };
+    let is_counted_here = |pod: &Pod| {
+        let spreads = || pod.shape.hard_spread().filter(|spread| is_over_tolerated(spread));
+        holding_room(state, node).any(|here| spreads().any(|spread| spread_counts(spread, here, &state.interner)))
+    };
+    let has_room = |pod: &Pod| {
+        let mut free = free_beside(state, node, |here| here.priority >= preempts_below(pod));
+        waiting.iter().for_each(|planned| free.saturating_sub_assign(&planned.shape.requests));
+        pod.shape.requests.fits_in(&free)
+    };
+    let looks_on = |(pod, machine): &&(Arc<Pod>, NodeClaimName)| {
+        Some(&**machine) != node_claim
+            && pod_state(pod, &node.model.name) == PodState::Waiting
+            && !may_enter(pod, own_value)
+            && waiting.iter().all(|planned| planned.is_alike(pod))
+            && is_counted_here(pod)
+            && !has_room(pod)
+    };
+    let found = cluster.spread_over_tolerated().iter().filter(looks_on);
+    let mut onlookers: Vec<PlannedPod> =
+        found.map(|(pod, _)| planned_pod(cluster, pod, node, Some(own_value))).collect();
+    onlookers.sort_by(|one, other| one.name.cmp(&other.name));
+    onlookers
+}
+
+/// Whether a spread counts only nodes whose taints the pod tolerates.
+fn is_over_tolerated(spread: &TopologySpreadConstraint) -> bool {
+    spread.node_taints_policy == NodeInclusionPolicy::Honor
 }
 
 fn planned_pod(cluster: &Cluster<'_>, pod: &Pod, node: &NodeRecord, own_value: Option<&str>) -> PlannedPod {
@@ -452,7 +528,7 @@ fn attracted(cluster: &Cluster<'_>, node: &NodeRecord, node_claim: Option<&str>)
     let least = holding_room(state, node).map(|pod| pod.priority).min();
     let name = state.interner.find_value(&node.model.name);
     let is_attracted = |class: &WaitingClass| {
-        let requests = &class.shape.0.requests;
+        let requests = class.requests(node, &state.interner);
         let may_preempt = least.is_some_and(|least| least < class.preempts_below);
         let beside_others = || free_beside(state, node, |pod| pod.priority >= class.preempts_below);
         let fits = || requests.fits_in(&free) || (may_preempt && requests.fits_in(&beside_others()));

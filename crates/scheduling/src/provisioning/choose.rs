@@ -241,6 +241,9 @@ pub(crate) fn allowed_by_labels<'p>(
     wanted: u32,
 ) -> SmallVec<[Allowed<'p>; 4]> {
     let allowed = |alternative: &'p Alternative| {
+        if problem.is_avoided(table, class, alternative) {
+            return None;
+        }
         let copies = state.copies_allowed_by_labels(problem, class, alternative, wanted);
         let depends_on_host = alternative.places.contains(&Place::OwnHost);
         (copies > 0).then_some(Allowed { alternative, copies, depends_on_host, host: None })

@@ -58,6 +58,15 @@ impl Filled {
         self.compare_refused(other, problem).then(self.price().cmp(&other.price())).is_lt()
     }
 
+    /// Whether no class has more copies without a place.
+    pub(crate) fn refuses_no_more_than(&self, other: &Self) -> bool {
+        let of = |filled: &Self, class: ClassId| -> u64 {
+            let refused = filled.refused.iter().filter(|(refused, _, _)| *refused == class);
+            refused.map(|(_, count, _)| u64::from(*count)).sum()
+        };
+        self.refused.iter().all(|&(class, _, _)| of(self, class) <= of(other, class))
+    }
+
     /// Fewer pods without a place are less, the more important ones first.
     pub(crate) fn compare_refused(&self, other: &Self, problem: &Problem<'_>) -> Ordering {
         let refused = |filled: &Self| {

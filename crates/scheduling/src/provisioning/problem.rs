@@ -1,6 +1,6 @@
 //! The snapshot, compiled: classes, pool tables, what each existing node has free and which classes it accepts.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use api::labels;
 use model::{IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId, collections::FastMap};
@@ -13,13 +13,13 @@ use super::{
     daemons,
     devices::ProblemDevices,
     pools,
-    pools::{PoolRank, PoolTable},
+    pools::{Alternative, PoolRank, PoolTable},
     slack::SlackTree,
     topology::{self, Topology},
 };
 use crate::{
     catalogue::OfferingId,
-    snapshot::{NodeId, NodeLabels, Snapshot},
+    snapshot::{NodeId, NodeLabels, NodeState, PoolId, Snapshot},
 };
 
 /// Everything that stays the same while packing.
@@ -44,6 +44,12 @@ pub(crate) struct Problem<'s> {
     pub(crate) limit: Option<LimitByClass>,
     /// Whether machines are kept out of domains that they would add to a spread.
     pub(crate) keeps_outside: bool,
+    /// If so: ways to be on a machine of the plan that would add one, of classes that have others.
+    avoided: BTreeSet<(PoolId, ClassId, usize)>,
+    /// Classes that avoid none, since they would have too few places.
+    avoids_none: BTreeSet<ClassId>,
+    /// Classes that are not placed on nodes that are open already.
+    pub(crate) kept_off_open_nodes: BTreeSet<ClassId>,
     /// Volumes that several pods use and nodes count once.
     pub(crate) shared_volumes: SharedVolumes,
     /// What claims are asked from; `None` if no pod wants a device.
@@ -96,6 +102,9 @@ impl<'s> Problem<'s> {
             reservations,
             limit: None,
             keeps_outside: false,
+            avoided: BTreeSet::new(),
+            avoids_none: BTreeSet::new(),
+            kept_off_open_nodes: BTreeSet::new(),
             devices,
             accepted,
             reserved,
@@ -136,6 +145,28 @@ impl<'s> Problem<'s> {
         self.devices.is_none() && self.topology.is_open(&self.pools, self.names())
     }
 
+    /// Looks again which ways would add a domain, as far as they are to be avoided.
+    pub(crate) fn avoid_adding(&mut self) {
+        self.avoided.clear();
+        if self.keeps_outside {
+            self.avoided = topology::adding_ways(self);
+            self.avoided.retain(|(_, class, _)| !self.avoids_none.contains(class));
+        }
+    }
+
+    /// Lets those of the classes that avoid ways have all of them from now on; says whether there are some.
+    pub(crate) fn avoid_none(&mut self, classes: impl Iterator<Item = ClassId>) -> bool {
+        let avoiding: BTreeSet<ClassId> = self.avoided.iter().map(|(_, class, _)| *class).collect();
+        let before = self.avoids_none.len();
+        self.avoids_none.extend(classes.filter(|class| avoiding.contains(class)));
+        self.avoids_none.len() > before
+    }
+
+    /// Whether no machine is to be opened, or narrowed, that way.
+    pub(crate) fn is_avoided(&self, pool: &PoolTable<'_>, class: ClassId, way: &Alternative) -> bool {
+        !self.avoided.is_empty() && self.avoided.contains(&(pool.id, class, way.index))
+    }
+
     /// Whether the class has to be spread over domains of which machines of a plan have added one.
     pub(crate) fn is_spread_over_added(&self, class: ClassId) -> bool {
         let groups = self.classes[class].involved.iter().filter(|mine| mine.owner);
@@ -144,7 +175,13 @@ impl<'s> Problem<'s> {
 
     /// Whether taints and labels of an existing node let the class in.
     pub(crate) fn node_accepts(&self, class: ClassId, node: NodeId) -> bool {
-        self.accepted[class].contains(node)
+        let is_kept_off = self.kept_off_open_nodes.contains(&class) && self.is_open_node(node);
+        self.accepted[class].contains(node) && !is_kept_off
+    }
+
+    /// Whether anybody may come to the node at any time: the hand-over holds only machines that are still coming up.
+    pub(crate) fn is_open_node(&self, node: NodeId) -> bool {
+        self.snapshot.nodes[node].state == NodeState::Initialized
     }
 
     /// What a copy takes on a machine of its own.

@@ -43,11 +43,11 @@ use super::{
 use crate::snapshot::NodeId;
 
 pub(crate) use self::{
-    binding::{replay_steps, rules_hold, rules_hold_since, skews_hold, stages},
+    binding::{late_on_open_nodes, replay_steps, rules_hold, rules_hold_since, skews_hold, stages},
     build::{Builder, Coupling, MatchedByLabels, Owned, Signature},
     cells::{Cell, CellKey, cells},
     counts::{AllCounts, Before, Checking, Counts, ToCome, room},
-    outside::keep_outside,
+    outside::{adding_ways, keep_outside},
 };
 
 define_id! {
@@ -316,7 +316,7 @@ impl Topology {
             for bin in bins {
                 let Some(table) = pools.try_get(bin.pool) else { continue };
                 for offering in bin.offerings.iter() {
-                    let (domains, elsewhere) = group.landing(table, bin, offering, names);
+                    let (domains, elsewhere) = group.landing(table, &bin.open, offering, names);
                     if group.is_opened_by(&domains, elsewhere) {
                         group.was_added_to = true;
                         opened = true;

@@ -16,7 +16,7 @@ use kube::{Client, ResourceExt};
 
 pub use scenario::DeviceScenario;
 
-use self::claims::Judged;
+use self::claims::{ByDriver, Judged};
 use self::driver::Order;
 use super::{CLASS, Outcome, is_unschedulable};
 use crate::cluster::{Corner, DEADLINE, node_of};
@@ -36,6 +36,11 @@ pub struct DeviceOutcome {
     pub in_another_order: usize,
     /// Those of scenarios that only what was published at the time explains.
     pub as_published: usize,
+    /// Drivers of which scenarios claim devices.
+    pub drivers: usize,
+    /// Drivers of which claims were given more or fewer devices than the plan says, in words: a claim with alternatives that
+    /// came sooner or later than planned took another, or the planned devices are others'.
+    pub other_devices: Vec<String>,
 }
 
 impl DeviceOutcome {
@@ -45,16 +50,19 @@ impl DeviceOutcome {
         self.claims += other.claims;
         self.in_another_order += other.in_another_order;
         self.as_published += other.as_published;
+        self.drivers += other.drivers;
+        self.other_devices.extend(other.other_devices);
     }
 }
 
 impl std::fmt::Display for DeviceOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { pods, claims, in_another_order, as_published } = self;
+        let Self { pods, claims, in_another_order, as_published, drivers, other_devices } = self;
         write!(
             f,
             "{pods}\n{claims} claims allocated, {in_another_order} of them as in another order of the classes, {as_published} \
-             as of what was published when each pod came"
+             as of what was published when each pod came; of {} of {drivers} drivers as many devices as planned",
+            drivers - other_devices.len()
         )
     }
 }
@@ -88,15 +96,32 @@ impl DeviceScenario {
         let admins = serde_json::json!({ "metadata": { "labels": { "resource.kubernetes.io/admin-access": "true" } } });
         corner.apply([objects::with(objects::namespace(&self.base.name), admins)]).await?;
         corner.apply(self.objects.clone()).await?;
+        let before = planned_devices(controller)?;
         let mut pods = self.base.play(corner, controller).await?;
+        let mut planned = planned_devices(controller)?;
+        planned.retain(|driver, count| {
+            *count -= before.get(driver).copied().unwrap_or(0).min(*count);
+            *count > 0
+        });
         if self.base.agent.is_some() {
             agents_are_settled(corner).await?;
         }
-        let judged = claims::judge(corner, gates, order).await?;
+        let judged = claims::judge(corner, gates, order, &planned).await?;
         pods.wrong.extend(judged.wrong.iter().cloned());
-        let Judged { claims, in_another_order, as_published, .. } = judged;
-        Ok(DeviceOutcome { pods, claims, in_another_order, as_published })
+        let Judged { claims, in_another_order, as_published, drivers, other_devices, .. } = judged;
+        Ok(DeviceOutcome { pods, claims, in_another_order, as_published, drivers, other_devices })
     }
+}
+
+/// How many devices of each driver all plans so far gave to pods of machines that were launched.
+fn planned_devices(controller: &Controller) -> Result<ByDriver> {
+    let metrics = controller.metrics()?;
+    let of_metric = metrics.lines().filter_map(|line| line.strip_prefix("dovetail_devices_planned_total{driver=\""));
+    let entries = of_metric.filter_map(|rest| {
+        let (driver, value) = rest.split_once("\"} ")?;
+        Some((driver.to_owned(), value.parse().ok()?))
+    });
+    Ok(entries.collect())
 }
 
 /// Waits until each node has its daemon's pod, and the scheduler has bound it or given up on it.

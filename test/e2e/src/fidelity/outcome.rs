@@ -1,21 +1,20 @@
 //! A plan, as the NodeClaims tell it, against where the pods are.
+//!
+//! What is read from the cluster ([`Reading`]) is judged apart from it, so that the rules can be tested without a cluster:
+//!
+//! * a pod is bound exactly as planned if it is on the machine whose NodeClaim names it, whether that was launched for it or
+//!   was there before;
+//! * a pod that the plan refused is not bound. One that waits for something else may come in once that has come, and one
+//!   that the plan ran out of budget for was not judged; both are counted apart and named;
+//! * at least [`LEAST_PLANNED_PERCENT`] of the pods that wait are planned, and at least one machine is: else nothing was tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use anyhow::{Context, Result};
-use api::annotations::PLANNED_PODS;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use super::reading::{Kind, Machine, Pod, Reading};
 
-use super::{CLASS, Scenario};
-use crate::cluster::{Corner, node_of};
-use crate::fleet::planned_uids;
-
-/// Uids of the pods that a machine was launched for.
-pub(super) fn planned_pods(claim: &api::NodeClaim) -> Option<BTreeSet<String>> {
-    Some(planned_uids(claim.annotations().get(PLANNED_PODS)?).map(str::to_owned).collect())
-}
+/// Of the pods that wait, so many are planned at least.
+const LEAST_PLANNED_PERCENT: usize = 80;
 
 /// How pods came to be bound.
 #[derive(Debug, Default)]
@@ -24,14 +23,20 @@ pub struct Outcome {
     pub pods: usize,
     /// Pods on the machine that was planned for them.
     pub exact: usize,
+    /// Those of them whose machine was there before.
+    pub on_existing: usize,
     /// Pods on another, where one of their class was planned.
     pub exchanged: usize,
-    /// Pods that the plan put onto a machine that was there.
-    pub on_existing: usize,
-    /// Pods that the plan refused.
+    /// Pods that the plan refused, and that wait.
     pub refused: usize,
     /// Machines of the plan.
     pub machines: usize,
+    /// Pods that the plan refused because they wait for something else, and that are bound, for it came; in words.
+    pub waited: Vec<String>,
+    /// Pods for which the plan ran out of budget, and that are bound; in words.
+    pub undecided: Vec<String>,
+    /// Pods that were bound to machines that were there before, before a plan came to them; in words.
+    pub before_the_plan: Vec<String>,
     /// What is not as planned, in words.
     pub wrong: Vec<String>,
     /// Machines beside the first plan's, machines without pods, and machines without a plan.
@@ -43,10 +48,13 @@ impl Outcome {
     pub fn add(&mut self, other: Self) {
         self.pods += other.pods;
         self.exact += other.exact;
-        self.exchanged += other.exchanged;
         self.on_existing += other.on_existing;
+        self.exchanged += other.exchanged;
         self.refused += other.refused;
         self.machines += other.machines;
+        self.waited.extend(other.waited);
+        self.undecided.extend(other.undecided);
+        self.before_the_plan.extend(other.before_the_plan);
         self.wrong.extend(other.wrong);
         self.stray.extend(other.stray);
     }
@@ -61,119 +69,150 @@ impl Outcome {
     pub fn faults(&self) -> impl Iterator<Item = &str> {
         self.wrong.iter().chain(&self.stray).map(String::as_str)
     }
+
+    /// What is no fault and should be looked at, a line each.
+    pub fn remarks(&self) -> impl Iterator<Item = &str> {
+        self.waited.iter().chain(&self.undecided).chain(&self.before_the_plan).map(String::as_str)
+    }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let planned = (self.pods - self.refused).max(1);
-        let share = 100.0 * (self.exact + self.on_existing) as f64 / planned as f64;
+        let share = 100.0 * self.exact as f64 / planned as f64;
         write!(
             f,
-            "{} pods on {} machines: {} bound exactly as planned ({share:.1} %), {} of them on machines that were there; {} \
-             exchanged with a pod of their class; {} refused",
+            "{} pods on {} machines: {} bound exactly as planned ({share:.1} % of those that were not refused), {} of them on \
+             machines that were there; {} exchanged with a pod of their class; {} refused; {} bound once what they waited for \
+             had come, {} without a verdict of the plan, {} before it",
             self.pods,
             self.machines,
-            self.exact + self.on_existing,
+            self.exact,
             self.on_existing,
             self.exchanged,
-            self.refused
+            self.refused,
+            self.waited.len(),
+            self.undecided.len(),
+            self.before_the_plan.len(),
         )
     }
 }
 
-impl Scenario {
-    /// Where each pod in question is and was planned to be, a line each: for whoever looks into a fault.
-    ///
-    /// # Errors
-    /// Those of the API server.
-    pub async fn places(&self, corner: &Corner) -> Result<Vec<String>> {
-        let nodes = corner.nodes().await?;
-        let zone = |name: &str| {
-            let node = nodes.iter().find(|node| node.name_any() == name);
-            node.and_then(|node| node.labels().get("topology.kubernetes.io/zone").cloned()).unwrap_or_default()
-        };
-        let claims = corner.all_node_claims().await?;
-        let planned = |uid: &str| {
-            let names = claims.iter().filter(|claim| {
-                claim.annotations().get(PLANNED_PODS).is_some_and(|pods| planned_uids(pods).any(|pod| pod == uid))
-            });
-            names.map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
-        };
-        let line = |pod: Pod| {
-            let node = node_of(&pod).unwrap_or("no node");
-            let planned = planned(&pod.uid().unwrap_or_default());
-            format!("{} planned for [{planned}] is on {node} {}", pod.name_any(), zone(node))
-        };
-        Ok(self.judged(corner).await?.into_iter().map(line).collect())
+impl Reading {
+    /// How the pods that waited came to be bound.
+    pub(super) fn judge(&self) -> Outcome {
+        let mut outcome = Outcome { pods: self.waiting().count(), ..Outcome::default() };
+        let mut planned_once = BTreeSet::new();
+        for machine in self.machines.iter().filter(|machine| machine.is_new) {
+            self.judge_launch(machine, &mut planned_once, &mut outcome);
+        }
+        let planned = self.planned();
+        for machine in &self.machines {
+            self.judge_pods(machine, &planned, &mut outcome);
+        }
+        for pod in self.waiting() {
+            self.judge_refusal(pod, &planned, &mut outcome);
+        }
+        let count = self.waiting().filter(|pod| planned.contains(&*pod.uid)).count();
+        if count * 100 < outcome.pods * LEAST_PLANNED_PERCENT || outcome.machines == 0 {
+            outcome.wrong.push(format!(
+                "{count} of {} pods were planned, on {} new machines: too few to tell anything",
+                outcome.pods, outcome.machines
+            ));
+        }
+        outcome
     }
 
-    /// How the pods that were `waiting` came to be bound; NodeClaims that were there `before` are not judged.
-    pub(super) async fn outcome(&self, corner: &Corner, before: &[String], waiting: &[String]) -> Result<Outcome> {
-        let pods = self.judged(corner).await?;
-        let class_of: BTreeMap<String, String> =
-            pods.iter().filter_map(|pod| Some((pod.uid()?, pod.labels().get(CLASS)?.clone()))).collect();
-        let mut outcome = Outcome { pods: waiting.len(), ..Outcome::default() };
-        let classes = |uids: &BTreeSet<String>| -> BTreeMap<String, usize> {
-            uids.iter().filter_map(|uid| class_of.get(uid)).fold(BTreeMap::new(), |mut counts, class| {
-                *counts.entry(class.clone()).or_default() += 1;
-                counts
-            })
+    fn waiting(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| pod.has_waited)
+    }
+
+    /// Uids of the pods that some machine was planned for.
+    fn planned(&self) -> BTreeSet<&str> {
+        self.machines.iter().flat_map(|machine| machine.planned.iter().flatten()).map(String::as_str).collect()
+    }
+
+    /// Whether the plan that the machine was launched for is the first one of its pods.
+    fn judge_launch<'m>(&self, machine: &'m Machine, once: &mut BTreeSet<&'m str>, outcome: &mut Outcome) {
+        outcome.machines += 1;
+        let name = &machine.name;
+        let Some(planned) = &machine.planned else {
+            outcome.stray.push(format!("{name} does not say which pods it was launched for"));
+            return;
         };
-        let mut planned_once = BTreeSet::new();
-        let claims = corner.all_node_claims().await?;
-        // Pods that the plan refused may find room all the same: a spread counts only zones that have nodes by then. Those
-        // planned onto machines that were there may have exchanged their places with others.
-        let planned_somewhere: BTreeSet<String> = claims.iter().filter_map(planned_pods).flatten().collect();
-        let (there, mut claims): (Vec<_>, Vec<_>) =
-            claims.into_iter().partition(|claim| before.contains(&claim.name_any()));
-        let on_node = |node: &str| -> BTreeSet<String> {
-            pods.iter().filter(|pod| node_of(pod) == Some(node)).filter_map(ResourceExt::uid).collect()
-        };
-        // Pods that were planned for another machine and are on one that was there.
-        let moved: usize = there
-            .iter()
-            .map(|claim| {
-                let planned = planned_pods(claim).unwrap_or_default();
-                let bound = on_node(claim.status.as_ref().map_or("", |status| &status.node_name));
-                let is_moved = |uid: &&String| waiting.contains(uid) && planned_somewhere.contains(*uid);
-                bound.difference(&planned).filter(is_moved).count()
-            })
-            .sum();
-        claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
-        let mut on_planned = 0;
-        for claim in claims {
-            let name = claim.name_any();
-            let Some(planned) = planned_pods(&claim) else {
-                outcome.stray.push(format!("{name} has no {PLANNED_PODS}"));
-                continue;
-            };
-            let twice = planned.iter().filter(|uid| !planned_once.insert((*uid).clone())).count();
-            if twice == planned.len() {
-                outcome.stray.push(format!("{name} was launched for pods that had been planned before"));
-            } else if twice > 0 {
-                outcome.wrong.push(format!("{name}: {twice} of its pods were planned for another machine too"));
-            }
-            let node = claim.status.as_ref().context("no status")?.node_name.clone();
-            let bound = on_node(&node);
-            let (wanted, found) =
-                (classes(&planned), classes(&bound.intersection(&planned_somewhere).cloned().collect()));
-            if bound.is_empty() {
-                outcome.stray.push(format!("{name} is empty"));
-            }
-            if wanted != found {
-                outcome.wrong.push(format!("{name} was planned for {wanted:?} (pods by class), and holds {found:?}"));
-            }
-            let exact = planned.intersection(&bound).count();
-            let of_the_class = wanted.iter().map(|(class, count)| found.get(class).copied().unwrap_or(0).min(*count));
-            outcome.machines += 1;
-            outcome.exact += exact;
-            outcome.exchanged += of_the_class.sum::<usize>().saturating_sub(exact);
-            on_planned += bound.iter().filter(|uid| waiting.contains(uid)).count();
+        let twice: Vec<&Pod> = planned.iter().filter(|uid| !once.insert(uid)).filter_map(|uid| self.pod(uid)).collect();
+        let names = || twice.iter().map(|pod| self.describe(pod)).collect::<Vec<_>>().join("; ");
+        if planned.iter().all(|uid| twice.iter().any(|pod| pod.uid == *uid)) {
+            outcome.stray.push(format!("{name} was launched for pods that had been planned before: {}", names()));
+        } else if !twice.is_empty() {
+            outcome.wrong.push(format!("{name}: some of its pods were planned for another machine too: {}", names()));
         }
-        let is_waiting = |pod: &&Pod| pod.uid().is_some_and(|uid| waiting.contains(&uid));
-        outcome.refused = pods.iter().filter(is_waiting).filter(|pod| node_of(pod).is_none()).count();
-        outcome.exchanged += moved;
-        outcome.on_existing = waiting.len().saturating_sub(on_planned + outcome.refused + moved);
-        Ok(outcome)
+        if self.pods_on(machine).next().is_none() {
+            let planned = planned.iter().filter_map(|uid| self.pod(uid)).map(|pod| self.describe(pod));
+            let planned: Vec<String> = planned.collect();
+            outcome.stray.push(format!("{name} is empty; it was launched for {}", planned.join("; ")));
+        }
+    }
+
+    /// Whether the machine has the pods that were planned for it, or others of their classes.
+    fn judge_pods(&self, machine: &Machine, all_planned: &BTreeSet<&str>, outcome: &mut Outcome) {
+        let is_planned = |pod: &&Pod| machine.planned.iter().flatten().any(|uid| *uid == pod.uid);
+        let wanted: Vec<&Pod> = self.waiting().filter(is_planned).collect();
+        let on_it = self.pods_on(machine).filter(|pod| pod.has_waited);
+        let found: Vec<&Pod> = on_it.filter(|pod| all_planned.contains(&*pod.uid)).collect();
+        let exact = found.iter().copied().filter(|pod| is_planned(pod)).count();
+        outcome.exact += exact;
+        outcome.on_existing += if machine.is_new { 0 } else { exact };
+        let (wanted_by_class, found_by_class) = (by_class(&wanted), by_class(&found));
+        let in_common =
+            wanted_by_class.iter().map(|(class, count)| found_by_class.get(class).copied().unwrap_or(0).min(*count));
+        outcome.exchanged += in_common.sum::<usize>().saturating_sub(exact);
+        if wanted_by_class == found_by_class {
+            return;
+        }
+        let not_as_planned = wanted.iter().filter(|pod| pod.node.as_ref() != machine.node.as_ref());
+        let foreign = found.iter().filter(|pod| !is_planned(pod));
+        let names: Vec<String> = not_as_planned.chain(foreign).map(|pod| self.describe(pod)).collect();
+        outcome.wrong.push(format!(
+            "{} was planned for {wanted_by_class:?} (pods by class), and holds {found_by_class:?}: {}",
+            machine.name,
+            names.join("; ")
+        ));
+    }
+
+    /// Whether a pod that was refused, or not planned, waits.
+    fn judge_refusal(&self, pod: &Pod, planned: &BTreeSet<&str>, outcome: &mut Outcome) {
+        let is_planned = planned.contains(&*pod.uid);
+        match (&pod.refusal, &pod.node) {
+            (Some(_), None) => outcome.refused += 1,
+            // Whoever waits for a pod that is planned fails first.
+            (None, None) => outcome.wrong.push(format!("{} is neither bound nor refused", self.describe(pod))),
+            (Some(refusal), Some(_)) => {
+                let bound_all_the_same = format!("{} was refused and is bound", self.describe(pod));
+                match refusal.kind() {
+                    Kind::Waits => outcome.waited.push(bound_all_the_same),
+                    Kind::Undecided => outcome.undecided.push(bound_all_the_same),
+                    Kind::Refused => outcome.wrong.push(bound_all_the_same),
+                }
+            }
+            (None, Some(node)) if !is_planned => {
+                let is_new = |machine: &&Machine| machine.node.as_ref() == Some(node) && machine.is_new;
+                match self.machines.iter().find(is_new) {
+                    Some(_) => outcome.wrong.push(format!("{} was neither planned nor refused", self.describe(pod))),
+                    None => outcome.before_the_plan.push(format!("{} was not planned", self.describe(pod))),
+                }
+            }
+            (None, Some(_)) => {}
+        }
     }
 }
+
+fn by_class<'p>(pods: &[&'p Pod]) -> BTreeMap<&'p str, usize> {
+    pods.iter().fold(BTreeMap::new(), |mut counts, pod| {
+        *counts.entry(&*pod.class).or_default() += 1;
+        counts
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::CLASS;
-use super::scenario::{Random, ZONE, ZONES};
+use super::scenario::{Random, ZONE, ZONES, Zones, is_spread_over_zones};
 use crate::cluster::{Corner, DEADLINE};
 use crate::{eventually, objects};
 
@@ -31,8 +31,10 @@ const ANYWHERE: &str = "fidelity-anywhere";
 const TWO_ZONES: &str = "fidelity-two-zones";
 /// What kube-scheduler writes on a claim: the node that it has chosen.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// How long the provisioner tries to make a volume.
-const PROVISIONING: Duration = Duration::from_secs(2);
+/// How long the provisioner tries to make a volume: an API server on a busy computer may not answer for seconds.
+const PROVISIONING: Duration = Duration::from_secs(20);
+/// Volumes being made at the same time, so that one that does not get on keeps no other waiting.
+const PARALLEL: usize = 16;
 
 /// The StorageClasses of scenarios, and their driver.
 #[must_use]
@@ -114,14 +116,12 @@ impl Provisioner {
     pub fn start(client: Client) -> Self {
         Self(tokio::spawn(async move {
             let claims = Api::<PersistentVolumeClaim>::all(client.clone());
-            let mut changes =
-                std::pin::pin!(watcher(claims, watcher::Config::default()).default_backoff().applied_objects());
-            while let Some(change) = changes.next().await {
-                match change {
-                    Ok(claim) => provision(&client, &claim).await,
-                    Err(error) => eprintln!("provisioner: {error}"),
-                }
-            }
+            let changes = watcher(claims, watcher::Config::default()).default_backoff().applied_objects();
+            let provision = async |change| match change {
+                Ok(claim) => provision(&client, &claim).await,
+                Err(error) => eprintln!("provisioner: {error}"),
+            };
+            changes.for_each_concurrent(PARALLEL, provision).await;
         }))
     }
 }
@@ -211,17 +211,10 @@ pub(super) fn add(seed: u64, namespace: &str, pods: &mut [Value]) -> Vec<Value> 
         let class = pod["metadata"]["labels"][CLASS].as_str().unwrap_or_default().to_owned();
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if !of_class.contains_key(&class) {
-            // Drawn for each class, whether it gets volumes or not.
-            let kind = random.choose(&[
-                Volumes::Waiting(ANYWHERE),
-                Volumes::Waiting(ANYWHERE),
-                Volumes::Waiting(TWO_ZONES),
-                Volumes::Bound,
-                Volumes::Shared,
-                Volumes::Exclusive,
-            ]);
-            let zone = random.choose(&ZONES);
-            let first = if random.chance(2) { 0 } else { usize::MAX };
+            let zones = Zones::of(&pod["spec"]);
+            let kind = random.choose(kinds(&pod["spec"], zones));
+            let has_volumes = random.chance(2) && !zones.is_empty();
+            let (zone, first) = if has_volumes { (zones.choose(&mut random), 0) } else { ("", usize::MAX) };
             of_class.insert(class.clone(), (kind, zone, first));
         }
         let Some((kind, zone, index)) = of_class.get_mut(&class).filter(|(_, _, index)| *index != usize::MAX) else {
@@ -255,6 +248,25 @@ pub(super) fn add(seed: u64, namespace: &str, pods: &mut [Value]) -> Vec<Value> 
         *pod = objects::with(pod.take(), volumes);
     }
     objects
+}
+
+/// How pods with this spec may have volumes, so that they can still keep its rules: one that is in a zone keeps its pod there,
+/// and kube-scheduler spreads pods over zones whatever their volumes allow.
+fn kinds(spec: &Value, zones: Zones) -> &'static [Volumes] {
+    let has_to_be_near = !spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].is_null();
+    if is_spread_over_zones(&spec["topologySpreadConstraints"]) || has_to_be_near {
+        return &[Volumes::Waiting(ANYWHERE)];
+    }
+    const ALL: [Volumes; 6] = [
+        Volumes::Waiting(ANYWHERE),
+        Volumes::Waiting(ANYWHERE),
+        Volumes::Bound,
+        Volumes::Shared,
+        Volumes::Exclusive,
+        Volumes::Waiting(TWO_ZONES),
+    ];
+    let may_be_in_two = zones.iter().any(|zone| ZONES[..2].contains(&zone));
+    if may_be_in_two { &ALL } else { &ALL[..5] }
 }
 
 fn claim(namespace: &str, name: &str, access_mode: &str, spec: &Value) -> Value {

@@ -19,22 +19,18 @@ async fn random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
     let client = cluster.client().await?;
     let controller = Controller::start_ready(&fidelity::prepare(&cluster, &client).await?).await?;
     let _provisioner = fidelity::Provisioner::start(client.clone());
-    let mut total = Outcome::default();
-    for seed in SEEDS {
-        let scenario = Scenario::plain(seed);
-        let corner = Corner::without_node_pool(client.clone(), &scenario.name).await?;
-        total.add(scenario.play(&corner, &controller).await.with_context(|| format!("seed {seed}"))?);
-    }
-    println!("{} scenarios, {total}", SEEDS.end - SEEDS.start);
-    let faults: Vec<&str> = total.faults().collect();
-    ensure!(total.is_as_planned(), "not as planned:\n{}", faults.join("\n"));
-    // Every pod that has a place is bound; that it is the planned one is not so for all of these yet, see `cargo xtask
-    // fidelity`.
-    for seed in COUPLED {
-        let scenario = Scenario::random(seed);
-        let corner = Corner::without_node_pool(client.clone(), &scenario.name).await?;
-        let outcome = scenario.play(&corner, &controller).await.with_context(|| format!("coupled, seed {seed}"))?;
-        println!("coupled, seed {seed}: {outcome}");
+    let plain = SEEDS.map(Scenario::plain);
+    let coupled = COUPLED.map(Scenario::random);
+    for scenarios in [plain.collect::<Vec<_>>(), coupled.collect()] {
+        let (mut total, count) = (Outcome::default(), scenarios.len());
+        for scenario in scenarios {
+            let corner = Corner::without_node_pool(client.clone(), &scenario.name).await?;
+            let outcome = scenario.play(&corner, &controller).await;
+            total.add(outcome.with_context(|| format!("seed {}", scenario.seed))?);
+        }
+        println!("{count} scenarios, {total}");
+        let faults: Vec<&str> = total.faults().collect();
+        ensure!(total.is_as_planned(), "not as planned:\n{}", faults.join("\n"));
     }
     let refused: Vec<_> =
         controller.log()?.lines().filter(|line| line.contains("forbidden")).map(str::to_owned).collect();

@@ -96,6 +96,9 @@ pub struct Machine {
     pub attracts: Attracts,
     /// The pods it was planned for.
     pub pods: Vec<PlannedPod>,
+    /// Pods of other machines that are to be spread and count only nodes that they tolerate: they wait until they see the pods
+    /// here. None could take a place but that of one like it.
+    pub onlookers: Vec<PlannedPod>,
 }
 
 /// Which of the pods that wait for other machines would come to one if it were open.

@@ -89,6 +89,7 @@ impl Cluster {
             tolerable: true,
             nominate: true,
             attracts: Attracts::Nobody,
+            onlookers: Vec::new(),
             pods: pods.iter().map(|pod| planned(pod)).collect(),
         };
         self.view.entry(node.into()).or_insert(machine)
@@ -753,3 +754,35 @@ fn an_opening_that_fails_is_not_repeated_at_once() {
 }
 
 mod histories;
+
+#[test]
+fn an_onlooker_is_let_in_and_one_that_cannot_be_does_not_keep_its_machine_closed() {
+    for outcome in [TolerationOutcome::Done, TolerationOutcome::Failed] {
+        let mut cluster = Cluster::new(Config::default());
+        let machine = cluster.machine("a", &[]);
+        (machine.usable, machine.onlookers) = (true, vec![planned("x")]);
+        let (mut now, mut tries, mut opened) = (START, 0, false);
+        let mut events = Vec::new();
+        cluster.machine("a", &[]).attracts = Attracts::Others;
+        for round in 0..20 {
+            if round == 10 {
+                cluster.machine("a", &[]).attracts = Attracts::Nobody;
+            }
+            let commands = cluster.engine.step(now, &cluster.view, Surroundings::default(), &events);
+            events.clear();
+            for command in commands {
+                match command {
+                    Command::Tolerate { uid, node, .. } => {
+                        tries += 1;
+                        events.push(Event::TolerationEnded { pod: uid, node, outcome });
+                    }
+                    Command::Open { opening, .. } => opened |= opening == Opening::HandedOver,
+                    Command::Nominate { .. } | Command::Close { .. } => panic!("{command:?}"),
+                }
+            }
+            now = now.saturating_add(DurationMs(100));
+        }
+        let expected = if outcome == TolerationOutcome::Done { 1 } else { Config::default().patches_per_pod };
+        assert_eq!((tries, opened), (expected, true), "{outcome:?}");
+    }
+}

@@ -76,6 +76,18 @@ impl Engine {
                     Call::Done => {}
                 }
             }
+            for pod in &seen.onlookers {
+                let unknown = Toleration { tries: 0, call: Call::None };
+                let toleration = machine.onlookers.entry(pod.uid.clone()).or_insert(unknown);
+                // One that cannot be let in waits for the machine to open, as it would without.
+                if toleration.call == Call::None && toleration.tries < config.patches_per_pod {
+                    *toleration = Toleration { tries: toleration.tries + 1, call: Call::UnderWay { since: now } };
+                    let (uid, pod, node) = (pod.uid.clone(), pod.name.clone(), node.clone());
+                    commands.push(Command::Tolerate { uid, pod, node });
+                    self.last_progress = now;
+                    given_up = false;
+                }
+            }
             // Its pods can be here before the news that the node is ready and has its labels, which tell who else fits.
             let has_its_pods = !waiting || (given_up && !deferred);
             let may_open = match seen.attracts {
@@ -141,6 +153,9 @@ impl Engine {
     pub(super) fn toleration_ended(&mut self, now: Timestamp, pod: &Uid, node: &NodeName, outcome: TolerationOutcome) {
         let most = self.config.patches_per_pod;
         let Some(machine) = self.machines.get_mut(node) else { return };
+        if let Some(onlooker) = machine.onlookers.get_mut(pod) {
+            onlooker.call = if outcome == TolerationOutcome::Done { Call::Done } else { Call::None };
+        }
         let Some(toleration) = machine.tolerations.get_mut(pod) else { return };
         toleration.call = Call::None;
         match outcome {

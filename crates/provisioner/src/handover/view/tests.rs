@@ -223,8 +223,8 @@ fn evenly_by(topology_key: KeyId) -> TopologySpreadConstraint {
         selector: LabelSelector::EVERYTHING,
         namespace: "default".into(),
         min_domains: None,
-        node_affinity_policy: model::pod::NodeInclusionPolicy::Honor,
-        node_taints_policy: model::pod::NodeInclusionPolicy::Ignore,
+        node_affinity_policy: NodeInclusionPolicy::Honor,
+        node_taints_policy: NodeInclusionPolicy::Ignore,
         match_label_keys: Vec::new(),
         source: model::pod::SpreadSource::Pod,
     }
@@ -385,6 +385,30 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
     }
 }
 
+/// Devices under the name of a resource are nothing that a node has; who asks for them otherwise does not fit.
+#[test]
+fn a_machine_attracts_pods_whose_resource_is_served_by_devices() {
+    for (wants_devices, expected) in [(true, Attracts::Others), (false, Attracts::Nobody)] {
+        let store = store(held(), true);
+        let object = json!({
+            "metadata": {"namespace": "default", "name": "other", "uid": "other", "resourceVersion": "1"},
+            "spec": {"containers": [{"name": "a", "resources": {"limits": {"example.com/gpu": "1"}}}]},
+        });
+        let devices = decode::devices::pod_devices(&object).unwrap().filter(|_| wants_devices);
+        store.note_devices(&waiting("other").uid, devices);
+        let gpu = store.intern(|names| names.resource("example.com/gpu")).0;
+        let mut shape = PodShape::default();
+        shape.requests.set(gpu, 1);
+        let pod = Pod { shape: Arc::new(shape), ..waiting("other") };
+        let assignments = Assignments::default();
+        assignments.assign(&"elsewhere".into(), [pod.uid.clone()]);
+        let revision = revision(&pod.uid);
+        store.apply(pod, revision);
+        let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
+        assert_eq!(view["n"].attracts, expected, "{wants_devices}");
+    }
+}
+
 /// Whoever could not enter its own machine although it may has to go elsewhere in the end.
 #[test]
 fn it_is_known_which_of_the_pods_that_a_machine_attracts_may_enter_their_own() {
@@ -471,5 +495,48 @@ fn a_machine_whose_drivers_were_given_up_is_not_held_for_pods_with_claims() {
         let machine = seen(&store, vec![claimer(1000), waiting("other")], HandOverMode::Tolerate);
         let names: Vec<&str> = machine.pods.iter().map(|pod| &*pod.name.name).collect();
         assert_eq!(names, expected, "{status}");
+    }
+}
+
+/// A spread that counts only nodes that its pod tolerates does not see the pods of a held machine.
+#[test]
+fn pods_look_into_machines_that_count_for_them_and_have_no_place_but_that_of_one_like_them() {
+    let honor = NodeInclusionPolicy::Honor;
+    let (ignore, four, three) = (NodeInclusionPolicy::Ignore, 4000, 3000);
+    // What the pod that is bound here asks for, another that is planned here and waits, and the pod of another machine; whether
+    // these are alike; the policy; whether it looks on.
+    for (bound, planned, other, alike, policy, expected) in [
+        (four, 0, 1000, true, honor, true),
+        (three, 0, 1000, true, honor, false),
+        (three, 1000, 1000, true, honor, true),
+        (three, 1000, 1000, false, honor, false),
+        (four, 0, 1000, true, ignore, false),
+    ] {
+        let store = store(held(), true);
+        add_machine(&store, "other", "m", &held(), true);
+        let asking = |name: &str, milli_cpu: i64| {
+            let pod = spread_by_zone(&store, waiting(name));
+            let mut shape = PodShape::clone(&pod.shape);
+            shape.requests.set(ResourceId::CPU, milli_cpu);
+            shape.topology_spread.iter_mut().for_each(|spread| spread.node_taints_policy = policy);
+            Pod { shape: Arc::new(shape), ..pod }
+        };
+        let here = Pod { node_name: Some("n".into()), ..asking("here", bound) };
+        let mut pods = vec![here, asking("other", other)];
+        let assignments = Assignments::default();
+        assignments.assign(&"other".into(), [waiting("other").uid]);
+        if planned > 0 {
+            let priority = if alike { 0 } else { -1 };
+            pods.push(Pod { priority, ..asking("planned", planned) });
+            assignments.assign(&"c".into(), [waiting("planned").uid]);
+        }
+        for pod in pods {
+            let revision = revision(&pod.uid);
+            store.apply(pod, revision);
+        }
+        let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
+        let onlookers: Vec<&str> = view["n"].onlookers.iter().map(|pod| &*pod.name.name).collect();
+        let expected: &[&str] = if expected { &["other"] } else { &[] };
+        assert_eq!(onlookers, expected, "{bound} {planned} {other} {alike} {policy:?}");
     }
 }

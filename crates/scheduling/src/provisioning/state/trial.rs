@@ -33,7 +33,7 @@ impl State {
         self.with_buffers(|state, candidates, trial| {
             let Some(held) = state.bins.get(bin.0) else { return 0 };
             let table = &problem.pools[held.pool];
-            if held.is_elsewhere(table, alternative) {
+            if held.is_elsewhere(table, alternative) || problem.is_avoided(table, class, alternative) {
                 return 0;
             }
             candidates.clone_from(&held.offerings);
@@ -55,6 +55,9 @@ impl State {
         alternative: &Alternative,
         wanted: u32,
     ) -> u32 {
+        if problem.is_avoided(&problem.pools[pool], class, alternative) {
+            return 0;
+        }
         let wanted = self.copies_allowed(problem, None, class, alternative, wanted);
         if wanted == 0 {
             return 0;

@@ -95,3 +95,30 @@ fn where_spreads_count_the_pods_of_each_other_one_pod_has_no_place_whichever_com
         "#]],
     );
 }
+
+/// The zone of the open node has to get both pods that are spread before the others, which want to be near to them and would come
+/// to that node with the first: nobody can keep them out. A new machine is held until it is their turn.
+#[test]
+fn pods_that_come_after_others_are_not_planned_onto_a_node_that_is_open() {
+    let mut f = three_zones();
+    f.node("open").allocatable(4000, gib(8)).label(ZONE, "a").label(HOST, "open");
+    for index in 0..2 {
+        let pod = f.pod(&format!("spread-{index}")).requests(2500, gib(1)).label("app", "web");
+        pod.select(ZONE, "a").spread(ZONE, 2, "web").but(|spread, _| spread.min_domains = Some(4));
+    }
+    for index in 0..3 {
+        f.pod(&format!("counted-{index}"))
+            .requests(500, gib(1))
+            .label("app", "web")
+            .select(ZONE, "a")
+            .near(ZONE, "web");
+    }
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: small/a/on-demand $0.00000001/h types [small] pods [counted-0, counted-1, counted-2, spread-1]
+        node open: [spread-0]
+        then [counted-0, counted-1, counted-2]
+    "#]],
+    );
+}

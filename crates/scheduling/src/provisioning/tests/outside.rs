@@ -111,6 +111,49 @@ fn a_machine_for_others_is_in_a_zone_that_counts_anyway_where_pods_would_be_left
     );
 }
 
+/// A pod with a spread of its own has its zone decided when its machine is opened, so it is opened where it does no harm.
+#[test]
+fn a_machine_of_a_pod_that_is_spread_itself_is_in_a_zone_that_counts_anyway() {
+    let mut f = two_types(10);
+    for index in 0..3 {
+        let pod = f.pod(&format!("web-{index}")).requests(3000, gib(1)).label("app", "web");
+        let pod = pod.term(&[(ZONE, "In", &["b", "c"])]).spread(ZONE, 1, "web");
+        pod.but(|spread, _| spread.node_affinity_policy = NodeInclusionPolicy::Ignore);
+    }
+    f.pod("other").requests(3000, gib(1)).label("app", "other").spread(ZONE, 1, "other");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: arm/b/on-demand $0.00000001/h types [arm, intel] pods [other]
+        machine default-1: arm/b/on-demand $0.00000001/h types [arm, intel] pods [web-0]
+        machine default-2: arm/b/on-demand $0.00000001/h types [arm, intel] pods [web-1]
+        machine default-3: arm/c/on-demand $0.00000001/h types [arm, intel] pods [web-2]
+    "#]],
+    );
+}
+
+/// The same where it shares the machine of pods that may be anywhere.
+#[test]
+fn a_pod_that_is_spread_itself_does_not_take_the_machine_of_others_to_a_zone_that_would_count() {
+    let mut f = two_types(10);
+    for index in 0..3 {
+        let pod = f.pod(&format!("web-{index}")).requests(3000, gib(1)).label("app", "web");
+        let pod = pod.term(&[(ZONE, "In", &["b", "c"])]).spread(ZONE, 1, "web");
+        pod.but(|spread, _| spread.node_affinity_policy = NodeInclusionPolicy::Ignore);
+    }
+    f.pod("anywhere").requests(3500, gib(1));
+    f.pod("other").requests(200, gib(1)).label("app", "other").spread(ZONE, 1, "other");
+    check(
+        &f,
+        expect![[r#"
+        machine default-0: arm/b/on-demand $0.00000001/h types [arm, intel] pods [anywhere, other]
+        machine default-1: arm/b/on-demand $0.00000001/h types [arm, intel] pods [web-0]
+        machine default-2: arm/b/on-demand $0.00000001/h types [arm, intel] pods [web-1]
+        machine default-3: arm/c/on-demand $0.00000001/h types [arm, intel] pods [web-2]
+    "#]],
+    );
+}
+
 /// Nor can a machine stay outside that has to be in the third zone whatever it is.
 #[test]
 fn a_machine_that_counts_whatever_it_is_stays_as_it_is() {

@@ -14,7 +14,7 @@ use super::{AllCounts, Checking, DomainId, GroupId, Involvement, Place, room};
 use crate::provisioning::{
     classes::ClassId,
     problem::Problem,
-    state::{Assignment, Mark, State},
+    state::{Assignment, Mark, State, Target},
 };
 
 /// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].
@@ -127,6 +127,21 @@ pub(crate) fn stages(problem: &Problem<'_>, state: &State) -> Option<Vec<Stage>>
     }
     stages.reverse();
     Some(stages)
+}
+
+/// Classes of which copies have to be bound after others and are on nodes that are open, where nobody can keep them waiting; with
+/// the number of these copies.
+pub(crate) fn late_on_open_nodes(problem: &Problem<'_>, state: &State) -> (BTreeSet<ClassId>, u32) {
+    let stages = stages(problem, state).unwrap_or_default();
+    let late = stages.iter().flatten().filter_map(|(index, copies)| Some((state.assignments.get(*index)?, *copies)));
+    let on_open = late.filter(|(entry, _)| match entry.target {
+        Target::Node(node) => problem.is_open_node(node),
+        Target::Bin(_) => false,
+    });
+    on_open.fold((BTreeSet::new(), 0), |(mut classes, count), (entry, copies)| {
+        classes.insert(entry.class);
+        (classes, count + copies)
+    })
 }
 
 /// Copies to bind, those of each stage after all before.

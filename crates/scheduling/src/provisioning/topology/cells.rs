@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use model::{IdSet, Interner, KeyId, Requirement, ValueSet};
+use model::{IdSet, Interner, KeyId, Requirement, Requirements, ValueSet};
 
 use super::{DomainId, Filter, Group, Kind, Place, Rule, Scope};
 use crate::{
@@ -10,7 +10,6 @@ use crate::{
     provisioning::{
         affinity::{accepts_unknown, untolerated},
         pools::PoolTable,
-        state::Bin,
     },
 };
 
@@ -147,7 +146,7 @@ impl Group {
     pub(crate) fn landing(
         &self,
         table: &PoolTable<'_>,
-        bin: &Bin,
+        open: &Requirements,
         offering: OfferingId,
         names: &Interner,
     ) -> (IdSet<DomainId>, bool) {
@@ -160,7 +159,7 @@ impl Group {
             Scope::Cluster => nowhere,
             Scope::Label(key) => {
                 let Some(mut values) = table.known(Some(offering), key, names) else { return nowhere };
-                if let Some(pinned) = bin.open.get(key) {
+                if let Some(pinned) = open.get(key) {
                     values = Cow::Owned(values.intersect(&pinned.values, names));
                 }
                 let within = self.values.iter_enumerated().filter(|(_, value)| values.contains(Some(**value), names));

@@ -4,19 +4,21 @@
 //! their volume is elsewhere, say. The least is 0 there, and pods are refused that would have a place if the machine were
 //! launched otherwise. Where that happens, its launch is decided so that it does not count.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use model::{IdSet, Requirement, Requirements, ValueSet};
 
-use super::{Group, Scope};
+use super::{Checking, Group, Scope};
 use crate::{
     catalogue::{OfferingId, TypeId},
     provisioning::{
+        classes::ClassId,
         devices::pinned,
         pools::PoolTable,
         problem::Problem,
-        state::{Bin, BinId, State},
+        state::{Bin, BinId, Charging, State},
     },
+    snapshot::PoolId,
 };
 
 /// Narrows what machines may be launched as, where they would otherwise add a domain; those that cannot are left as they
@@ -35,12 +37,46 @@ pub(crate) fn keep_outside(problem: &Problem<'_>, state: &mut State) {
     }
 }
 
+/// Ways of a class to be on a machine that add a domain wherever that lands, of classes that have others: rules of their
+/// own pin these pods before anything is counted, so that their machines could not be kept outside afterwards.
+pub(crate) fn adding_ways(problem: &Problem<'_>) -> BTreeSet<(PoolId, ClassId, usize)> {
+    let names = problem.names();
+    let groups = problem.topology.groups.iter().filter(|group| !group.is_open(&problem.pools, names));
+    let groups: Vec<&Group> = groups.collect();
+    let mut untouched = State::new(problem, Charging::Least);
+    untouched.checking = Checking::AtTheEnd;
+    let mut adding = BTreeSet::new();
+    for class in problem.classes.ids() {
+        let (mut of_class, mut has_others) = (Vec::new(), false);
+        for (pool, table) in problem.pools.iter_enumerated() {
+            for way in &table.by_class[class] {
+                let adds = |group: &&Group| {
+                    let opens = |offering: OfferingId| {
+                        let (domains, elsewhere) = group.landing(table, &way.open, offering, names);
+                        group.is_opened_by(&domains, elsewhere)
+                    };
+                    way.offerings.iter().all(opens)
+                };
+                if groups.iter().any(adds) {
+                    of_class.push((table.id, class, way.index));
+                } else {
+                    has_others |= untouched.copies_in_new_bin(problem, pool, class, way, 1) == 1;
+                }
+            }
+        }
+        if has_others {
+            adding.extend(of_class);
+        }
+    }
+    adding
+}
+
 /// Ways to keep a machine outside, the cheapest first: by the values of the label, or by instance types. A NodeClaim can say
 /// no more.
 fn ways(problem: &Problem<'_>, group: &Group, bin: &Bin) -> Vec<(IdSet<OfferingId>, Requirements)> {
     let (table, names) = (&problem.pools[bin.pool], problem.names());
     let opens = |offering: OfferingId| {
-        let (domains, elsewhere) = group.landing(table, bin, offering, names);
+        let (domains, elsewhere) = group.landing(table, &bin.open, offering, names);
         group.is_opened_by(&domains, elsewhere)
     };
     let opening: Vec<OfferingId> = bin.offerings.iter().filter(|&offering| opens(offering)).collect();

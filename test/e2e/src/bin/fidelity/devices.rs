@@ -36,6 +36,11 @@ pub async fn run(seed: u64, scenarios: u64, gates: Option<Gates>) -> Result<bool
             let faults: Vec<String> = match scenario.play(&client, &controller, gates).await {
                 Ok(outcome) => {
                     let faults = outcome.pods.faults().map(str::to_owned).collect();
+                    outcome
+                        .other_devices
+                        .iter()
+                        .for_each(|it| println!("seed {seed}, {gates:?} gates, no fault: {it}"));
+                    outcome.pods.remarks().for_each(|it| println!("seed {seed}, {gates:?} gates, no fault: {it}"));
                     total.add(outcome);
                     faults
                 }

@@ -13,8 +13,8 @@ use super::driver::Order;
 use crate::Gates;
 use crate::cluster::{Corner, node_of};
 use crate::devices::{Claim, Devices, Given, Numbers, pod_groups};
-use crate::fidelity::outcome::planned_pods;
-use crate::fidelity::{CLASS, refused};
+use crate::fidelity::CLASS;
+use crate::fidelity::reading::{planned_pods, refused};
 
 /// Most classes all of whose orders are tried.
 const MAX_CLASSES: usize = 5;
@@ -25,8 +25,15 @@ pub(super) struct Judged {
     pub(super) claims: usize,
     pub(super) in_another_order: usize,
     pub(super) as_published: usize,
+    /// Drivers of which the claims were given devices, or were to be.
+    pub(super) drivers: usize,
+    /// Drivers of which they were given more or fewer than the plan says, in words.
+    pub(super) other_devices: Vec<String>,
     pub(super) wrong: Vec<String>,
 }
+
+/// How many devices of each driver.
+pub(super) type ByDriver = BTreeMap<String, u64>;
 
 /// What the claims of a class were given on a node.
 type ByPlace = BTreeMap<(String, String), Vec<Given>>;
@@ -49,11 +56,21 @@ struct Cluster {
     bound: Vec<Bound>,
 }
 
-pub(super) async fn judge(corner: &Corner, gates: Gates, order: &Order) -> Result<Judged> {
+/// `planned` says how many devices the plan took, of each driver.
+pub(super) async fn judge(corner: &Corner, gates: Gates, order: &Order, planned: &ByDriver) -> Result<Judged> {
     let pods = corner.pods().await?;
     let mut judged = Judged::default();
     let cluster = Cluster::read(corner, &pods, (gates, order), &mut judged.wrong).await?;
     judged.claims = cluster.bound.iter().map(|bound| bound.claims.len()).sum();
+    let given = cluster.given_by_driver();
+    let drivers: BTreeSet<&String> = planned.keys().chain(given.keys()).collect();
+    judged.drivers = drivers.len();
+    let of = |devices: &ByDriver, driver: &String| devices.get(driver).copied().unwrap_or(0);
+    let differ = drivers.iter().filter(|driver| of(planned, driver) != of(&given, driver));
+    let words = |driver: &&String| {
+        format!("{driver}: {} devices were planned, {} were given", of(planned, driver), of(&given, driver))
+    };
+    judged.other_devices = differ.map(|driver| words(driver)).collect();
     let actual = cluster.actual();
     let as_they_came: Vec<&Bound> = cluster.bound.iter().collect();
     if cluster.replay(&as_they_came).as_ref() == Ok(&actual) {
@@ -157,6 +174,18 @@ impl Cluster {
 
     fn claims_of<'c>(&'c self, bound: &'c Bound) -> impl Iterator<Item = &'c Claim> {
         bound.claims.iter().filter_map(|index| self.devices.claims.get(*index))
+    }
+
+    /// How many devices of each driver the scheduler gave to pods that were planned, but for DaemonSets'.
+    fn given_by_driver(&self) -> ByDriver {
+        let planned = self.bound.iter().filter(|bound| bound.is_planned && bound.class != AGENT);
+        let allocations =
+            planned.flat_map(|bound| self.claims_of(bound)).filter_map(|it| it.object.allocation.as_ref());
+        let mut given = ByDriver::new();
+        for result in allocations.flat_map(|allocation| &allocation.results) {
+            *given.entry(result.device.driver.to_string()).or_default() += 1;
+        }
+        given
     }
 
     /// What the scheduler gave.

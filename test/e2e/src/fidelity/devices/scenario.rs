@@ -1,12 +1,17 @@
 //! Random overlays and claims. A seed gives the same scenario everywhere.
 //!
+//! Pods claim what the machines of some overlay offer (`offered`), and no more of what a zone has than it has. Of some
+//! scenarios one pod is made impossible on purpose: it must be refused.
+//!
 //! What the scheduler itself does wrong is left out: of pods of one PodGroup that come at once and have claims of their own
 //! beside the group's, 1.36 writes the devices of one claim into another.
 
+mod offered;
 mod pods;
 
 use serde_json::{Value, json};
 
+use self::offered::{Gpus, OfZones, Offered};
 use super::super::scenario::Random;
 use crate::fidelity::Scenario;
 use crate::{Gates, objects};
@@ -84,18 +89,34 @@ impl DeviceScenario {
         // A zone has one pool, so all machines describe it alike.
         let links = (random.choose(&["Machine", "Domain"]), 1 + random.below(4));
         let attached = attached(&mut random);
-        let mut scenario = Writer { name, gates, families, links, attached, random, objects: Vec::new(), shared: None };
+        let mut scenario = Writer {
+            name,
+            gates,
+            families,
+            links,
+            attached,
+            random,
+            objects: Vec::new(),
+            shared: None,
+            offered: Vec::new(),
+            of_zones: OfZones::default(),
+            pool_zones: None,
+            tainted: None,
+            held_by_agent: None,
+        };
         scenario.overlays();
         scenario.device_classes();
         if matches!(gates, Gates::All) && scenario.random.chance(4) {
             scenario.taint_rule();
         }
         let node_pool = scenario.node_pool();
-        let classes = 1 + scenario.random.below(4);
-        let pods = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
-        // Numbers of its own, so that the rest is the same with and without it.
-        scenario.random = Random(!seed);
+        scenario.count_devices_of_zones();
         let agent = scenario.agent();
+        let classes = 1 + scenario.random.below(4);
+        let mut pods: Vec<Value> = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
+        if pods.len() >= 10 && scenario.random.chance(2) {
+            pods.push(scenario.impossible(classes));
+        }
         let Writer { name, objects, .. } = scenario;
         let (resizes, volumes) = (Vec::new(), Vec::new());
         let base =
@@ -135,8 +156,17 @@ struct Writer {
     attached: Value,
     random: Random,
     objects: Vec<Value>,
-    /// A claim that pods of another class have already.
-    shared: Option<String>,
+    /// A claim that pods of another class have already, and their zone.
+    shared: Option<(String, Option<&'static str>)>,
+    /// By overlay.
+    offered: Vec<Offered>,
+    of_zones: OfZones,
+    /// Those of the NodePool, if it names some.
+    pool_zones: Option<Vec<&'static str>>,
+    /// The family whose devices are tainted from outside.
+    tainted: Option<Family>,
+    /// The family of which the DaemonSet's pods take a device each.
+    held_by_agent: Option<Family>,
 }
 
 impl Writer {
@@ -156,6 +186,7 @@ impl Writer {
             _ => vec![vec!["4", "8"], vec!["16"]],
         };
         for (index, cpus) in sizes.into_iter().enumerate() {
+            self.offered.push(Offered::default());
             let resources = self.dynamic_resources();
             self.objects.push(json!({
                 "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
@@ -190,32 +221,42 @@ impl Writer {
 
     fn template(&mut self, family: Family, count: u64) -> Value {
         let random = &mut self.random;
+        let mut unused = Offered::default();
+        let offered = self.offered.last_mut().unwrap_or(&mut unused);
         let model = random.choose(&["x", "y"]);
         match family {
             Family::Gpu => {
                 let mut gpu = json!({ "name": "gpu-{index}", "replicas": count,
                     "attributes": { "model": { "string": model } }, "capacity": { "memory": { "value": "40Gi" } } });
-                if random.chance(6) {
+                offered.gpus = Gpus { model, count, is_tainted: random.chance(6) };
+                if offered.gpus.is_tainted {
                     gpu["taints"] = json!([{ "key": "example.com/old", "value": "yes", "effect": "NoSchedule" }]);
                 }
                 let mut devices = vec![gpu];
                 if random.chance(3) {
                     let other = if model == "x" { "y" } else { "x" };
-                    devices.push(json!({ "name": "other-{index}", "replicas": 1 + random.below(2),
+                    let count = 1 + random.below(2);
+                    offered.other_gpus = Gpus { model: other, count, is_tainted: false };
+                    devices.push(json!({ "name": "other-{index}", "replicas": count,
                         "attributes": { "model": { "string": other } }, "capacity": { "memory": { "value": "80Gi" } } }));
                 }
                 json!({ "devices": devices })
             }
-            Family::Nic => json!({ "devices": [{ "name": "nic-{index}", "replicas": 1 + random.below(count) }] }),
+            Family::Nic => {
+                offered.nics = 1 + random.below(count);
+                json!({ "devices": [{ "name": "nic-{index}", "replicas": offered.nics }] })
+            }
             Family::Partition => {
                 let draws = |slices: u64| json!([{ "counterSet": "board-{index}", "counters": { "slices": { "value": slices.to_string() } } }]);
                 let boards = 1 + random.below(2);
+                offered.boards = boards;
                 let part = |name: &str, slices: u64| {
                     json!({ "name": format!("{name}-{{index}}"), "replicas": boards, "consumesCounters": draws(slices),
                         "attributes": { "profile": { "string": name } } })
                 };
                 let mut devices = vec![part("whole", 4), part("half-a", 2), part("half-b", 2)];
-                if random.chance(2) {
+                offered.has_quarters = random.chance(2);
+                if offered.has_quarters {
                     devices.push(part("quarter", 1));
                 }
                 json!({ "devices": devices, "sharedCounters": [
@@ -223,7 +264,8 @@ impl Writer {
             }
             Family::Shared => {
                 let policy = json!({ "default": "1G", "validRange": { "min": "1G", "max": "8G", "step": "1G" } });
-                json!({ "devices": [{ "name": "shared-{index}", "replicas": 1 + random.below(2),
+                offered.shared = 1 + random.below(2);
+                json!({ "devices": [{ "name": "shared-{index}", "replicas": offered.shared,
                     "allowMultipleAllocations": true, "attributes": { "card": { "int": "{index}" } },
                     "capacity": { "bandwidth": { "value": "10G", "requestPolicy": policy } } }] })
             }
@@ -232,9 +274,12 @@ impl Writer {
                 json!({ "scope": scope, "nodeSelector": { "nodeSelectorTerms": [{ "matchLabelKeys": [ZONE] }] },
                     "devices": [{ "name": "link-{index}", "replicas": count }] })
             }
-            Family::Advanced => json!({ "devices": [{ "name": "adv-{index}", "replicas": 1 + random.below(3),
-                "attributes": { "numa": { "ints": [0, 1] } },
-                "nodeAllocatableResourceMappings": { "memory": { "allocationMultiplier": "1Gi" } } }] }),
+            Family::Advanced => {
+                offered.advanced = 1 + random.below(3);
+                json!({ "devices": [{ "name": "adv-{index}", "replicas": offered.advanced,
+                    "attributes": { "numa": { "ints": [0, 1] } },
+                    "nodeAllocatableResourceMappings": { "memory": { "allocationMultiplier": "1Gi" } } }] })
+            }
             Family::Attached => self.attached.clone(),
         }
     }
@@ -266,11 +311,24 @@ impl Writer {
     fn taint_rule(&mut self) {
         let family = self.random.choose(&self.families.clone());
         let effect = self.random.choose(&["NoSchedule", "None"]);
+        self.tainted = (effect == "NoSchedule").then_some(family);
         self.objects.push(json!({
             "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": { "name": self.name },
             "spec": { "deviceSelector": { "driver": self.driver(family) },
                 "taint": { "key": "example.com/serviced", "value": "yes", "effect": effect } },
         }));
+    }
+
+    /// Pools of zones have as many devices in all as each machine says.
+    fn count_devices_of_zones(&mut self) {
+        let zones = self.zones();
+        if self.has(Family::Link) && self.links.0 == "Domain" {
+            self.of_zones.add(Family::Link, &zones, self.links.1);
+        }
+        if self.has(Family::Attached) && self.attached["scope"] == "Domain" {
+            let each = self.attached["devices"][0]["replicas"].as_u64().unwrap_or(0);
+            self.of_zones.add(Family::Attached, &zones, each);
+        }
     }
 
     fn node_pool(&mut self) -> Value {
@@ -281,6 +339,7 @@ impl Writer {
         ];
         if self.random.chance(3) {
             let some = &ZONES[..self.random.choose(&[1, 2])];
+            self.pool_zones = Some(some.to_vec());
             requirements.push(json!({ "key": ZONE, "operator": "In", "values": some }));
         }
         if self.random.chance(3) {
