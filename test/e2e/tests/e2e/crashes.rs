@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use e2e::faults::audit::nothing_is_leaked;
 use e2e::{Controller, eventually, objects};
 use futures::future::try_join_all;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
-use crate::outages::nothing_is_leaked;
 
 const SIGABRT: i32 = 6;
 const PODS: usize = 4;
