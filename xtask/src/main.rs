@@ -7,6 +7,7 @@ mod bench;
 mod codegen;
 mod control_plane;
 mod demo;
+mod faults;
 mod fidelity;
 mod oracle;
 mod process;
@@ -40,6 +41,8 @@ enum Command {
     Oracle(oracle::Options),
     /// Play random scenarios on a real control plane, and hold what kube-scheduler does against what was planned.
     Fidelity(fidelity::Options),
+    /// Let things go wrong between controller and API server, and see that all becomes right again.
+    Faults(faults::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Codegen(options) => codegen::run(&options),
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
+        Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {

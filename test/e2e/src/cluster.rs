@@ -120,12 +120,30 @@ pub struct Corner {
     pub client: Client,
     /// Of the namespace and the NodePool.
     pub name: String,
+    /// Where the controller is shared, which ends only with the process: each test looks into its log.
+    _log: Option<SharedLog>,
+}
+
+/// Looks for panics in the log of the controller that tests share.
+struct SharedLog(&'static Controller);
+
+impl Drop for SharedLog {
+    fn drop(&mut self) {
+        self.0.panic_if_it_did();
+    }
 }
 
 impl Corner {
     /// In the shared cluster.
     pub async fn shared(name: &str) -> Result<Self> {
-        Self::new(shared().await?.cluster.client().await?, name).await
+        let running = shared().await?;
+        let corner = Self::new(running.cluster.client().await?, name).await?;
+        Ok(Self { _log: Some(SharedLog(&running.controller)), ..corner })
+    }
+
+    /// Of a namespace and a NodePool that are there already.
+    pub fn existing(client: Client, name: &str) -> Self {
+        Self { client, name: name.to_owned(), _log: None }
     }
 
     /// With the NodePool.
@@ -138,7 +156,7 @@ impl Corner {
     /// The NodePool is still to come.
     pub async fn without_node_pool(client: Client, name: &str) -> Result<Self> {
         apply::apply_one(&client, objects::namespace(name)).await?;
-        Ok(Self { client, name: name.to_owned() })
+        Ok(Self::existing(client, name))
     }
 
     /// Applies the test's NodePool with changes.
@@ -266,8 +284,11 @@ fn describe_waiting(pod: &Pod) -> String {
     format!("{}: {why}", pod.name_any())
 }
 
+/// Selects the kwok provider's records of machines.
+pub const INSTANCES: &str = "app.kubernetes.io/component=kwok-instance";
+
 /// The kwok provider's record of each machine that exists.
 pub async fn instances(client: &Client) -> Result<Vec<ConfigMap>> {
-    let records = ListParams::default().labels("app.kubernetes.io/component=kwok-instance");
+    let records = ListParams::default().labels(INSTANCES);
     Ok(Api::namespaced(client.clone(), install::INSTANCES_NAMESPACE).list(&records).await?.items)
 }

@@ -1,5 +1,9 @@
 //! The controller as a process of its own.
 
+mod supervisor;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,10 +13,15 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+pub use self::supervisor::{Ends, Supervisor};
 use crate::wait::eventually;
+
+/// What no log may hold: a panic is a defect whatever the test is about, and also where it is caught, or where the process
+/// is started again.
+const PANIC: &str = "panicked";
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -61,6 +70,8 @@ pub struct Controller {
     id: u32,
     watchdog: Watchdog,
     log: PathBuf,
+    /// Where in it this one begins; earlier ones of the name wrote the rest.
+    log_start: u64,
     metrics_port: u16,
     health_port: u16,
 }
@@ -74,6 +85,7 @@ impl Controller {
         let (metrics_port, health_port) = (free_port()?, free_port()?);
         let log = options.folder.join(format!("{}.log", options.name));
         let file = File::options().create(true).append(true).open(&log)?;
+        let log_start = file.metadata()?.len();
         let process = Command::new(&options.binary)
             .arg("run")
             .args(&options.arguments)
@@ -89,7 +101,7 @@ impl Controller {
             .with_context(|| format!("run {}", options.binary.display()))?;
         let id = process.id();
         let watchdog = Watchdog::start(id)?;
-        Ok(Self { process: Mutex::new(process), id, watchdog, log, metrics_port, health_port })
+        Ok(Self { process: Mutex::new(process), id, watchdog, log, log_start, metrics_port, health_port })
     }
 
     /// Starts it and waits until `/readyz` says so.
@@ -134,6 +146,7 @@ impl Controller {
         let started = Instant::now();
         loop {
             if let Some(status) = self.status()? {
+                self.ensure_no_panic()?;
                 return Ok(status);
             }
             if started.elapsed() > deadline {
@@ -161,6 +174,29 @@ impl Controller {
     /// If its log cannot be read.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
+    }
+
+    /// Nothing in it has panicked so far.
+    ///
+    /// # Errors
+    /// The lines of its log that say so.
+    pub fn ensure_no_panic(&self) -> Result<()> {
+        let log = self.log()?;
+        let ours = log.as_bytes().get(usize::try_from(self.log_start)?..).unwrap_or_default();
+        let ours = String::from_utf8_lossy(ours);
+        let panics: Vec<&str> = ours.lines().filter(|line| line.contains(PANIC)).collect();
+        ensure!(panics.is_empty(), "the controller panicked, see {}:\n{}", self.log.display(), panics.join("\n"));
+        Ok(())
+    }
+
+    /// For where nobody takes an error: ends the test.
+    pub(crate) fn panic_if_it_did(&self) {
+        match self.ensure_no_panic() {
+            // A second panic would hide the first.
+            Err(error) if std::thread::panicking() => eprintln!("{error:#}"),
+            Err(error) => panic!("{error:#}"),
+            Ok(()) => {}
+        }
     }
 
     /// Its `/metrics`.
@@ -239,6 +275,7 @@ impl Drop for Controller {
         if std::thread::panicking() {
             eprintln!("end of {}:\n{}", self.log.display(), self.log_end().unwrap_or_default());
         }
+        self.panic_if_it_did();
     }
 }
 

@@ -16,6 +16,7 @@ pub mod control_plane;
 pub mod controller;
 pub mod devices;
 pub mod fault_proxy;
+pub mod faults;
 pub mod fidelity;
 pub mod fleet;
 pub mod install;

@@ -4,21 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::fault_proxy::{Fault, FaultProxy, Point, Rule, Verb};
+use e2e::faults::audit::{History, nothing_is_leaked};
+use e2e::faults::crashes::holder;
 use e2e::wait::stays;
-use e2e::{Controller, apply, eventually, install, objects};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client, ResourceExt};
+use e2e::{Controller, apply, eventually, objects};
+use kube::{Client, ResourceExt};
 use serde_json::json;
 
-use crate::cluster::{Cluster, Corner};
+use crate::cluster::{Cluster, Corner, DEADLINE};
 
 const LEASE: &str = "karpenter-leader-election";
-
-async fn holder(client: &Client) -> Result<Option<String>> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), install::NAMESPACE);
-    let spec = leases.get(LEASE).await?.spec.context("a Lease without a spec")?;
-    Ok(spec.holder_identity.filter(|holder| !holder.is_empty()))
-}
 
 async fn held(client: &Client) -> Result<String> {
     eventually("somebody leads", Duration::from_secs(40), async || holder(client).await?.context("nobody")).await
@@ -70,6 +66,50 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     let claims: BTreeSet<_> = corner.node_claims().await?.iter().map(ResourceExt::name_any).collect();
     ensure!(claims.len() <= 2, "{claims:?}");
     third.terminate().await.map(drop)
+}
+
+/// Creations of NodeClaims happen and the leader never hears of it; then it cannot renew its Lease either.
+#[tokio::test]
+async fn a_leader_whose_call_hangs_gives_up_and_the_next_one_finishes_its_plan() -> Result<()> {
+    const PODS: u32 = 4;
+    let cluster = Cluster::new("hung-leader").await?;
+    let client = cluster.client().await?;
+    let history = History::start(&client);
+    let proxy = FaultProxy::start(&cluster.control_plane, 1).await?;
+    let corner = Corner::without_node_pool(client.clone(), "hung-leader").await?;
+    let size = json!([{ "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"] }]);
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": size } } } })).await?;
+    let mut options = cluster.controller()?.named("first");
+    options.kubeconfig = proxy.kubeconfig(&options.kubeconfig)?;
+    let first = Controller::start_ready(&options).await?;
+    let leader = held(&client).await?;
+    let second = Controller::start(&cluster.controller()?.named("second"))?;
+
+    let never_heard =
+        Rule::new(Fault::Hold(Point::Answer)).verbs(&[Verb::Create]).path("/apis/karpenter.sh/v1/nodeclaims");
+    proxy.rules([never_heard.clone()]);
+    corner.apply([objects::deployment(&corner.name, "web", PODS, &json!({ "cpu": "1500m" }))]).await?;
+    eventually("a creation has no answer", DEADLINE, async || {
+        ensure!(proxy.struck().contains_key("held after the effect"), "none is under way");
+        Ok(())
+    })
+    .await?;
+    let refusal = Fault::Refuse { code: 500, retry_after: None, point: Point::Request };
+    proxy.rules([never_heard, Rule::new(refusal).verbs(&[Verb::Update]).path("/leases")]);
+    let status = first.ended(DEADLINE).await?;
+    ensure!(status.code() == Some(1), "the first ended with {status}:\n{}", first.log()?);
+    eventually("the second leads", DEADLINE, async || {
+        let now = holder(&client).await?.context("nobody")?;
+        ensure!(now != leader, "still the first");
+        Ok(())
+    })
+    .await?;
+    corner.bound(PODS as usize).await?;
+    nothing_is_leaked(&client).await?;
+    history.nothing_was_launched_twice(&client).await?;
+    let ever = history.claims_of(&corner.name);
+    ensure!(ever.len() == PODS as usize, "{} NodeClaims for {PODS} pods that need one each", ever.len());
+    second.terminate().await.map(drop)
 }
 
 #[tokio::test]

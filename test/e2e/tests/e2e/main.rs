@@ -10,6 +10,7 @@ mod crds;
 mod default_spread;
 mod devices;
 mod dra;
+mod faults;
 mod fidelity;
 mod gangs;
 mod launch;

@@ -251,7 +251,7 @@ async fn a_cluster_of_karpenters_is_adopted_without_a_change() -> Result<()> {
     .await?;
 
     // New pods use the machines' free room, then a machine of our own joins the pool.
-    let corner = Corner { client: client.clone(), name: "default".to_owned() };
+    let corner = Corner::existing(client.clone(), "default");
     let pod = |name: &str, cpu: &str| {
         objects::with(
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" } }),

@@ -96,7 +96,7 @@ async fn machines_of_unfinished_commands_take_pods_again_and_old_nodes_can_go() 
     })
     .await?;
     // Both have free room, and nowhere else may these pods go.
-    let corner = Corner { client, name: "default".to_owned() };
+    let corner = Corner::existing(client, "default");
     let before = corner.pods().await?.len();
     for name in [DISRUPTED, REBOOTING] {
         let requests = json!({ "requests": { "cpu": "200m" } });
