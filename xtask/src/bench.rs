@@ -67,6 +67,9 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             let built = build(&["--release", "--package=bench", "--bin=dra"], "dra")?;
             run_command(process::command(&built.to_string_lossy()).arg("--oracle").arg(oracle).args(arguments))
         }
+        Command::Scheduling { arguments } if arguments.iter().any(|it| COUNTING.contains(&it.as_str())) => {
+            count(arguments)
+        }
         Command::Scheduling { arguments } => {
             let mut karpenter = Vec::new();
             if !arguments.iter().any(|argument| argument == "--only-ours") {
@@ -95,6 +98,27 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         }
         Command::DraScale { arguments } => on_control_plane("bench-dra-scale", arguments),
     }
+}
+
+/// Options of `bench scheduling` that count instructions, and need nothing of Karpenter.
+const COUNTING: [&str; 2] = ["--instructions", "--keep-instructions"];
+
+/// Whether there is a program that counts instructions.
+pub(crate) fn has_valgrind() -> bool {
+    process::command("valgrind").arg("--version").stdout(std::process::Stdio::null()).status().is_ok()
+}
+
+/// Fails if plans take more instructions than was kept.
+pub(crate) fn count_instructions() -> Result<()> {
+    count(&["--instructions".to_owned()])?;
+    println!("1 passed, 0 failed");
+    Ok(())
+}
+
+fn count(arguments: &[String]) -> Result<()> {
+    eprintln!("building the planner's benchmark, optimized by crate");
+    let built = build(&["--profile=instructions", "--package=bench", "--bin=scheduling"], "scheduling")?;
+    run_command(process::command(&built.to_string_lossy()).args(arguments))
 }
 
 fn on_control_plane(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {

@@ -1,9 +1,12 @@
 //! `cargo xtask test`: the stages of CI, each timed. All of them run, even if one fails.
 
 mod cargo_deny;
+mod differs;
 mod go;
 mod purity;
+mod sources;
 mod stages;
+mod targets;
 
 use std::time::{Duration, Instant};
 
@@ -29,13 +32,19 @@ pub(crate) struct Options {
 struct Outcome {
     stage: Stage,
     time: Duration,
-    result: Result<()>,
+    result: Result<Verdict>,
+}
+
+enum Verdict {
+    Passed,
+    /// It cannot be run here, for this reason.
+    Skipped(&'static str),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for stage in Stage::value_variants() {
-            println!("{:<9} {}", stage.name(), stage.what());
+            println!("{:<12} {}", stage.name(), stage.what());
         }
         return Ok(());
     }
@@ -47,7 +56,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let outcomes: Vec<Outcome> = chosen.into_iter().map(|stage| run_stage(stage, &background)).collect();
     let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
     print_summary(&outcomes, started.elapsed());
-    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    let skipped = outcomes.iter().filter(|outcome| matches!(outcome.result, Ok(Verdict::Skipped(_)))).count();
+    println!("{} passed, {failed} failed, {skipped} skipped", outcomes.len() - failed - skipped);
     if failed > 0 {
         bail!("{failed} of {} stages failed", outcomes.len());
     }
@@ -57,22 +67,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn run_stage(stage: Stage, background: &stages::Background) -> Outcome {
     println!("\n=== {}: {}", stage.name(), stage.what());
     let started = Instant::now();
-    let result = stage.run(background);
+    let result = match stage.skipped() {
+        Some(why) => Ok(Verdict::Skipped(why)),
+        None => stage.run(background).map(|()| Verdict::Passed),
+    };
     let time = started.elapsed();
     match &result {
-        Ok(()) => println!("=== {} passed in {}", stage.name(), seconds(time)),
+        Ok(Verdict::Skipped(why)) => println!("=== {} SKIPPED: {why}", stage.name()),
+        Ok(Verdict::Passed) => println!("=== {} passed in {}", stage.name(), seconds(time)),
         Err(error) => println!("=== {} FAILED after {}: {error:#}", stage.name(), seconds(time)),
     }
     Outcome { stage, time, result }
 }
 
 fn print_summary(outcomes: &[Outcome], total: Duration) {
-    println!("\n{:<9} {:>9}  result", "stage", "time");
+    println!("\n{:<12} {:>9}  result", "stage", "time");
     for outcome in outcomes {
-        let result = if outcome.result.is_ok() { "passed" } else { "FAILED" };
-        println!("{:<9} {:>9}  {result}", outcome.stage.name(), seconds(outcome.time));
+        let result = match &outcome.result {
+            Ok(Verdict::Passed) => "passed".to_owned(),
+            Ok(Verdict::Skipped(why)) => format!("skipped: {why}"),
+            Err(_) => "FAILED".to_owned(),
+        };
+        println!("{:<12} {:>9}  {result}", outcome.stage.name(), seconds(outcome.time));
     }
-    println!("{:<9} {:>9}", "all", seconds(total));
+    println!("{:<12} {:>9}", "all", seconds(total));
 }
 
 fn seconds(time: Duration) -> String {

@@ -2,6 +2,8 @@
 //!
 //! A library besides the binary `dovetail`, so that tests and benchmarks can run its parts.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
+
 pub mod assignments;
 pub mod beats;
 pub mod cli;

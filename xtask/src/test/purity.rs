@@ -1,14 +1,16 @@
-//! The core stays pure: what a core crate links, and what its sources name.
+//! The core stays pure: what a core crate links, and what its sources name. And no product crate may panic: each denies the
+//! lints against it.
 //!
 //! The planner must serve the controller, the command line, tests and fuzzers alike, and give the same answer in all of
 //! them. So core crates have no runtime, no network, no clock and no environment, and iterate over nothing whose order
 //! is random. `cargo tree` shows the links, features resolved for that crate alone; a scan of the sources shows the rest.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use super::sources;
 use crate::process::{cargo, output};
 
 /// Core crates; one that is not there yet is left out.
@@ -59,9 +61,23 @@ const FORBIDDEN_MAPS: [&str; 4] =
     ["RandomState", "collections::HashMap", "collections::HashSet", "collections::hash_map"];
 const MAPS_WITH_A_FIXED_HASHER: &str = "crates/model/src/collections.rs";
 
+/// What the code of a product crate may not do outside tests; each crate denies these lints in its `lib.rs`.
+const NO_PANICS: [&str; 3] = ["clippy::unwrap_used", "clippy::panic", "clippy::indexing_slicing"];
+
 pub(crate) fn check() -> Result<()> {
     let mut failed = 0;
     let mut passed = 0;
+    for entry in fs::read_dir(go_programs::repository().join("crates")).context("read crates")? {
+        let library = entry?.path().join("src/lib.rs");
+        let text = fs::read_to_string(&library).with_context(|| format!("read {}", library.display()))?;
+        let missing: Vec<&str> = lints_not_denied(&text).collect();
+        if missing.is_empty() {
+            passed += 1;
+        } else {
+            failed += 1;
+            println!("{}: does not deny {}", library.display(), missing.join(", "));
+        }
+    }
     for name in CORE {
         let folder = go_programs::repository().join("crates").join(name);
         if !folder.exists() {
@@ -75,9 +91,16 @@ pub(crate) fn check() -> Result<()> {
     }
     println!("{passed} passed, {failed} failed");
     if failed > 0 || passed == 0 {
-        bail!("{failed} core crates are not pure");
+        bail!("{failed} crates are not what they should be");
     }
     Ok(())
+}
+
+/// The lints against panics that a `lib.rs` does not deny for code outside tests.
+fn lints_not_denied(library: &str) -> impl Iterator<Item = &'static str> {
+    let denied = library.split("#![cfg_attr(").skip(1).filter_map(|rest| rest.split(")]").next());
+    let denied: String = denied.filter(|rest| rest.contains("not(test)") && rest.contains("deny(")).collect();
+    NO_PANICS.into_iter().filter(move |lint| !denied.contains(lint))
 }
 
 fn check_crate(name: &str, folder: &Path) -> Result<Vec<String>> {
@@ -85,7 +108,7 @@ fn check_crate(name: &str, folder: &Path) -> Result<Vec<String>> {
         output(&mut cargo(["tree", "--package", name, "--edges", "normal", "--prefix", "none", "--format", "{p}"]))?;
     let mut faults: Vec<String> = forbidden_packages(&tree).map(|package| format!("links {package}")).collect();
     faults.dedup();
-    for file in rust_files(&folder.join("src"))? {
+    for file in sources::rust_files(&folder.join("src"))? {
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         let shown = file.strip_prefix(go_programs::repository()).unwrap_or(&file).display().to_string();
         let maps: &[&str] = if shown == MAPS_WITH_A_FIXED_HASHER { &[] } else { &FORBIDDEN_MAPS };
@@ -123,28 +146,18 @@ fn names(code: &str, path: &str) -> bool {
     })
 }
 
-/// Rust sources below a folder, without files and folders that hold only tests.
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
-        let path = entry?.path();
-        let stem = path.file_stem().unwrap_or_default();
-        if stem == "tests" {
-            continue;
-        }
-        if path.is_dir() {
-            files.extend(rust_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crate_whose_code_may_panic_is_found() {
+        let all = "//! A crate.\n#![cfg_attr(\n    not(test),\n    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)\n)]\n";
+        assert_eq!(lints_not_denied(all).count(), 0);
+        let some = "#![cfg_attr(not(test), deny(clippy::unwrap_used))]\n#![allow(clippy::panic)]\n";
+        assert_eq!(lints_not_denied(some).collect::<Vec<_>>(), ["clippy::panic", "clippy::indexing_slicing"]);
+        assert_eq!(lints_not_denied("pub mod a;\n").count(), 3);
+    }
 
     #[test]
     fn a_runtime_or_a_client_in_the_tree_is_found() {

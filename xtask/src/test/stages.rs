@@ -2,25 +2,30 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::{FEATURES, cargo_deny, go, purity};
+use super::{FEATURES, cargo_deny, differs, go, purity, targets};
 use crate::process::{cargo, run, target_folder};
 use crate::progress::Progress;
+
+/// Unit tests that read data outside the repository, each of which says so in a line.
+const READERS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Stage {
     Fmt,
     Purity,
+    Targets,
+    Differs,
     Clippy,
     Unit,
     Drift,
     Licences,
     Oracle,
+    Instructions,
     Go,
     Helm,
     E2e,
@@ -31,11 +36,14 @@ impl Stage {
         match self {
             Self::Fmt => "fmt",
             Self::Purity => "purity",
+            Self::Targets => "targets",
+            Self::Differs => "differs",
             Self::Clippy => "clippy",
             Self::Unit => "unit",
             Self::Drift => "drift",
             Self::Licences => "licences",
             Self::Oracle => "oracle",
+            Self::Instructions => "instructions",
             Self::Go => "go",
             Self::Helm => "helm",
             Self::E2e => "e2e",
@@ -45,22 +53,32 @@ impl Stage {
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Fmt => "Rust is formatted",
-            Self::Purity => "core crates do no I/O and know no clock",
+            Self::Purity => "core crates do no I/O and know no clock; no crate may panic",
+            Self::Targets => "every test target of the workspace is run by a stage",
+            Self::Differs => "deliberate differences in the code are in docs/compatibility.md",
             Self::Clippy => "no warning from compiler or clippy",
             Self::Unit => "unit, property and doc tests",
             Self::Drift => "generated files are up to date",
             Self::Licences => "dependencies: bans, licences, sources, advisories (cargo-deny)",
             Self::Oracle => "devices, selectors, plugins: the answers of Kubernetes' own code",
+            Self::Instructions => "plans take no more instructions than test/bench/instructions.json says",
             Self::Go => "our Go modules: gofmt, vet, tests, known vulnerabilities",
             Self::Helm => "charts render, and refuse bad values",
             Self::E2e => "the controller on a real control plane",
         }
     }
 
+    /// Why it cannot be run on this computer.
+    pub(crate) fn skipped(self) -> Option<&'static str> {
+        (self == Self::Instructions && !crate::bench::has_valgrind()).then_some("valgrind is not installed")
+    }
+
     pub(crate) fn run(self, background: &Background) -> Result<()> {
         match self {
             Self::Fmt => run(&mut cargo(["fmt", "--all", "--check"])).and_then(|()| one_passed()),
             Self::Purity => purity::check(),
+            Self::Targets => targets::check(),
+            Self::Differs => differs::check(),
             Self::Clippy => run(&mut cargo([
                 "clippy",
                 "--workspace",
@@ -72,28 +90,27 @@ impl Stage {
                 "warnings",
             ]))
             .and_then(|()| one_passed()),
-            Self::Unit => test(&["--workspace", "--exclude", "e2e"]),
+            Self::Unit => targets::run_all(&targets::UNIT, &[], READERS),
             Self::Drift => crate::codegen::check(),
             Self::Licences => cargo_deny::check(),
             Self::Oracle => {
                 // The scheduler's plugins are a part of the control plane: what is compiled for it is compiled for both.
                 background.wait();
-                crate::oracle::run(&crate::oracle::Options::default())
+                crate::oracle::run(&crate::oracle::Options::of_ci())
             }
+            Self::Instructions => crate::bench::count_instructions(),
             Self::Go => {
                 background.wait();
                 go::check()
             }
-            Self::Helm => test(&["--workspace", "--test", "charts"]),
+            Self::Helm => targets::run_all(&targets::HELM, &[], 0),
             Self::E2e => {
                 background.wait();
-                // They wait more than they compute, so more of them than there are processors run at a time. Tests of
-                // other crates that need a control plane boot one when they are told to.
-                let selection = ["--workspace", "--test", "e2e", "--", "--test-threads=4"];
                 let audit = audit_folder()?;
-                run(tests(&selection).env("DOVETAIL_E2E", "1").env(AUDIT, &audit))?;
+                let audit = audit.to_string_lossy();
+                targets::run_all(&targets::E2E, &[("DOVETAIL_E2E", "1"), (AUDIT, &audit)], 0)?;
                 // What all of them asked of the API server, beside what the chart grants.
-                run(tests(&["--package", "e2e", "--test", "granted"]).env(AUDIT, &audit))
+                targets::run_all(&targets::GRANTED, &[(AUDIT, &audit)], 0)
             }
         }
     }
@@ -116,16 +133,6 @@ fn audit_folder() -> Result<PathBuf> {
 fn one_passed() -> Result<()> {
     println!("1 passed, 0 failed");
     Ok(())
-}
-
-fn test(selection: &[&str]) -> Result<()> {
-    run(&mut tests(selection))
-}
-
-fn tests(selection: &[&str]) -> Command {
-    let mut arguments = vec!["test", "--no-fail-fast", "--features", FEATURES];
-    arguments.extend(selection);
-    cargo(arguments)
 }
 
 /// Kubernetes compiles for minutes, so it starts first and beside everything else.

@@ -88,7 +88,7 @@ pub fn random_name(claim: &NodeClaim) -> String {
     for _ in 0..NAME_SUFFIX_LEN {
         let letters = NAME_ALPHABET.len() as u64;
         let index = usize::try_from(random % letters).unwrap_or(0);
-        name.push(char::from(NAME_ALPHABET[index]));
+        name.extend(NAME_ALPHABET.get(index).copied().map(char::from));
         random /= letters;
     }
     name

@@ -1,40 +1,30 @@
 //! Manifests as their projects commit them: every pod ends placed or with a reason.
 //!
-//! They are not part of the repository; `DOVETAIL_CORPUS` says where they are, `../shared/corpus` beside the repository
-//! by default. Without them the test says so and passes.
-
-use std::path::{Path, PathBuf};
+//! They are not part of the repository, see the crate `corpus`.
 
 use crate::scratch::Scratch;
 
-fn corpus(part: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let path = std::env::var_os("DOVETAIL_CORPUS").map_or_else(beside, PathBuf::from).join(part);
-    if !path.is_dir() {
-        println!("skipped: there is no {}", path.display());
-        return None;
-    }
-    Some(path.canonicalize().unwrap())
-}
-
 #[test]
 fn every_set_of_workloads_is_read_and_each_pod_is_placed_or_has_a_reason() {
-    let Some(corpus) = corpus("workloads") else { return };
+    const NAME: &str = "dovetail plan, published workloads";
+    let Some(corpus) = corpus::open(NAME, "corpus/workloads") else { return };
+    let corpus = corpus.canonicalize().unwrap();
     let scratch = Scratch::new();
     let mut sets: Vec<_> =
         corpus.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
     sets.sort();
     assert!(sets.len() >= 28, "{} sets", sets.len());
+    let count = sets.len();
     let mut pods = (0, 0);
     for set in sets {
         let name = set.file_name().unwrap().to_string_lossy().into_owned();
         let ran = scratch.run(&["plan", "-f", set.to_str().unwrap(), "--expand-workloads", "-o", "json"]);
         assert!(!ran.stderr.contains("problem: ") || ran.code == 3, "{name}: {}", ran.stderr);
         let plan = ran.json();
-        let count = |list: &str| -> usize {
+        let pods_of = |list: &str| -> usize {
             plan[list].as_array().unwrap().iter().map(|entry| entry["pods"].as_array().unwrap().len()).sum()
         };
-        let placed = count("nodeClaims") + count("existingNodes");
+        let placed = pods_of("nodeClaims") + pods_of("existingNodes");
         let refused = plan["unschedulable"].as_array().unwrap();
         for pod in refused {
             let reasons = pod["reasons"].as_array().unwrap();
@@ -46,6 +36,6 @@ fn every_set_of_workloads_is_read_and_each_pod_is_placed_or_has_a_reason() {
         assert!(placed + refused.len() > 0 || not_used > 0, "{name}: nothing was read");
         pods = (pods.0 + placed, pods.1 + refused.len());
     }
-    println!("{} pods placed, {} with a reason", pods.0, pods.1);
+    corpus::note(NAME, &format_args!("{count} sets, {} pods placed, {} with a reason", pods.0, pods.1));
     assert!(pods.0 > 80, "{} pods placed", pods.0);
 }

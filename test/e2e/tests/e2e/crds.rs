@@ -1,8 +1,8 @@
-//! Our CRDs on a real API server: every accept/refuse case verified against Karpenter's own, and objects found in the
-//! wild. Both sets are not part of the repository; where they are absent, a line says so.
+//! Our CRDs on a real API server: cases of ours, every accept/refuse case verified against Karpenter's own, and objects
+//! found in the wild. The last two are not part of the repository, see the crate `corpus`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use e2e::control_plane::{ControlPlane, Options};
@@ -16,12 +16,31 @@ const PARALLEL: usize = 8;
 
 #[tokio::test]
 async fn our_crds_accept_and_refuse_what_karpenters_do() -> Result<()> {
-    let cases = match shared_folder() {
-        Some(folder) => read_cases(&folder)?,
-        None => return Ok(()),
-    };
-    let server = Server::new(&cases).await?;
-    let wrong: Vec<String> = stream::iter(&cases)
+    const NAME: &str = "e2e, accept and refuse cases of the CRDs";
+    let Some(vectors) = corpus::open(NAME, "vectors/crd-cases.jsonl") else { return Ok(()) };
+    let mut cases = cases_of(&std::fs::read_to_string(&vectors)?)?;
+    if let Some(folder) = corpus::open("e2e, published NodePools and their kin", "corpus/nodepools") {
+        cases.extend(found_in_the_wild(&folder)?);
+    }
+    let wrong = wrong_answers(&cases).await?;
+    corpus::note(NAME, &format_args!("{} cases, {} differ from Karpenter's CRDs", cases.len(), wrong.len()));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn our_crds_accept_and_refuse_what_our_own_cases_say() -> Result<()> {
+    let cases = cases_of(include_str!("../../../../crates/api/tests/admission/crd-cases.jsonl"))?;
+    let wrong = wrong_answers(&cases).await?;
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    assert!(cases.len() >= 200, "only {} cases were read", cases.len());
+    Ok(())
+}
+
+/// What a real server answers otherwise than it should.
+async fn wrong_answers(cases: &[Case]) -> Result<Vec<String>> {
+    let server = Server::new(cases).await?;
+    let wrong = stream::iter(cases)
         .map(|case| async {
             let answer = server.answer(case).await;
             let wrong = match answer {
@@ -34,9 +53,7 @@ async fn our_crds_accept_and_refuse_what_karpenters_do() -> Result<()> {
         .filter_map(|wrong| async { wrong })
         .collect()
         .await;
-    println!("{} cases agree with Karpenter's CRDs, {} do not", cases.len() - wrong.len(), wrong.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
+    Ok(wrong)
 }
 
 /// The rules are accepted although they cost, and refuse what they should. `api`'s tests ask the offline admission the same.
@@ -70,17 +87,6 @@ async fn slice_templates_are_held_against_what_can_be_seen_without_a_machine() -
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
-}
-
-/// Where the sets are: `DOVETAIL_CORPUS`, else `../shared` beside the repository.
-fn shared_folder() -> Option<PathBuf> {
-    let folder =
-        std::env::var_os("DOVETAIL_CORPUS").map_or_else(|| go_programs::repository().join("../shared"), PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: no folder {}", folder.display());
-    None
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -131,16 +137,12 @@ fn at<'a>(body: &'a Value, path: &[Value]) -> &'a Value {
     })
 }
 
-fn read_cases(folder: &std::path::Path) -> Result<Vec<Case>> {
-    let path = folder.join("vectors/crd-cases.jsonl");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let mut cases = text.lines().map(serde_json::from_str).collect::<Result<Vec<Case>, _>>()?;
-    cases.extend(found_in_the_wild(folder)?);
-    Ok(cases)
+fn cases_of(text: &str) -> Result<Vec<Case>> {
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<Vec<Case>, _>>()?)
 }
 
 /// Manifests that people published, of the kinds that we serve, with the verdict of Karpenter's CRDs.
-fn found_in_the_wild(folder: &std::path::Path) -> Result<Vec<Case>> {
+fn found_in_the_wild(folder: &Path) -> Result<Vec<Case>> {
     #[derive(Deserialize)]
     struct Entry {
         file: String,
@@ -149,7 +151,6 @@ fn found_in_the_wild(folder: &std::path::Path) -> Result<Vec<Case>> {
         api_version: String,
         verdict: String,
     }
-    let folder = folder.join("corpus/nodepools");
     let text = std::fs::read_to_string(folder.join("index.jsonl"))?;
     let mut cases = Vec::new();
     for line in text.lines() {
