@@ -21,6 +21,7 @@ mod rights;
 mod serving;
 mod snapshot;
 mod standalone;
+mod strays;
 mod switching;
 mod termination;
 mod unfinished_commands;
