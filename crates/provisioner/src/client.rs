@@ -65,6 +65,8 @@ pub struct Clients {
     pub limited: Client,
     /// Writes only while we lead.
     pub urgent: Client,
+    /// Writes only while we lead, keeps to the options' rate, and takes a refusal (429) for the answer.
+    pub evictions: Client,
     /// For events, which a replica that does not lead has too. It keeps to the options' rate.
     pub events: Client,
     /// For the Lease, with connections that nobody else uses.
@@ -80,7 +82,10 @@ impl Clients {
         let rate = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
         let count = CountRequests::new(metrics);
         let behind = |fence: Fence| builder(config.clone(), &Timeouts::new(metrics), fence);
+        let without_retries = Config { default_retry: false, ..config.clone() };
+        let evictions = builder(without_retries, &Timeouts::new(metrics), fence.clone())?;
         Ok(Self {
+            evictions: evictions.with_layer(&rate).with_layer(&count).build(),
             limited: behind(fence.clone())?.with_layer(&rate).with_layer(&count).build(),
             urgent: behind(fence.clone())?.with_layer(&count).build(),
             events: behind(Fence::opened())?.with_layer(&rate).with_layer(&count).build(),

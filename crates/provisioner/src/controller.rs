@@ -100,6 +100,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let context = Context {
         client: clients.limited,
         urgent_client: clients.urgent,
+        eviction_client: clients.evictions,
         store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
         overlays: Arc::new(Overlays::default()),

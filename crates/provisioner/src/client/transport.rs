@@ -65,7 +65,10 @@ pub(super) fn transport(config: &Config, timeouts: &Timeouts, fence: Fence) -> k
     let fenced = Fenced { inner: config.base_uri_layer().layer(connections), fence };
     let answered = AnswerDeadline { inner: fenced, timeouts: timeouts.clone() };
     let authorized = option_layer(config.auth_layer()?).layer(config.extra_headers_layer()?.layer(answered));
+    let timeouts = timeouts.clone();
+    if !config.default_retry {
+        return Ok(BoxCloneService::new(Deadlines { inner: authorized, timeouts }));
+    }
     let retried = Retry::new(RetryPolicy::server_retry(), authorized);
-    let whole = Deadlines { inner: retried, timeouts: timeouts.clone() };
-    Ok(BoxCloneService::new(whole))
+    Ok(BoxCloneService::new(Deadlines { inner: retried, timeouts }))
 }

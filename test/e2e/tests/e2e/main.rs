@@ -26,6 +26,7 @@ mod serving;
 mod silence;
 mod snapshot;
 mod standalone;
+mod strays;
 mod switching;
 mod termination;
 mod unfinished_commands;
