@@ -8,6 +8,7 @@ mod codegen;
 mod control_plane;
 mod demo;
 mod fidelity;
+mod fuzz;
 mod oracle;
 mod process;
 mod progress;
@@ -40,6 +41,8 @@ enum Command {
     Oracle(oracle::Options),
     /// Play random scenarios on a real control plane, and hold what kube-scheduler does against what was planned.
     Fidelity(fidelity::Options),
+    /// Look for inputs that break what reads them, guided by the branches that they reach.
+    Fuzz(fuzz::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Codegen(options) => codegen::run(&options),
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {
