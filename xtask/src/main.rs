@@ -9,6 +9,7 @@ mod control_plane;
 mod demo;
 mod faults;
 mod fidelity;
+mod fuzz;
 mod oracle;
 mod process;
 mod progress;
@@ -43,6 +44,8 @@ enum Command {
     Fidelity(fidelity::Options),
     /// Let things go wrong between controller and API server, and see that all becomes right again.
     Faults(faults::Options),
+    /// Look for inputs that break what reads them, guided by the branches that they reach.
+    Fuzz(fuzz::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
         Command::Faults(options) => faults::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {

@@ -49,11 +49,17 @@ pub(crate) fn describe(command: &Command) -> String {
 
 /// Builds with Cargo and gives the path of the executable of that name. `arguments` select what is built.
 pub(crate) fn build(arguments: &[&str], executable: &str) -> Result<PathBuf> {
+    build_with(arguments, executable, &[])
+}
+
+/// As [`build`], with these variables in Cargo's environment.
+pub(crate) fn build_with(arguments: &[&str], executable: &str, variables: &[(&str, String)]) -> Result<PathBuf> {
     #[derive(serde::Deserialize)]
     struct Message {
         executable: Option<PathBuf>,
     }
     let mut command = cargo(["build", "--message-format=json-render-diagnostics"]);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     let messages = output(command.args(arguments))?;
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
     let wanted = |path: &PathBuf| path.file_stem().is_some_and(|name| name == executable);

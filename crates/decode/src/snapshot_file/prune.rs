@@ -45,6 +45,9 @@ const ANNOTATIONS: [&str; 7] = [
 /// The annotation of a mirror pod; its value is a hash.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
+/// The group of objects that describe devices and claims.
+const DEVICE_GROUP: &str = "resource.k8s.io/";
+
 /// Every kind of a snapshot, in the order in which they are written.
 pub const KINDS: [SnapshotKind; 28] = [
     kind("v1", "Namespace", "namespaces", &[]),
@@ -268,8 +271,8 @@ const fn namespaced(
 
 /// The part of an object of this kind that planning reads.
 ///
-/// Fields of a PodSpec that this program does not know stay, without their contents: a pod that has one is refused, and
-/// must be refused again when the file is read.
+/// Fields of a PodSpec, and of an object that describes devices, that this program does not know stay, without their contents:
+/// an object that has one is refused, and must be refused again when the file is read.
 pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
     let mut pruned = Map::new();
     pruned.insert("apiVersion".to_owned(), Value::from(kind.api_version));
@@ -280,6 +283,9 @@ pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
     }
     if let Some(Value::Object(annotations)) = pruned.pointer_mut("/metadata/annotations") {
         annotations.retain(|key, _| key == MIRROR || ANNOTATIONS.iter().any(|start| key.starts_with(start)));
+    }
+    if kind.api_version.starts_with(DEVICE_GROUP) {
+        keep_unknown(object, &mut pruned, kind.kind);
     }
     match kind.kind {
         "Pod" => set_spec(&mut pruned, "/spec", object.get("spec")),
@@ -293,6 +299,18 @@ pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
         _ => {}
     }
     pruned
+}
+
+/// Unknown fields of the object itself stay, without what is in them.
+fn keep_unknown(object: &Value, pruned: &mut Value, kind: &str) {
+    let (Value::Object(fields), Value::Object(pruned)) = (object, pruned) else { return };
+    // A rule tells in its status what it has done; of the others only a claim has one, and what is read of it is kept.
+    let has_status = matches!(kind, "DeviceTaintRule" | "ResourceClaim");
+    let is_known =
+        |field: &str| matches!(field, "apiVersion" | "kind" | "metadata" | "spec") || (field == "status" && has_status);
+    for field in fields.keys().filter(|field| !is_known(field)) {
+        pruned.insert(field.clone(), Value::Bool(true));
+    }
 }
 
 /// What drivers are told, which decides nothing about the place and may be anything.
