@@ -82,7 +82,8 @@ impl Clients {
         let rate = RateLimit::new(options.kube_client_qps, options.kube_client_burst);
         let count = CountRequests::new(metrics);
         let behind = |fence: Fence| builder(config.clone(), &Timeouts::new(metrics), fence);
-        let without_retries = Config { default_retry: false, ..config.clone() };
+        let mut without_retries = config.clone();
+        without_retries.default_retry = false;
         let evictions = builder(without_retries, &Timeouts::new(metrics), fence.clone())?;
         Ok(Self {
             evictions: evictions.with_layer(&rate).with_layer(&count).build(),
