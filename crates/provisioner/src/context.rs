@@ -24,6 +24,9 @@ pub struct Context {
     pub client: Client,
     /// The API server without a rate limit, for a few calls that must go out together.
     pub urgent_client: Client,
+    /// The API server without kube's own retries, for evictions: a refusal by a PodDisruptionBudget (429) is an answer. kube
+    /// would ask again for minutes, past the moment from which the pod is deleted and not asked.
+    pub eviction_client: Client,
     /// The cluster as we know it.
     pub store: Arc<ClusterStore>,
     /// Which pods each machine was launched for.

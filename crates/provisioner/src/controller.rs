@@ -62,6 +62,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new());
     let leader_client = client::urgent(config.clone(), &metrics)?;
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
+    let mut without_retries = config.clone();
+    without_retries.default_retry = false;
+    let eviction_client = client::limited(without_retries, &options, &metrics)?;
     let limited = client::limited(config, &options, &metrics)?;
     greet(&leader_client, &options).await?;
 
@@ -81,6 +84,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let context = Context {
         client: limited,
         urgent_client: leader_client.clone(),
+        eviction_client,
         store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
         overlays: Arc::new(Overlays::default()),

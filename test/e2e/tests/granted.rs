@@ -47,7 +47,10 @@ fn every_granted_verb_is_used_and_every_used_verb_is_granted() -> Result<()> {
     let known = |(unseen, _): &(&str, &str)| granted.keys().any(|right| right.to_string() == *unseen);
     ensure!(UNSEEN.iter().all(known), "an exception for a right that is not granted");
 
-    let forbidden: Vec<String> = requests.forbidden.iter().map(|(right, uri)| format!("{right}: {uri}")).collect();
+    // A server that has just started, or whose roles were just made, may say no to what it allows a moment later.
+    let is_granted = |right: &Right| granted.contains_key(right) || requests.allowed.contains(right);
+    let forbidden = requests.forbidden.iter().filter(|(right, _)| !is_granted(right));
+    let forbidden: Vec<String> = forbidden.map(|(right, uri)| format!("{right}: {uri}")).collect();
     ensure!(forbidden.is_empty(), "asked and not granted:\n{}", forbidden.join("\n"));
     Ok(())
 }

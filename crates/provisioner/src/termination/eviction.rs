@@ -241,7 +241,7 @@ fn params(pod: &Pod, grace_s: Option<i64>) -> DeleteParams {
 }
 
 fn api(context: &Context, pod: &Pod) -> Api<core::Pod> {
-    Api::namespaced(context.client.clone(), &pod.name.namespace)
+    Api::namespaced(context.eviction_client.clone(), &pod.name.namespace)
 }
 
 async fn delete(context: &Context, pod: &Pod, request: &Request, grace_s: i64) -> anyhow::Result<()> {

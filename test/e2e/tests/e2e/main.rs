@@ -24,6 +24,7 @@ mod runaway;
 mod serving;
 mod snapshot;
 mod standalone;
+mod strays;
 mod switching;
 mod termination;
 mod unfinished_commands;

@@ -105,6 +105,24 @@ async fn a_machine_goes_with_its_nodeclaim_though_the_status_was_made_to_name_an
 }
 
 #[tokio::test]
+async fn past_its_grace_period_a_nodeclaim_does_not_wait_for_budgets() -> Result<()> {
+    let corner = Corner::shared("past-grace").await?;
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "terminationGracePeriod": "10s" } } } })).await?;
+    let budget = json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": { "name": "one", "namespace": corner.name },
+        "spec": { "maxUnavailable": 0, "selector": { "matchLabels": { "app": "one" } } },
+    });
+    corner.apply([budget, objects::pod(&corner.name, "one", &json!({ "cpu": "500m" }))]).await?;
+    corner.bound(1).await?;
+    corner.delete_claims().await?;
+    corner.emptied().await?;
+    ensure!(corner.pods().await?.is_empty(), "the pod is there");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_pod_disruption_budget_holds_the_drain_until_it_allows() -> Result<()> {
     let corner = Corner::shared("budgets").await?;
     corner

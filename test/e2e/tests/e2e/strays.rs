@@ -1,0 +1,67 @@
+//! Machines that have lost their NodeClaims, and Nodes that have lost their machines.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use api::NodeClaim;
+use e2e::{Controller, eventually, install, objects};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::cluster::{Cluster, Corner, DEADLINE, instances};
+
+/// The first look is soon after a start; what was too young then is seen two minutes later.
+const TWO_LOOKS: Duration = Duration::from_secs(180);
+
+#[tokio::test]
+async fn a_vanished_machine_is_seen_on_its_node_and_a_machine_without_nodeclaim_is_collected() -> Result<()> {
+    let cluster = Cluster::new("strays").await?;
+    let client = cluster.client().await?;
+    let corner = Corner::without_node_pool(client.clone(), "strays").await?;
+    let one_cpu = json!([{ "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["1"] }]);
+    corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": one_cpu } } } })).await?;
+    let options = cluster.controller()?.env("KWOK_READ_FAULTS", "true");
+    let first = Controller::start_ready(&options).await?;
+    corner.apply(["one", "two"].map(|name| objects::pod(&corner.name, name, &json!({ "cpu": "600m" })))).await?;
+    corner.bound(2).await?;
+    let claims = corner.node_claims().await?;
+    let [lost, orphaning] = claims.as_slice() else { anyhow::bail!("{} NodeClaims", claims.len()) };
+    let node = lost.status.clone().context("no status")?.node_name;
+    let (lost, orphaning) = (lost.name_any(), orphaning.name_any());
+
+    let faults = json!({ "vanished": [{ "nodeClaim": lost }] }).to_string();
+    corner
+        .apply([json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "dovetail-kwok-faults", "namespace": install::INSTANCES_NAMESPACE },
+            "data": { "faults.json": faults },
+        })])
+        .await?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    eventually("the Node of the vanished machine is not ready", DEADLINE, async || {
+        let status = nodes.get(&node).await?.status.unwrap_or_default();
+        let ready = status.conditions.into_iter().flatten().find(|it| it.type_ == "Ready");
+        ensure!(ready.is_some_and(|it| it.status == "Unknown"), "it is");
+        Ok(())
+    })
+    .await?;
+    first.terminate().await?;
+    let api: Api<NodeClaim> = Api::all(client.clone());
+    let without = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    api.patch(&orphaning, &PatchParams::default(), &without).await?;
+    api.delete(&orphaning, &DeleteParams::default()).await?;
+
+    let second = Controller::start_ready(&options.named("second")).await?;
+    eventually("the machine without NodeClaim is gone", TWO_LOOKS, async || {
+        let records = serde_json::to_string(&instances(&client).await?)?;
+        ensure!(!records.contains(&orphaning), "the machine without NodeClaim is there");
+        Ok(())
+    })
+    .await?;
+    let log = second.log()?;
+    let told = log.lines().find(|line| line.contains("garbage collecting instance")).context("it is not told")?;
+    ensure!(told.contains(&format!("\"node_claim\":\"{orphaning}\"")), "{told}");
+    second.terminate().await.map(drop)
+}
