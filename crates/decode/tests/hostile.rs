@@ -33,6 +33,8 @@ fn read(object: &Value) -> Result<String, ObjectError> {
         "PersistentVolumeClaim" => format!("{:?}", decode::persistent_volume_claim(object)?),
         "StorageClass" => format!("{:?}", decode::storage_class(object, context)?),
         "PodDisruptionBudget" => format!("{:?}", decode::pod_disruption_budget(object, context)?),
+        "LimitRange" => format!("{:?}", decode::limit_range(object)?),
+        "ResourceQuota" => format!("{:?}", decode::resource_quota(object)?),
         "PriorityClass" => format!("{:?}", decode::priority_class(object)?),
         "PodGroup" => format!("{:?}", decode::pod_group(object, context)?),
         "NodePool" => format!("{:?}", decode::node_pool_object(object)?),

@@ -87,7 +87,7 @@ fn an_error_names_flag_value_and_reason() {
             &["--scheduler-config=podTopologySpread: {defaultConstraints: [{maxSkew: 0}]}"],
             "--scheduler-config: \"podTopologySpread.defaultConstraints[0].topologyKey\" is missing",
         ),
-        (&["--scheduler-config={\"profiles\": []}"], "--scheduler-config: \"the document\" unknown field \"profiles\""),
+        (&["--scheduler-config={\"plugins\": []}"], "--scheduler-config: \"the document\" unknown field \"plugins\""),
         (&["--log-format=xml"], "--log-format: \"xml\" must be json or text"),
         (&["--batch-idle-duration=-1s"], "--batch-idle-duration: \"-1s\" must not be negative"),
         (

@@ -100,7 +100,12 @@ pub(super) fn plan(
 ) -> (Option<Answer>, Vec<(PodClass, Panicked)>) {
     let Question { state, now, .. } = question;
     let (input, now) = (isolation::input(state), *now);
-    let mut round = Round { context, question, waiting: Waiting::of(state, &question.options.scheduler_names), brake: &mut memory.brake };
+    let mut round = Round {
+        context,
+        question,
+        waiting: Waiting::of(state, &question.options.scheduler_names),
+        brake: &mut memory.brake,
+    };
     let mut all_culprits = Vec::new();
     let mut in_vain = Vec::new();
     for brakings in 0..=MOST_BRAKINGS {
