@@ -117,6 +117,7 @@ async fn delete_nodes(context: &Context, nodes: &[Arc<Node>], names: &[NodeName]
 
 /// Ends the machine of a NodeClaim whose Nodes are gone, and lets the NodeClaim go once the machine is.
 ///
+/// Differs: `end-by-token`. Karpenter ends the machine that the status names.
 /// The token of the launch knows better than the status, which may be missing after a crash, or was written over: a
 /// machine that it does not name would live on, and one that it should not name would end.
 async fn end_own_instance(
