@@ -93,7 +93,7 @@ impl Stage {
                 let audit = audit_folder()?;
                 run(tests(&selection).env("DOVETAIL_E2E", "1").env(AUDIT, &audit))?;
                 // What all of them asked of the API server, beside what the chart grants.
-                run(tests(&["--package", "e2e", "--test", "granted"]).env(AUDIT, &audit))
+                run(tests(&["--workspace", "--test", "granted"]).env(AUDIT, &audit))
             }
         }
     }
