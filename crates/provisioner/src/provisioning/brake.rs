@@ -77,12 +77,15 @@ struct Known {
     message: String,
 }
 
+/// When the room of a type was seen, and how much there was of each resource.
+type SeenRoom = (Timestamp, Vec<(String, i64)>);
+
 /// The brake's memory. See the [module](self).
 #[derive(Debug)]
 pub(super) struct Brake {
     first_delay: DurationMs,
     classes: BTreeMap<PodClass, Known>,
-    rooms: BTreeMap<(NodePoolName, InstanceTypeName), (Timestamp, Vec<(String, i64)>)>,
+    rooms: BTreeMap<(NodePoolName, InstanceTypeName), SeenRoom>,
     /// Machines that were judged, so that each is told and counted once.
     judged: BTreeSet<(Uid, PodClass)>,
 }
