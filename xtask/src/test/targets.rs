@@ -42,7 +42,7 @@ pub(super) const E2E: [Selection; 1] =
 
 /// What the tests before asked of API servers, beside what the chart grants.
 pub(super) const GRANTED: [Selection; 1] =
-    [Selection { arguments: &["--package", "e2e", "--test", "granted"], library_of: None, for_tests: &[] }];
+    [Selection { arguments: &["--workspace", "--test", "granted"], library_of: None, for_tests: &[] }];
 
 const ALL: [&[Selection]; 4] = [&UNIT, &HELM, &E2E, &GRANTED];
 
