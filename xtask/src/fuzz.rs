@@ -64,6 +64,13 @@ pub(crate) struct Options {
     keep: bool,
 }
 
+impl Options {
+    /// What CI runs: a minute with a fresh seed.
+    pub(crate) fn of_ci() -> Self {
+        Self { seconds: 60, seed: None, targets: Vec::new(), keep: false }
+    }
+}
+
 fn names() -> clap::builder::PossibleValuesParser {
     TARGETS.map(|(name, _)| name).into()
 }
@@ -121,6 +128,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn fresh_seed() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     u32::try_from(now % u64::from(u32::MAX)).unwrap_or(1).max(1)
+}
+
+/// Whether libFuzzer itself can be compiled. The `cc` crate asks for the same.
+pub(crate) fn has_compiler() -> bool {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    command(&compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
 fn build_fuzzer() -> Result<PathBuf> {

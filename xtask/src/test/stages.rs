@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{FEATURES, cargo_deny, differs, go, purity, targets};
-use crate::process::{cargo, run, target_folder};
+use crate::process::{build, cargo, run, target_folder};
 use crate::progress::Progress;
 
 /// Unit tests that read data outside the repository, each of which says so in a line.
@@ -26,9 +26,11 @@ pub(crate) enum Stage {
     Licences,
     Oracle,
     Instructions,
+    Fuzz,
     Go,
     Helm,
     E2e,
+    Release,
 }
 
 impl Stage {
@@ -44,9 +46,11 @@ impl Stage {
             Self::Licences => "licences",
             Self::Oracle => "oracle",
             Self::Instructions => "instructions",
+            Self::Fuzz => "fuzz",
             Self::Go => "go",
             Self::Helm => "helm",
             Self::E2e => "e2e",
+            Self::Release => "release",
         }
     }
 
@@ -62,15 +66,21 @@ impl Stage {
             Self::Licences => "dependencies: bans, licences, sources, advisories (cargo-deny)",
             Self::Oracle => "devices, selectors, plugins: the answers of Kubernetes' own code",
             Self::Instructions => "plans take no more instructions than test/bench/instructions.json says",
+            Self::Fuzz => "a minute of inputs that nobody thought of, guided by branches",
             Self::Go => "our Go modules: gofmt, vet, tests, known vulnerabilities",
             Self::Helm => "charts render, and refuse bad values",
             Self::E2e => "the controller on a real control plane",
+            Self::Release => "the binary that is released, on a real control plane",
         }
     }
 
     /// Why it cannot be run on this computer.
     pub(crate) fn skipped(self) -> Option<&'static str> {
-        (self == Self::Instructions && !crate::bench::has_valgrind()).then_some("valgrind is not installed")
+        match self {
+            Self::Instructions if !crate::bench::has_valgrind() => Some("valgrind is not installed"),
+            Self::Fuzz if !crate::fuzz::has_compiler() => Some("there is no C++ compiler for libFuzzer"),
+            _ => None,
+        }
     }
 
     pub(crate) fn run(self, background: &Background) -> Result<()> {
@@ -99,6 +109,7 @@ impl Stage {
                 crate::oracle::run(&crate::oracle::Options::of_ci())
             }
             Self::Instructions => crate::bench::count_instructions(),
+            Self::Fuzz => crate::fuzz::run(&crate::fuzz::Options::of_ci()),
             Self::Go => {
                 background.wait();
                 go::check()
@@ -111,6 +122,12 @@ impl Stage {
                 targets::run_all(&targets::E2E, &[("DOVETAIL_E2E", "1"), (AUDIT, &audit)], 0)?;
                 // What all of them asked of the API server, beside what the chart grants.
                 targets::run_all(&targets::GRANTED, &[(AUDIT, &audit)], 0)
+            }
+            Self::Release => {
+                let built = build(&["--release", "--package=provisioner", "--bin=dovetail"], "dovetail")?;
+                background.wait();
+                let binary = built.to_string_lossy();
+                targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)
             }
         }
     }
@@ -142,7 +159,7 @@ pub(crate) struct Background {
 
 impl Background {
     pub(crate) fn start(stages: &[Stage]) -> Self {
-        let needed = stages.contains(&Stage::E2e) || stages.contains(&Stage::Go);
+        let needed = stages.iter().any(|stage| matches!(stage, Stage::E2e | Stage::Go | Stage::Release));
         let build = needed.then(|| {
             thread::spawn(|| {
                 let progress = Progress::new();

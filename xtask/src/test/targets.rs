@@ -44,6 +44,13 @@ pub(super) const E2E: [Selection; 1] =
 pub(super) const GRANTED: [Selection; 1] =
     [Selection { arguments: &["--workspace", "--test", "granted"], library_of: None, for_tests: &[] }];
 
+/// One of the tests before, once more with the binary that is released.
+pub(super) const RELEASE: [Selection; 1] = [Selection {
+    arguments: &["--workspace", "--test", "e2e"],
+    library_of: None,
+    for_tests: &["--exact", "launch::pending_pods_get_machines_and_are_bound_there"],
+}];
+
 const ALL: [&[Selection]; 4] = [&UNIT, &HELM, &E2E, &GRANTED];
 
 /// What `cargo metadata` says.
