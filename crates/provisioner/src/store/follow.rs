@@ -185,7 +185,7 @@ impl Follower {
                 return Err(Failure::Refused(status.boxed()));
             }
             // One event that is no object; those that follow may be.
-            Err(error @ kube::Error::SerdeError(_)) => {
+            Err(error) if is_of_one_event(&error) => {
                 self.state = State::Watching(watching);
                 return Err(Failure::Watch(error));
             }
@@ -197,6 +197,16 @@ impl Follower {
         watching.version = version.filter(|it| !it.is_empty()).ok_or(Failure::NoResourceVersion)?;
         self.state = State::Watching(watching);
         Ok(seen)
+    }
+}
+
+/// Whether an event could not be read. kube tries to read it as a status too, whose fields are all optional, so it may have
+/// become an empty one.
+fn is_of_one_event(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::SerdeError(_) => true,
+        kube::Error::Api(status) => status.code == 0,
+        _ => false,
     }
 }
 

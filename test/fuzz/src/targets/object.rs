@@ -15,9 +15,21 @@ pub(crate) fn run(bytes: &[u8]) {
         assert!(error.to_string().starts_with(kind), "{error}");
     }
     let Some(kept) = KINDS.iter().find(|it| it.kind == kind) else { return };
+    // Of a bound pod what no API server would have is left out, and a snapshot may drop it before anybody sees it.
+    if kind == "Pod" && !read(&unbound(&object), kind).is_some_and(|read| read.is_ok()) {
+        return;
+    }
     if let (Ok(whole), Some(pruned)) = (whole, read(&prune(&object, kept), kind)) {
         assert_eq!(pruned.ok(), Some(whole), "what a snapshot keeps reads differently");
     }
+}
+
+fn unbound(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("nodeName");
+    }
+    pod
 }
 
 /// What an object is read as, printed. Ids are given out in the order of reading, so equal objects print alike. Fields that are

@@ -512,8 +512,9 @@ fn pods_look_into_machines_that_count_for_them_and_have_no_place_but_that_of_one
         (three, 1000, 1000, false, honor, false),
         (four, 0, 1000, true, ignore, false),
     ] {
-        let store = store(held(), true);
-        add_machine(&store, "other", "m", &held(), true);
+        let held_for = |claim: &str| json!([{"key": "dovetail.sh/held", "value": claim, "effect": "NoSchedule"}]);
+        let store = store(held_for("c"), true);
+        add_machine(&store, "other", "m", &held_for("other"), true);
         let asking = |name: &str, milli_cpu: i64| {
             let pod = spread_by_zone(&store, waiting(name));
             let mut shape = PodShape::clone(&pod.shape);
