@@ -58,6 +58,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How soon an API server that does not answer is asked again.
 const GREET_AGAIN: Duration = Duration::from_secs(2);
+/// How long a refusal of the first questions is not believed: an API server that starts has not read its roles yet.
+const REFUSED_FOR: Duration = Duration::from_secs(30);
 /// How often the metrics of the store are brought up to date.
 const METRICS_PERIOD: Duration = Duration::from_secs(5);
 const METRICS_BOUND: Duration = Duration::from_secs(60);
@@ -327,11 +329,15 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
 /// Says what runs where, with which options, once the API server answers: it may be away for longer than Kubernetes
 /// likes to start us again and again.
 async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
+    let mut refused_since = None;
     let (version, groups) = loop {
         let ask = async { Ok::<_, kube::Error>((client.apiserver_version().await?, client.list_api_groups().await?)) };
         match ask.await {
             Ok(answers) => break answers,
-            Err(kube::Error::Api(status)) if status.code < 500 => {
+            Err(kube::Error::Api(status))
+                if status.code < 500
+                    && refused_since.get_or_insert_with(tokio::time::Instant::now).elapsed() > REFUSED_FOR =>
+            {
                 return Err(
                     anyhow::Error::new(kube::Error::Api(status)).context("the API server does not tell its version")
                 );

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -47,9 +48,15 @@ impl fmt::Display for Silence {
     }
 }
 
+/// Whether kube-scheduler has tried the pod and found no place.
+fn is_refused(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "PodScheduled" && it.status == "False")
+}
+
 impl Silence {
-    /// Plays it on a cluster of its own, and says how long new pods took to be planned, counted from their creation, or
-    /// from the API server's return.
+    /// Plays it on a cluster of its own, and says how long new pods took to be planned, counted from the moment when
+    /// kube-scheduler had no place for one of them.
     ///
     /// # Errors
     /// If they were not within [`BOUND`], or anything is wrong afterwards.
@@ -68,8 +75,16 @@ impl Silence {
 
         self.strike(&cluster, &proxy).await?;
         let before = corner.node_claims().await?.len();
-        let started = Instant::now();
         corner.apply([web(PODS)]).await?;
+        // Kubernetes' own controllers take a while too after an API server that was away.
+        eventually("kube-scheduler has no place for a new pod", BOUND + DEADLINE, async || {
+            let pods = corner.pods().await?;
+            ensure!(pods.len() == PODS as usize, "{} pods", pods.len());
+            ensure!(pods.iter().any(is_refused) || corner.node_claims().await?.len() > before, "not tried yet");
+            Ok(())
+        })
+        .await?;
+        let started = Instant::now();
         eventually("the new pods are planned", BOUND, async || {
             let claims = corner.node_claims().await?;
             ensure!(claims.len() > before, "no NodeClaim beside {before}");
@@ -104,11 +119,11 @@ impl Silence {
                 .await
             }
             Self::All => {
-                proxy.silence(Connections::All);
+                ensure!(proxy.silence(Connections::All) > 10, "there are few connections");
                 Ok(())
             }
             Self::Half => {
-                proxy.silence(Connections::Half);
+                ensure!(proxy.silence(Connections::Half) > 5, "there are few connections");
                 Ok(())
             }
             Self::Killed(span) => {

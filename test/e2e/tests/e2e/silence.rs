@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::fault_proxy::{Connections, FaultProxy};
+use e2e::faults::audit::nothing_is_leaked;
 use e2e::wait::stays;
 use e2e::{Component, Controller, eventually, objects};
 use serde_json::json;
 
 use crate::cluster::{Cluster, Corner, DEADLINE};
-use e2e::faults::audit::nothing_is_leaked;
 
 /// For how long the API server is stopped.
 const STOPPED: Duration = Duration::from_secs(120);
@@ -74,60 +73,4 @@ async fn a_leader_that_cannot_renew_ends_and_the_next_one_waits_for_the_api_serv
     corner.bound(3).await?;
     nothing_is_leaked(&client).await?;
     second.terminate().await.map(drop)
-}
-
-/// New pods get their machines within a minute of each of three faults of the connections that the controller has.
-async fn planned_after(name: &str, fault: impl AsyncFn(&FaultProxy) -> Result<()>) -> Result<()> {
-    let cluster = Cluster::new(name).await?;
-    let client = cluster.client().await?;
-    let mut options = cluster.controller()?.arg("--disable-leader-election");
-    let proxy = FaultProxy::start(&cluster.control_plane, 1).await?;
-    options.kubeconfig = proxy.kubeconfig(&options.kubeconfig)?;
-    let controller = Controller::start_ready(&options).await?;
-    let corner = Corner::new(client.clone(), name).await?;
-    let requests = json!({ "cpu": "600m" });
-    let mut pods = 5;
-    corner.apply([objects::deployment(name, "web", pods, &requests)]).await?;
-    corner.bound(5).await?;
-    for round in 0..3 {
-        fault(&proxy).await?;
-        pods += 10;
-        corner.apply([objects::deployment(name, "web", pods, &requests)]).await?;
-        corner.bound(usize::try_from(pods)?).await.with_context(|| format!("round {round}"))?;
-    }
-    ensure!(controller.metric("dovetail_api_timeouts_total")? > 0.0, "nothing went silent");
-    controller.probe("/healthz")?;
-    nothing_is_leaked(&client).await?;
-    controller.terminate().await.map(drop)
-}
-
-#[tokio::test]
-async fn pods_are_planned_though_idle_connections_go_silent() -> Result<()> {
-    planned_after("idle-silence", async |proxy| {
-        proxy.forget_idle_after(Some(Duration::from_secs(2)));
-        eventually("connections are forgotten", DEADLINE, async || {
-            ensure!(proxy.idle_connections(Duration::from_secs(2)) > 10, "few are idle");
-            Ok(())
-        })
-        .await
-    })
-    .await
-}
-
-#[tokio::test]
-async fn pods_are_planned_though_every_connection_goes_silent() -> Result<()> {
-    planned_after("silence", async |proxy| {
-        ensure!(proxy.silence(Connections::All) > 20, "there are few connections");
-        Ok(())
-    })
-    .await
-}
-
-#[tokio::test]
-async fn pods_are_planned_though_half_of_the_connections_go_silent() -> Result<()> {
-    planned_after("half-silence", async |proxy| {
-        ensure!(proxy.silence(Connections::Half) > 10, "there are few connections");
-        Ok(())
-    })
-    .await
 }
