@@ -16,7 +16,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
     let Some(kept) = KINDS.iter().find(|it| it.kind == kind) else { return };
     // Of a bound pod what no API server would have is left out, and a snapshot may drop it before anybody sees it.
-    if kind == "Pod" && !read(&unbound(&object), kind).is_some_and(|read| read.is_ok()) {
+    if kind == "Pod" && read(&unbound(&object), kind).is_none_or(|read| read.is_err()) {
         return;
     }
     if let (Ok(whole), Some(pruned)) = (whole, read(&prune(&object, kept), kind)) {
