@@ -27,6 +27,30 @@ pub struct RawObject {
 }
 
 impl RawObject {
+    /// Reads an item of a list of that kind, which need not say of what kind it is.
+    ///
+    /// # Errors
+    /// If the text is no JSON, or is nested deeper than anything that the API server has.
+    pub(super) fn item_of_list(text: &[u8], resource: &ApiResource) -> serde_json::Result<Self> {
+        let of = if resource.kind == "Pod" && resource.api_version == "v1" { Kind::Pod } else { Kind::Other };
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let json = Part::Object(of).deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(Self::of_json(json))
+    }
+
+    fn of_json(json: Value) -> Self {
+        let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Self { json, metadata }
+    }
+
     /// Names version and kind, which the API server says of a list of built-in kinds and not of each item.
     pub(super) fn of_type(mut self, resource: &ApiResource) -> Self {
         if let Value::Object(fields) = &mut self.json {
@@ -58,26 +82,18 @@ impl RawObject {
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = Part::Object.deserialize(deserializer)?;
-        let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Ok(Self { json, metadata })
+        Ok(Self::of_json(Part::Object(Kind::Other).deserialize(deserializer)?))
     }
 }
 
 /// Reads JSON without what nobody reads of it. Managed fields are up to half of an object, and most of a pod tells its
 /// kubelet what to run; so both are passed over, and no tree is built of them first.
 ///
-/// An object of a watch says first of what kind it is. An item of a list does not, and is read whole.
+/// An object of a watch says first of what kind it is. For an item of a list, which does not, the list does.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    Object,
+    /// A whole object, which is of this kind unless it says otherwise.
+    Object(Kind),
     Metadata,
     /// Anything of which nothing is passed over.
     Whole,
@@ -86,6 +102,13 @@ enum Part {
     /// A list of such items.
     Each(Item),
     Item(Item),
+}
+
+/// What an object is, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pod,
+    Other,
 }
 
 /// Items of a pod's lists of which little is read.
@@ -109,9 +132,9 @@ impl Part {
     fn fate(self, field: &str, object: &Map<String, Value>) -> Fate {
         let read_if = |is_read: bool| if is_read { Fate::Read(Self::Whole) } else { Fate::Passed };
         match (self, field) {
-            (Self::Object, "metadata") => Fate::Read(Self::Metadata),
-            (Self::Object, "spec") if is_pod(object) => Fate::Read(Self::PodSpec),
-            (Self::Object, "status") if is_pod(object) => Fate::Read(Self::PodStatus),
+            (Self::Object(_), "metadata") => Fate::Read(Self::Metadata),
+            (Self::Object(of), "spec") if is_pod(object, of) => Fate::Read(Self::PodSpec),
+            (Self::Object(of), "status") if is_pod(object, of) => Fate::Read(Self::PodStatus),
             (Self::Metadata, "managedFields") => Fate::Passed,
             (Self::PodSpec, "containers" | "initContainers") => Fate::Read(Self::Each(Item::Container)),
             (Self::PodSpec, "volumes") => Fate::Read(Self::Each(Item::Volume)),
@@ -131,14 +154,17 @@ impl Part {
             (Self::Item(Item::ContainerStatus), field) => {
                 read_if(matches!(field, "name" | "resources" | "allocatedResources"))
             }
-            (Self::Object | Self::Metadata | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
+            (Self::Object(_) | Self::Metadata | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
         }
     }
 }
 
-/// Whether what was read of an object so far says that it is a pod.
-fn is_pod(object: &Map<String, Value>) -> bool {
-    let says = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
+/// Whether an object is a pod: what was read of it so far says so, or else where it comes from.
+fn is_pod(object: &Map<String, Value>, of: Kind) -> bool {
+    let says = |field: &str, value: &str| match object.get(field) {
+        Some(said) => said.as_str() == Some(value),
+        None => of == Kind::Pod,
+    };
     says("kind", "Pod") && says("apiVersion", "v1")
 }
 
