@@ -160,12 +160,13 @@ impl PageReader {
         let mut read = 0;
         while let Some(&byte) = text.get(read) {
             if self.brackets.in_string {
-                let length = self.brackets.string(&text[read..]);
-                self.keep(&text[read..read + length])?;
+                let left = after(text, read);
+                let length = self.brackets.string(left);
+                self.keep(before(left, length))?;
                 read += length;
                 self.field = match self.field {
                     Field::Begun(start) if !self.brackets.in_string => {
-                        if self.rest[start..] == *b"\"items\"" {
+                        if after(&self.rest, start) == b"\"items\"" {
                             Field::Items
                         } else {
                             Field::Other
@@ -224,7 +225,7 @@ impl PageReader {
         let mut is_complete = false;
         while !is_complete && let Some(&byte) = text.get(read) {
             if self.brackets.in_string {
-                read += self.brackets.string(&text[read..]);
+                read += self.brackets.string(after(text, read));
             } else {
                 self.brackets.outside(byte);
                 read += 1;
@@ -232,7 +233,7 @@ impl PageReader {
             // Two are open around every item: that of the list's object and that of its items.
             is_complete = self.brackets.open <= 2 && !self.brackets.in_string;
         }
-        self.append(&text[..read]);
+        self.append(before(text, read));
         (read, is_complete)
     }
 
@@ -240,7 +241,7 @@ impl PageReader {
         let ends = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b']' | b'}' | b'{' | b'[' | b'"');
         let end = text.iter().position(ends);
         let read = end.unwrap_or(text.len());
-        self.append(&text[..read]);
+        self.append(before(text, read));
         (read, end.is_some())
     }
 
@@ -256,7 +257,7 @@ impl PageReader {
     fn append(&mut self, text: &[u8]) {
         // One byte more shows that it is too long.
         let room = (self.longest_item + 1).saturating_sub(self.item.len());
-        self.item.extend_from_slice(&text[..room.min(text.len())]);
+        self.item.extend_from_slice(before(text, room));
     }
 
     /// The item that is complete.
@@ -301,9 +302,10 @@ impl Brackets {
         if std::mem::take(&mut self.is_escaped) {
             read = 1;
         }
-        while let Some(next) = memchr::memchr2(b'"', b'\\', text.get(read..).unwrap_or_default()) {
+        while let Some(next) = memchr::memchr2(b'"', b'\\', after(text, read)) {
+            let is_quote = text.get(read + next) == Some(&b'"');
             read += next + 1;
-            if text[read - 1] == b'"' {
+            if is_quote {
                 self.in_string = false;
                 return read;
             }
@@ -313,6 +315,16 @@ impl Brackets {
         }
         text.len()
     }
+}
+
+/// What of a text comes before a place; all of it if it ends sooner.
+fn before(text: &[u8], end: usize) -> &[u8] {
+    text.get(..end).unwrap_or(text)
+}
+
+/// What of a text comes from a place on.
+fn after(text: &[u8], start: usize) -> &[u8] {
+    text.get(start..).unwrap_or_default()
 }
 
 /// A list with placeholders for its items.

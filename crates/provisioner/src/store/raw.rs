@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use decode::snapshot_file::{is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses, is_read_of_volumes};
+use decode::snapshot_file::{
+    is_read_of_annotations, is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses, is_read_of_volumes,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
@@ -94,7 +96,9 @@ impl<'de> Deserialize<'de> for RawObject {
 enum Part {
     /// A whole object, which is of this kind unless it says otherwise.
     Object(Kind),
-    Metadata,
+    Metadata(Kind),
+    /// Of a pod. Others' belong to whoever finds something in them.
+    Annotations,
     /// Anything of which nothing is passed over.
     Whole,
     PodSpec,
@@ -132,10 +136,13 @@ impl Part {
     fn fate(self, field: &str, object: &Map<String, Value>) -> Fate {
         let read_if = |is_read: bool| if is_read { Fate::Read(Self::Whole) } else { Fate::Passed };
         match (self, field) {
-            (Self::Object(_), "metadata") => Fate::Read(Self::Metadata),
+            (Self::Object(of), "metadata") if is_pod(object, of) => Fate::Read(Self::Metadata(Kind::Pod)),
+            (Self::Object(_), "metadata") => Fate::Read(Self::Metadata(Kind::Other)),
             (Self::Object(of), "spec") if is_pod(object, of) => Fate::Read(Self::PodSpec),
             (Self::Object(of), "status") if is_pod(object, of) => Fate::Read(Self::PodStatus),
-            (Self::Metadata, "managedFields") => Fate::Passed,
+            (Self::Metadata(_), "managedFields") => Fate::Passed,
+            (Self::Metadata(Kind::Pod), "annotations") => Fate::Read(Self::Annotations),
+            (Self::Annotations, key) => read_if(is_read_of_annotations(key)),
             (Self::PodSpec, "containers" | "initContainers") => Fate::Read(Self::Each(Item::Container)),
             (Self::PodSpec, "volumes") => Fate::Read(Self::Each(Item::Volume)),
             (Self::PodStatus, "conditions") => Fate::Read(Self::Each(Item::Condition)),
@@ -154,7 +161,7 @@ impl Part {
             (Self::Item(Item::ContainerStatus), field) => {
                 read_if(matches!(field, "name" | "resources" | "allocatedResources"))
             }
-            (Self::Object(_) | Self::Metadata | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
+            (Self::Object(_) | Self::Metadata(_) | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
         }
     }
 }
@@ -335,7 +342,8 @@ mod tests {
     fn of_a_watched_pod_all_is_read_that_a_snapshot_holds_and_what_nothing_depends_on_is_not() {
         let whole = json!({
             "kind": "Pod", "apiVersion": "v1",
-            "metadata": {"name": "a", "namespace": "b", "uid": "c", "labels": {"d": "e"}, "annotations": {"karpenter.sh/f": "g"}},
+            "metadata": {"name": "a", "namespace": "b", "uid": "c", "labels": {"d": "e"}, "annotations":
+                {"karpenter.sh/f": "g", "kubernetes.io/config.mirror": "h", "example.com/whole-manifest": "{}"}},
             "spec": {
                 "containers": [{
                     "name": "h", "image": "i", "env": [{"name": "j"}], "ports": [{"hostPort": 1}],
@@ -372,6 +380,7 @@ mod tests {
         let watched = read(&text(r#""kind": "Pod", "apiVersion": "v1", "#));
         let pods = KINDS.iter().find(|kind| kind.kind == "Pod").unwrap();
         assert_eq!(prune(&watched, pods), prune(&whole, pods));
+        assert_eq!(watched["metadata"]["annotations"].as_object().unwrap().len(), 2);
         assert_eq!(watched["spec"]["containers"][0].as_object().unwrap().len(), 3);
         assert_eq!(watched["spec"]["volumes"][0], json!({"name": "n", "projected": true, "secret": null}));
         assert_eq!(watched["spec"].get("securityContext"), None);

@@ -487,8 +487,11 @@ impl Watches {
             Seen::ListBegan => self.feed.with(|store| listing.begin(store, source)),
             Seen::Listed(raw) => {
                 let raw = raw.of_type(&source.resource);
-                listing.seen.insert((source.key)(&raw));
                 self.apply(&raw, source);
+                let key = (source.key)(&raw);
+                // A hundred thousand keys of their own would take many megabytes.
+                let stored = self.feed.with(|store| T::table(&store.read()).stored_key(&key).cloned());
+                listing.seen.insert(stored.unwrap_or(key));
             }
             Seen::Unreadable(raw, problem) => {
                 let key = (source.key)(&raw);

@@ -208,7 +208,7 @@ async fn a_page_that_stops_in_the_middle_is_told_and_the_list_begins_anew() {
 #[tokio::test(start_paused = true)]
 async fn an_object_of_a_page_that_cannot_be_read_is_told_by_name_and_the_others_come() {
     let mut deep = pod("deep", 1);
-    deep["metadata"]["annotations"] = too_deep();
+    deep["metadata"]["labels"] = too_deep();
     let items = json!([pod("a", 1), deep, pod("b", 1)]);
     let page = json!({"metadata": {"resourceVersion": "10"}, "items": items});
     let (mut pods, _) = follower(vec![Answer::Whole(200, vec![page])]);
