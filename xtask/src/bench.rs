@@ -50,6 +50,12 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Start the controller in a cluster of 150,000 pods, played by a server of our own, and print how much memory it took.
+    Memory {
+        /// Passed on to the benchmark; `--pods 10000` is quick, `--help` after `--` shows the rest.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
@@ -87,6 +93,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "overlays", "--"]);
             run_command(benchmark.args(arguments))
         }
+        Command::Memory { arguments } => beside_dovetail("bench-memory", arguments),
         Command::E2e { beside_karpenter, arguments } => {
             let mut arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             if *beside_karpenter {
@@ -94,9 +101,9 @@ pub(crate) fn run(command: &Command) -> Result<()> {
                 let built = go_programs::KARPENTER_CONTROLLER.build(&|line| progress.say(line))?;
                 arguments.extend(["--karpenter".into(), built.into_os_string()]);
             }
-            on_control_plane("bench-e2e", &arguments)
+            beside_dovetail("bench-e2e", &arguments)
         }
-        Command::DraScale { arguments } => on_control_plane("bench-dra-scale", arguments),
+        Command::DraScale { arguments } => beside_dovetail("bench-dra-scale", arguments),
     }
 }
 
@@ -121,7 +128,7 @@ fn count(arguments: &[String]) -> Result<()> {
     run_command(process::command(&built.to_string_lossy()).args(arguments))
 }
 
-fn on_control_plane(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {
+fn beside_dovetail(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {
     eprintln!("building dovetail in release mode");
     // Side by side in one folder: the benchmark runs the controller that lies beside it.
     let program_only = format!("--bin={program}");

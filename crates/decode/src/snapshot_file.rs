@@ -33,8 +33,8 @@ use crate::manifests::object_ref;
 
 pub use hide::hide_names;
 pub use prune::{
-    KINDS, SnapshotKind, is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses, is_read_of_volumes,
-    prune,
+    KINDS, SnapshotKind, is_read_of_annotations, is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses,
+    is_read_of_volumes, prune,
 };
 
 /// The group of the lines that are no Kubernetes objects.

@@ -29,6 +29,7 @@ mod follow;
 pub(crate) mod gates;
 pub mod index;
 pub mod object;
+mod pages;
 pub mod raw;
 pub mod rebuild;
 pub mod state;

@@ -216,6 +216,11 @@ const POD_SPEC: [&str; 18] = [
 /// Fields of containers that are kept.
 const CONTAINER: [&str; 4] = ["name", "ports", "resources", "restartPolicy"];
 
+/// Whether planning reads the annotation of that name.
+pub fn is_read_of_annotations(key: &str) -> bool {
+    key == MIRROR || ANNOTATIONS.iter().any(|start| key.starts_with(start))
+}
+
 /// Whether planning reads this field of containers.
 pub fn is_read_of_containers(field: &str) -> bool {
     CONTAINER.contains(&field)
@@ -282,7 +287,7 @@ pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
         copy(object, &mut pruned, path);
     }
     if let Some(Value::Object(annotations)) = pruned.pointer_mut("/metadata/annotations") {
-        annotations.retain(|key, _| key == MIRROR || ANNOTATIONS.iter().any(|start| key.starts_with(start)));
+        annotations.retain(|key, _| is_read_of_annotations(key));
     }
     if kind.api_version.starts_with(DEVICE_GROUP) {
         keep_unknown(object, &mut pruned, kind.kind);

@@ -1,5 +1,7 @@
 //! Follows one kind: a list in pages, then a watch from there on, and so on for ever.
 //!
+//! A page is told while it comes, item by item (`pages`).
+//!
 //! A watch is a connection on which nothing need happen for hours, so a connection that has died looks like a quiet
 //! kind. Therefore the API server is asked to end each watch after [`WATCH_S`] at most, and one that is silent beyond
 //! that is taken for dead (`client::deadlines`). The next watch goes on where the last one ended, by the resource version
@@ -7,23 +9,32 @@
 //!
 //! kube's own watcher does not tell of bookmarks and of watches that begin, which are the signs of life here.
 
-use std::collections::VecDeque;
+use std::io;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::io::{AsyncBufRead, AsyncBufReadExt};
 use futures::stream::BoxStream;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use kube::core::Status;
+use kube::Client;
+use kube::api::{Api, ApiResource, ListParams, WatchEvent, WatchParams};
+use kube::core::{Request, Status};
 use tokio::time::Instant;
 
+use super::pages::{self, End, Item, PageReader};
 use super::raw::RawObject;
 use crate::jitter::jittered;
 
 /// When the API server ends a watch, in seconds; different for each, so that they do not all begin anew together.
 const WATCH_S: RangeInclusive<u64> = 15..=30;
-/// Objects per page of a list.
+/// Objects per page of a list, at most.
 const PAGE_SIZE: u32 = 500;
+/// Objects per page, however large they are.
+const SMALLEST_PAGE: u32 = 10;
+/// What a page shall weigh at most, if each object weighs what those of the last page did. The API server holds it whole,
+/// and it has to arrive within the deadline of one request.
+const PAGE_BYTES: u64 = 8 << 20;
 /// A watch that ended sooner, and said nothing, was not served.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -34,6 +45,8 @@ pub(super) enum Seen {
     ListBegan,
     /// An object of the list.
     Listed(RawObject),
+    /// An object of the list that cannot be read but for its metadata, and why.
+    Unreadable(RawObject, String),
     /// The list is complete.
     ListEnded,
     /// An object has come or changed.
@@ -49,6 +62,10 @@ pub(super) enum Seen {
 pub(super) enum Failure {
     #[error("cannot list")]
     List(#[source] kube::Error),
+    #[error("the list broke off")]
+    BrokeOff(#[source] io::Error),
+    #[error("cannot read the list")]
+    Page(#[source] pages::Error),
     #[error("cannot watch")]
     Watch(#[source] kube::Error),
     /// The API server has forgotten where we were; a list follows.
@@ -64,15 +81,17 @@ pub(super) enum Failure {
 
 /// Follows one kind. See the [module](self).
 pub(super) struct Follower {
-    api: Api<RawObject>,
+    client: Client,
+    resource: ApiResource,
     fields: Option<&'static str>,
+    page_size: u32,
     state: State,
 }
 
 enum State {
     Start,
-    /// Objects of a page that have not been told yet, and what comes after them.
-    Page(VecDeque<RawObject>, Next),
+    /// A page that is on its way.
+    Page(Box<Page>),
     Listing(Next),
     Watching(Watching),
 }
@@ -81,6 +100,11 @@ enum Next {
     /// The page that this token stands for; the first without one.
     Page(Option<String>),
     WatchFrom(String),
+}
+
+struct Page {
+    body: Pin<Box<dyn AsyncBufRead + Send>>,
+    reader: PageReader,
 }
 
 struct Watching {
@@ -92,8 +116,8 @@ struct Watching {
 
 impl Follower {
     /// Follows all objects of a kind that have these fields.
-    pub(super) fn new(api: Api<RawObject>, fields: Option<&'static str>) -> Self {
-        Self { api, fields, state: State::Start }
+    pub(super) fn new(client: Client, resource: ApiResource, fields: Option<&'static str>) -> Self {
+        Self { client, resource, fields, page_size: PAGE_SIZE, state: State::Start }
     }
 
     /// What is seen next.
@@ -107,20 +131,28 @@ impl Follower {
                     self.state = State::Listing(Next::Page(None));
                     return Ok(Seen::ListBegan);
                 }
-                State::Page(mut objects, next) => match objects.pop_front() {
-                    Some(object) => {
-                        self.state = State::Page(objects, next);
-                        return Ok(Seen::Listed(object));
+                // A page that fails begins the list anew.
+                State::Page(mut page) => match page.next(&self.resource).await? {
+                    Some(item) => {
+                        self.state = State::Page(page);
+                        return Ok(match item {
+                            Item::Read(object) => Seen::Listed(object),
+                            Item::Unreadable(object, problem) => Seen::Unreadable(object, problem),
+                        });
                     }
                     None => {
-                        let is_last = matches!(next, Next::WatchFrom(_));
-                        self.state = State::Listing(next);
-                        if is_last {
-                            return Ok(Seen::ListEnded);
+                        let end = page.reader.end().map_err(Failure::Page)?;
+                        self.page_size = next_page_size(self.page_size, &end);
+                        if let Some(token) = end.continue_token {
+                            self.state = State::Listing(Next::Page(Some(token)));
+                            continue;
                         }
+                        let version = end.resource_version.ok_or(Failure::NoResourceVersion)?;
+                        self.state = State::Listing(Next::WatchFrom(version));
+                        return Ok(Seen::ListEnded);
                     }
                 },
-                State::Listing(Next::Page(token)) => self.state = self.page(token).await?,
+                State::Listing(Next::Page(token)) => self.state = State::Page(Box::new(self.page(token).await?)),
                 State::Listing(Next::WatchFrom(version)) => {
                     self.watch(version).await?;
                     return Ok(Seen::Heard);
@@ -130,25 +162,26 @@ impl Follower {
         }
     }
 
-    /// A page of the list. One that fails begins the list anew.
-    async fn page(&mut self, token: Option<String>) -> Result<State, Failure> {
-        let mut params = ListParams::default().limit(PAGE_SIZE);
+    /// Asks for a page of the list.
+    async fn page(&mut self, token: Option<String>) -> Result<Page, Failure> {
+        let mut params = ListParams::default().limit(self.page_size);
         params.field_selector = self.fields.map(str::to_owned);
         params.continue_token = token;
-        let list = self.api.list(&params).await.map_err(Failure::List)?;
-        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let next = match given(list.metadata.continue_) {
-            Some(token) => Next::Page(Some(token)),
-            None => Next::WatchFrom(given(list.metadata.resource_version).ok_or(Failure::NoResourceVersion)?),
-        };
-        Ok(State::Page(list.items.into(), next))
+        let request = Request::new(self.api().resource_url());
+        let request = request.list(&params).map_err(kube::Error::BuildRequest).map_err(Failure::List)?;
+        let body = self.client.request_stream(request).await.map_err(Failure::List)?;
+        Ok(Page { body: Box::pin(body), reader: PageReader::new() })
+    }
+
+    fn api(&self) -> Api<RawObject> {
+        Api::all_with(self.client.clone(), &self.resource)
     }
 
     async fn watch(&mut self, version: String) -> Result<(), Failure> {
         let longest = jittered(Duration::from_secs(*WATCH_S.end())).as_secs().max(*WATCH_S.start());
         let mut params = WatchParams::default().timeout(u32::try_from(longest).unwrap_or(u32::MAX));
         params.field_selector = self.fields.map(str::to_owned);
-        match self.api.watch(&params, &version).await {
+        match self.api().watch(&params, &version).await {
             Ok(stream) => {
                 let (stream, began) = (stream.boxed(), Instant::now());
                 self.state = State::Watching(Watching { version, stream, began, is_silent: true });
@@ -185,7 +218,7 @@ impl Follower {
                 return Err(Failure::Refused(status.boxed()));
             }
             // One event that is no object; those that follow may be.
-            Err(error) if is_of_one_event(&error) => {
+            Err(error) if is_no_event(&error) => {
                 self.state = State::Watching(watching);
                 return Err(Failure::Watch(error));
             }
@@ -200,13 +233,38 @@ impl Follower {
     }
 }
 
-/// Whether an event could not be read. kube tries to read it as a status too, whose fields are all optional, so it may have
-/// become an empty one.
-fn is_of_one_event(error: &kube::Error) -> bool {
+impl Page {
+    /// The next item, as soon as it is there; `None` at the end of the page.
+    async fn next(&mut self, resource: &ApiResource) -> Result<Option<Item>, Failure> {
+        loop {
+            let text = self.body.fill_buf().await.map_err(Failure::BrokeOff)?;
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let (read, item) = self.reader.read(text, resource).map_err(Failure::Page)?;
+            self.body.consume_unpin(read);
+            if item.is_some() {
+                return Ok(item);
+            }
+        }
+    }
+}
+
+/// Whether a line of a watch was no event. kube takes it for a Status then, which it is if it has none of its fields.
+fn is_no_event(error: &kube::Error) -> bool {
     match error {
         kube::Error::SerdeError(_) => true,
-        kube::Error::Api(status) => status.code == 0,
+        kube::Error::Api(status) => **status == Status::default(),
         _ => false,
+    }
+}
+
+/// How many objects to ask for after a page of so many bytes and items.
+fn next_page_size(last: u32, end: &End) -> u32 {
+    match end.bytes.checked_div(end.items as u64) {
+        // Nothing was learned.
+        None => last,
+        Some(each) => u32::try_from(PAGE_BYTES / each.max(1)).unwrap_or(PAGE_SIZE).clamp(SMALLEST_PAGE, PAGE_SIZE),
     }
 }
 

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use decode::snapshot_file::{is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses, is_read_of_volumes};
+use decode::snapshot_file::{
+    is_read_of_annotations, is_read_of_containers, is_read_of_pod_specs, is_read_of_pod_statuses, is_read_of_volumes,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
@@ -27,6 +29,30 @@ pub struct RawObject {
 }
 
 impl RawObject {
+    /// Reads an item of a list of that kind, which need not say of what kind it is.
+    ///
+    /// # Errors
+    /// If the text is no JSON, or is nested deeper than anything that the API server has.
+    pub(super) fn item_of_list(text: &[u8], resource: &ApiResource) -> serde_json::Result<Self> {
+        let of = if resource.kind == "Pod" && resource.api_version == "v1" { Kind::Pod } else { Kind::Other };
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let json = Part::Object(of).deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(Self::of_json(json))
+    }
+
+    fn of_json(json: Value) -> Self {
+        let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Self { json, metadata }
+    }
+
     /// Names version and kind, which the API server says of a list of built-in kinds and not of each item.
     pub(super) fn of_type(mut self, resource: &ApiResource) -> Self {
         if let Value::Object(fields) = &mut self.json {
@@ -58,27 +84,21 @@ impl RawObject {
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = Part::Object.deserialize(deserializer)?;
-        let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Ok(Self { json, metadata })
+        Ok(Self::of_json(Part::Object(Kind::Other).deserialize(deserializer)?))
     }
 }
 
 /// Reads JSON without what nobody reads of it. Managed fields are up to half of an object, and most of a pod tells its
 /// kubelet what to run; so both are passed over, and no tree is built of them first.
 ///
-/// An object of a watch says first of what kind it is. An item of a list does not, and is read whole.
+/// An object of a watch says first of what kind it is. For an item of a list, which does not, the list does.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    Object,
-    Metadata,
+    /// A whole object, which is of this kind unless it says otherwise.
+    Object(Kind),
+    Metadata(Kind),
+    /// Of a pod. Others' belong to whoever finds something in them.
+    Annotations,
     /// Anything of which nothing is passed over.
     Whole,
     PodSpec,
@@ -86,6 +106,13 @@ enum Part {
     /// A list of such items.
     Each(Item),
     Item(Item),
+}
+
+/// What an object is, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pod,
+    Other,
 }
 
 /// Items of a pod's lists of which little is read.
@@ -109,10 +136,13 @@ impl Part {
     fn fate(self, field: &str, object: &Map<String, Value>) -> Fate {
         let read_if = |is_read: bool| if is_read { Fate::Read(Self::Whole) } else { Fate::Passed };
         match (self, field) {
-            (Self::Object, "metadata") => Fate::Read(Self::Metadata),
-            (Self::Object, "spec") if is_pod(object) => Fate::Read(Self::PodSpec),
-            (Self::Object, "status") if is_pod(object) => Fate::Read(Self::PodStatus),
-            (Self::Metadata, "managedFields") => Fate::Passed,
+            (Self::Object(of), "metadata") if is_pod(object, of) => Fate::Read(Self::Metadata(Kind::Pod)),
+            (Self::Object(_), "metadata") => Fate::Read(Self::Metadata(Kind::Other)),
+            (Self::Object(of), "spec") if is_pod(object, of) => Fate::Read(Self::PodSpec),
+            (Self::Object(of), "status") if is_pod(object, of) => Fate::Read(Self::PodStatus),
+            (Self::Metadata(_), "managedFields") => Fate::Passed,
+            (Self::Metadata(Kind::Pod), "annotations") => Fate::Read(Self::Annotations),
+            (Self::Annotations, key) => read_if(is_read_of_annotations(key)),
             (Self::PodSpec, "containers" | "initContainers") => Fate::Read(Self::Each(Item::Container)),
             (Self::PodSpec, "volumes") => Fate::Read(Self::Each(Item::Volume)),
             (Self::PodStatus, "conditions") => Fate::Read(Self::Each(Item::Condition)),
@@ -131,14 +161,17 @@ impl Part {
             (Self::Item(Item::ContainerStatus), field) => {
                 read_if(matches!(field, "name" | "resources" | "allocatedResources"))
             }
-            (Self::Object | Self::Metadata | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
+            (Self::Object(_) | Self::Metadata(_) | Self::Whole | Self::Each(_), _) => Fate::Read(Self::Whole),
         }
     }
 }
 
-/// Whether what was read of an object so far says that it is a pod.
-fn is_pod(object: &Map<String, Value>) -> bool {
-    let says = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
+/// Whether an object is a pod: what was read of it so far says so, or else where it comes from.
+fn is_pod(object: &Map<String, Value>, of: Kind) -> bool {
+    let says = |field: &str, value: &str| match object.get(field) {
+        Some(said) => said.as_str() == Some(value),
+        None => of == Kind::Pod,
+    };
     says("kind", "Pod") && says("apiVersion", "v1")
 }
 
@@ -309,7 +342,8 @@ mod tests {
     fn of_a_watched_pod_all_is_read_that_a_snapshot_holds_and_what_nothing_depends_on_is_not() {
         let whole = json!({
             "kind": "Pod", "apiVersion": "v1",
-            "metadata": {"name": "a", "namespace": "b", "uid": "c", "labels": {"d": "e"}, "annotations": {"karpenter.sh/f": "g"}},
+            "metadata": {"name": "a", "namespace": "b", "uid": "c", "labels": {"d": "e"}, "annotations":
+                {"karpenter.sh/f": "g", "kubernetes.io/config.mirror": "h", "example.com/whole-manifest": "{}"}},
             "spec": {
                 "containers": [{
                     "name": "h", "image": "i", "env": [{"name": "j"}], "ports": [{"hostPort": 1}],
@@ -346,6 +380,7 @@ mod tests {
         let watched = read(&text(r#""kind": "Pod", "apiVersion": "v1", "#));
         let pods = KINDS.iter().find(|kind| kind.kind == "Pod").unwrap();
         assert_eq!(prune(&watched, pods), prune(&whole, pods));
+        assert_eq!(watched["metadata"]["annotations"].as_object().unwrap().len(), 2);
         assert_eq!(watched["spec"]["containers"][0].as_object().unwrap().len(), 3);
         assert_eq!(watched["spec"]["volumes"][0], json!({"name": "n", "projected": true, "secret": null}));
         assert_eq!(watched["spec"].get("securityContext"), None);

@@ -55,6 +55,11 @@ impl<K: Clone + Ord, V> Table<K, V> {
         self.rows.get(key).map(|row| &row.revision)
     }
 
+    /// A key as it is stored, which shares its text with the object.
+    pub(super) fn stored_key(&self, key: &K) -> Option<&K> {
+        self.rows.get_key_value(key).map(|(key, _)| key)
+    }
+
     /// Whether there is an object of that name.
     pub fn contains<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where

@@ -19,7 +19,7 @@ use decode::limit_range::{LimitRange, TemplateResources};
 use decode::priority_class::PriorityClass;
 use dra_sched::KubernetesMinor;
 use k8s_openapi::api::core::v1 as core;
-use kube::api::{Api, ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject};
 use kube::{Client, core::GroupVersionKind};
 use model::Pod;
 use model::quota::ResourceQuota;
@@ -447,8 +447,7 @@ impl Watches {
     }
 
     async fn watch<T: Stored>(self, name: String, source: Source<T>) {
-        let api = Api::<RawObject>::all_with(self.client.clone(), &source.resource);
-        let mut follower = Follower::new(api, source.fields);
+        let mut follower = Follower::new(self.client.clone(), source.resource.clone(), source.fields);
         let (mut delays, mut listing) = (RetryDelay::default(), Listing::<T>::default());
         let (beat, line) = (self.beats.beat(format!("watch of {name}"), BOUND), self.beats.line(name));
         loop {
@@ -488,8 +487,17 @@ impl Watches {
             Seen::ListBegan => self.feed.with(|store| listing.begin(store, source)),
             Seen::Listed(raw) => {
                 let raw = raw.of_type(&source.resource);
-                listing.seen.insert((source.key)(&raw));
                 self.apply(&raw, source);
+                let key = (source.key)(&raw);
+                // A hundred thousand keys of their own would take many megabytes.
+                let stored = self.feed.with(|store| T::table(&store.read()).stored_key(&key).cloned());
+                listing.seen.insert(stored.unwrap_or(key));
+            }
+            Seen::Unreadable(raw, problem) => {
+                let key = (source.key)(&raw);
+                let error = format!("{} {}: {problem}", source.resource.kind, raw.name());
+                listing.seen.insert(key.clone());
+                self.reject::<T>(&raw, &key, error);
             }
             Seen::ListEnded => {
                 self.feed.with(|store| listing.end(store, source));

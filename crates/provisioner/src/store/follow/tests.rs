@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,24 +21,35 @@ use super::*;
 enum Answer {
     Whole(u16, Vec<Value>),
     Held(Vec<Value>),
+    /// Text in pieces, and how it ends.
+    Pieces(Vec<String>, End),
 }
 
-struct Lines(std::vec::IntoIter<Value>, bool);
+#[derive(Clone, Copy)]
+enum End {
+    Complete,
+    Held,
+    Broken,
+}
 
-impl http_body::Body for Lines {
+struct Pieces(std::vec::IntoIter<String>, End);
+
+impl http_body::Body for Pieces {
     type Data = hyper::body::Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
-        match self.0.next() {
-            Some(line) => Poll::Ready(Some(Ok(Frame::data(format!("{line}\n").into())))),
-            None if self.1 => Poll::Pending,
-            None => Poll::Ready(None),
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, io::Error>>> {
+        match (self.0.next(), self.1) {
+            (Some(piece), _) => Poll::Ready(Some(Ok(Frame::data(piece.into())))),
+            (None, End::Complete) => Poll::Ready(None),
+            (None, End::Held) => Poll::Pending,
+            (None, End::Broken) => Poll::Ready(Some(Err(io::Error::other("the connection is gone")))),
         }
     }
+}
+
+fn lines(values: Vec<Value>) -> Vec<String> {
+    values.into_iter().map(|value| format!("{value}\n")).collect()
 }
 
 /// A follower of pods whose questions get these answers, and the questions.
@@ -46,18 +58,18 @@ fn follower(answers: Vec<Answer>) -> (Follower, Arc<Mutex<Vec<String>>>) {
     let (questions, answers) = (Arc::clone(&asked), Arc::new(Mutex::new(answers.into_iter())));
     let service = service_fn(move |request: Request<Body>| {
         questions.lock().push(request.uri().path_and_query().unwrap().to_string());
-        let (status, lines, held) = match answers.lock().next().expect("no more questions") {
-            Answer::Whole(status, lines) => (status, lines, false),
-            Answer::Held(lines) => (200, lines, true),
+        let (status, pieces, end) = match answers.lock().next().expect("no more questions") {
+            Answer::Whole(status, values) => (status, lines(values), End::Complete),
+            Answer::Held(values) => (200, lines(values), End::Held),
+            Answer::Pieces(pieces, end) => (200, pieces, end),
         };
         async move {
-            let answer = Response::builder().status(status).body(Lines(lines.into_iter(), held));
+            let answer = Response::builder().status(status).body(Pieces(pieces.into_iter(), end));
             Ok::<_, Infallible>(answer.unwrap())
         }
     });
     let pods = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Pod"), "pods");
-    let api = Api::all_with(Client::new(service, "default"), &pods);
-    (Follower::new(api, Some("a=b")), asked)
+    (Follower::new(Client::new(service, "default"), pods, Some("a=b")), asked)
 }
 
 fn pod(name: &str, version: u32) -> Value {
@@ -90,6 +102,7 @@ async fn next(follower: &mut Follower) -> String {
     match follower.next().await {
         Ok(Seen::ListBegan) => "began".to_owned(),
         Ok(Seen::Listed(object)) => named("listed", object),
+        Ok(Seen::Unreadable(object, problem)) => format!("{}: {problem}", named("unreadable", object)),
         Ok(Seen::ListEnded) => "ended".to_owned(),
         Ok(Seen::Applied(object)) => named("applied", object),
         Ok(Seen::Deleted(object)) => named("deleted", object),
@@ -157,4 +170,75 @@ async fn a_failure_is_told_and_the_next_question_goes_on_from_where_it_left_us()
 async fn a_watch_that_ends_at_once_is_a_failure() {
     let (mut pods, _) = follower(vec![list(&[], 10, None), Answer::Whole(200, Vec::new()), Answer::Held(Vec::new())]);
     expect(&mut pods, &["began", "ended", "heard", "the watch ended as soon as it had begun", "heard"]).await;
+}
+
+/// A text in so many bytes each.
+fn cut(text: &str, length: usize) -> Vec<String> {
+    text.as_bytes().chunks(length).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_page_is_told_before_the_page_is_there() {
+    let text = json!({"metadata": {"resourceVersion": "10"}, "items": [pod("a", 1), pod("b", 1)]}).to_string();
+    // Up to the last object's last bracket but one.
+    let begun = text[..text.find("]").unwrap() - 1].to_owned();
+    let (mut pods, _) = follower(vec![Answer::Pieces(cut(&begun, 11), End::Held)]);
+    expect(&mut pods, &["began", "listed a"]).await;
+    assert!(tokio::time::timeout(Duration::from_secs(60), pods.next()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_stops_in_the_middle_is_told_and_the_list_begins_anew() {
+    let text = json!({"metadata": {"resourceVersion": "10"}, "items": [pod("a", 1), pod("b", 1)]}).to_string();
+    let half = cut(&text[..text.len() - 20], 30);
+    let (mut pods, asked) = follower(vec![
+        list(&["a"], 10, Some("more")),
+        Answer::Pieces(half.clone(), End::Complete),
+        list(&["a"], 10, Some("more")),
+        Answer::Pieces(half, End::Broken),
+        Answer::Pieces(cut(&text, 1), End::Complete),
+    ]);
+    expect(&mut pods, &["began", "listed a", "listed a", "listed b", "cannot read the list"]).await;
+    expect(&mut pods, &["began", "listed a", "listed a", "listed b", "the list broke off"]).await;
+    expect(&mut pods, &["began", "listed a", "listed b", "ended"]).await;
+    let with_token: Vec<bool> = asked.lock().iter().map(|uri| uri.contains("continue=more")).collect();
+    assert_eq!(with_token, [false, true, false, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_page_that_cannot_be_read_is_told_by_name_and_the_others_come() {
+    let mut deep = pod("deep", 1);
+    deep["metadata"]["labels"] = too_deep();
+    let items = json!([pod("a", 1), deep, pod("b", 1)]);
+    let page = json!({"metadata": {"resourceVersion": "10"}, "items": items});
+    let (mut pods, _) = follower(vec![Answer::Whole(200, vec![page])]);
+    expect(&mut pods, &["began", "listed a"]).await;
+    let unreadable = next(&mut pods).await;
+    assert!(unreadable.starts_with("unreadable deep: recursion limit exceeded"), "{unreadable}");
+    expect(&mut pods, &["listed b", "ended"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_objects_are_large_the_next_page_has_fewer() {
+    let page = |bytes: usize, token: Option<&str>| {
+        let mut item = pod("a", 1);
+        item["metadata"]["annotations"] = json!({"b": "x".repeat(bytes)});
+        let metadata = json!({"resourceVersion": "10", "continue": token});
+        Answer::Whole(200, vec![json!({"metadata": metadata, "items": [item]})])
+    };
+    let (mut pods, asked) = follower(vec![
+        page(80_000, Some("2")),
+        page(3 << 20, Some("3")),
+        list(&[], 10, Some("4")),
+        page(10, Some("5")),
+        page(10, None),
+    ]);
+    let mut seen = 0;
+    while next(&mut pods).await != "ended" {
+        seen += 1;
+    }
+    assert_eq!(seen, 5);
+    let limit = |uri: &String| uri.split(['?', '&']).find_map(|it| it.strip_prefix("limit=")?.parse::<u32>().ok());
+    let limits: Vec<u32> = asked.lock().iter().filter_map(limit).collect();
+    assert_eq!(limits, [500, 104, 10, 10, 500]);
 }
