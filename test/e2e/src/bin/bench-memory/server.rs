@@ -164,10 +164,7 @@ impl Shared {
     /// Which list a path names, and how many objects are in it.
     fn list_of(&self, path: &str) -> Option<(Kind, usize)> {
         let is_object = |segments: &[&str]| match segments {
-            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => match rest {
-                ["namespaces", _, _] | [_] => false,
-                _ => true,
-            },
+            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => !matches!(rest, ["namespaces", _, _] | [_]),
             _ => true,
         };
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
