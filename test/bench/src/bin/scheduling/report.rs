@@ -94,6 +94,8 @@ impl TheirRun {
 #[derive(Debug, Clone, Copy)]
 pub struct Side {
     pub cpu_ns: u64,
+    /// Of that, the planner or the scheduler alone.
+    pub solve_cpu_ns: u64,
     pub wall_ns: u64,
     pub peak_kib: u64,
     pub machines: usize,
@@ -108,6 +110,7 @@ impl Row {
         let first = &self.ours[0];
         Side {
             cpu_ns: median(self.ours.iter().map(|run| run.first_ns.0)),
+            solve_cpu_ns: median(self.ours.iter().map(|run| run.first_plan_ns.0)),
             wall_ns: median(self.ours.iter().map(|run| run.first_ns.1)),
             peak_kib: median(self.ours.iter().map(|run| run.peak_kib.1)),
             machines: first.machines,
@@ -123,6 +126,7 @@ impl Row {
         let first = runs.first()?;
         Some(Side {
             cpu_ns: median(runs.iter().map(|run| run.cpu_ns)),
+            solve_cpu_ns: median(runs.iter().map(|run| run.solve_cpu_ns)),
             wall_ns: median(runs.iter().map(|run| run.wall_ns)),
             peak_kib: median(runs.iter().map(|run| run.peak_kib)),
             machines: first.machines,
@@ -168,7 +172,8 @@ impl Report {
         let versions = format!("Dovetail {}, {theirs}; {cpus} CPUs", env!("CARGO_PKG_VERSION"));
         println!("{versions}");
         println!(
-            "CPU and wall: one first plan in a process of its own, reading not counted; peak RSS: with what was read"
+            "CPU and wall: one first round in a process of its own, reading not counted; solve: of the CPU, the planner or the \
+             scheduler alone; peak RSS: with what was read"
         );
         Self { rows: Vec::new(), versions }
     }
@@ -179,14 +184,15 @@ impl Report {
             let about = GROUPS.iter().find(|(group, _)| *group == row.group).map_or("", |(_, about)| about);
             println!("\n{}  {about}", row.group);
             println!(
-                "  {:<20} {:<10} {:>10} {:>10} {:>9} {:>9} {:>12} {:>12} {:>7} {:>9}  checker",
-                "case", "side", "CPU", "wall", "RSS MiB", "machines", "$/h", "bound", "gap", "unplaced"
+                "  {:<20} {:<10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>12} {:>12} {:>7} {:>9}  checker",
+                "case", "side", "CPU", "solve", "wall", "RSS MiB", "machines", "$/h", "bound", "gap", "unplaced"
             );
         }
         let line = |case: &str, name: &str, side: &Side, checked: &Checked| {
             println!(
-                "  {case:<20} {name:<10} {:>10} {:>10} {:>9.0} {:>9} {:>12} {:>12} {:>7} {:>9}  {}{}",
+                "  {case:<20} {name:<10} {:>10} {:>10} {:>10} {:>9.0} {:>9} {:>12} {:>12} {:>7} {:>9}  {}{}",
                 time(side.cpu_ns),
+                time(side.solve_cpu_ns),
                 time(side.wall_ns),
                 side.peak_kib as f64 / 1024.0,
                 side.machines,
