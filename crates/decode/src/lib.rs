@@ -42,6 +42,6 @@ pub use node::{csi_node, node};
 pub use node_pool::{capacity_buffer_object, node_claim_object, node_overlay_object, node_pool_object};
 pub use pod::pod;
 pub use priority_class::priority_class;
-pub use snapshot::snapshot;
+pub use snapshot::{snapshot, snapshot_with};
 pub use volume::{persistent_volume, persistent_volume_claim, storage_class};
 pub use workload::{daemon_set, pod_disruption_budget, pod_group};

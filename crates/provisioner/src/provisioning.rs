@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use scheduling::plan::Plan;
 use scheduling::snapshot::{Options as PlanOptions, Snapshot};
 use tokio::time::Instant;
@@ -55,6 +56,8 @@ pub struct Provisioner {
     catalogues: Catalogues,
     allocations: Allocations,
     backlog: Backlog,
+    /// What is left of the last snapshot.
+    memory: Arc<Mutex<snapshot::Memory>>,
     report: report::Report,
 }
 
@@ -85,6 +88,7 @@ impl Provisioner {
             catalogues: Catalogues::default(),
             allocations: Allocations::default(),
             backlog: Backlog::default(),
+            memory: Arc::default(),
         }
     }
 
@@ -174,13 +178,23 @@ impl Provisioner {
             .filter(|pod| snapshot::is_ours(pod) && decode::snapshot::is_ignored(pod, &options))
             .map(Arc::clone)
             .collect();
-        let context = self.context.clone();
+        let (context, memory) = (self.context.clone(), Arc::clone(&self.memory));
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
-            let labels = &context.cloud.config().labels;
-            let (scheduler, now) = (&context.options.scheduler_config, context.clock.now());
-            let (snapshot, errors) =
-                snapshot::build(&state, node_pools, &planned_before, options, scheduler, now, labels);
+            let settings = snapshot::Settings {
+                now: context.clock.now(),
+                options,
+                scheduler_config: &context.options.scheduler_config,
+                labels: &context.cloud.config().labels,
+            };
+            // Taken out for the call: what a panic leaves is not used again.
+            let mut remembered = std::mem::take(&mut *memory.lock());
+            let (snapshot, errors) = snapshot::build(&state, node_pools, &planned_before, settings, &mut remembered);
+            *memory.lock() = remembered;
+            if snapshot.interner.has_more_than(&state.interner) {
+                // What was made with names that the store does not know yet can be remembered next time.
+                context.store.intern(|names| names.learn(&snapshot.interner, &state.interner));
+            }
             drop((state, planned_before));
             debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
             let plan = scheduling::provisioning::plan(&snapshot);

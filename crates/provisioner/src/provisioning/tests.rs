@@ -115,10 +115,13 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
         &store.snapshot(),
         pools,
         &assignments.claims_by_pod(),
-        PlanOptions::default(),
-        &zone_default(),
-        now,
-        &ProviderLabels::default(),
+        snapshot::Settings {
+            now,
+            options: PlanOptions::default(),
+            scheduler_config: &zone_default(),
+            labels: &ProviderLabels::default(),
+        },
+        &mut snapshot::Memory::default(),
     );
     assert_eq!(errors, []);
     snapshot

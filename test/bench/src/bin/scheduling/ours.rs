@@ -12,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::labels::ProviderLabels;
 use decode::Context;
-use decode::snapshot::{Cluster, LaunchableNodePool};
-use model::Interner;
+use decode::snapshot::{Cache, Cluster, LaunchableNodePool};
+use model::{Interner, Pod};
 use scheduling::snapshot::PreferencePolicy;
 use scheduling::{Plan, Snapshot, provisioning};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub struct Measured {
     pub first_ns: (u64, u64),
     /// What the planner alone took of that.
     pub first_plan_ns: (u64, u64),
-    /// CPU time of each further round.
+    /// CPU time of each further round, which is made with what is left of the one before; a few nodes have changed.
     pub again_cpu_ns: Vec<u64>,
     /// After reading, and after the first plan.
     pub peak_kib: (u64, u64),
@@ -49,14 +49,14 @@ pub struct Measured {
     pub lower_bound_nano_usd_per_hour: i64,
     /// Of the whole plan.
     pub sha256: String,
-    /// How many of the plans made on several threads at once differ from it; None where that was not asked.
+    /// How many of the plans made in further rounds, and on several threads at once, differ from it; None where that was not asked.
     pub differing_plans: Option<usize>,
 }
 
 /// Reads a case and plans it; where that is wanted, so often again, and then on several threads at once.
 pub fn measure(path: &Path, again: usize) -> Result<Measured> {
     let watch = Stopwatch::start();
-    let input = Input::read(path)?;
+    let mut input = Input::read(path)?;
     let read_ns = watch.elapsed().1;
     let after_reading = peak_kib().unwrap_or(0);
     let round = Stopwatch::start();
@@ -65,16 +65,16 @@ pub fn measure(path: &Path, again: usize) -> Result<Measured> {
     let plan = provisioning::plan(&snapshot);
     let (first_plan_ns, first_ns) = (planning.elapsed(), round.elapsed());
     let after_planning = peak_kib().unwrap_or(0);
-    let further = (0..again).map(|_| {
+    let sha256 = digest(&plan);
+    let (mut again_cpu_ns, mut differing_rounds) = (Vec::new(), 0);
+    for round in 0..again {
+        input.change(round, &snapshot);
         let watch = Stopwatch::start();
         let snapshot = input.snapshot()?;
         let plan = provisioning::plan(&snapshot);
-        let took = watch.elapsed().0;
-        drop((snapshot, plan));
-        Ok(took)
-    });
-    let again_cpu_ns = further.collect::<Result<Vec<u64>>>()?;
-    let sha256 = digest(&plan);
+        again_cpu_ns.push(watch.elapsed().0);
+        differing_rounds += usize::from(digest(&plan) != sha256);
+    }
     let first_refusal = plan.refusals.first().map(|refusal| {
         let reason = refusal.reasons.first().map(|reason| format!("{reason:?}")).unwrap_or_default();
         format!("{}: {reason}", snapshot.pods[refusal.pod].pod.name)
@@ -91,8 +91,9 @@ pub fn measure(path: &Path, again: usize) -> Result<Measured> {
         first_refusal,
         price_nano_usd_per_hour: verdict::price(&snapshot, &plan)?,
         lower_bound_nano_usd_per_hour: plan.lower_bound.0,
-        differing_plans: (again > 0)
-            .then(|| THREADS.iter().map(|&threads| differing(&snapshot, threads, &sha256)).sum()),
+        differing_plans: (again > 0).then(|| {
+            differing_rounds + THREADS.iter().map(|&threads| differing(&snapshot, threads, &sha256)).sum::<usize>()
+        }),
         sha256,
     })
 }
@@ -126,6 +127,7 @@ pub struct Input {
     cluster: Cluster,
     interner: Arc<Interner>,
     labels: ProviderLabels,
+    cache: Cache,
 }
 
 impl Input {
@@ -185,12 +187,28 @@ impl Input {
             })
             .collect();
         cluster.namespaces.insert(NAMESPACE.into(), model::Labels::new());
-        Ok(Self { cluster, interner: Arc::new(interner), labels })
+        Ok(Self { cluster, interner: Arc::new(interner), labels, cache: Cache::default() })
+    }
+
+    /// What a watch brings between two rounds: a pod of each of some nodes is another object. What `snapshot` had to name becomes
+    /// known, as in the controller.
+    fn change(&mut self, round: usize, snapshot: &Snapshot) {
+        const NODES: usize = 10;
+        let before = Arc::clone(&self.interner);
+        Arc::make_mut(&mut self.interner).learn(&snapshot.interner, &before);
+        let changed: Vec<Arc<Pod>> = {
+            let nodes = self.cluster.nodes.iter().skip(round * NODES).take(NODES);
+            nodes.filter_map(|node| self.cluster.bound.on(&node.name).first().cloned()).collect()
+        };
+        for pod in changed {
+            self.cluster.bound.insert(&Arc::new(Pod::clone(&pod)));
+        }
     }
 
     /// What one round plans. Any object that cannot be used is an error.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        let (snapshot, errors) = decode::snapshot(self.cluster.clone(), Arc::clone(&self.interner), &self.labels);
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        let (cluster, interner) = (self.cluster.clone(), Arc::clone(&self.interner));
+        let (snapshot, errors) = decode::snapshot_with(cluster, interner, &self.labels, &mut self.cache);
         match errors.first() {
             Some(error) => bail!("{error}"),
             None => Ok(snapshot),
@@ -234,7 +252,11 @@ impl Names {
                 }
             }
             let pod = decode::pod(&object, context).map_err(|error| anyhow!("{error}"))?;
-            cluster.pods.push(Arc::new(pod));
+            let pod = Arc::new(pod);
+            match node {
+                Some(_) => cluster.bound.insert(&pod),
+                None => cluster.pods.push(pod),
+            }
         }
         Ok(())
     }

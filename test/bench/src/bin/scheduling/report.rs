@@ -120,6 +120,12 @@ impl Row {
         }
     }
 
+    /// Ours: CPU time of a round after the first, made with what is left of the one before; None where none was made.
+    pub fn next_cpu_ns(&self) -> Option<u64> {
+        let next = self.ours.iter().flat_map(|run| &run.again_cpu_ns).copied();
+        Some(median(next)).filter(|&median| median > 0)
+    }
+
     /// Karpenter's, if it was asked and gave an answer.
     pub fn theirs(&self) -> Option<Side> {
         let Theirs::Answered { runs, price_nano_usd_per_hour, .. } = &self.theirs else { return None };
@@ -173,7 +179,8 @@ impl Report {
         println!("{versions}");
         println!(
             "CPU and wall: one first round in a process of its own, reading not counted; solve: of the CPU, the planner or the \
-             scheduler alone; peak RSS: with what was read"
+             scheduler alone; next round: ours again with what is left of the one before, pods of ten nodes changed; peak RSS: with \
+             what was read"
         );
         Self { rows: Vec::new(), versions }
     }
@@ -211,6 +218,9 @@ impl Report {
         };
         let ours = row.ours();
         line(&row.name, "ours", &ours, &row.ours_checked);
+        if let Some(next) = row.next_cpu_ns() {
+            println!("  {:<20} {:<10} {:>10}", "", "next round", time(next));
+        }
         if let Some(refusal) = &row.ours[0].first_refusal {
             println!("    {}", refusal.chars().take(160).collect::<String>());
         }
@@ -226,8 +236,11 @@ impl Report {
                 } else {
                     format!(", price {:+.1} %", (ours.price as f64 / theirs.price.max(1) as f64 - 1.0) * 100.0)
                 };
+                let next = row.next_cpu_ns().map_or(String::new(), |next| {
+                    format!(" ({least}{:.0} times that of a next round)", ratio(theirs.cpu_ns, next))
+                });
                 println!(
-                    "  {:<20} {:<10} Karpenter takes {least}{:.0} times the CPU time and {:.1} times the memory; ours against it: machines {} to {}{price}",
+                    "  {:<20} {:<10} Karpenter takes {least}{:.0} times the CPU time{next} and {:.1} times the memory; ours against it: machines {} to {}{price}",
                     "",
                     "",
                     ratio(theirs.cpu_ns, ours.cpu_ns),
