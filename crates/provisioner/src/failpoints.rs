@@ -18,6 +18,7 @@ pub fn hit(name: &str) {
 
 /// Panics if a pod of the snapshot has the label `dovetail.sh/test-panic`, as a defect of the planner would.
 #[inline]
+#[allow(clippy::panic, reason = "that is what tests ask for; without the feature there is none")]
 pub fn panic_for(snapshot: &scheduling::Snapshot) {
     #[cfg(any(test, feature = "failpoints"))]
     if let Some(key) = snapshot.interner.find_key("dovetail.sh/test-panic")

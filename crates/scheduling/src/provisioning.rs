@@ -66,7 +66,7 @@ use std::{
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
 pub use self::{
-    bare::{bare_room, could_hold},
+    bare::{Obstacle, bare_room, obstacle},
     buffers::with_virtual_pods,
     placed::why_placed,
 };

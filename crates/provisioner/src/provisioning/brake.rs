@@ -1,12 +1,12 @@
 //! A brake on launches that do not help.
 //!
-//! A machine comes, is initialized, and the pods that it was launched for wait as before: a daemon asks for more than anybody
+//! A machine comes, and the pods that it was launched for wait as before: a daemon asks for more than anybody
 //! could know, a kubelet offers less than the provider promised, a webhook adds a taint. The same plan made again would
 //! bring another machine, as useless, every few seconds. Whatever the cause, the effect is bounded here, as that of a
 //! crash loop is:
 //!
 //! * A class of pods for which a machine was launched in vain is planned again only after a delay, which starts from the
-//!   moment when that machine was initialized and grows threefold with each machine in a row.
+//!   moment when that machine was initialized, or had its Node if it is not, and grows threefold with each machine in a row.
 //! * The next attempt brings one machine, however many pods of the class wait. Once it runs some of them, the others may have
 //!   theirs.
 //! * In place of the computed room of the machine's type the observed one counts.
@@ -128,6 +128,11 @@ impl Brake {
     /// What is known of a class for which launches were in vain, in words.
     pub(super) fn message(&self, class: PodClass) -> Option<&str> {
         self.classes.get(&class).map(|known| known.message.as_str())
+    }
+
+    /// Whether a machine was found to be in vain for a class.
+    pub(super) fn has_judged(&self, node_claim: &Uid, class: PodClass) -> bool {
+        self.judged.contains(&(node_claim.clone(), class))
     }
 
     /// Notes a launch in vain. Says whether it is news.

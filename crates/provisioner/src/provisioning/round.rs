@@ -197,8 +197,9 @@ impl Round<'_> {
         }
         for (&class, pods) in &self.waiting.classes {
             let Allowance::NoneUntil(until) = self.brake.allowance(class, now) else { continue };
-            let has_machine =
-                |pod: &Pod| planned.get(&pod.uid).is_some_and(|claim| launched_for::is_on_its_way(state, claim));
+            let has_machine = |pod: &Pod| {
+                planned.get(&pod.uid).is_some_and(|claim| launched_for::is_on_its_way(state, claim, class, self.brake))
+            };
             let left_out = pods.iter().filter(|pod| !has_machine(pod));
             braked.extend(left_out.map(|pod| (pod.uid.clone(), (class, until))));
         }

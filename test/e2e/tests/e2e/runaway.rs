@@ -222,11 +222,16 @@ async fn launches_that_do_not_help_are_rare_and_told_and_end_when_the_cause_does
     ensure!(ready.status == "True", "the NodePool launches for others: {ready:?}");
     let metric = running.controller.metric("dovetail_ineffective_launches_total{nodepool=\"in-vain\"}")?;
     ensure!(metric >= 1.0, "{metric} launches in vain");
-    ensure!(corner.events("in-vain").await?.iter().any(|event| event.starts_with("LaunchInVain")), "no event");
-    let pods = corner.pods().await?;
-    let web = pods.iter().find(|pod| pod.name_any().starts_with("web-")).context("no pod")?;
-    let events = corner.events(&web.name_any()).await?;
-    ensure!(events.iter().any(|event| event.contains("one for it was in vain")), "{events:#?}");
+    // Events of many pods are on their way.
+    eventually("NodePool and pod have an event", DEADLINE, async || {
+        ensure!(corner.events("in-vain").await?.iter().any(|event| event.starts_with("LaunchInVain")), "no event");
+        let pods = corner.pods().await?;
+        let web = pods.iter().find(|pod| pod.name_any().starts_with("web-")).context("no pod")?;
+        let events = corner.events(&web.name_any()).await?;
+        ensure!(events.iter().any(|event| event.contains("one for it was in vain")), "{events:#?}");
+        Ok(())
+    })
+    .await?;
     for object in surprise.iter().rev() {
         e2e::apply::delete(&corner.client, object).await?;
     }
@@ -277,9 +282,9 @@ async fn a_pod_on_a_node_that_cannot_be_read_keeps_it_full_and_is_not_forgotten_
     corner.node_pool(sizes(&["2"])).await?;
     corner.apply([objects::deployment(&corner.name, "web", 1, &json!({ "cpu": "100m" }))]).await?;
     let node = web_is_bound(&corner, DEADLINE).await?;
-    // More than any machine has, and than we count. Nobody is asked: it is on its node from the start.
+    // More thousandths than we count. Nobody is asked: it is on its node from the start.
     let vast = objects::with(
-        objects::pod(&corner.name, "vast", &json!({ "example.org/unit": "8000000000000000000" })),
+        objects::pod(&corner.name, "vast", &json!({ "cpu": "9E" })),
         json!({ "spec": { "nodeName": node } }),
     );
     corner.apply([vast]).await?;

@@ -9,7 +9,7 @@ use e2e::{Component, Controller, eventually, objects};
 use serde_json::json;
 
 use crate::cluster::{Cluster, Corner, DEADLINE};
-use crate::outages::nothing_is_leaked;
+use e2e::faults::audit::nothing_is_leaked;
 
 /// For how long the API server is stopped.
 const STOPPED: Duration = Duration::from_secs(120);

@@ -40,10 +40,10 @@ pub(super) fn node_selector(selector: &NodeSelector) -> Value {
 }
 
 fn requirement(requirement: &NodeSelectorRequirement) -> Value {
-    let mut form = json!({"key": &*requirement.key, "operator": requirement.operator.as_str()});
-    if !requirement.values.is_empty() {
-        let values: Vec<&str> = requirement.values.iter().map(|value| &**value).collect();
-        form["values"] = json!(values);
+    let (key, operator) = (&*requirement.key, requirement.operator.as_str());
+    if requirement.values.is_empty() {
+        return json!({"key": key, "operator": operator});
     }
-    form
+    let values: Vec<&str> = requirement.values.iter().map(|value| &**value).collect();
+    json!({"key": key, "operator": operator, "values": values})
 }

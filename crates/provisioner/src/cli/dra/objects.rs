@@ -229,7 +229,11 @@ impl Reading<'_> {
         let class = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
         if spec.get("priority").and_then(Value::as_i64).is_none() {
             match self.priorities.of(class) {
-                Some(class) => object["spec"]["priority"] = json!(class.value),
+                Some(class) => {
+                    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+                        spec.insert("priority".to_owned(), json!(class.value));
+                    }
+                }
                 None => self.unknown_priorities.extend(class.map(str::to_owned)),
             }
         }

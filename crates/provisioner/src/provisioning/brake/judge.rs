@@ -6,13 +6,16 @@
 //! * could not hold one even if nobody but daemons and static pods ran there; or
 //! * runs nobody else either, and the pod is one that it was launched for: the planner has tried it there first.
 //!
+//! The first can be said as soon as the machine has its Node, for who could not be planned there would get another machine
+//! at once; the second when it is initialized, and all that it has to offer is known.
+//!
 //! Where others have taken the room of a machine that could have held the pod, it did help: it took them in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Id as _, InstanceTypeName, Pod, ResourceId, Timestamp};
 use scheduling::plan::Plan;
-use scheduling::provisioning::{bare_room, could_hold};
+use scheduling::provisioning::{Obstacle, bare_room, obstacle};
 use scheduling::snapshot::{Excluded, NodeLabels, PendingPod, Snapshot};
 
 use super::launched_for::Launched;
@@ -56,11 +59,11 @@ fn is_in_vain<'a>(
         return false;
     }
     let Some(pending) = wanting.first() else { return false };
-    if !could_hold(machine.node, &pending.pod.shape, snapshot) {
+    if obstacle(machine.node, &pending.pod.shape, snapshot).is_some() {
         return true;
     }
     let is_planned_here = |pending: &PendingPod| pending.planned_on.is_some() && pending.planned_on == node.node_claim;
-    workload.is_empty() && wanting.iter().any(|pending| is_planned_here(pending))
+    machine.is_initialized && workload.is_empty() && wanting.iter().any(|pending| is_planned_here(pending))
 }
 
 /// Whether a pod that is there to stay is what machines are launched for.
@@ -76,18 +79,20 @@ fn told(snapshot: &Snapshot, machine: &Launched, (class, before): (PodClass, u32
     let listed = |resource: ResourceId| asked.get(resource) != 0 || resource == ResourceId::CPU;
     let mut shown = model::ResourceVec::new();
     room.iter().filter(|(resource, _)| listed(*resource)).for_each(|(resource, amount)| shown.set(resource, amount));
-    let message = format!(
-        "machine {} was launched for pods such as {} and took none in: beside daemons it has {}, and the pod asks for {}",
-        node.display_name(),
-        pod.name,
-        shown.display(names),
-        asked.display(names),
-    );
+    let why = match obstacle(machine.node, &pod.shape, snapshot) {
+        Some(Obstacle::Taint(taint)) => format!("it has the taint {}", taint.display(names)),
+        Some(Obstacle::Labels) => "its labels are not those that the pod selects".to_owned(),
+        Some(Obstacle::Room) | None => {
+            format!("beside daemons it has {}, and the pod asks for {}", shown.display(names), asked.display(names))
+        }
+    };
+    let message =
+        format!("machine {} was launched for pods such as {} and took none in: {why}", node.display_name(), pod.name,);
     let resources = (0..names.resource_count()).map(ResourceId::from_index).filter(|&it| is_capped(node, it));
     InVain {
         class,
         before,
-        at: machine.initialized_at,
+        at: machine.came_at,
         node_claim: machine.uid.clone(),
         node_pool: node.node_pool.clone().unwrap_or_else(|| "".into()),
         instance_type: instance_type(&node.labels, snapshot),
@@ -130,7 +135,7 @@ pub(in crate::provisioning) fn note_help(
             let running = snapshot.nodes[machine.node].pods.iter().filter(|pod| is_workload(pod));
             let oldest = running.filter(|pod| classes.of(pod) == class).map(|pod| pod.created_at).min();
             if let Some(oldest) = oldest {
-                brake.note_help(class, before, oldest.max(machine.initialized_at), now);
+                brake.note_help(class, before, oldest.max(machine.came_at), now);
                 running_some.insert(class);
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::NodeClaim;
 use api::annotations::LAUNCHED_FOR;
-use api::conditions::node_claim::INITIALIZED;
+use api::conditions::node_claim::{INITIALIZED, REGISTERED};
 use model::{Timestamp, Uid};
 use scheduling::plan::{MachineId, Plan};
 use scheduling::snapshot::{NodeId, Snapshot};
@@ -56,23 +56,27 @@ fn decode(text: &str) -> Vec<(PodClass, u32)> {
     text.split(',').take(MOST).filter_map(entry).collect()
 }
 
-/// An initialized machine and what it was launched for.
+/// A machine that has come, and what it was launched for.
 #[derive(Debug, Clone)]
 pub(in crate::provisioning) struct Launched {
     pub(super) node: NodeId,
     pub(super) uid: Uid,
     pub(super) classes: Vec<(PodClass, u32)>,
-    pub(super) initialized_at: Timestamp,
+    /// When it was initialized, or else registered.
+    pub(super) came_at: Timestamp,
+    pub(super) is_initialized: bool,
 }
 
 impl Launched {
-    /// All initialized machines that say what they were launched for, in the order of the snapshot's nodes.
+    /// All machines with a Node that say what they were launched for, in the order of the snapshot's nodes.
     pub(in crate::provisioning) fn all(state: &State, snapshot: &Snapshot) -> Vec<Self> {
         let of_node = |(node, it): (NodeId, &scheduling::snapshot::Node)| {
             let node_claim = state.node_claims.get(it.node_claim.as_ref()?)?;
             let classes = classes_of(node_claim);
-            let initialized_at = initialized_at(node_claim).filter(|_| !classes.is_empty())?;
-            Some(Self { node, uid: claim::uid(node_claim), classes, initialized_at })
+            let initialized_at = initialized_at(node_claim);
+            let came_at = initialized_at.or_else(|| true_since(node_claim, REGISTERED))?;
+            let is_initialized = initialized_at.is_some();
+            (!classes.is_empty()).then(|| Self { node, uid: claim::uid(node_claim), classes, came_at, is_initialized })
         };
         snapshot.nodes.iter_enumerated().filter_map(of_node).collect()
     }
@@ -84,7 +88,11 @@ fn classes_of(node_claim: &NodeClaim) -> Vec<(PodClass, u32)> {
 }
 
 fn initialized_at(node_claim: &NodeClaim) -> Option<Timestamp> {
-    let condition = find(claim::conditions(node_claim), INITIALIZED)?;
+    true_since(node_claim, INITIALIZED)
+}
+
+fn true_since(node_claim: &NodeClaim, condition_type: &str) -> Option<Timestamp> {
+    let condition = find(claim::conditions(node_claim), condition_type)?;
     (condition.status == api::conditions::TRUE).then(|| to_timestamp(&condition.last_transition_time))
 }
 
@@ -95,10 +103,12 @@ pub(in crate::provisioning) fn being_tried(state: &State, brake: &Brake) -> BTre
     classes.filter(|&(class, before)| before >= brake.in_vain(class)).map(|(class, _)| class).collect()
 }
 
-/// Whether the pod waits for a machine that is on its way.
-pub(in crate::provisioning) fn is_on_its_way(state: &State, node_claim: &str) -> bool {
+/// Whether a machine is on its way, and not known to be in vain for pods of the class.
+pub(in crate::provisioning) fn is_on_its_way(state: &State, node_claim: &str, class: PodClass, brake: &Brake) -> bool {
     let node_claim = state.node_claims.get(node_claim);
-    node_claim.is_some_and(|it| !claim::is_deleting(it) && initialized_at(it).is_none())
+    node_claim.is_some_and(|it| {
+        !claim::is_deleting(it) && initialized_at(it).is_none() && !brake.has_judged(&claim::uid(it), class)
+    })
 }
 
 #[cfg(test)]

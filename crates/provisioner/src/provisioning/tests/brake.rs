@@ -91,7 +91,8 @@ fn a_machine_that_could_not_hold_its_pod_was_launched_in_vain_and_says_what_it_h
         "machine node was launched for pods such as default/waits and took none in: beside daemons it has cpu: 1";
     assert!(told.message.starts_with(expected), "{}", told.message);
     let taint = json!([{"key": "surprise", "effect": "NoSchedule"}]);
-    assert!(Setup::new().node("2", |node| node["spec"]["taints"] = taint).is_in_vain());
+    let told = Setup::new().node("2", |node| node["spec"]["taints"] = taint).in_vain();
+    assert!(told[0].message.ends_with("took none in: it has the taint surprise:NoSchedule"), "{}", told[0].message);
     assert!(Setup::new().node("2", |_| {}).runs("daemon", "1", of_daemon_set).is_in_vain());
     let mirror = |pod: &mut Value| pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
     assert!(Setup::new().node("2", |_| {}).runs("static", "1", mirror).is_in_vain());
@@ -108,10 +109,12 @@ fn a_machine_that_took_in_others_or_a_pod_of_the_class_was_not_launched_in_vain(
 }
 
 #[test]
-fn a_machine_is_judged_once_it_is_initialized_and_while_it_is_to_stay() {
+fn a_machine_is_judged_once_it_has_come_and_while_it_is_to_stay() {
     let setup = Setup::new().node("1", |_| {});
     setup.claim(|claim| claim["status"]["conditions"][0]["status"] = json!("Unknown"));
     assert!(!setup.is_in_vain());
+    setup.claim(|claim| claim["status"]["conditions"][0]["type"] = json!("Registered"));
+    assert!(setup.is_in_vain(), "it will be as small when it is initialized");
     let going = |node: &mut Value| node["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
     assert!(!Setup::new().node("1", going).is_in_vain());
     let setup = Setup::new().node("1", |_| {});
@@ -133,5 +136,8 @@ fn an_empty_machine_was_launched_in_vain_if_the_planner_cannot_put_its_own_pod_t
     assert!(!setup.is_in_vain(), "nothing says that the pod was tried there");
     setup.assignments.assign(&"m".into(), [Uid::from("uid-waits")]);
     assert!(setup.is_in_vain());
+    setup.claim(|claim| claim["status"]["conditions"][0]["type"] = json!("Registered"));
+    assert!(!setup.is_in_vain(), "what it has to offer may not be known yet");
+    setup.claim(|_| {});
     assert!(!setup.runs("other", "1", |_| {}).is_in_vain(), "it took in others");
 }

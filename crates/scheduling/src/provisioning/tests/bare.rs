@@ -7,7 +7,7 @@ use model::{Id as _, ResourceId};
 use super::fixture::{Fixture, gib};
 use crate::{
     catalogue::TypeId,
-    provisioning::{bare_room, could_hold, plan},
+    provisioning::{Obstacle, bare_room, obstacle, plan},
     snapshot::{NodeId, PodId, PoolId},
 };
 
@@ -26,17 +26,19 @@ fn what_a_node_could_hold_does_not_depend_on_the_pods_that_run_there_now() {
     let node = NodeId::from_index(0);
     Arc::make_mut(&mut snapshot.nodes[node].pods[0]).is_mirror = true;
     assert_eq!(bare_room(node, &snapshot).get(ResourceId::CPU), 1500);
-    let could = |name: &str| {
+    let keeps_out = |name: &str| {
         let pod = snapshot.pods.iter().find(|pending| &*pending.pod.name.name == name).unwrap();
-        could_hold(node, &pod.pod.shape, &snapshot)
+        obstacle(node, &pod.pod.shape, &snapshot)
     };
-    assert_eq!([could("fits"), could("large"), could("elsewhere")], [true, false, false]);
+    let expected = [None, Some(Obstacle::Room), Some(Obstacle::Labels)];
+    assert_eq!([keeps_out("fits"), keeps_out("large"), keeps_out("elsewhere")], expected);
     let mut f = Fixture::new();
     f.pool("default");
     f.node("n").allocatable(2000, gib(4)).taint("team", "x");
     f.pod("p").requests(100, 0);
     let snapshot = f.snapshot();
-    assert!(!could_hold(node, &snapshot.pods[PodId::from_index(0)].pod.shape, &snapshot));
+    let obstacle = obstacle(node, &snapshot.pods[PodId::from_index(0)].pod.shape, &snapshot);
+    assert_eq!(obstacle, Some(Obstacle::Taint(snapshot.nodes[node].taints[0])));
 }
 
 #[test]

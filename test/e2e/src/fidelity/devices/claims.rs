@@ -70,7 +70,7 @@ pub(super) async fn judge(corner: &Corner, gates: Gates, order: &Order, planned:
     let words = |driver: &&String| {
         format!("{driver}: {} devices were planned, {} were given", of(planned, driver), of(&given, driver))
     };
-    judged.other_devices = differ.map(|driver| words(driver)).collect();
+    judged.other_devices = differ.map(words).collect();
     let actual = cluster.actual();
     let as_they_came: Vec<&Bound> = cluster.bound.iter().collect();
     if cluster.replay(&as_they_came).as_ref() == Ok(&actual) {

@@ -157,7 +157,7 @@ impl<'n> Classes<'n> {
             zones = left;
         }
         let spread = (random.chance(3) && rules == Rules::All).then(|| spread(&app, zones, random));
-        let is_spread = spread.as_ref().is_some_and(|it| is_spread_over_zones(it));
+        let is_spread = spread.as_ref().is_some_and(is_spread_over_zones);
         spec.extend(spread.map(|it| ("topologySpreadConstraints".to_owned(), it)));
         let asking = Asking { app: &app, release, zones, is_spread, shared };
         let (mut affinity, is_near) = self.pod_affinity(class, &asking, random);
