@@ -149,7 +149,7 @@ pub(crate) struct Group {
 }
 
 /// Where nodes are, as far as groups of one scope are concerned that count the same nodes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Placing {
     /// For labels: the value of each domain, by name.
     values: IdVec<DomainId, ValueId>,
