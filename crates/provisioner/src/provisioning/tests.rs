@@ -1,6 +1,7 @@
 //! From a store to NodeClaims, without a cluster.
 
 mod brake;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
