@@ -47,6 +47,6 @@ pub use pod::pod;
 pub use priority_class::priority_class;
 pub use requirements::labels_to_give;
 pub use resource_quota::resource_quota;
-pub use snapshot::snapshot;
+pub use snapshot::{snapshot, snapshot_with};
 pub use volume::{persistent_volume, persistent_volume_claim, storage_class};
 pub use workload::{daemon_set, pod_disruption_budget, pod_group};

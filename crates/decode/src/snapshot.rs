@@ -1,6 +1,8 @@
 //! From decoded objects to the planner's [`Snapshot`]. The controller's store and the offline commands both come through
 //! here, so what `plan` says of a snapshot file is what the controller said.
 
+mod bound;
+mod cache;
 mod daemons;
 mod devices;
 mod nodes;
@@ -32,6 +34,8 @@ use crate::limit_range::{LimitRange, TemplateResources};
 use crate::node_pool::{node_pool, refused};
 use crate::priority_class::PriorityClasses;
 
+pub use bound::BoundPods;
+pub use cache::Cache;
 pub use devices::ClusterDevices;
 pub use pending::{
     DEFAULT_SCHEDULER, GivenUp, is_for_default_scheduler, is_ignored, is_of_planned_scheduler, is_provisionable,
@@ -51,8 +55,10 @@ pub struct Cluster {
     pub nodes: Vec<Arc<Node>>,
     /// Every NodeClaim.
     pub node_claims: Vec<Arc<NodeClaim>>,
-    /// Every pod, those that have ended included.
+    /// Every pod that is not among `bound`, those that have ended included.
     pub pods: Vec<Arc<Pod>>,
+    /// Bound pods that somebody keeps by their nodes.
+    pub bound: BoundPods,
     /// Which pods want a place.
     pub pending: PendingRule,
     /// The NodeClaims that pods were planned onto before, by the pod's uid.
@@ -110,21 +116,37 @@ pub enum PendingRule {
 /// Puts a snapshot together. What cannot be used is reported: a NodeClaim is left out, a NodePool may not launch.
 ///
 /// New names are added to `interner`, which must have given out all ids in `cluster`.
-pub fn snapshot(
+pub fn snapshot(cluster: Cluster, interner: Arc<Interner>, labels: &ProviderLabels) -> (Snapshot, Vec<ObjectError>) {
+    snapshot_with(cluster, interner, labels, &mut Cache::default())
+}
+
+/// The same snapshot, made with what is left of the last one.
+pub fn snapshot_with(
     cluster: Cluster,
     mut interner: Arc<Interner>,
     labels: &ProviderLabels,
+    cache: &mut Cache,
 ) -> (Snapshot, Vec<ObjectError>) {
     let mut errors = Vec::new();
     let context = &mut Context::with_labels(Arc::make_mut(&mut interner), labels);
-    let (nodes, usage) = nodes::nodes(&cluster, context, &mut errors);
+    cache.begin();
+    let (nodes, usage) = nodes::nodes(&cluster, context, cache, &mut errors);
+    cache.end();
     let daemon_sets = daemons::daemon_sets(&cluster, &nodes, context.interner, &mut errors);
     let mut pods = pending::pending_pods(&cluster, &nodes, context.interner);
     let mut buffers = cluster.buffers;
     default_spread::apply(cluster.default_spread, &mut pods, &mut buffers, context.interner);
     let types = cluster.node_pools.iter().flat_map(|pool| &pool.catalogue.types);
     let limits = types.flat_map(|instance_type| &instance_type.volume_attachment_limits);
-    for (driver, _) in limits.chain(nodes.iter().flat_map(|node| &node.attach_limits)) {
+    let limits = limits.chain(nodes.iter().flat_map(|node| &node.attach_limits));
+    let mut drivers: Vec<&Arc<str>> = Vec::new();
+    for (driver, _) in limits {
+        // There are few, and most often it is the last one again.
+        if drivers.last() != Some(&driver) && !drivers.contains(&driver) {
+            drivers.push(driver);
+        }
+    }
+    for driver in drivers {
         context.interner.resource(&attach_resource(driver));
     }
     let ClusterDevices { compat, objects, pods: with_devices } = cluster.devices;
@@ -177,12 +199,12 @@ pub fn snapshot(
 
 /// Pods that may want devices of the node that the scheduler has promised them.
 fn nominated_pods(
-    nodes: &IdVec<NodeId, PlannedNode>,
+    nodes: &IdVec<NodeId, Arc<PlannedNode>>,
     pending: &IdVec<PodId, PendingPod>,
     with_devices: &BTreeMap<Uid, Arc<dra_sched::types::Pod>>,
 ) -> Vec<NominatedPod> {
     let is_pending = |pod: &Pod| pending.iter().any(|other| other.pod.uid == pod.uid);
-    let on_node = |(id, node): (NodeId, &PlannedNode)| {
+    let on_node = |(id, node): (NodeId, &Arc<PlannedNode>)| {
         let nominated = node.pods.iter().filter(|pod| pod.nominated_node_name.is_some() && !is_pending(pod));
         nominated.filter_map(|pod| Some((id, Arc::clone(with_devices.get(&pod.uid)?)))).collect::<Vec<_>>()
     };

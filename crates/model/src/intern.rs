@@ -97,6 +97,19 @@ impl Interner {
         Arc::make_mut(&mut self.shapes).share(shape)
     }
 
+    /// Adds the names that `other`, a later version of `base`, knows beyond it. Their ids here may be others than there.
+    pub fn learn(&mut self, other: &Self, base: &Self) {
+        self.keys.learn(&other.keys, &base.keys);
+        self.values.learn(&other.values, &base.values);
+        self.resources.learn(&other.resources, &base.resources);
+    }
+
+    /// Whether it knows more names than `base`, of which it is a later version.
+    pub fn has_more_than(&self, base: &Self) -> bool {
+        let tables = [(&self.keys, &base.keys), (&self.values, &base.values), (&self.resources, &base.resources)];
+        tables.iter().any(|(own, base)| own.len() > base.len())
+    }
+
     /// The id of a key that was seen before.
     pub fn find_key(&self, name: &str) -> Option<KeyId> {
         self.keys.find(name).map(KeyId::from_index)
@@ -202,6 +215,12 @@ impl Table {
             Some(entries) => entries.get(offset),
             None if chunk == self.full.len() => self.tail.get(offset),
             None => None,
+        }
+    }
+
+    fn learn(&mut self, other: &Self, base: &Self) {
+        for index in base.len()..other.len() {
+            self.intern(&other.entry(index).name);
         }
     }
 

@@ -120,7 +120,7 @@ impl Devices {
         objects: Arc<DeviceObjects>,
         compat: Compat,
         pools: &IdVec<PoolId, NodePool>,
-        nodes: &IdVec<NodeId, Node>,
+        nodes: &IdVec<NodeId, Arc<Node>>,
         pods: PodsToPlace<'_>,
         before: PodsBefore<'_>,
         names: &Interner,

@@ -18,6 +18,10 @@ use crate::{
     devices::Devices,
 };
 
+mod running;
+
+pub use running::{Kinds, RunningKind, RunningPods};
+
 define_id! {
     /// A NodePool of a [`Snapshot`].
     pub struct PoolId;
@@ -43,7 +47,7 @@ pub struct Snapshot {
     /// NodePools that may launch machines, in any order.
     pub node_pools: IdVec<PoolId, NodePool>,
     /// Nodes and in-flight NodeClaims, in any order.
-    pub nodes: IdVec<NodeId, Node>,
+    pub nodes: IdVec<NodeId, Arc<Node>>,
     /// Pods that wait for a place, in any order.
     pub pods: IdVec<PodId, PendingPod>,
     /// Every DaemonSet, for the overhead on nodes that have not got their daemons yet.
@@ -322,7 +326,7 @@ pub struct Node {
     /// CSI drivers that limit how many of their volumes can be attached, with the limit.
     pub attach_limits: Vec<(Arc<str>, u32)>,
     /// Pods bound to it that have not ended.
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: RunningPods,
     /// Whether drivers may still have to publish what is expected of it. False for nodes that nobody expects anything of,
     /// and once they had time enough.
     pub awaits_devices: bool,

@@ -23,7 +23,7 @@ use crate::priority_class::PriorityClasses;
 /// The cluster's DaemonSets with the requests and priorities that their next pods will have.
 pub(super) fn daemon_sets(
     cluster: &Cluster,
-    nodes: &IdVec<NodeId, Node>,
+    nodes: &IdVec<NodeId, Arc<Node>>,
     names: &mut Interner,
     errors: &mut Vec<ObjectError>,
 ) -> Vec<Arc<DaemonSet>> {
@@ -98,14 +98,14 @@ struct Candidate<'a> {
 }
 
 impl<'a> Newest<'a> {
-    fn of(cluster: &'a Cluster, nodes: &'a IdVec<NodeId, Node>) -> Self {
+    fn of(cluster: &'a Cluster, nodes: &'a IdVec<NodeId, Arc<Node>>) -> Self {
         let sets = cluster.daemon_sets.iter().map(|set| (&set.uid, (set.template_generation, None)));
         let mut newest = Self { sets: sets.collect() };
         if newest.sets.is_empty() {
             return newest;
         }
         for node in nodes.iter() {
-            for pod in node.pods.iter().filter(|pod| pod.is_daemon) {
+            for pod in node.pods.daemons() {
                 newest.add(pod, node.node_pool.is_some(), cluster);
             }
         }

@@ -8,13 +8,15 @@ use api::{NodeClaim, labels, taints as api_taints};
 use dra_sched::NodeDemand;
 use model::node::ConditionStatus;
 use model::{
-    IdVec, Interner, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape, Quantity, ResourceVec, Taint,
+    IdVec, Interner, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape, Quantity, ResourceVec,
+    Taint, collections::NameMap,
 };
 use scheduling::catalogue::Catalogue;
 use scheduling::devices::device_costs;
-use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState};
+use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState, RunningPods};
 
 use super::Cluster;
+use super::cache::{Cache, KnownNode, Names};
 use crate::aliases;
 use crate::catalogue::set;
 use crate::context::Context;
@@ -29,28 +31,43 @@ pub(super) type UsageByPool = BTreeMap<NodePoolName, Usage>;
 pub(super) fn nodes(
     cluster: &Cluster,
     context: &mut Context<'_>,
+    cache: &mut Cache,
     errors: &mut Vec<ObjectError>,
-) -> (IdVec<NodeId, Node>, UsageByPool) {
-    let mut claims = Claims::decode(cluster, context, errors);
-    let mut pods = PodsByNode::new(cluster, context.interner);
+) -> (IdVec<NodeId, Arc<Node>>, UsageByPool) {
+    let names = Names::of(context.interner);
+    let mut claims = Claims::decode(cluster, context, cache, errors);
+    let mut pods = PodsByNode::new(cluster);
     let mut nodes = IdVec::new();
     let mut usage = UsageByPool::new();
     for object in &cluster.nodes {
         let claim = claims.take_for(object);
-        let node = of_node(object, claim.as_ref(), pods.take(&object.name), context);
-        let capacity = match &claim {
+        let of_claim = claim.as_ref().map(|(object, _)| object);
+        let shared = cluster.bound.shared(&object.name);
+        let is_plain = pods.is_as_bound(&object.name);
+        if is_plain && let Some(known) = cache.node(object).filter(|known| known.is_of(of_claim, shared)) {
+            count(&known.node, &known.capacity, &mut usage);
+            nodes.push(Arc::clone(&known.node));
+            continue;
+        }
+        let running = cache.kinds.running(pods.take(&object.name, context.interner));
+        let (decoded, claim) = (claim.as_ref().map(|(_, decoded)| &**decoded), of_claim.cloned());
+        let node = Arc::new(of_node(object, decoded, running, context));
+        let capacity = match decoded {
             Some(claim) if node.state < NodeState::Launched => joined(&object.capacity, &claim.capacity, node.state),
             Some(claim) => claim.capacity.clone(),
             None => object.capacity.clone(),
         };
         count(&node, &capacity, &mut usage);
-        nodes.push(node);
+        nodes.push(Arc::clone(&node));
+        if is_plain && Names::of(context.interner) == names {
+            cache.keep_node(object, KnownNode { claim, pods: shared.cloned(), node, capacity });
+        }
     }
     for claim in claims.without_node() {
         let node = of_claim(&claim);
-        let capacity = if claim.is_launched { claim.capacity } else { claim.largest(cluster, context) };
+        let capacity = if claim.is_launched { claim.capacity.clone() } else { claim.largest(cluster, context) };
         count(&node, &capacity, &mut usage);
-        nodes.push(node);
+        nodes.push(Arc::new(node));
     }
     (nodes, usage)
 }
@@ -66,7 +83,7 @@ fn count(node: &Node, capacity: &ResourceVec, usage: &mut UsageByPool) {
     usage.nodes += 1;
 }
 
-fn of_node(object: &model::Node, claim: Option<&Claim>, pods: Vec<Arc<Pod>>, context: &mut Context<'_>) -> Node {
+fn of_node(object: &model::Node, claim: Option<&Claim>, pods: RunningPods, context: &mut Context<'_>) -> Node {
     let state = match claim {
         None => NodeState::Initialized,
         Some(claim) => claim.state_with(object, context),
@@ -128,7 +145,7 @@ fn of_claim(claim: &Claim) -> Node {
         taints: claim.taints.clone(),
         allocatable: claim.allocatable.clone(),
         attach_limits: Vec::new(),
-        pods: Vec::new(),
+        pods: RunningPods::default(),
         awaits_devices: true,
     }
 }
@@ -177,7 +194,8 @@ fn lasting_taints(object: &model::Node, claim: &Claim, context: &Context<'_>) ->
 }
 
 /// What of a NodeClaim matters to the planner.
-struct Claim {
+#[derive(Debug)]
+pub(super) struct Claim {
     name: NodeClaimName,
     node_pool: Option<NodePoolName>,
     node_name: Option<NodeName>,
@@ -301,19 +319,32 @@ fn resource_vec(list: &api::ResourceList, field: &str, context: &mut Context<'_>
 }
 
 /// The NodeClaims that no Node has been found for.
+#[derive(Default)]
 struct Claims {
-    claims: BTreeMap<NodeClaimName, Claim>,
-    by_provider_id: BTreeMap<Arc<str>, NodeClaimName>,
-    by_node_name: BTreeMap<NodeName, NodeClaimName>,
+    /// The objects and what they say; none where its Node has been found.
+    claims: Vec<Option<(Arc<NodeClaim>, Arc<Claim>)>>,
+    /// Places among these.
+    by_provider_id: NameMap<Arc<str>, usize>,
+    by_node_name: NameMap<NodeName, usize>,
 }
 
 impl Claims {
-    fn decode(cluster: &Cluster, context: &mut Context<'_>, errors: &mut Vec<ObjectError>) -> Self {
-        let mut claims =
-            Self { claims: BTreeMap::new(), by_provider_id: BTreeMap::new(), by_node_name: BTreeMap::new() };
+    fn decode(cluster: &Cluster, context: &mut Context<'_>, cache: &mut Cache, errors: &mut Vec<ObjectError>) -> Self {
+        let mut claims = Self::default();
+        let names = Names::of(context.interner);
         for object in &cluster.node_claims {
+            if let Some(known) = cache.claim(object) {
+                claims.insert(object, known);
+                continue;
+            }
             match Claim::decode(object, context) {
-                Ok(claim) => claims.insert(claim),
+                Ok(claim) => {
+                    let claim = Arc::new(claim);
+                    if Names::of(context.interner) == names {
+                        cache.keep_claim(object, &claim);
+                    }
+                    claims.insert(object, claim);
+                }
                 Err(problem) => {
                     let name = NamespacedName::new("", object.metadata.name.as_deref().unwrap_or_default());
                     errors.push(ObjectError { object: ObjectRef { kind: "NodeClaim".into(), name }, problem });
@@ -323,50 +354,72 @@ impl Claims {
         claims
     }
 
-    fn insert(&mut self, claim: Claim) {
+    fn insert(&mut self, object: &Arc<NodeClaim>, claim: Arc<Claim>) {
+        let place = self.claims.len();
         if let Some(provider_id) = &claim.provider_id {
-            self.by_provider_id.insert(Arc::clone(provider_id), claim.name.clone());
+            self.by_provider_id.insert(Arc::clone(provider_id), place);
         }
         if let Some(node_name) = &claim.node_name {
-            self.by_node_name.insert(node_name.clone(), claim.name.clone());
+            self.by_node_name.insert(node_name.clone(), place);
         }
-        self.claims.insert(claim.name.clone(), claim);
+        self.claims.push(Some((Arc::clone(object), claim)));
     }
 
     /// The claim of this Node: the one with its provider id, else the one that names it.
-    fn take_for(&mut self, node: &model::Node) -> Option<Claim> {
+    fn take_for(&mut self, node: &model::Node) -> Option<(Arc<NodeClaim>, Arc<Claim>)> {
         let by_id = node.provider_id.as_ref().and_then(|id| self.by_provider_id.get(id.as_str()));
-        let name = by_id.or_else(|| self.by_node_name.get(&node.name))?;
-        self.claims.remove(name)
+        let place = by_id.or_else(|| self.by_node_name.get(&node.name))?;
+        self.claims.get_mut(*place)?.take()
     }
 
-    fn without_node(self) -> impl Iterator<Item = Claim> {
-        self.claims.into_values()
+    /// By name.
+    fn without_node(self) -> impl Iterator<Item = Arc<Claim>> {
+        let mut left: Vec<_> = self.claims.into_iter().flatten().map(|(_, claim)| claim).collect();
+        left.sort_by(|a, b| a.name.cmp(&b.name));
+        left.into_iter()
     }
 }
 
 /// Pods that hold room on a node.
-struct PodsByNode {
-    pods: BTreeMap<NodeName, Vec<Arc<Pod>>>,
+struct PodsByNode<'c> {
+    cluster: &'c Cluster,
+    /// Of those that were given one by one.
+    pods: BTreeMap<&'c NodeName, Vec<&'c Arc<Pod>>>,
+    /// Whether devices of some pod cost something of its node.
+    has_costs: bool,
 }
 
-impl PodsByNode {
-    fn new(cluster: &Cluster, names: &Interner) -> Self {
-        let mut pods: BTreeMap<NodeName, Vec<Arc<Pod>>> = BTreeMap::new();
-        for pod in cluster.pods.iter().filter(|pod| !pod.phase.is_terminal()) {
+impl<'c> PodsByNode<'c> {
+    fn new(cluster: &'c Cluster) -> Self {
+        let mut pods: BTreeMap<&NodeName, Vec<&Arc<Pod>>> = BTreeMap::new();
+        for pod in &cluster.pods {
             // Kube-scheduler keeps the room of a nominated pod as if it were bound.
             if let Some(node) = pod.node_name.as_ref().or(pod.nominated_node_name.as_ref()) {
-                pods.entry(node.clone()).or_default().push(with_device_costs(pod, cluster, names));
+                pods.entry(node).or_default().push(pod);
             }
         }
-        for pods in pods.values_mut() {
-            pods.sort_by(|a, b| a.name.cmp(&b.name));
-        }
-        Self { pods }
+        let has_costs = cluster.devices.pods.values().any(|devices| !devices.device_costs.is_empty());
+        Self { cluster, pods, has_costs }
     }
 
-    fn take(&mut self, node: &NodeName) -> Vec<Arc<Pod>> {
-        self.pods.remove(node).unwrap_or_default()
+    /// Whether the pods of a node are those that are bound to it, as they are.
+    fn is_as_bound(&self, node: &NodeName) -> bool {
+        !self.has_costs && !self.pods.contains_key(node)
+    }
+
+    /// Those that have not ended, by name.
+    fn take(&mut self, node: &NodeName, names: &Interner) -> Arc<Vec<Arc<Pod>>> {
+        let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal();
+        if self.is_as_bound(node)
+            && let Some(shared) = self.cluster.bound.shared(node).filter(|pods| !pods.iter().any(has_ended))
+        {
+            return Arc::clone(shared);
+        }
+        let bound = self.cluster.bound.on(node).iter();
+        let all = bound.chain(self.pods.remove(node).into_iter().flatten()).filter(|pod| !has_ended(pod));
+        let mut pods: Vec<_> = all.map(|pod| with_device_costs(pod, self.cluster, names)).collect();
+        pods.sort_by(|a, b| a.name.cmp(&b.name));
+        Arc::new(pods)
     }
 }
 

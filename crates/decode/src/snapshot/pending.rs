@@ -83,7 +83,7 @@ fn is_waiting(pod: &Pod) -> bool {
 
 pub(super) fn pending_pods(
     cluster: &Cluster,
-    nodes: &IdVec<NodeId, Node>,
+    nodes: &IdVec<NodeId, Arc<Node>>,
     interner: &Interner,
 ) -> IdVec<PodId, PendingPod> {
     let deleting: BTreeSet<&NodeName> = nodes
@@ -113,14 +113,19 @@ pub(super) fn pending_pods(
             && !cluster.left_out.contains(&pod.uid)
     };
     let wants_place = |pod: &Pod| is_asked_about(pod) && wants_place(pod);
-    let mut pending = IdVec::new();
-    for pod in cluster.pods.iter().filter(|pod| wants_place(pod)) {
-        let planned_on = cluster.planned_on.get(&pod.uid).cloned();
-        let devices = cluster.devices.pods.get(&pod.uid).cloned();
-        let waits_for = forbidden.get(&pod.uid).cloned();
-        pending.push(PendingPod { pod: Arc::clone(pod), planned_on, devices, waits_for });
+    let mut waiting: Vec<&Arc<Pod>> = cluster.pods.iter().filter(|pod| wants_place(pod)).collect();
+    let in_order = waiting.len();
+    waiting.extend(deleting.iter().flat_map(|node| cluster.bound.on(node)).filter(|pod| wants_place(pod)));
+    if waiting.len() > in_order {
+        waiting.sort_by(|a, b| a.name.cmp(&b.name));
     }
-    pending
+    let pending = waiting.into_iter().map(|pod| PendingPod {
+        pod: Arc::clone(pod),
+        planned_on: cluster.planned_on.get(&pod.uid).cloned(),
+        devices: cluster.devices.pods.get(&pod.uid).cloned(),
+        waits_for: forbidden.get(&pod.uid).cloned(),
+    });
+    pending.collect()
 }
 
 /// Whether a pod that leaves its node comes back somewhere else. One of a StatefulSet does even if it is already on its

@@ -7,6 +7,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// A pod that runs on a node.
+pub(super) fn bound_pod(name: &str, node: &str) -> Arc<Pod> {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"nodeName": node, "containers": []},
+    });
+    Arc::new(crate::pod(&object, &mut Context::new(&mut Interner::new())).unwrap())
+}
+
 /// The cluster that a YAML stream describes.
 fn cluster(yaml: &str) -> (Cluster, Arc<Interner>) {
     let mut interner = Interner::new();

@@ -242,9 +242,7 @@ fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<Strin
         let _ = writeln!(text, "  taint {}", taint.display(names));
     }
     let mut free = node.allocatable.clone();
-    for pod in &node.pods {
-        free.saturating_sub_assign(&pod.shape.requests);
-    }
+    free.saturating_sub_assign(node.pods.requests());
     let _ = writeln!(text, "  can hold {}", node.allocatable.display(names));
     let _ = writeln!(
         text,

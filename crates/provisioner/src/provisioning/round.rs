@@ -32,12 +32,14 @@ const MOST_BRAKINGS: usize = 3;
 pub(super) struct Memory {
     brake: Brake,
     aside: SetAside,
+    /// What is left of the last snapshot.
+    snapshot: snapshot::Memory,
 }
 
 impl Memory {
     /// With nothing remembered; `first_delay` is the brake's.
     pub(super) fn new(first_delay: DurationMs) -> Self {
-        Self { brake: Brake::new(first_delay), aside: SetAside::default() }
+        Self { brake: Brake::new(first_delay), aside: SetAside::default(), snapshot: snapshot::Memory::default() }
     }
 }
 
@@ -105,6 +107,7 @@ pub(super) fn plan(
         question,
         waiting: Waiting::of(state, &question.options.scheduler_names),
         brake: &mut memory.brake,
+        remembered: &mut memory.snapshot,
     };
     let mut all_culprits = Vec::new();
     let mut in_vain = Vec::new();
@@ -154,17 +157,28 @@ struct Round<'a> {
     question: &'a Question,
     waiting: Waiting,
     brake: &'a mut Brake,
+    remembered: &'a mut snapshot::Memory,
 }
 
 impl Round<'_> {
     /// A plan without some pods.
-    fn made(&self, left_out: BTreeSet<Uid>) -> Made {
+    fn made(&mut self, left_out: BTreeSet<Uid>) -> Made {
         let Question { state, node_pools, planned, options, now } = self.question;
-        let scheduler = &self.context.options.scheduler_config;
-        let labels = &self.context.cloud.config().labels;
         let before = snapshot::Before { planned, left_out };
-        let (mut snapshot, errors) =
-            snapshot::build(state, node_pools.clone(), before, options.clone(), scheduler, *now, labels);
+        let settings = snapshot::Settings {
+            now: *now,
+            options: options.clone(),
+            scheduler_config: &self.context.options.scheduler_config,
+            labels: &self.context.cloud.config().labels,
+        };
+        // Taken out for the call: what a panic leaves is not used again.
+        let mut remembered = std::mem::take(self.remembered);
+        let (mut snapshot, errors) = snapshot::build(state, node_pools.clone(), before, settings, &mut remembered);
+        *self.remembered = remembered;
+        if snapshot.interner.has_more_than(&state.interner) {
+            // What was made with names that the store does not know yet can be remembered next time.
+            self.context.store.intern(|names| names.learn(&snapshot.interner, &state.interner));
+        }
         for pool in snapshot.node_pools.iter_mut() {
             pool.observed_room = observed_room(pool, self.brake, &snapshot.interner);
         }

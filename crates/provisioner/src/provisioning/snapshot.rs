@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use api::labels::ProviderLabels;
 use decode::default_spread::{DefaultSpread, SchedulerConfig};
-use decode::snapshot::{Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable, is_untried};
+use decode::snapshot::{Cache, Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable, is_untried};
 use dra_sched::{Compat, KubernetesMinor};
-use model::collections::NameMap;
+use model::collections::{FastMap, NameMap};
 use model::workload::DaemonSet;
 use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::devices::DeviceObjects;
 use scheduling::snapshot::{Buffer, Options, SchedulerNames, Snapshot, Volumes};
 
 use super::buffers;
-use crate::store::{NodeRecord, State};
+use crate::store::{CsiNode, NodeRecord, State};
 
 /// Whether a pod waits for a machine from us.
 pub fn is_ours(pod: &Pod, schedulers: &SchedulerNames) -> bool {
@@ -29,6 +29,37 @@ pub struct Before<'a> {
     pub left_out: BTreeSet<Uid>,
 }
 
+/// What goes into a snapshot besides the cluster.
+#[derive(Debug)]
+pub struct Settings<'a> {
+    /// When the state was taken.
+    pub now: Timestamp,
+    /// How to plan.
+    pub options: Options,
+    /// Default spread.
+    pub scheduler_config: &'a SchedulerConfig,
+    /// What the provider says of labels.
+    pub labels: &'a ProviderLabels,
+}
+
+/// What is left of the last snapshot, so that the next one costs what has changed since. The snapshot is the same without it.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Of the store's names, which all that is remembered speaks of.
+    epoch: u64,
+    cache: Cache,
+    joined: JoinedNodes,
+}
+
+impl Memory {
+    /// For a state of the store: its names may be others than those of the last one.
+    fn renew(&mut self, state: &State) {
+        if self.epoch != state.epoch {
+            *self = Self { epoch: state.epoch, ..Self::default() };
+        }
+    }
+}
+
 /// Everything the planner may know, from one state of the store and what was planned before it was taken.
 ///
 /// A pod that was nominated to a node and is not bound yet counts as bound there: kube-scheduler reserves its room too.
@@ -38,35 +69,33 @@ pub fn build(
     state: &State,
     node_pools: Vec<LaunchableNodePool>,
     before: Before<'_>,
-    options: Options,
-    scheduler_config: &SchedulerConfig,
-    now: Timestamp,
-    labels: &ProviderLabels,
+    settings: Settings<'_>,
+    memory: &mut Memory,
 ) -> (Snapshot, Vec<decode::ObjectError>) {
     let Before { planned, left_out } = before;
+    memory.renew(state);
     let mut planned_on = BTreeMap::new();
-    let mut pods = Vec::with_capacity(state.pods.len());
-    for pod in state.pods.values() {
-        if pod.node_name.is_some() {
-            pods.push(Arc::clone(pod));
-        } else if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
+    let mut pods = Vec::new();
+    for pod in state.unbound_pods() {
+        if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
             pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
         } else if pod.is_daemon {
             // It is not planned; it shows what its DaemonSet's pods ask for.
             pods.push(Arc::clone(pod));
-        } else if is_ours(pod, &options.scheduler_names) || is_untried(pod) {
+        } else if is_ours(pod, &settings.options.scheduler_names) || is_untried(pod) {
             planned_on.extend(planned.get(&pod.uid).map(|claim| (pod.uid.clone(), claim.clone())));
             pods.push(Arc::clone(pod));
         }
     }
     let buffers = buffers::room(&buffers::asked(state));
     let cluster = Cluster {
-        now,
-        options,
+        now: settings.now,
+        options: settings.options,
         node_pools,
-        nodes: state.nodes.values().map(|node| with_csi_drivers(state, &node.model)).collect(),
+        nodes: memory.joined.nodes(state),
         node_claims: state.node_claims.values().cloned().collect(),
         pods,
+        bound: state.bound_pods.clone(),
         pending: PendingRule::Unschedulable,
         planned_on,
         left_out,
@@ -86,11 +115,11 @@ pub fn build(
         devices: devices(state, &buffers),
         buffers,
         default_spread: DefaultSpread {
-            config: scheduler_config.clone(),
+            config: settings.scheduler_config.clone(),
             selectors: state.pod_selectors.values().cloned().collect(),
         },
     };
-    decode::snapshot(cluster, Arc::clone(&state.interner), labels)
+    decode::snapshot_with(cluster, Arc::clone(&state.interner), settings.labels, &mut memory.cache)
 }
 
 /// What decides about devices; nothing of it is gathered while no pod that waits, no daemon and no buffer's pod may want one.
@@ -122,11 +151,37 @@ fn devices(state: &State, buffers: &[Buffer]) -> ClusterDevices {
     ClusterDevices { compat, objects: Arc::new(objects), pods: (*state.device_pods).clone() }
 }
 
-/// A node together with what its CSINode says; the two are watched apart.
-fn with_csi_drivers(state: &State, node: &Arc<Node>) -> Arc<Node> {
-    match state.csi_nodes.get(&node.name) {
-        None => Arc::clone(node),
-        Some(csi_node) => Arc::new(Node { csi_drivers: Some(csi_node.drivers.clone()), ..Node::clone(node) }),
+/// Nodes with what their CSINodes say; the two are watched apart. By the address of the Node, which is kept with them.
+#[derive(Debug, Default)]
+struct JoinedNodes(FastMap<usize, Joined>);
+
+#[derive(Debug)]
+struct Joined {
+    node: Arc<Node>,
+    csi_node: Arc<CsiNode>,
+    both: Arc<Node>,
+}
+
+impl JoinedNodes {
+    /// All nodes, by name; the same objects as last time where neither has changed.
+    fn nodes(&mut self, state: &State) -> Vec<Arc<Node>> {
+        let mut before = std::mem::take(&mut self.0);
+        let nodes = state.nodes.values().map(|record| {
+            let node = &record.model;
+            let Some(csi_node) = state.csi_nodes.get(&node.name) else { return Arc::clone(node) };
+            let address = Arc::as_ptr(node).addr();
+            let is_it = |known: &Joined| Arc::ptr_eq(&known.node, node) && Arc::ptr_eq(&known.csi_node, csi_node);
+            let known = before.remove(&address).filter(is_it);
+            let joined = known.unwrap_or_else(|| Joined {
+                node: Arc::clone(node),
+                csi_node: Arc::clone(csi_node),
+                both: Arc::new(Node { csi_drivers: Some(csi_node.drivers.clone()), ..Node::clone(node) }),
+            });
+            let both = Arc::clone(&joined.both);
+            self.0.insert(address, joined);
+            both
+        });
+        nodes.collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a store to NodeClaims, without a cluster.
 
 mod brake;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,10 +122,13 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
         &store.snapshot(),
         pools,
         snapshot::Before { planned: &assignments.claims_by_pod(), left_out: Default::default() },
-        PlanOptions::default(),
-        &zone_default(),
-        now,
-        &ProviderLabels::default(),
+        snapshot::Settings {
+            now,
+            options: PlanOptions::default(),
+            scheduler_config: &zone_default(),
+            labels: &ProviderLabels::default(),
+        },
+        &mut snapshot::Memory::default(),
     );
     assert_eq!(errors, []);
     snapshot

@@ -158,8 +158,12 @@ impl Stored for Pod {
     }
 
     fn reindex(state: &mut State, before: Option<&Arc<Self>>, after: Option<&Arc<Self>>) {
-        let by_node = |pod: &Arc<Self>| Some((pod.node_name.clone()?, pod.name.clone()));
-        state.pods_by_node.update(before.and_then(by_node), after.and_then(by_node));
+        if let Some(before) = before.filter(|before| after.is_none_or(|after| after.node_name != before.node_name)) {
+            state.bound_pods.remove(before);
+        }
+        if let Some(after) = after {
+            state.bound_pods.insert(after);
+        }
         if let Some(gone) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
             Arc::make_mut(&mut state.pods_by_uid).remove(&gone.uid);
         }

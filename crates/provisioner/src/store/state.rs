@@ -8,6 +8,7 @@ use decode::capacity_buffer::{BufferTemplate, TemplateKey};
 use decode::default_spread::{PodSelector, SelectorKey};
 use decode::limit_range::{LimitRange, TemplateResources};
 use decode::priority_class::PriorityClass;
+use decode::snapshot::BoundPods;
 use dra_sched::Compat;
 use dra_sched::types::{ClaimTemplate, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use model::collections::NameMap;
@@ -66,7 +67,7 @@ pub struct State {
     pub kubernetes: Option<Compat>,
 
     /// Bound pods by their node, the ended ones included.
-    pub pods_by_node: Index<NodeName, NamespacedName>,
+    pub bound_pods: BoundPods,
     pub pods_by_uid: Arc<NameMap<Uid, Arc<Pod>>>,
     /// Pods of a DaemonSet; see [`State::newest_pod_of_daemon_set`].
     pub pods_by_daemon_set: Index<NamespacedName, NamespacedName>,
@@ -98,7 +99,7 @@ pub struct State {
 impl State {
     /// The pods bound to a node, by name.
     pub fn pods_on_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<Pod>> {
-        self.pods_by_node.get(node).filter_map(|name| self.pods.get(name))
+        self.bound_pods.on(node).iter()
     }
 
     /// The pods that no scheduler has bound, by name.

@@ -164,7 +164,7 @@ impl Daemons {
         &mut self,
         shapes: &BTreeMap<ShapeId, Running>,
         described: &IdVec<NodeId, NodeDevices>,
-        nodes: &IdVec<NodeId, Node>,
+        nodes: &IdVec<NodeId, Arc<Node>>,
         (inventory, cluster): (&Inventory, &mut ClusterLedger),
         demands: &IdVec<DemandId, Demand>,
         names: &Interner,

@@ -129,7 +129,7 @@ impl Demands {
     pub(super) fn new(
         objects: &DeviceObjects,
         compat: Compat,
-        (pods, nodes): (PodsToPlace<'_>, &IdVec<NodeId, Node>),
+        (pods, nodes): (PodsToPlace<'_>, &IdVec<NodeId, Arc<Node>>),
         before: PodsBefore<'_>,
         names: &Interner,
         builder: &mut InventoryBuilder,

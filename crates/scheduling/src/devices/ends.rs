@@ -26,7 +26,7 @@ impl Ends {
     pub(super) fn new(
         wanted: impl Iterator<Item = DemandId>,
         demands: &IdVec<DemandId, Demand>,
-        nodes: &IdVec<NodeId, Node>,
+        nodes: &IdVec<NodeId, Arc<Node>>,
         described: &IdVec<NodeId, NodeDevices>,
         (inventory, cluster): (&Inventory, &ClusterLedger),
     ) -> Self {
@@ -37,7 +37,7 @@ impl Ends {
             }
             let variants = &demands[demand].variants;
             let may_end: Vec<bool> = variants.iter().map(|variant| inventory.may_end(&variant.claims)).collect();
-            let on_node = |(id, node): (NodeId, &Node)| {
+            let on_node = |(id, node): (NodeId, &Arc<Node>)| {
                 let NodeDevices::Published(facts) = &described[id] else { return None };
                 let index = demands[demand].variant_for(&node.allocatable);
                 let variant = variants.get(index).filter(|_| may_end.get(index) == Some(&true))?;

@@ -16,7 +16,7 @@ pub(super) struct Leaving<'a>(BTreeSet<&'a Uid>);
 
 impl<'a> Leaving<'a> {
     /// Those that have a node and want a place, and those that end on a node that is going.
-    pub(super) fn new(pods: PodsToPlace<'a>, nodes: &'a IdVec<NodeId, Node>) -> Self {
+    pub(super) fn new(pods: PodsToPlace<'a>, nodes: &'a IdVec<NodeId, Arc<Node>>) -> Self {
         let moving = pods.pods.iter().map(|pending| &pending.pod).filter(|pod| pod.node_name.is_some());
         let going = nodes.iter().filter(|node| node.excluded == Some(Excluded::Deleting)).flat_map(|node| &node.pods);
         let ending = going.filter(|pod| pod.deletion_timestamp.is_some());

@@ -23,7 +23,7 @@ pub(super) fn has_shared_devices(objects: &DeviceObjects) -> bool {
 /// Describes every node. A machine that has still to publish what its templates say is described by them; all others by
 /// what is published.
 pub(super) fn describe(
-    nodes: &IdVec<NodeId, Node>,
+    nodes: &IdVec<NodeId, Arc<Node>>,
     pools: &IdVec<PoolId, NodePool>,
     objects: &DeviceObjects,
     shapes: &mut Shapes<'_>,
@@ -72,7 +72,7 @@ struct ForDomains<'o> {
 
 impl<'o> ForDomains<'o> {
     fn new(
-        nodes: &IdVec<NodeId, Node>,
+        nodes: &IdVec<NodeId, Arc<Node>>,
         templates: &IdVec<NodeId, Vec<OfTypes>>,
         objects: &'o DeviceObjects,
         shapes: &Shapes<'_>,

@@ -37,7 +37,7 @@ impl Nominated {
         pods: &[NominatedPod],
         wanted: &[Option<DemandId>],
         demands: &IdVec<DemandId, Demand>,
-        nodes: &IdVec<NodeId, Node>,
+        nodes: &IdVec<NodeId, Arc<Node>>,
     ) -> Self {
         let claims = |(pod, demand): (&NominatedPod, &Option<DemandId>)| {
             let (id, demand) = ((*demand)?, &demands[(*demand)?]);

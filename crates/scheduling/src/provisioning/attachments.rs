@@ -66,7 +66,7 @@ pub(super) fn as_resources(snapshot: &Snapshot) -> Option<Snapshot> {
             .or_insert_with(|| with_requests(&pending.pod.shape, &limited, &with.shared_volumes, &snapshot.volumes));
         pending.pod = Arc::new(Pod { shape: Arc::clone(shape), ..(*pending.pod).clone() });
     }
-    for node in with.nodes.iter_mut() {
+    for node in with.nodes.iter_mut().map(Arc::make_mut) {
         for (driver, resource) in &limited {
             node.allocatable.set(*resource, free_on(node, driver, snapshot));
         }

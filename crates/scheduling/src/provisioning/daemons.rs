@@ -170,9 +170,8 @@ pub(crate) fn missing_sets<'d>(
 ) -> impl Iterator<Item = &'d Arc<DaemonSet>> {
     daemon_sets.iter().filter(move |set| {
         let shape = &set.template.shape;
-        let is_there = node.pods.iter().any(|pod| {
-            pod.is_daemon
-                && pod.name.namespace == set.name.namespace
+        let is_there = node.pods.daemons().iter().any(|pod| {
+            pod.name.namespace == set.name.namespace
                 && pod.owner.as_ref().is_some_and(|owner| *owner.name == *set.name.name)
         });
         !is_there

@@ -203,7 +203,7 @@ fn groups(snapshot: &Snapshot) -> Vec<Group<'_>> {
 
 /// The nodes but those whose pods have to leave, and are among those that wait.
 fn staying(snapshot: &Snapshot) -> impl Iterator<Item = &Node> {
-    snapshot.nodes.iter().filter(|node| node.excluded != Some(Excluded::Deleting))
+    snapshot.nodes.iter().map(AsRef::as_ref).filter(|node| node.excluded != Some(Excluded::Deleting))
 }
 
 /// The value of a node's label, if that is certain.

@@ -258,7 +258,7 @@ impl<'t, 's> Settled<'t, 's> {
             for (mine, place) in problem.classes[class].involved.iter().zip(&alternative.places) {
                 let group = &problem.topology.groups[mine.group];
                 if let (Scope::Label(key), Place::Domain(domain)) = (group.scope, *place)
-                    && let Some(&value) = group.values.try_get(domain)
+                    && let Some(&value) = group.values().try_get(domain)
                 {
                     let pinned = Requirement::new(key, ValueSet::one(value));
                     self.requirements.insert_intersect(pinned, problem.names());

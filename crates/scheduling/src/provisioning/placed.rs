@@ -146,12 +146,12 @@ fn with_plan(snapshot: &Snapshot, plan: &Plan, asked: PodId, target: Target) -> 
         others.map(|pending| Arc::clone(&pending.pod)).collect()
     };
     for placement in &plan.existing {
-        after.nodes[placement.node].pods.extend(running(&placement.pods));
+        Arc::make_mut(&mut after.nodes[placement.node]).pods.extend(running(&placement.pods));
     }
     let first_machine = model::Id::from_index(snapshot.nodes.len());
     let mut of_machines = IdVec::new();
     for (id, machine) in plan.machines.iter_enumerated() {
-        of_machines.push(after.nodes.push(as_node(snapshot, machine, running(&machine.pods))));
+        of_machines.push(after.nodes.push(Arc::new(as_node(snapshot, machine, running(&machine.pods)))));
         if target != Target::Machine(id) {
             let capacity =
                 &snapshot.node_pools[machine.node_pool].catalogue.offerings[machine.launch.offering].capacity;
@@ -201,7 +201,7 @@ fn as_node(snapshot: &Snapshot, machine: &Machine, pods: Vec<Arc<Pod>>) -> Node 
         taints: pool.taints.clone(),
         allocatable: offering.allocatable.clone(),
         attach_limits: pool.catalogue.types[offering.instance_type].volume_attachment_limits.clone(),
-        pods,
+        pods: pods.into(),
         awaits_devices: true,
     }
 }

@@ -236,9 +236,7 @@ fn largest(snapshot: &Snapshot) -> ResourceVec {
 fn free(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
     let node = &snapshot.nodes[id];
     let mut free = node.allocatable.clone();
-    for pod in &node.pods {
-        free.saturating_sub_assign(&pod.shape.requests);
-    }
+    free.saturating_sub_assign(node.pods.requests());
     if let Some(cost) = snapshot.devices.as_ref().and_then(|devices| devices.nominated_cost(id)) {
         free.saturating_sub_assign(cost);
     }

@@ -26,6 +26,7 @@ mod counts;
 mod outside;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use model::{
@@ -135,10 +136,7 @@ pub(crate) struct Group {
     pub(crate) scope: Scope,
     rule: Rule,
     filter: Option<Filter>,
-    /// For labels: the value of each domain, by name.
-    pub(crate) values: IdVec<DomainId, ValueId>,
-    /// Where each existing node is.
-    places: IdVec<NodeId, Place>,
+    placing: Rc<Placing>,
     /// Domains over which pods are spread.
     present: IdSet<DomainId>,
     /// Whether the least is 0 whatever is placed: machines with hosts of their own, or with values of the label that
@@ -146,10 +144,21 @@ pub(crate) struct Group {
     least_is_zero: bool,
     /// Whether machines of a plan have added a domain.
     pub(crate) was_added_to: bool,
-    /// For hosts: how many domains existing nodes have.
-    hosts: usize,
     /// What runs now.
     start: Counts,
+}
+
+/// Where nodes are, as far as groups of one scope are concerned that count the same nodes.
+#[derive(Debug, Default)]
+struct Placing {
+    /// For labels: the value of each domain, by name.
+    values: IdVec<DomainId, ValueId>,
+    /// Where each existing node is.
+    places: IdVec<NodeId, Place>,
+    /// The domains that nodes have.
+    present: IdSet<DomainId>,
+    /// For hosts: how many domains existing nodes have.
+    hosts: usize,
 }
 
 /// All groups of one snapshot.
@@ -233,7 +242,7 @@ fn in_namespaces(
 impl Topology {
     /// Where an existing node is for one group.
     pub(crate) fn place_of_node(&self, group: GroupId, node: NodeId) -> Place {
-        self.groups[group].places.try_get(node).copied().unwrap_or(Place::Outside)
+        self.groups[group].placing.places.try_get(node).copied().unwrap_or(Place::Outside)
     }
 
     /// Groups of which a host has at most one pod, this class's included.
@@ -354,6 +363,11 @@ pub(crate) fn reachable(problem: &Problem<'_>) -> Vec<(GroupId, Place)> {
 }
 
 impl Group {
+    /// For labels: the value of each domain, by name.
+    pub(crate) fn values(&self) -> &IdVec<DomainId, ValueId> {
+        &self.placing.values
+    }
+
     /// Whether machines that land there add a domain.
     fn is_opened_by(&self, domains: &IdSet<DomainId>, elsewhere: bool) -> bool {
         !domains.is_subset(&self.present) || (elsewhere && !self.least_is_zero)
@@ -369,7 +383,7 @@ impl Group {
             Scope::Cluster => true,
             Scope::Label(key) => !pools.iter().any(|table| table.is_open(key, names)),
         };
-        let all_present = self.values.ids().all(|domain| self.present.contains(domain));
+        let all_present = self.values().ids().all(|domain| self.present.contains(domain));
         all_present && (self.least_is_zero || is_numbered())
     }
 
@@ -383,7 +397,7 @@ impl Group {
 
     /// The domain of a machine on its own host.
     pub(crate) fn host_of(&self, bin: BinId) -> DomainId {
-        model::Id::from_index(self.hosts + bin.0)
+        model::Id::from_index(self.placing.hosts + bin.0)
     }
 
     /// Whether two rules are about the same pods in the same domains.

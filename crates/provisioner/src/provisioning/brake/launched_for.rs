@@ -2,6 +2,7 @@
 //! been in vain for each before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::NodeClaim;
 use api::annotations::LAUNCHED_FOR;
@@ -70,7 +71,7 @@ pub(in crate::provisioning) struct Launched {
 impl Launched {
     /// All machines with a Node that say what they were launched for, in the order of the snapshot's nodes.
     pub(in crate::provisioning) fn all(state: &State, snapshot: &Snapshot) -> Vec<Self> {
-        let of_node = |(node, it): (NodeId, &scheduling::snapshot::Node)| {
+        let of_node = |(node, it): (NodeId, &Arc<scheduling::snapshot::Node>)| {
             let node_claim = state.node_claims.get(it.node_claim.as_ref()?)?;
             let classes = classes_of(node_claim);
             let initialized_at = initialized_at(node_claim);

@@ -43,7 +43,7 @@ struct Places<'p> {
 impl<'p> Places<'p> {
     fn of(problem: &'p Problem<'p>, class: ClassId) -> Self {
         let accepting = problem.node_order.iter().filter(|&&node| problem.node_accepts(class, node));
-        let nodes: Vec<&Node> = accepting.map(|&node| &problem.snapshot.nodes[node]).collect();
+        let nodes: Vec<&Node> = accepting.map(|&node| &*problem.snapshot.nodes[node]).collect();
         let names = nodes.iter().filter_map(|node| node.name.as_ref()).collect();
         let machines = problem.pools.iter().flat_map(|table| table.by_class[class].iter().map(move |it| (table, it)));
         let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));

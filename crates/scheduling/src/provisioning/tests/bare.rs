@@ -24,7 +24,9 @@ fn what_a_node_could_hold_does_not_depend_on_the_pods_that_run_there_now() {
     f.pod("elsewhere").requests(100, 0).select("zone", "b");
     let mut snapshot = f.snapshot();
     let node = NodeId::from_index(0);
-    Arc::make_mut(&mut snapshot.nodes[node].pods[0]).is_mirror = true;
+    let mut pods = snapshot.nodes[node].pods.to_vec();
+    Arc::make_mut(&mut pods[0]).is_mirror = true;
+    Arc::make_mut(&mut snapshot.nodes[node]).pods = pods.into();
     assert_eq!(bare_room(node, &snapshot).get(ResourceId::CPU), 1500);
     let keeps_out = |name: &str| {
         let pod = snapshot.pods.iter().find(|pending| &*pending.pod.name.name == name).unwrap();

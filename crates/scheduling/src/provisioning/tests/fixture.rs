@@ -244,7 +244,7 @@ impl Fixture {
             taints: Vec::new(),
             allocatable: ResourceVec::default(),
             attach_limits: Vec::new(),
-            pods: Vec::new(),
+            pods: Vec::new().into(),
             awaits_devices: false,
         });
         self
@@ -379,7 +379,7 @@ impl Fixture {
             waits_for: self.waiting.get(&pod.name).cloned(),
         });
         let (pools, pods) = (pools.collect::<IdVec<_, _>>(), pods.collect::<IdVec<_, _>>());
-        let nodes = self.nodes.clone().into();
+        let nodes = self.nodes.iter().cloned().map(Arc::new).collect();
         let to_place = PodsToPlace { pods: &pods, buffers: &self.buffers };
         let devices = self.devices.build(&pools, &nodes, to_place, &self.daemon_sets, &self.names);
         Snapshot {
@@ -589,7 +589,7 @@ impl PodFixture<'_> {
     pub(super) fn runs(self) {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
         let node = self.fixture.nodes.last_mut().unwrap();
-        node.pods.push(Arc::new(Pod { shape: Arc::new(shape), node_name: node.name.clone(), ..pod }));
+        node.pods.extend([Arc::new(Pod { shape: Arc::new(shape), node_name: node.name.clone(), ..pod })]);
     }
 
     /// The pod is promised the node added last, and will be bound to it, instead of waiting.
@@ -597,7 +597,7 @@ impl PodFixture<'_> {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
         let node = self.fixture.nodes.last_mut().unwrap();
         let nominated_node_name = Some(node.display_name().into());
-        node.pods.push(Arc::new(Pod { shape: Arc::new(shape), nominated_node_name, ..pod }));
+        node.pods.extend([Arc::new(Pod { shape: Arc::new(shape), nominated_node_name, ..pod })]);
     }
 
     /// Room is kept for so many of the pod instead of the pod itself, under its name.

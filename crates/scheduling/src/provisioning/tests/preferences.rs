@@ -281,7 +281,7 @@ fn no_preference_keeps_a_pod_from_a_node_that_will_be_open_to_it() {
         // Waits until a database is in zone za; then kube-scheduler binds it to the node at once.
         f.pod("near").requests(1000, gib(1)).near(ZONE, "db").prefer(ZONE, "zb");
         let mut snapshot = f.snapshot();
-        snapshot.nodes.iter_mut().for_each(|node| node.state = state);
+        snapshot.nodes.iter_mut().for_each(|node| Arc::make_mut(node).state = state);
         let found = plan(&snapshot);
         assert_eq!((found.machines.len(), found.refusals.len()), (2, 0), "{}", render(&found, &snapshot));
         assert_eq!(if found.existing.is_empty() { "a new machine" } else { "old" }, expected);

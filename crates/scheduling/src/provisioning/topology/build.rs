@@ -9,28 +9,82 @@ use std::sync::Arc;
 
 use api::labels;
 use model::{
-    Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, Pod, PodShape, Unsupported, ValueId,
-    collections::{FastMap, NameMap, NameSet},
+    Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, NodeName, Pod, PodShape, Uid, Unsupported, ValueId,
+    collections::{FastMap, FastSet, NameMap, NameSet},
     pod::{NodeInclusionPolicy, PodAffinityTerm, VolumeRef},
     volume::{AccessMode, VolumeBindingMode},
 };
 
-use super::{AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Rule, Scope, Topology};
+use super::{
+    AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Placing, Rule, Scope, Topology,
+};
 use crate::{
     provisioning::{
         affinity::{self, untolerated},
         attachments, daemons,
     },
-    snapshot::{Excluded, Node, NodeLabels, Snapshot},
+    snapshot::{Excluded, Node, NodeId, NodeLabels, RunningKind, RunningPods, Snapshot},
 };
 
 /// Namespace and labels of a pod, as far as selectors read them.
 pub(crate) type Signature = (Arc<str>, Labels);
 
-/// Pods that run and of which selectors read the same.
-struct Alike {
-    signature: Option<Signature>,
+/// The groups that count a pod that runs.
+struct Counting {
+    /// As one that their rules match.
     matched: Vec<GroupId>,
+    /// As one of which the rule is.
+    owned: Vec<GroupId>,
+}
+
+impl Counting {
+    /// Counts so many pods on a node.
+    fn count(&self, node: NodeId, pods: u32, groups: &mut IdVec<GroupId, Group>) {
+        for (of, matched, owners) in [(&self.matched, pods, 0), (&self.owned, 0, pods)] {
+            for &group in of {
+                let group = &mut groups[group];
+                if let Some(&Place::Domain(domain)) = group.placing.places.try_get(node) {
+                    group.start.add(domain, matched, owners);
+                }
+            }
+        }
+    }
+}
+
+/// What counts pods that run, by what rules read of them: their shape, their signature, and whether they are going.
+#[derive(Default)]
+struct Alike(FastMap<(*const PodShape, Option<Signature>, bool), Option<Rc<Counting>>>);
+
+impl Alike {
+    /// What counts pods of a kind, which the snapshot keeps alive; `None` for most.
+    fn counting(
+        &mut self,
+        builder: &Builder<'_>,
+        kind: &RunningKind,
+        groups: &IdVec<GroupId, Group>,
+    ) -> Option<Rc<Counting>> {
+        let key = (Arc::as_ptr(&kind.shape), builder.signature_of(&kind.namespace, &kind.labels), kind.is_going);
+        let counting = self.0.entry(key).or_insert_with(|| {
+            // A spread does not count pods that are going; the other rules do.
+            let counts = |group: &Group| !(kind.is_going && matches!(group.kind, Kind::Spread { .. }));
+            let matches = |group: &Group| builder.matches(&group.rule, &kind.namespace, &kind.labels, &kind.shape);
+            let matched = groups.iter_enumerated().filter(|(_, group)| counts(group) && matches(group));
+            let owned = kind.shape.pod_anti_affinity.required.iter().filter_map(|term| {
+                let (scope, rule) = (builder.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
+                builder.by_key.get(&GroupKey { kind: Kind::AntiAffinity, scope, rule, filter: None }).copied()
+            });
+            let counting = Counting { matched: matched.map(|(id, _)| id).collect(), owned: owned.collect() };
+            (!counting.matched.is_empty() || !counting.owned.is_empty()).then(|| Rc::new(counting))
+        });
+        counting.clone()
+    }
+}
+
+/// The kinds of pods that run, in the order of first sight.
+fn running_kinds(snapshot: &Snapshot) -> Vec<&RunningKind> {
+    let mut seen: FastSet<*const RunningKind> = FastSet::default();
+    let kinds = snapshot.nodes.iter().flat_map(|node| node.pods.kinds());
+    kinds.filter(|(kind, _)| seen.insert(Arc::as_ptr(kind))).map(|(kind, _)| &**kind).collect()
 }
 
 /// What couples a class with others.
@@ -70,6 +124,8 @@ pub(crate) struct Builder<'s> {
     keys: BTreeSet<KeyId>,
     /// Claims that are bound when their first pod is, and that several pods wait with.
     shared: NameSet<NamespacedName>,
+    /// The kinds of pods that run.
+    running: Vec<&'s RunningKind>,
     groups: IdVec<GroupId, GroupKey>,
     by_key: FastMap<GroupKey, GroupId>,
 }
@@ -83,6 +139,7 @@ impl<'s> Builder<'s> {
             coupled: false,
             keys: BTreeSet::new(),
             shared: NameSet::default(),
+            running: Vec::new(),
             groups: IdVec::new(),
             by_key: FastMap::default(),
         };
@@ -99,8 +156,9 @@ impl<'s> Builder<'s> {
         }
         builder.shared = users.into_iter().filter(|(_, pods)| *pods > 1).map(|(claim, _)| claim).collect();
         builder.coupled |= !builder.shared.is_empty();
-        for pod in snapshot.nodes.iter().flat_map(|node| &node.pods) {
-            for term in &pod.shape.pod_anti_affinity.required {
+        builder.running = running_kinds(snapshot);
+        for kind in builder.running.clone() {
+            for term in &kind.shape.pod_anti_affinity.required {
                 builder.coupled = true;
                 builder.scan_selector(&term.selector);
             }
@@ -149,17 +207,15 @@ impl<'s> Builder<'s> {
 
     /// What tells pods of one shape apart; `None` if nothing couples pods.
     pub(crate) fn signature(&self, pod: &Pod) -> Option<Signature> {
+        self.signature_of(&pod.name.namespace, &pod.labels)
+    }
+
+    fn signature_of(&self, namespace: &Arc<str>, labels: &Labels) -> Option<Signature> {
         if !self.coupled {
             return None;
         }
-        let read = pod.labels.iter().filter(|(key, _)| self.keys.contains(key));
-        Some((Arc::clone(&pod.name.namespace), read.collect()))
-    }
-
-    fn is_alike(&self, pod: &Pod, known: &Alike) -> bool {
-        let Some((namespace, labels)) = &known.signature else { return !self.coupled };
-        let read = pod.labels.iter().filter(|(key, _)| self.keys.contains(key));
-        *namespace == pod.name.namespace && read.eq(labels.iter())
+        let read = labels.iter().filter(|(key, _)| self.keys.contains(key));
+        Some((Arc::clone(namespace), read.collect()))
     }
 
     fn group(&mut self, kind: Kind, scope: Scope, rule: Rule, filter: Option<Filter>) -> GroupId {
@@ -262,12 +318,10 @@ impl<'s> Builder<'s> {
         if !self.coupled {
             return;
         }
-        for node in &self.snapshot.nodes {
-            for pod in &node.pods {
-                for term in &pod.shape.pod_anti_affinity.required {
-                    let (scope, rule) = (self.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
-                    self.group(Kind::AntiAffinity, scope, rule, None);
-                }
+        for kind in self.running.clone() {
+            for term in &kind.shape.pod_anti_affinity.required {
+                let (scope, rule) = (self.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
+                self.group(Kind::AntiAffinity, scope, rule, None);
             }
         }
     }
@@ -318,12 +372,29 @@ impl<'s> Builder<'s> {
         if self.groups.is_empty() {
             return Topology::default();
         }
-        let mut groups: IdVec<GroupId, Group> = self.groups.map(|key| self.compile(key));
+        let mut known: FastMap<(Scope, bool, Option<Filter>), Rc<Placing>> = FastMap::default();
+        let groups = self.groups.iter().map(|key| {
+            // Pods of many owners are spread over the same label, and most count the same nodes.
+            let of = (key.scope, matches!(key.rule, Rule::Port(_)), key.filter.clone());
+            let placing = known.entry(of).or_insert_with(|| Rc::new(self.placing(key)));
+            Group {
+                kind: key.kind,
+                scope: key.scope,
+                rule: key.rule.clone(),
+                filter: key.filter.clone(),
+                present: placing.present.clone(),
+                placing: Rc::clone(placing),
+                least_is_zero: false,
+                was_added_to: false,
+                start: Counts::default(),
+            }
+        });
+        let mut groups: IdVec<GroupId, Group> = groups.collect();
         self.count_running(&mut groups);
         Topology { groups, ..Topology::default() }
     }
 
-    fn compile(&self, key: &GroupKey) -> Group {
+    fn placing(&self, key: &GroupKey) -> Placing {
         let names = &*self.snapshot.interner;
         let nodes = &self.snapshot.nodes;
         let values: IdVec<DomainId, ValueId> = match key.scope {
@@ -376,19 +447,7 @@ impl<'s> Builder<'s> {
                 (Place::Unknown | Place::Outside | Place::OwnHost, _, _) => {}
             }
         }
-        Group {
-            kind: key.kind,
-            scope: key.scope,
-            rule: key.rule.clone(),
-            filter: key.filter.clone(),
-            values,
-            places,
-            present,
-            least_is_zero: false,
-            was_added_to: false,
-            hosts,
-            start: Counts::default(),
-        }
+        Placing { values, places, present, hosts }
     }
 
     /// All values that a label can have on nodes and machines, by name.
@@ -422,48 +481,26 @@ impl<'s> Builder<'s> {
         if snapshot.nodes.is_empty() {
             return;
         }
-        let planned: NameSet<&str> = snapshot.pods.iter().map(|pending| pending.pod.uid.as_str()).collect();
-        // Pods alike to all rules are asked once. Most are like the last one of their shape.
-        type Key = (*const PodShape, Option<Signature>);
-        let mut alike: FastMap<Key, Rc<Alike>> = FastMap::default();
-        let mut last: FastMap<*const PodShape, Rc<Alike>> = FastMap::default();
+        let moving = snapshot.pods.iter().map(|pending| &pending.pod);
+        let moving = moving.filter_map(|pod| Some((pod, pod.node_name.as_ref().or(pod.nominated_node_name.as_ref())?)));
+        let (planned, left): (NameSet<&Uid>, NameSet<&NodeName>) = moving.map(|(pod, node)| (&pod.uid, node)).unzip();
+        let mut alike = Alike::default();
+        // Most kinds of a large cluster are on many nodes.
+        let mut known: FastMap<*const RunningKind, Option<Rc<Counting>>> = FastMap::default();
         for (id, node) in snapshot.nodes.iter_enumerated() {
-            for pod in node.pods.iter().filter(|pod| !planned.contains(pod.uid.as_str())) {
-                let shape = Arc::as_ptr(&pod.shape);
-                let known = last.get(&shape).filter(|known| self.is_alike(pod, known)).map(Rc::clone);
-                let known = known.unwrap_or_else(|| {
-                    let signature = self.signature(pod);
-                    let of_key = alike.entry((shape, signature.clone())).or_insert_with(|| {
-                        let (namespace, labels) = (&pod.name.namespace, &pod.labels);
-                        let matches = |group: &Group| self.matches(&group.rule, namespace, labels, &pod.shape);
-                        let matched = groups.iter_enumerated().filter(|(_, group)| matches(group)).map(|(id, _)| id);
-                        Rc::new(Alike { signature, matched: matched.collect() })
-                    });
-                    last.insert(shape, Rc::clone(of_key));
-                    Rc::clone(of_key)
-                });
-                for &group in &known.matched {
-                    let group = &mut groups[group];
-                    // A spread does not count pods that are going; the other rules do.
-                    if matches!(group.kind, Kind::Spread { .. }) && pod.deletion_timestamp.is_some() {
-                        continue;
-                    }
-                    if let Some(&Place::Domain(domain)) = group.places.try_get(id) {
-                        group.start.add(domain, 1, 0);
+            if node.name.as_ref().is_some_and(|name| left.contains(name)) {
+                let stay = node.pods.iter().filter(|pod| !planned.contains(&pod.uid)).map(Arc::clone);
+                let stay = RunningPods::from(stay.collect::<Vec<_>>());
+                for (kind, pods) in stay.kinds() {
+                    if let Some(counting) = alike.counting(self, kind, groups) {
+                        counting.count(id, pods, groups);
                     }
                 }
-                for term in &pod.shape.pod_anti_affinity.required {
-                    let key = GroupKey {
-                        kind: Kind::AntiAffinity,
-                        scope: self.scope(term.topology_key),
-                        rule: Rule::Terms(vec![term.clone()]),
-                        filter: None,
-                    };
-                    let Some(group) = self.by_key.get(&key).and_then(|&group| groups.try_get_mut(group)) else {
-                        continue;
-                    };
-                    if let Some(&Place::Domain(domain)) = group.places.try_get(id) {
-                        group.start.add(domain, 0, 1);
+            } else {
+                for (kind, pods) in node.pods.kinds() {
+                    let counting = known.entry(Arc::as_ptr(kind));
+                    if let Some(counting) = counting.or_insert_with(|| alike.counting(self, kind, groups)) {
+                        counting.count(id, pods, groups);
                     }
                 }
             }
@@ -471,7 +508,7 @@ impl<'s> Builder<'s> {
                 for shape in daemons::missing_shapes(id, snapshot) {
                     for group in groups.iter_mut().filter(|group| group.is_port()) {
                         let Rule::Port(port) = &group.rule else { continue };
-                        if let Some(&Place::Domain(domain)) = group.places.try_get(id)
+                        if let Some(&Place::Domain(domain)) = group.placing.places.try_get(id)
                             && shape.host_ports.iter().any(|other| other.conflicts_with(port))
                         {
                             group.start.add(domain, 1, 0);

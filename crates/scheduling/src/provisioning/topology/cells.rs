@@ -85,7 +85,7 @@ pub(crate) fn cells(table: &PoolTable<'_>, group: &Group, owner: bool, names: &I
             continue;
         };
         let single = values.single_value();
-        for (domain, value) in group.values.iter_enumerated() {
+        for (domain, value) in group.values().iter_enumerated() {
             if single == Some(*value) {
                 put(Place::Domain(domain), offering, None);
             } else if single.is_none() && values.contains(Some(*value), names) {
@@ -131,7 +131,7 @@ impl Group {
                 let values = table.known(Some(offering), key, names);
                 match place {
                     Place::Domain(domain) => {
-                        let value = self.values.try_get(domain).copied();
+                        let value = self.values().try_get(domain).copied();
                         values.is_some_and(|values| value.is_some() && values.contains(value, names))
                     }
                     Place::Outside => values.is_none_or(|values| values.allows_absent()),
@@ -162,7 +162,7 @@ impl Group {
                 if let Some(pinned) = open.get(key) {
                     values = Cow::Owned(values.intersect(&pinned.values, names));
                 }
-                let within = self.values.iter_enumerated().filter(|(_, value)| values.contains(Some(**value), names));
+                let within = self.values().iter_enumerated().filter(|(_, value)| values.contains(Some(**value), names));
                 (within.map(|(domain, _)| domain).collect(), values.finite_values().is_none())
             }
         }

@@ -297,6 +297,8 @@ impl ToCome {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use model::{IdSet, LabelSelector, pod::SpreadSource};
 
     use super::*;
@@ -308,12 +310,10 @@ mod tests {
             scope: Scope::Cluster,
             rule: Rule::Selected { namespace: "n".into(), selector: LabelSelector::Nothing },
             filter: None,
-            values: IdVec::new(),
-            places: IdVec::new(),
+            placing: Rc::default(),
             present: IdSet::full(domains),
             least_is_zero,
             was_added_to: false,
-            hosts: 0,
             start: Counts::default(),
         }
     }

@@ -85,7 +85,7 @@ fn ways(problem: &Problem<'_>, group: &Group, bin: &Bin) -> Vec<(IdSet<OfferingI
     }
     let mut ways = Vec::new();
     if let Scope::Label(key) = group.scope {
-        let present = group.present.iter().map(|domain| group.values[domain]);
+        let present = group.present.iter().map(|domain| group.values()[domain]);
         let mut pins = Requirements::new();
         pins.insert_intersect(Requirement::new(key, ValueSet::among(present)), names);
         ways.push((pinned(problem, bin, &pins), pins));

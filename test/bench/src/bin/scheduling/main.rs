@@ -2,9 +2,9 @@
 //!
 //! Both get the same case from one file. Each plan is made by a process of its own, which has planned nothing before, so
 //! CPU time, wall time and memory are those of a first plan; runs alternate, and the median counts where there are several.
-//! Reading the case is not part of the time and is part of the memory. Karpenter's time is that of a whole round, as ours
-//! is: nodes copied, topology, scheduler, solution. What it pays beside that in a cluster, caches, events and metrics, is
-//! left out on both sides.
+//! Reading the case is not part of the time and is part of the memory. The time is that of a whole round on both sides: ours builds
+//! a snapshot of decoded objects and plans it (`ours.rs`); Karpenter's copies nodes and makes topology, scheduler and solution.
+//! What either pays beside that in a cluster, decoding, caches, events and metrics, is left out.
 //!
 //! Prices follow one rule for both (`verdict.rs`), and the checker judges both plans. Left out: the real control plane
 //! (`cargo xtask bench e2e`), devices (`cargo xtask bench dra`).
@@ -23,13 +23,11 @@ mod theirs;
 mod verdict;
 
 use std::fs;
-use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use scheduling::provisioning;
 
 use self::cases::Named;
 use self::instructions::Then;
@@ -90,7 +88,7 @@ struct Arguments {
     /// In a process of its own: plan this case and print what it took.
     #[arg(long, hide = true)]
     measure: Option<PathBuf>,
-    /// In a process of its own: so many more plans after the first.
+    /// In a process of its own: so many more rounds, or counted plans, after the first.
     #[arg(long, hide = true, default_value_t = 0)]
     again: usize,
     /// In a process of its own: plan this case and print nothing.
@@ -112,9 +110,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     if let Some(case) = &arguments.count {
-        let snapshot = ours::read(case)?;
-        (0..=arguments.again).for_each(|_| drop(black_box(provisioning::plan(black_box(&snapshot)))));
-        return Ok(());
+        return ours::repeat(case, arguments.again);
     }
     if let Some(case) = &arguments.check {
         println!("{}", serde_json::to_string(&verdict::judge(case, arguments.answer.as_deref())?)?);

@@ -94,6 +94,8 @@ impl TheirRun {
 #[derive(Debug, Clone, Copy)]
 pub struct Side {
     pub cpu_ns: u64,
+    /// Of that, the planner or the scheduler alone.
+    pub solve_cpu_ns: u64,
     pub wall_ns: u64,
     pub peak_kib: u64,
     pub machines: usize,
@@ -108,6 +110,7 @@ impl Row {
         let first = &self.ours[0];
         Side {
             cpu_ns: median(self.ours.iter().map(|run| run.first_ns.0)),
+            solve_cpu_ns: median(self.ours.iter().map(|run| run.first_plan_ns.0)),
             wall_ns: median(self.ours.iter().map(|run| run.first_ns.1)),
             peak_kib: median(self.ours.iter().map(|run| run.peak_kib.1)),
             machines: first.machines,
@@ -117,12 +120,19 @@ impl Row {
         }
     }
 
+    /// Ours: CPU time of a round after the first, made with what is left of the one before; None where none was made.
+    pub fn next_cpu_ns(&self) -> Option<u64> {
+        let next = self.ours.iter().flat_map(|run| &run.again_cpu_ns).copied();
+        Some(median(next)).filter(|&median| median > 0)
+    }
+
     /// Karpenter's, if it was asked and gave an answer.
     pub fn theirs(&self) -> Option<Side> {
         let Theirs::Answered { runs, price_nano_usd_per_hour, .. } = &self.theirs else { return None };
         let first = runs.first()?;
         Some(Side {
             cpu_ns: median(runs.iter().map(|run| run.cpu_ns)),
+            solve_cpu_ns: median(runs.iter().map(|run| run.solve_cpu_ns)),
             wall_ns: median(runs.iter().map(|run| run.wall_ns)),
             peak_kib: median(runs.iter().map(|run| run.peak_kib)),
             machines: first.machines,
@@ -168,7 +178,9 @@ impl Report {
         let versions = format!("Dovetail {}, {theirs}; {cpus} CPUs", env!("CARGO_PKG_VERSION"));
         println!("{versions}");
         println!(
-            "CPU and wall: one first plan in a process of its own, reading not counted; peak RSS: with what was read"
+            "CPU and wall: one first round in a process of its own, reading not counted; solve: of the CPU, the planner or the \
+             scheduler alone; next round: ours again with what is left of the one before, pods of ten nodes changed; peak RSS: with \
+             what was read"
         );
         Self { rows: Vec::new(), versions }
     }
@@ -179,14 +191,15 @@ impl Report {
             let about = GROUPS.iter().find(|(group, _)| *group == row.group).map_or("", |(_, about)| about);
             println!("\n{}  {about}", row.group);
             println!(
-                "  {:<20} {:<10} {:>10} {:>10} {:>9} {:>9} {:>12} {:>12} {:>7} {:>9}  checker",
-                "case", "side", "CPU", "wall", "RSS MiB", "machines", "$/h", "bound", "gap", "unplaced"
+                "  {:<20} {:<10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>12} {:>12} {:>7} {:>9}  checker",
+                "case", "side", "CPU", "solve", "wall", "RSS MiB", "machines", "$/h", "bound", "gap", "unplaced"
             );
         }
         let line = |case: &str, name: &str, side: &Side, checked: &Checked| {
             println!(
-                "  {case:<20} {name:<10} {:>10} {:>10} {:>9.0} {:>9} {:>12} {:>12} {:>7} {:>9}  {}{}",
+                "  {case:<20} {name:<10} {:>10} {:>10} {:>10} {:>9.0} {:>9} {:>12} {:>12} {:>7} {:>9}  {}{}",
                 time(side.cpu_ns),
+                time(side.solve_cpu_ns),
                 time(side.wall_ns),
                 side.peak_kib as f64 / 1024.0,
                 side.machines,
@@ -205,6 +218,9 @@ impl Report {
         };
         let ours = row.ours();
         line(&row.name, "ours", &ours, &row.ours_checked);
+        if let Some(next) = row.next_cpu_ns() {
+            println!("  {:<20} {:<10} {:>10}", "", "next round", time(next));
+        }
         if let Some(refusal) = &row.ours[0].first_refusal {
             println!("    {}", refusal.chars().take(160).collect::<String>());
         }
@@ -220,8 +236,11 @@ impl Report {
                 } else {
                     format!(", price {:+.1} %", (ours.price as f64 / theirs.price.max(1) as f64 - 1.0) * 100.0)
                 };
+                let next = row.next_cpu_ns().map_or(String::new(), |next| {
+                    format!(" ({least}{:.0} times that of a next round)", ratio(theirs.cpu_ns, next))
+                });
                 println!(
-                    "  {:<20} {:<10} Karpenter takes {least}{:.0} times the CPU time and {:.1} times the memory; ours against it: machines {} to {}{price}",
+                    "  {:<20} {:<10} Karpenter takes {least}{:.0} times the CPU time{next} and {:.1} times the memory; ours against it: machines {} to {}{price}",
                     "",
                     "",
                     ratio(theirs.cpu_ns, ours.cpu_ns),

@@ -12,7 +12,7 @@ use scheduling::plan::{Choice, ExistingPlacement, Launch, Machine, Plan, Refusal
 use scheduling::snapshot::{NodePool, PodId};
 use scheduling::{Snapshot, provisioning};
 
-use crate::ours;
+use crate::ours::Input;
 use crate::report::Checked;
 use crate::theirs::{Answer, Claim};
 
@@ -144,13 +144,13 @@ fn requirements(snapshot: &Snapshot, pool: &NodePool, claim: &Claim) -> Result<R
 
 /// What Karpenter's answer to a case costs.
 pub fn price_of(case: &Path, answer: &Answer) -> Result<i64> {
-    let snapshot = ours::read(case)?;
+    let snapshot = Input::read(case)?.snapshot()?;
     Ok(plan_of(&snapshot, answer)?.price.0)
 }
 
 /// What the checker says of our plan of a case, or of Karpenter's answer to it.
 pub fn judge(case: &Path, answer: Option<&Path>) -> Result<Checked> {
-    let snapshot = ours::read(case)?;
+    let snapshot = Input::read(case)?.snapshot()?;
     let plan = match answer {
         None => provisioning::plan(&snapshot),
         Some(path) => {

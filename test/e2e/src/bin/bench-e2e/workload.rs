@@ -38,7 +38,8 @@ pub fn surroundings() -> Vec<Value> {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
             "metadata": { "name": NODE_POOL },
-            "spec": { "template": { "spec": {
+            // We consolidate nothing yet, so neither does Karpenter while it is measured.
+            "spec": { "disruption": { "consolidateAfter": "Never" }, "template": { "spec": {
                 "requirements": [
                     requirement("kubernetes.io/os", "In", "linux"),
                     requirement("karpenter.sh/capacity-type", "In", "on-demand"),
