@@ -53,7 +53,9 @@ impl Counting {
 
 /// What counts pods that run, by what rules read of them: their shape, their signature, and whether they are going.
 #[derive(Default)]
-struct Alike(FastMap<(*const PodShape, Option<Signature>, bool), Option<Rc<Counting>>>);
+struct Alike(FastMap<Rules, Option<Rc<Counting>>>);
+
+type Rules = (*const PodShape, Option<Signature>, bool);
 
 impl Alike {
     /// What counts pods of a kind, which the snapshot keeps alive; `None` for most.
