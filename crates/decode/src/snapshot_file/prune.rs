@@ -306,15 +306,39 @@ pub fn prune(object: &Value, kind: &SnapshotKind) -> Value {
     pruned
 }
 
-/// Unknown fields of the object itself stay, without what is in them.
+/// Unknown fields of the object itself stay, and those of a claim's status, without what is in them.
 fn keep_unknown(object: &Value, pruned: &mut Value, kind: &str) {
-    let (Value::Object(fields), Value::Object(pruned)) = (object, pruned) else { return };
-    // A rule tells in its status what it has done; of the others only a claim has one, and what is read of it is kept.
+    // A rule tells in its status what it has done; of the others only a claim has one.
     let has_status = matches!(kind, "DeviceTaintRule" | "ResourceClaim");
-    let is_known =
-        |field: &str| matches!(field, "apiVersion" | "kind" | "metadata" | "spec") || (field == "status" && has_status);
-    for field in fields.keys().filter(|field| !is_known(field)) {
-        pruned.insert(field.clone(), Value::Bool(true));
+    let known: &[&str] = if has_status {
+        &["apiVersion", "kind", "metadata", "spec", "status"]
+    } else {
+        &["apiVersion", "kind", "metadata", "spec"]
+    };
+    keep_unknown_at(object, pruned, &[], known);
+    if kind == "ResourceClaim" {
+        keep_unknown_at(object, pruned, &["status"], &["allocation", "devices", "reservedFor"]);
+        let of_allocation = ["allocationTimestamp", "devices", "nodeSelector"];
+        keep_unknown_at(object, pruned, &["status", "allocation"], &of_allocation);
+        keep_unknown_at(object, pruned, &["status", "allocation", "devices"], &["config", "results"]);
+    }
+}
+
+/// The fields of what is at a path, but for the known ones, without what is in them.
+fn keep_unknown_at(object: &Value, pruned: &mut Value, path: &[&str], known: &[&str]) {
+    let found = path.iter().try_fold(object, |value, field| value.get(field)).and_then(Value::as_object);
+    let mut unknown =
+        found.into_iter().flatten().map(|(field, _)| field).filter(|it| !known.contains(&it.as_str())).peekable();
+    if unknown.peek().is_none() {
+        return;
+    }
+    let mut at = pruned;
+    for field in path {
+        let Value::Object(fields) = at else { return };
+        at = fields.entry(*field).or_insert_with(|| Value::Object(Map::new()));
+    }
+    if let Value::Object(fields) = at {
+        fields.extend(unknown.map(|field| (field.clone(), Value::Bool(true))));
     }
 }
 
