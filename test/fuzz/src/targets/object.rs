@@ -73,7 +73,10 @@ fn read(object: &Value, kind: &str) -> Option<Result<String, ObjectError>> {
                 read
             }))
         }
-        "DeviceTaintRule" => print(devices::device_taint_rule(object)),
+        "DeviceTaintRule" => print(devices::device_taint_rule(object).map(|mut read| {
+            read.unknown_fields.clear();
+            read
+        })),
         other => {
             let template = TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other);
             if let Some(kind) = template {
