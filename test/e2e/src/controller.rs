@@ -7,9 +7,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -304,6 +305,18 @@ impl Watchdog {
     }
 }
 
+/// A port that nobody listens on. It is given up again until the controller takes it, so it is none that the kernel hands out
+/// to others meanwhile, nor one of a control plane's (`test/control-plane/internal/cluster/ports.go`), and each one another.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    const PORTS: std::ops::Range<u32> = 10_000..20_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(97);
+    for _ in 0..100 {
+        let number = begin.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % u32::try_from(PORTS.len())?;
+        let port = u16::try_from(PORTS.start + number)?;
+        if TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("none of 100 ports is free")
 }
