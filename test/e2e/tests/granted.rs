@@ -7,12 +7,8 @@ use anyhow::{Result, ensure};
 use e2e::audit::{self, Right};
 use e2e::install;
 
-/// Rights that leave no trace in an audit log, or not each time, and why they are given.
-const UNSEEN: [(&str, &str); 3] = [
-    (
-        "delete resourceslices.resource.k8s.io",
-        "slices of a domain whose last machine ends before the control plane does",
-    ),
+/// Rights that leave no trace in an audit log, and why they are given.
+const UNSEEN: [(&str, &str); 2] = [
     (
         "update nodepools.karpenter.sh/finalizers",
         "asked for by admission, where OwnerReferencesPermissionEnforcement is on",

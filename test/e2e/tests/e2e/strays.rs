@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use e2e::{Controller, eventually, install, objects};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -53,7 +54,22 @@ async fn a_vanished_machine_is_seen_on_its_node_and_a_machine_without_nodeclaim_
     api.patch(&orphaning, &PatchParams::default(), &without).await?;
     api.delete(&orphaning, &DeleteParams::default()).await?;
 
+    // As a controller leaves one whose process ends before it has seen the domain's last machine end.
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+        "metadata": { "name": "left-over", "labels": { "karpenter.kwok.sh/domain-slice": "true" } },
+        "spec": { "driver": "strays.test", "allNodes": true, "devices": [{ "name": "one" }],
+            "pool": { "name": "left-over", "generation": 1, "resourceSliceCount": 1 } },
+    });
+    corner.apply([slice]).await?;
+
     let second = Controller::start_ready(&options.named("second")).await?;
+    eventually("the slice of a domain without machines is gone", DEADLINE, async || {
+        let slices: Api<ResourceSlice> = Api::all(client.clone());
+        ensure!(slices.get_opt("left-over").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
     eventually("the machine without NodeClaim is gone", TWO_LOOKS, async || {
         let records = serde_json::to_string(&instances(&client).await?)?;
         ensure!(!records.contains(&orphaning), "the machine without NodeClaim is there");
