@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{build_with, command, describe, output, target_folder};
+use crate::process::{build_with, command, describe, is_installed, output, target_folder};
 use crate::progress::Progress;
 
 /// The targets of `test/fuzz`, and the share of the time that each gets: the slower ones see fewer inputs in it.
@@ -36,16 +36,13 @@ const MEMORY_MIB: u64 = 2_048;
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
 /// Counts branches, and lets libFuzzer see them. As `cargo fuzz build --sanitizer none` does.
-const COVERAGE: [&str; 9] = [
+const COVERAGE: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
-    "-Ccodegen-units=16",
-    "-Cdebug-assertions=on",
-    "-Coverflow-checks=on",
 ];
 
 #[derive(clap::Args)]
@@ -133,7 +130,7 @@ fn fresh_seed() -> u32 {
 /// Whether libFuzzer itself can be compiled. The `cc` crate asks for the same.
 pub(crate) fn has_compiler() -> bool {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    command(&compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    is_installed(&compiler)
 }
 
 fn build_fuzzer() -> Result<PathBuf> {

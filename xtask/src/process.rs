@@ -52,6 +52,11 @@ pub(crate) fn build(arguments: &[&str], executable: &str) -> Result<PathBuf> {
     build_with(arguments, executable, &[])
 }
 
+/// Whether there is a program of this name, which tells its version when asked.
+pub(crate) fn is_installed(program: &str) -> bool {
+    command(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
 /// As [`build`], with these variables in Cargo's environment.
 pub(crate) fn build_with(arguments: &[&str], executable: &str, variables: &[(&str, String)]) -> Result<PathBuf> {
     #[derive(serde::Deserialize)]

@@ -9,7 +9,7 @@ use crate::controller::{self, Controller};
 use crate::{apply, binary, eventually, install, objects};
 use anyhow::{Result, ensure};
 use api::{NodeClaim, NodePool};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, PodCondition};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -277,10 +277,15 @@ pub fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
+/// What kube-scheduler says of the pod; `None` before it has tried it.
+#[must_use]
+pub fn scheduled(pod: &Pod) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().find(|condition| condition.type_ == "PodScheduled")
+}
+
 fn describe_waiting(pod: &Pod) -> String {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let scheduled = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-    let why = scheduled.and_then(|condition| condition.message.as_deref()).unwrap_or("not tried yet");
+    let why = scheduled(pod).and_then(|condition| condition.message.as_deref()).unwrap_or("not tried yet");
     format!("{}: {why}", pod.name_any())
 }
 

@@ -31,7 +31,7 @@ pub use scenario::{Scenario, surroundings};
 pub use volumes::{Provisioner, catalogue, storage};
 
 use self::reading::Reading;
-use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of, scheduled};
 use crate::{Controller, apply, controller, eventually, objects};
 
 /// The label that tells classes of pods apart.
@@ -222,6 +222,5 @@ fn is_held(node: &Node) -> bool {
 }
 
 fn is_unschedulable(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"))
+    scheduled(pod).is_some_and(|condition| condition.reason.as_deref() == Some("Unschedulable"))
 }

@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod controller;
 pub mod devices;
+pub mod exit;
 pub mod fault_proxy;
 pub mod faults;
 pub mod fidelity;

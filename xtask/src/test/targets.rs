@@ -21,33 +21,33 @@ pub(super) struct Selection {
     arguments: &'static [&'static str],
     /// Of these the library of this package only: Cargo would compile much a second time, with other features, if it were
     /// told of one package.
-    library_of: Option<&'static str>,
+    lib_of: Option<&'static str>,
     /// What the tests themselves are told.
     for_tests: &'static [&'static str],
 }
 
 /// All but tests that need a control plane; those of the library that boots it do not.
 pub(super) const UNIT: [Selection; 2] = [
-    Selection { arguments: &["--workspace", "--exclude", "e2e"], library_of: None, for_tests: &[] },
-    Selection { arguments: &["--workspace", "--lib"], library_of: Some("e2e"), for_tests: &[] },
+    Selection { arguments: &["--workspace", "--exclude", "e2e"], lib_of: None, for_tests: &[] },
+    Selection { arguments: &["--workspace", "--lib"], lib_of: Some("e2e"), for_tests: &[] },
 ];
 
 pub(super) const HELM: [Selection; 1] =
-    [Selection { arguments: &["--workspace", "--test", "charts"], library_of: None, for_tests: &[] }];
+    [Selection { arguments: &["--workspace", "--test", "charts"], lib_of: None, for_tests: &[] }];
 
 /// They wait more than they compute, so more of them than there are processors run at a time. Tests of other crates that need
 /// a control plane boot one when they are told to.
 pub(super) const E2E: [Selection; 1] =
-    [Selection { arguments: &["--workspace", "--test", "e2e"], library_of: None, for_tests: &["--test-threads=4"] }];
+    [Selection { arguments: &["--workspace", "--test", "e2e"], lib_of: None, for_tests: &["--test-threads=4"] }];
 
 /// What the tests before asked of API servers, beside what the chart grants.
 pub(super) const GRANTED: [Selection; 1] =
-    [Selection { arguments: &["--workspace", "--test", "granted"], library_of: None, for_tests: &[] }];
+    [Selection { arguments: &["--workspace", "--test", "granted"], lib_of: None, for_tests: &[] }];
 
 /// One of the tests before, once more with the binary that is released.
 pub(super) const RELEASE: [Selection; 1] = [Selection {
     arguments: &["--workspace", "--test", "e2e"],
-    library_of: None,
+    lib_of: None,
     for_tests: &["--exact", "launch::pending_pods_get_machines_and_are_bound_there"],
 }];
 
@@ -117,14 +117,14 @@ impl Selection {
                 _ => return false,
             }
         }
-        let of_library = self.library_of.is_none_or(|library| library == package && is("lib"));
+        let of_library = self.lib_of.is_none_or(|name| name == package && is("lib"));
         of_library && (any_target || named)
     }
 
     /// Runs the tests; `environment` is what they find set.
     fn run(&self, environment: &[(&str, OsString)]) -> Result<()> {
-        let mut tests = match self.library_of {
-            Some(package) => self.library(package)?,
+        let mut tests = match self.lib_of {
+            Some(package) => self.lib_tests(package)?,
             None => {
                 let mut arguments = vec!["test", "--no-fail-fast", "--features", FEATURES];
                 arguments.extend(self.arguments);
@@ -137,7 +137,7 @@ impl Selection {
     }
 
     /// The program with the tests of a library, built like all others.
-    fn library(&self, package: &str) -> Result<Command> {
+    fn lib_tests(&self, package: &str) -> Result<Command> {
         #[derive(Deserialize)]
         struct Message {
             executable: Option<PathBuf>,

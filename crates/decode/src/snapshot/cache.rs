@@ -2,7 +2,6 @@
 //!
 //! What a node comes to depends on its Node, its NodeClaim and its bound pods. These are shared objects that nobody changes in place,
 //! so as long as all three are the same objects, so is the result: a look at three addresses instead of a walk over the pods.
-//! The cache keeps the objects alive, so that no address is given to another one meanwhile.
 //!
 //! A snapshot may give out ids for names that the cluster's interner does not know, and the interner may give out the same ids for
 //! others later. So nothing is remembered that was made since the first of these; whoever wants it remembered next time interns the
@@ -11,7 +10,7 @@
 use std::sync::Arc;
 
 use api::NodeClaim;
-use model::collections::FastMap;
+use model::collections::Remembered;
 use model::{Interner, Pod, ResourceVec};
 use scheduling::snapshot::{Kinds, Node};
 
@@ -23,10 +22,10 @@ use super::nodes::Claim;
 pub struct Cache {
     /// The kinds of pods that run.
     pub(super) kinds: Kinds,
-    claims: Remembered<NodeClaim, Arc<Claim>>,
-    nodes: Remembered<model::Node, KnownNode>,
-    /// Counts snapshots.
-    round: u64,
+    /// What NodeClaims say.
+    pub(super) claims: Remembered<NodeClaim, Arc<Claim>>,
+    /// What nodes come to.
+    pub(super) nodes: Remembered<model::Node, KnownNode>,
 }
 
 /// What a node was made of besides its Node, and what it came to.
@@ -57,59 +56,14 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 impl Cache {
     /// Begins a snapshot.
     pub(super) fn begin(&mut self) {
-        self.round += 1;
+        self.claims.begin();
+        self.nodes.begin();
     }
 
     /// Ends it: what it did not use is forgotten.
     pub(super) fn end(&mut self) {
-        self.claims.forget_before(self.round);
-        self.nodes.forget_before(self.round);
-    }
-
-    /// What a NodeClaim says, if that is remembered.
-    pub(super) fn claim(&mut self, object: &Arc<NodeClaim>) -> Option<Arc<Claim>> {
-        self.claims.get(object, self.round).cloned()
-    }
-
-    /// Remembers what a NodeClaim says.
-    pub(super) fn keep_claim(&mut self, object: &Arc<NodeClaim>, claim: &Arc<Claim>) {
-        self.claims.keep(object, Arc::clone(claim), self.round);
-    }
-
-    /// What a node came to when last seen.
-    pub(super) fn node(&mut self, object: &Arc<model::Node>) -> Option<&KnownNode> {
-        self.nodes.get(object, self.round)
-    }
-
-    /// Remembers what a node comes to.
-    pub(super) fn keep_node(&mut self, object: &Arc<model::Node>, node: KnownNode) {
-        self.nodes.keep(object, node, self.round);
-    }
-}
-
-/// Results by the object that they were made of, each with the last round that used it.
-#[derive(Debug)]
-struct Remembered<T, R>(FastMap<usize, (Arc<T>, R, u64)>);
-
-impl<T, R> Default for Remembered<T, R> {
-    fn default() -> Self {
-        Self(FastMap::default())
-    }
-}
-
-impl<T, R> Remembered<T, R> {
-    fn get(&mut self, object: &Arc<T>, round: u64) -> Option<&R> {
-        let (_, result, last_used) = self.0.get_mut(&Arc::as_ptr(object).addr())?;
-        *last_used = round;
-        Some(result)
-    }
-
-    fn keep(&mut self, object: &Arc<T>, result: R, round: u64) {
-        self.0.insert(Arc::as_ptr(object).addr(), (Arc::clone(object), result, round));
-    }
-
-    fn forget_before(&mut self, round: u64) {
-        self.0.retain(|_, (_, _, last_used)| *last_used == round);
+        self.claims.end();
+        self.nodes.end();
     }
 }
 

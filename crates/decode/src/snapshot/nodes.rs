@@ -44,7 +44,7 @@ pub(super) fn nodes(
         let of_claim = claim.as_ref().map(|(object, _)| object);
         let shared = cluster.bound.shared(&object.name);
         let is_plain = pods.is_as_bound(&object.name);
-        if is_plain && let Some(known) = cache.node(object).filter(|known| known.is_of(of_claim, shared)) {
+        if is_plain && let Some(known) = cache.nodes.get(object).filter(|known| known.is_of(of_claim, shared)) {
             count(&known.node, &known.capacity, &mut usage);
             nodes.push(Arc::clone(&known.node));
             continue;
@@ -60,7 +60,7 @@ pub(super) fn nodes(
         count(&node, &capacity, &mut usage);
         nodes.push(Arc::clone(&node));
         if is_plain && Names::of(context.interner) == names {
-            cache.keep_node(object, KnownNode { claim, pods: shared.cloned(), node, capacity });
+            cache.nodes.keep(object, KnownNode { claim, pods: shared.cloned(), node, capacity });
         }
     }
     for claim in claims.without_node() {
@@ -333,15 +333,15 @@ impl Claims {
         let mut claims = Self::default();
         let names = Names::of(context.interner);
         for object in &cluster.node_claims {
-            if let Some(known) = cache.claim(object) {
-                claims.insert(object, known);
+            if let Some(known) = cache.claims.get(object) {
+                claims.insert(object, Arc::clone(known));
                 continue;
             }
             match Claim::decode(object, context) {
                 Ok(claim) => {
                     let claim = Arc::new(claim);
                     if Names::of(context.interner) == names {
-                        cache.keep_claim(object, &claim);
+                        cache.claims.keep(object, Arc::clone(&claim));
                     }
                     claims.insert(object, claim);
                 }

@@ -7,7 +7,7 @@ use api::labels::ProviderLabels;
 use decode::default_spread::{DefaultSpread, SchedulerConfig};
 use decode::snapshot::{Cache, Cluster, ClusterDevices, LaunchableNodePool, PendingRule, is_provisionable, is_untried};
 use dra_sched::{Compat, KubernetesMinor};
-use model::collections::{FastMap, NameMap};
+use model::collections::{NameMap, Remembered};
 use model::workload::DaemonSet;
 use model::{Node, NodeClaimName, Pod, Timestamp, Uid};
 use scheduling::devices::DeviceObjects;
@@ -151,37 +151,28 @@ fn devices(state: &State, buffers: &[Buffer]) -> ClusterDevices {
     ClusterDevices { compat, objects: Arc::new(objects), pods: (*state.device_pods).clone() }
 }
 
-/// Nodes with what their CSINodes say; the two are watched apart. By the address of the Node, which is kept with them.
+/// Nodes with what their CSINodes say, by the Node; the two are watched apart.
 #[derive(Debug, Default)]
-struct JoinedNodes(FastMap<usize, Joined>);
-
-#[derive(Debug)]
-struct Joined {
-    node: Arc<Node>,
-    csi_node: Arc<CsiNode>,
-    both: Arc<Node>,
-}
+struct JoinedNodes(Remembered<Node, (Arc<CsiNode>, Arc<Node>)>);
 
 impl JoinedNodes {
     /// All nodes, by name; the same objects as last time where neither has changed.
     fn nodes(&mut self, state: &State) -> Vec<Arc<Node>> {
-        let mut before = std::mem::take(&mut self.0);
+        let Self(joined) = self;
+        joined.begin();
         let nodes = state.nodes.values().map(|record| {
             let node = &record.model;
             let Some(csi_node) = state.csi_nodes.get(&node.name) else { return Arc::clone(node) };
-            let address = Arc::as_ptr(node).addr();
-            let is_it = |known: &Joined| Arc::ptr_eq(&known.node, node) && Arc::ptr_eq(&known.csi_node, csi_node);
-            let known = before.remove(&address).filter(is_it);
-            let joined = known.unwrap_or_else(|| Joined {
-                node: Arc::clone(node),
-                csi_node: Arc::clone(csi_node),
-                both: Arc::new(Node { csi_drivers: Some(csi_node.drivers.clone()), ..Node::clone(node) }),
-            });
-            let both = Arc::clone(&joined.both);
-            self.0.insert(address, joined);
+            if let Some((_, both)) = joined.get(node).filter(|(known, _)| Arc::ptr_eq(known, csi_node)) {
+                return Arc::clone(both);
+            }
+            let both = Arc::new(Node { csi_drivers: Some(csi_node.drivers.clone()), ..Node::clone(node) });
+            joined.keep(node, (Arc::clone(csi_node), Arc::clone(&both)));
             both
         });
-        nodes.collect()
+        let nodes = nodes.collect();
+        joined.end();
+        nodes
     }
 }
 

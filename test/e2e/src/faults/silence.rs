@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::audit::nothing_is_leaked;
-use crate::cluster::{Cluster, Corner, DEADLINE};
+use crate::cluster::{Cluster, Corner, DEADLINE, scheduled};
 use crate::controller::Supervisor;
 use crate::fault_proxy::{Connections, FaultProxy};
 use crate::{Component, eventually, objects};
@@ -50,8 +50,7 @@ impl fmt::Display for Silence {
 
 /// Whether kube-scheduler has tried the pod and found no place.
 fn is_refused(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|it| it.type_ == "PodScheduled" && it.status == "False")
+    scheduled(pod).is_some_and(|condition| condition.status == "False")
 }
 
 impl Silence {

@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::CLASS;
-use crate::cluster::{Corner, node_of};
+use crate::cluster::{Corner, node_of, scheduled};
 use crate::fleet::planned_uids;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -230,9 +230,7 @@ pub(super) async fn planned_in_vain(corner: &Corner) -> Result<BTreeSet<String>>
 }
 
 fn unschedulable(pod: &ApiPod) -> Option<String> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let scheduled = conditions.iter().find(|it| it.type_ == "PodScheduled" && it.status == "False")?;
-    scheduled.message.clone()
+    scheduled(pod).filter(|condition| condition.status == "False")?.message.clone()
 }
 
 #[cfg(test)]

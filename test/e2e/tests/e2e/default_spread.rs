@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of, scheduled};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const ZONES: [&str; 2] = ["test-zone-a", "test-zone-b"];
@@ -58,8 +58,7 @@ fn evenly(count: usize) -> BTreeMap<String, usize> {
 }
 
 fn waits_for(pod: &Pod) -> Option<&str> {
-    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "PodScheduled")?.message.as_deref()
+    scheduled(pod)?.message.as_deref()
 }
 
 /// Runs the binary with an administrator's rights; gives its standard output.

@@ -32,6 +32,16 @@ fn unbound(pod: &Value) -> Value {
     pod
 }
 
+/// What was read, printed without the fields that nobody knows.
+macro_rules! known {
+    ($read:expr) => {
+        print($read.map(|mut read| {
+            read.unknown_fields.clear();
+            read
+        }))
+    };
+}
+
 /// What an object is read as, printed. Ids are given out in the order of reading, so equal objects print alike. Fields that are
 /// dropped decide nothing, so a snapshot need not tell of them. `None` for a kind that nobody reads.
 fn read(object: &Value, kind: &str) -> Option<Result<String, ObjectError>> {
@@ -55,28 +65,13 @@ fn read(object: &Value, kind: &str) -> Option<Result<String, ObjectError>> {
         "NodeClaim" => print(decode::node_claim_object(object)),
         "CapacityBuffer" => print(decode::capacity_buffer_object(object)),
         "NodeOverlay" => print(decode::node_overlay_object(object)),
-        "DeviceClass" => print(devices::device_class(object, devices::Admitted::ByServer).map(|mut read| {
-            read.unknown_fields.clear();
-            read
-        })),
-        "ResourceSlice" => print(devices::resource_slice(object, devices::Admitted::ByServer).map(|mut read| {
-            read.unknown_fields.clear();
-            read
-        })),
-        "ResourceClaim" => print(devices::resource_claim(object, devices::Admitted::ByServer).map(|mut read| {
-            read.unknown_fields.clear();
-            read
-        })),
+        "DeviceClass" => known!(devices::device_class(object, devices::Admitted::ByServer)),
+        "ResourceSlice" => known!(devices::resource_slice(object, devices::Admitted::ByServer)),
+        "ResourceClaim" => known!(devices::resource_claim(object, devices::Admitted::ByServer)),
         "ResourceClaimTemplate" => {
-            print(devices::resource_claim_template(object, devices::Admitted::ByServer).map(|mut read| {
-                read.unknown_fields.clear();
-                read
-            }))
+            known!(devices::resource_claim_template(object, devices::Admitted::ByServer))
         }
-        "DeviceTaintRule" => print(devices::device_taint_rule(object).map(|mut read| {
-            read.unknown_fields.clear();
-            read
-        })),
+        "DeviceTaintRule" => known!(devices::device_taint_rule(object)),
         other => {
             let template = TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other);
             if let Some(kind) = template {

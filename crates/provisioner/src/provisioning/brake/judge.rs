@@ -87,7 +87,7 @@ fn told(snapshot: &Snapshot, machine: &Launched, (class, before): (PodClass, u32
         }
     };
     let message =
-        format!("machine {} was launched for pods such as {} and took none in: {why}", node.display_name(), pod.name,);
+        format!("machine {} was launched for pods such as {} and took none in: {why}", node.display_name(), pod.name);
     let resources = (0..names.resource_count()).map(ResourceId::from_index).filter(|&it| is_capped(node, it));
     InVain {
         class,

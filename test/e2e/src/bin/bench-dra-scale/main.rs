@@ -16,6 +16,7 @@ use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use e2e::bench::{self, Asked, Pods, Requests, Usage};
 use e2e::controller::Controller;
+use e2e::exit;
 use e2e::fleet::{Fleet, dollars};
 use e2e::{apply, eventually};
 use k8s_openapi::api::batch::v1::Job;
@@ -71,13 +72,7 @@ struct Bench {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match measure(&Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code(measure(&Arguments::parse()).await.map(|()| true))
 }
 
 async fn measure(arguments: &Arguments) -> Result<()> {

@@ -16,6 +16,7 @@ use clap::{Parser, ValueEnum};
 use cloudprovider_kwok::catalogue::default_instance_types;
 use e2e::bench::{self, Pods, Requests, Usage};
 use e2e::control_plane::ControlPlane;
+use e2e::exit;
 use e2e::fleet::{Fleet, Machine, dollars};
 use e2e::scratch::Scratch;
 use e2e::{apply, eventually};
@@ -64,13 +65,7 @@ enum Case {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code(run(&Arguments::parse()).await.map(|()| true))
 }
 
 /// What one case took.

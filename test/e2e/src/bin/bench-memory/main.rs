@@ -15,6 +15,7 @@ use clap::Parser;
 use e2e::bench::{self, Usage};
 use e2e::controller::{self, Controller};
 use e2e::eventually;
+use e2e::exit;
 use e2e::scratch::Scratch;
 
 use objects::Size;
@@ -57,13 +58,7 @@ fn at_least_one(text: &str) -> Result<usize> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match measure(&Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code(measure(&Arguments::parse()).await.map(|()| true))
 }
 
 async fn measure(arguments: &Arguments) -> Result<()> {

@@ -18,6 +18,7 @@ use api::NodeClaim;
 use clap::{Parser, ValueEnum};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
+use e2e::exit;
 use e2e::fleet::Fleet;
 use e2e::{apply, eventually, install};
 use kube::api::{DeleteParams, ListParams};
@@ -56,16 +57,10 @@ struct Ending(String, bool);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Arguments::parse()).await {
-        Ok(Ending(summary, is_complete)) => {
-            println!("{summary}");
-            if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code(run(&Arguments::parse()).await.map(|Ending(summary, is_complete)| {
+        println!("{summary}");
+        is_complete
+    }))
 }
 
 async fn run(arguments: &Arguments) -> Result<Ending> {

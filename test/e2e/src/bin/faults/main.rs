@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Parser;
+use e2e::exit;
 use e2e::faults::crashes::{Crash, Stage, Successor, failpoints};
 use e2e::faults::rounds::Rounds;
 use e2e::faults::silence::Silence;
@@ -69,17 +70,11 @@ async fn main() -> ExitCode {
         (false, true) => silence().await,
         (false, false) => rounds(arguments.seed, arguments.rounds).await,
     };
-    match result {
-        Ok(count) => {
-            println!("{:.0} s", started.elapsed().as_secs_f64());
-            println!("{} passed, {} failed", count.passed, count.failed);
-            if count.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code(result.map(|count| {
+        println!("{:.0} s", started.elapsed().as_secs_f64());
+        println!("{} passed, {} failed", count.passed, count.failed);
+        count.failed == 0
+    }))
 }
 
 async fn rounds(seed: u64, rounds: u64) -> Result<Count> {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Parser;
 use e2e::cluster::{Cluster, Corner};
+use e2e::exit;
 use e2e::fidelity::{self, Outcome, Scenario};
 use e2e::{Controller, Gates};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -41,14 +42,7 @@ enum GateSet {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Arguments::parse()).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::code(run(&Arguments::parse()).await)
 }
 
 async fn run(arguments: &Arguments) -> Result<bool> {
