@@ -28,11 +28,11 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
       arm64) target=aarch64-unknown-linux-musl ;; \
       *) echo "no build for ${TARGETARCH}" >&2; exit 1 ;; \
     esac && \
-    cargo build --release --locked --package provisioner --bin dovetail --target "$target" && \
+    cargo build --release --locked --package dovetail --target "$target" && \
     cp "target/$target/release/dovetail" /dovetail && \
-    PATH="/tools/bin:$PATH" cargo cyclonedx --manifest-path crates/provisioner/Cargo.toml --target "$target" \
+    PATH="/tools/bin:$PATH" cargo cyclonedx --manifest-path crates/dovetail/Cargo.toml --target "$target" \
       --format json --spec-version 1.5 --override-filename dovetail.cdx && \
-    cp crates/provisioner/dovetail.cdx.json /dovetail.cdx.json
+    cp crates/dovetail/dovetail.cdx.json /dovetail.cdx.json
 
 FROM scratch
 COPY --from=build /dovetail /dovetail

@@ -43,14 +43,15 @@ pub(crate) enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Bring 720 pods with claims onto a hundred machines of a real control plane, then churn 80 pods ten times, and print
-    /// times, price, and the controller's use and requests.
+    /// Bring 720 pods with claims onto a hundred machines of a real control plane, then churn 80 pods ten times, and
+    /// print times, price, and the controller's use and requests.
     DraScale {
         /// Passed on to the benchmark; `--nodes 10 --waves 2` is quick, `--help` after `--` shows the rest.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Start the controller in a cluster of 150,000 pods, played by a server of our own, and print how much memory it took.
+    /// Start the controller in a cluster of 150,000 pods, played by a server of our own, and print how much memory it
+    /// took.
     Memory {
         /// Passed on to the benchmark; `--pods 10000` is quick, `--help` after `--` shows the rest.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -132,7 +133,6 @@ fn beside_dovetail(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()>
     eprintln!("building dovetail in release mode");
     // Side by side in one folder: the benchmark runs the controller that lies beside it.
     let program_only = format!("--bin={program}");
-    let built =
-        build(&["--release", "--package=provisioner", "--package=e2e", "--bin=dovetail", &program_only], program)?;
+    let built = build(&["--release", "--package=dovetail", "--package=e2e", "--bin=dovetail", &program_only], program)?;
     run_command(process::command(&built.to_string_lossy()).args(arguments))
 }

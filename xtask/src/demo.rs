@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     });
     eprintln!("building dovetail and the demonstration");
     // Side by side in one folder: the demonstration runs the controller that lies beside it.
-    let built = build(&["--package=provisioner", "--package=e2e", "--bins"], "demo");
+    let built = build(&["--package=dovetail", "--package=e2e", "--bins"], "demo");
     control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
     let mut demo = command(&built?.to_string_lossy());
     if let Some(Part::Dra) = options.part {

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: libFuzzer looks for inputs that break a target, guided by the branches that an input reaches.
 //!
-//! It works on the stable compiler, because the passes that count branches are LLVM's. What is found is left in the target
-//! folder: inputs that reach something new in `fuzz/corpus`, inputs that break something in `fuzz/crashes`. With `--keep`
-//! the smallest set of inputs that reaches as much goes into the repository's corpus.
+//! It works on the stable compiler, because the passes that count branches are LLVM's. What is found is left in the
+//! target folder: inputs that reach something new in `fuzz/corpus`, inputs that break something in `fuzz/crashes`. With
+//! `--keep` the smallest set of inputs that reaches as much goes into the repository's corpus.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -13,6 +13,7 @@ mod fuzz;
 mod oracle;
 mod process;
 mod progress;
+mod same_plans;
 mod test;
 
 use std::process::ExitCode;
@@ -46,6 +47,8 @@ enum Command {
     Faults(faults::Options),
     /// Look for inputs that break what reads them, guided by the branches that they reach.
     Fuzz(fuzz::Options),
+    /// Show that two revisions of `dovetail` answer alike, byte by byte.
+    SamePlans(same_plans::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Fidelity(options) => fidelity::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::SamePlans(options) => same_plans::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {

@@ -186,11 +186,9 @@ fn ask_and_count(ask: &Command, seed: u64) -> Result<(bool, Counts)> {
 /// Our side of the comparison. A debug build is that of the tests, so that nothing is compiled twice.
 fn ours(subject: Subject, options: &Options) -> Result<PathBuf> {
     let example = ["--example", subject.example()];
-    let selection: &[&str] = if options.release {
-        &["--release", "--package=dra-sched"]
-    } else {
-        &["--workspace", "--features", crate::test::FEATURES]
-    };
+    let package = if matches!(subject, Subject::Cel) { "--package=k8s-cel" } else { "--package=dra-sched" };
+    let selection: &[&str] =
+        if options.release { &["--release", package] } else { &["--workspace", "--features", crate::test::FEATURES] };
     build(&[selection, &example].concat(), subject.example())
 }
 

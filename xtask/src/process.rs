@@ -19,6 +19,14 @@ pub(crate) fn command(program: &str) -> Command {
 /// Cargo with the given arguments.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = command("cargo");
+    // What Cargo tells us of ourselves. Some build scripts ask to be run again where these change (`ring`), so Cargo
+    // would compile the Kubernetes client anew whenever it is started by us after it was started by hand.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command.args(arguments);
     command
 }
@@ -59,16 +67,21 @@ pub(crate) fn is_installed(program: &str) -> bool {
 
 /// As [`build`], with these variables in Cargo's environment.
 pub(crate) fn build_with(arguments: &[&str], executable: &str, variables: &[(&str, String)]) -> Result<PathBuf> {
+    let mut command = cargo(["build", "--message-format=json-render-diagnostics"]);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    build_by(command.args(arguments), executable)
+}
+
+/// Runs a build that tells in JSON what it made, and gives the path of the executable of that name.
+pub(crate) fn build_by(command: &mut Command, executable: &str) -> Result<PathBuf> {
     #[derive(serde::Deserialize)]
     struct Message {
         executable: Option<PathBuf>,
     }
-    let mut command = cargo(["build", "--message-format=json-render-diagnostics"]);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
-    let messages = output(command.args(arguments))?;
+    let messages = output(command)?;
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
     let wanted = |path: &PathBuf| path.file_stem().is_some_and(|name| name == executable);
-    built.into_iter().find(wanted).with_context(|| format!("{} built no {executable}", describe(&command)))
+    built.into_iter().find(wanted).with_context(|| format!("{} built no {executable}", describe(command)))
 }
 
 /// Where Cargo puts what it builds.

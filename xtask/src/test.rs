@@ -3,10 +3,12 @@
 mod cargo_deny;
 mod differs;
 mod go;
+mod layers;
 mod purity;
 mod sources;
 mod stages;
 mod targets;
+mod tidy;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! Annotation keys.
 
-/// On a pod: `"true"`, or a Go duration counted from the pod's start, forbids voluntary disruption. On a node only `"true"`.
+/// On a pod: `"true"`, or a Go duration counted from the pod's start, forbids voluntary disruption. On a node only
+/// `"true"`.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// On a Node or NodeClaim, `"true"`: never repair it. Once registered, only the node's copy counts.
 pub const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
@@ -35,25 +36,16 @@ pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
 /// On the virtual pods of a CapacityBuffer: its namespace.
 pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
 
-/// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order, separated by commas; those that
-/// are to be bound after others have their stage behind a colon. Ours; Karpenter ignores it.
+/// On a NodeClaim: uids of the pods that its machine was launched for, in the plan's order, separated by commas; those
+/// that are to be bound after others have their stage behind a colon. Ours; Karpenter ignores it.
 pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
-/// On a NodeClaim: numbers of the classes of pods that its machine was launched for, separated by commas; where launches for
-/// a class had been in vain before, how many in a row behind a colon.
+/// On a NodeClaim: numbers of the classes of pods that its machine was launched for, separated by commas; where
+/// launches for a class had been in vain before, how many in a row behind a colon.
 pub const LAUNCHED_FOR: &str = "dovetail.sh/launched-for";
 /// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
 pub const DEVICES: &str = "dovetail.sh/devices";
 /// On a NodeOverlay that was generated: the driver, instance type, node class and Node that it was made from, in words.
 pub const GENERATED_FROM: &str = "dovetail.sh/generated-from";
-
-/// On a Node: kwok plays its kubelet.
-pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";
-/// Value of [`KWOK_NODE`].
-pub const KWOK_NODE_FAKE: &str = "fake";
-
-/// On a Node of the kwok provider: namespace and name, with a slash between, of the ConfigMap in which the provider keeps
-/// its instance.
-pub const KWOK_INSTANCE_RECORD: &str = "karpenter.kwok.sh/instance-record";
 
 /// Value of an annotation that is a flag.
 pub const TRUE: &str = "true";

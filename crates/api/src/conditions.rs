@@ -24,7 +24,8 @@ pub mod node_pool {
     /// Machines launched lately became nodes.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
-    /// Machines launched lately took in pods that they were launched for. Absent on a NodePool that never had one in vain.
+    /// Machines launched lately took in pods that they were launched for. Absent on a NodePool that never had one in
+    /// vain.
     pub const LAUNCHES_EFFECTIVE: &str = "LaunchesEffective";
 
     /// The conditions that `Ready` sums up.

@@ -2,24 +2,26 @@
 //!
 //! The types give fields, descriptions, names, columns and subresources; the files below say what else holds for each
 //! kind, one function a rule. Karpenter 1.15 is the model: what its CRDs accept, ours accept, what they refuse, ours
-//! refuse, and a message of a CEL rule reads the same.
+//! refuse, and a message of a CEL rule reads the same. A provider makes the CRDs of its node classes with the same
+//! means.
 
 mod capacity_buffer;
 mod dynamic_resources;
-mod kwok_node_class;
 mod node_claim;
 mod node_overlay;
 mod node_pool;
-mod rules;
-mod schema;
+pub mod rules;
+pub mod schema;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+
+pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::json;
 
-/// Every CRD, in the order in which they are listed everywhere.
+/// The CRDs of the kinds that are not one provider's, in the order in which they are listed everywhere.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![node_pool::crd(), node_claim::crd(), node_overlay::crd(), capacity_buffer::crd(), kwok_node_class::crd()]
+    vec![node_pool::crd(), node_claim::crd(), node_overlay::crd(), capacity_buffer::crd()]
 }
 
 /// The name of a CRD's file: `<group>_<plural>.yaml`.
@@ -36,9 +38,9 @@ pub fn yaml(crd: &CustomResourceDefinition) -> Result<String, YamlError> {
     serde_saphyr::to_string(&json).map_err(|e| error(e.to_string()))
 }
 
-/// All CRDs as one YAML stream.
-pub fn yaml_stream() -> Result<String, YamlError> {
-    crds().iter().map(|crd| Ok(format!("---\n{}", yaml(crd)?))).collect()
+/// CRDs as one YAML stream.
+pub fn yaml_stream<'a>(crds: impl IntoIterator<Item = &'a CustomResourceDefinition>) -> Result<String, YamlError> {
+    crds.into_iter().map(|crd| Ok(format!("---\n{}", yaml(crd)?))).collect()
 }
 
 /// A CRD that cannot be written as YAML.
@@ -50,7 +52,7 @@ pub struct YamlError {
 }
 
 /// Hands the schema of a CRD's only version to the functions that complete it.
-fn complete(mut crd: CustomResourceDefinition, rules: &[fn(&mut JSONSchemaProps)]) -> CustomResourceDefinition {
+pub fn complete(mut crd: CustomResourceDefinition, rules: &[fn(&mut JSONSchemaProps)]) -> CustomResourceDefinition {
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {

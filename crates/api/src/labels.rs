@@ -46,29 +46,11 @@ pub const REGION: &str = "topology.kubernetes.io/region";
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// `node.kubernetes.io/windows-build`.
 pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
-/// Set on a Node that terminates, so that load balancers let go of it; the value is [`EXCLUDE_FROM_LOAD_BALANCERS_VALUE`].
+/// Set on a Node that terminates, so that load balancers let go of it; the value is
+/// [`EXCLUDE_FROM_LOAD_BALANCERS_VALUE`].
 pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Value of [`EXCLUDE_FROM_LOAD_BALANCERS`].
 pub const EXCLUDE_FROM_LOAD_BALANCERS_VALUE: &str = "karpenter";
-
-/// On machines of the kwok provider: how many CPUs the instance type has, as a quantity.
-pub const KWOK_INSTANCE_CPU: &str = "karpenter.kwok.sh/instance-cpu";
-/// On machines of the kwok provider: how much memory the instance type has, as a quantity.
-pub const KWOK_INSTANCE_MEMORY: &str = "karpenter.kwok.sh/instance-memory";
-/// On machines of the kwok provider: the family that the instance type's name begins with.
-pub const KWOK_INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
-/// On machines of the kwok provider: the size in the instance type's name, or its CPUs.
-pub const KWOK_INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
-/// On Nodes of the kwok provider: the value of annotation `kwok.x-k8s.io/node` once more, so that it can be selected.
-pub const KWOK_NODE: &str = "kwok.x-k8s.io/node";
-/// On Nodes of the kwok provider, for running several kwok controllers: which of them plays the kubelet.
-pub const KWOK_PARTITION: &str = "kwok-partition";
-/// Value of [`KWOK_PARTITION`].
-pub const KWOK_PARTITION_A: &str = "a";
-/// On Nodes of the kwok provider: dollars per hour, where eks-node-viewer looks for it.
-pub const NODE_VIEWER_PRICE: &str = "eks-node-viewer/instance-price";
-/// On ConfigMaps in which the kwok provider keeps its instances: the UID of the NodeClaim.
-pub const KWOK_INSTANCE_TOKEN: &str = "karpenter.kwok.sh/token";
 
 /// Value of [`ARCH`].
 pub const ARCH_AMD64: &str = "amd64";
@@ -208,12 +190,12 @@ mod tests {
     #[test]
     fn a_provider_restricts_its_domain_but_not_its_own_labels() {
         let labels = ProviderLabels {
-            well_known: BTreeSet::from(["karpenter.kwok.sh/instance-cpu".to_owned()]),
-            restricted_domains: BTreeSet::from([groups::KARPENTER_KWOK.to_owned()]),
+            well_known: BTreeSet::from(["cloud.example.com/instance-cpu".to_owned()]),
+            restricted_domains: BTreeSet::from(["cloud.example.com".to_owned()]),
             ..ProviderLabels::default()
         };
-        assert!(!labels.is_restricted("karpenter.kwok.sh/instance-cpu"));
-        assert!(labels.is_restricted("karpenter.kwok.sh/other"));
+        assert!(!labels.is_restricted("cloud.example.com/instance-cpu"));
+        assert!(labels.is_restricted("cloud.example.com/other"));
     }
 
     #[test]
@@ -234,6 +216,6 @@ mod tests {
 
     #[test]
     fn node_class_label_is_group_and_lower_case_kind() {
-        assert_eq!(node_class("karpenter.kwok.sh", "KWOKNodeClass"), "karpenter.kwok.sh/kwoknodeclass");
+        assert_eq!(node_class("cloud.example.com", "CloudNodeClass"), "cloud.example.com/cloudnodeclass");
     }
 }

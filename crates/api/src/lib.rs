@@ -19,7 +19,6 @@ pub mod events;
 pub mod finalizers;
 pub mod groups;
 mod json;
-pub mod kwok_node_class;
 pub mod labels;
 pub mod names;
 pub mod node_claim;
@@ -35,7 +34,6 @@ pub mod validation;
 
 pub use capacity_buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus};
 pub use duration::{DurationString, NillableDuration};
-pub use kwok_node_class::{KWOKNodeClass, KWOKNodeClassSpec, KWOKNodeClassStatus};
 pub use node_claim::{NodeClaim, NodeClaimSpec, NodeClaimStatus};
 pub use node_class_reference::NodeClassReference;
 pub use node_overlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};

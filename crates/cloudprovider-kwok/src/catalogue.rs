@@ -10,12 +10,13 @@
 //!     {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["test-zone-a"]}]}]}]
 //! ```
 //!
-//! Beyond it an entry may have `volumeAttachmentLimits` and `dynamicResources`. An entry that makes no sense is left out;
-//! every error names the entry, the field and the reason.
+//! Beyond it an entry may have `volumeAttachmentLimits` and `dynamicResources`. An entry that makes no sense is left
+//! out; every error names the entry, the field and the reason.
 
 mod defaults;
 mod file;
 
+use crate::names;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::resource_slice_template::DynamicResources;
@@ -51,10 +52,10 @@ impl Description {
             (labels::INSTANCE_TYPE.to_owned(), one(self.name.clone())),
             (labels::ARCH.to_owned(), self.architectures),
             (labels::OS.to_owned(), self.operating_systems),
-            (labels::KWOK_INSTANCE_SIZE.to_owned(), one(size(&self.name).unwrap_or(&cpu).to_owned())),
-            (labels::KWOK_INSTANCE_FAMILY.to_owned(), one(family(&self.name).to_owned())),
-            (labels::KWOK_INSTANCE_CPU.to_owned(), one(cpu)),
-            (labels::KWOK_INSTANCE_MEMORY.to_owned(), one(memory)),
+            (names::KWOK_INSTANCE_SIZE.to_owned(), one(size(&self.name).unwrap_or(&cpu).to_owned())),
+            (names::KWOK_INSTANCE_FAMILY.to_owned(), one(family(&self.name).to_owned())),
+            (names::KWOK_INSTANCE_CPU.to_owned(), one(cpu)),
+            (names::KWOK_INSTANCE_MEMORY.to_owned(), one(memory)),
         ]);
         for (key, value) in self.offerings.iter().flat_map(Offering::all_labels) {
             requirements.entry(key.to_owned()).or_default().insert(value.to_owned());

@@ -45,8 +45,9 @@ pub struct Choice<'a> {
     pub without_capacity: Vec<OfferingKey>,
 }
 
-/// Tries everything that the claim allows, cheapest first, like a cloud that is handed a list: those that `is_unavailable` are known to
-/// have no machines and are not tried, those without `has_capacity` turn out to have none.
+/// Tries everything that the claim allows, cheapest first, like a cloud that is handed a list: those that
+/// `is_unavailable` are known to have no machines and are not tried, those without `has_capacity` turn out to have
+/// none.
 ///
 /// Differs: `kwok-any-type`. Karpenter's kwok provider needs a requirement on the instance type and takes any of the
 /// cheapest at random.
@@ -91,6 +92,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::default_instance_types;
+    use crate::names;
 
     fn asked(values: &[(&str, &[&str])], cpu: &str) -> Asked {
         let requirements: Vec<_> = values
@@ -128,7 +130,7 @@ mod tests {
                 asked(&[("failure-domain.beta.kubernetes.io/zone", &["test-zone-c"])], "0"),
                 "c-1x-amd64-linux/test-zone-c/spot",
             ),
-            (asked(&[(labels::KWOK_INSTANCE_FAMILY, &["m"])], "0"), "m-1x-amd64-linux/test-zone-a/spot"),
+            (asked(&[(names::KWOK_INSTANCE_FAMILY, &["m"])], "0"), "m-1x-amd64-linux/test-zone-a/spot"),
         ];
         for (asked, expected) in cases {
             let choice = choose(&types, &asked, |_| false, |_| true).unwrap();
@@ -153,7 +155,7 @@ mod tests {
         let types = types();
         let with_min_values = |min_values| {
             let requirement = NodeSelectorRequirementWithMinValues {
-                key: labels::KWOK_INSTANCE_CPU.to_owned(),
+                key: names::KWOK_INSTANCE_CPU.to_owned(),
                 operator: Operator::Exists,
                 values: Vec::new(),
                 min_values: Some(min_values),

@@ -1,8 +1,9 @@
 //! Calls to the API server: bounded in time, and each error names the verb and the object.
 
+use crate::names;
 use std::time::Duration;
 
-use api::{KWOKNodeClass, NodeClaim, labels};
+use api::NodeClaim;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::{DeleteParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
@@ -11,6 +12,7 @@ use kube::{Api, Client};
 use model::Uid;
 
 use crate::drivers::DOMAIN_LABEL;
+use crate::node_class::KWOKNodeClass;
 use crate::record::{Record, SELECTOR, config_map_name};
 
 /// How long a call may take.
@@ -119,7 +121,7 @@ impl Cluster {
 
     /// The record of the machine that was launched with that token.
     pub(crate) async fn record_of(&self, token: &Uid) -> Result<Option<Record>> {
-        let selector = format!("{SELECTOR},{}={token}", labels::KWOK_INSTANCE_TOKEN);
+        let selector = format!("{SELECTOR},{}={token}", names::KWOK_INSTANCE_TOKEN);
         let params = ListParams::default().labels(&selector);
         let what = self.config_map("list", "*");
         let found = call(what.clone(), self.config_maps.list(&params)).await?;

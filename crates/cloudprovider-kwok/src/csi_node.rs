@@ -1,6 +1,6 @@
-//! The CSINode of a fake machine, which tells how many volumes its CSI drivers attach. A kubelet writes it once drivers have
-//! registered; a fake machine has it with its Node, so that no pod comes before its limits are known. It belongs to the Node
-//! and goes with it.
+//! The CSINode of a fake machine, which tells how many volumes its CSI drivers attach. A kubelet writes it once drivers
+//! have registered; a fake machine has it with its Node, so that no pod comes before its limits are known. It belongs
+//! to the Node and goes with it.
 
 use std::collections::BTreeMap;
 

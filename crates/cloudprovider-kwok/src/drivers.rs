@@ -1,17 +1,18 @@
-//! Plays the DRA drivers of fake machines: they publish what the machine was said to have, a while after its Node is there.
+//! Plays the DRA drivers of fake machines: they publish what the machine was said to have, a while after its Node is
+//! there.
 //!
-//! A machine's own slices belong to its Node and go with it. Slices of a domain are published once, by whichever machine
-//! comes first, and go with the last machine of the domain. Attributes whose value was unknown before the launch get one,
-//! equal within a group and different from every other group's of any machine.
+//! A machine's own slices belong to its Node and go with it. Slices of a domain are published once, by whichever
+//! machine comes first, and go with the last machine of the domain. Attributes whose value was unknown before the
+//! launch get one, equal within a group and different from every other group's of any machine.
 //!
 //! [`publication`] is pure; [`Drivers`] follows the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dra_templates::Expansion;
+use dra_templates::{PoolScope, layout};
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, NodeName, Timestamp};
-use overlay::Expansion;
-use overlay::expand::{PoolScope, layout};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cause, Cluster, Failure};

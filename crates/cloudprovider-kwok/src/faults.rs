@@ -14,7 +14,8 @@
 //!  "neverReady": [{"instanceType": "c-1x-amd64-linux"}],
 //!  "vanished": [{"nodeClaim": "general-x7k2p"}],
 //!  "listLagMs": 5000,
-//!  "drivers": [{"target": {"zone": "test-zone-a"}, "driver": "gpu.example.com", "publishes": "partly", "delayMs": 500}]}
+//!  "drivers": [{"target": {"zone": "test-zone-a"}, "driver": "gpu.example.com", "publishes": "partly",
+//!                "delayMs": 500}]}
 //! ```
 //!
 //! What is left out in a target fits everything; a fault is over as soon as it is no longer listed.

@@ -1,5 +1,6 @@
 //! From a NodeClaim and an offering to a record, and from a record to a Node. Pure.
 
+use crate::names;
 use std::collections::BTreeMap;
 
 use api::{NodeClaim, Operator, annotations, labels, taints};
@@ -70,9 +71,9 @@ fn node_labels(
     all.extend(provider_labels.clone());
     let own = [
         (labels::HOSTNAME, node_name.to_owned()),
-        (labels::KWOK_NODE, annotations::KWOK_NODE_FAKE.to_owned()),
-        (labels::KWOK_PARTITION, labels::KWOK_PARTITION_A.to_owned()),
-        (labels::NODE_VIEWER_PRICE, dollars(price)),
+        (names::KWOK_NODE, names::KWOK_NODE_FAKE.to_owned()),
+        (names::KWOK_PARTITION, names::KWOK_PARTITION_A.to_owned()),
+        (names::NODE_VIEWER_PRICE, dollars(price)),
     ];
     all.extend(own.map(|(key, value)| (key.to_owned(), value)));
     all
@@ -120,13 +121,13 @@ pub fn to_node(record: &Record, namespace: &str, kubelet: Kubelet) -> Node {
     let template = &record.node;
     let mut annotations = template.annotations.clone();
     let record_name = format!("{namespace}/{}", record.config_map_name());
-    annotations.insert(annotations::KWOK_INSTANCE_RECORD.to_owned(), record_name);
+    annotations.insert(names::KWOK_INSTANCE_RECORD.to_owned(), record_name);
     match kubelet {
         Kubelet::Kwok => {
-            annotations.insert(annotations::KWOK_NODE.to_owned(), annotations::KWOK_NODE_FAKE.to_owned());
+            annotations.insert(names::KWOK_NODE.to_owned(), names::KWOK_NODE_FAKE.to_owned());
         }
         Kubelet::Absent => {
-            annotations.remove(annotations::KWOK_NODE);
+            annotations.remove(names::KWOK_NODE);
         }
     }
     let amounts = |list: &BTreeMap<String, api::QuantityString>| {

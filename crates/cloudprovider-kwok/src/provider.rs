@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::labels::{self, ProviderLabels};
-use api::{KWOKNodeClass, NodeClaim, NodeClassReference, NodePool, groups};
+use api::labels;
+use api::{NodeClaim, NodeClassReference, NodePool};
 use async_trait::async_trait;
 use cloudprovider::{
     CloudProvider, ConditionStatus, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes,
     NodeClassKind, NodeClassReadiness, OfferingKey, ProviderConfig, RepairAction, RepairPolicy, UnavailableOfferings,
 };
+use cloudprovider_plugin::Clock;
 use kube::Client;
 use model::{DurationMs, NodeClaimName, ProviderId, Timestamp, Uid};
 use parking_lot::Mutex;
@@ -20,16 +21,11 @@ use serde_json::json;
 use crate::catalogue::default_instance_types;
 use crate::choice::{Asked, choose};
 use crate::cluster::{Cause, Cluster, Failure};
+use crate::declaration::{DECLARATION, provider_labels};
 use crate::faults::{self, Faults, Machine, Target};
 use crate::node::new_record;
+use crate::node_class::KWOKNodeClass;
 use crate::record::{Record, State, node_name, node_name_of};
-
-const NODE_CLASS_KINDS: [NodeClassKind; 1] = [NodeClassKind {
-    group: groups::KARPENTER_KWOK,
-    version: "v1alpha1",
-    kind: "KWOKNodeClass",
-    plural: "kwoknodeclasses",
-}];
 
 /// How often a record that changed meanwhile is read anew in one call.
 const MAX_CONFLICTS: u32 = 5;
@@ -58,9 +54,6 @@ impl Options {
         }
     }
 }
-
-/// Tells the time of day.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 fn wall_clock() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -182,7 +175,10 @@ impl KwokCloudProvider {
         &self,
         reference: &NodeClassReference,
     ) -> Result<Option<(KWOKNodeClass, NodeClassReadiness)>, Error> {
-        let ours = NODE_CLASS_KINDS.iter().any(|kind| kind.group == reference.group && kind.kind == reference.kind);
+        let ours = DECLARATION
+            .node_class_kinds
+            .iter()
+            .any(|kind| kind.group == reference.group && kind.kind == reference.kind);
         if !ours {
             return Ok(None);
         }
@@ -309,27 +305,6 @@ fn transient(error: impl fmt::Display) -> Error {
     Error::Transient(error.to_string())
 }
 
-/// The label rules of a provider with that catalogue: Karpenter's kwok labels, and whatever else its machines carry.
-pub fn provider_labels(types: &[Arc<InstanceType>]) -> ProviderLabels {
-    let mut well_known: BTreeSet<String> = [
-        labels::KWOK_INSTANCE_CPU,
-        labels::KWOK_INSTANCE_MEMORY,
-        labels::KWOK_INSTANCE_FAMILY,
-        labels::KWOK_INSTANCE_SIZE,
-    ]
-    .map(str::to_owned)
-    .into();
-    for instance_type in types {
-        well_known.extend(instance_type.requirements.keys().cloned());
-    }
-    well_known.retain(|key| !labels::WELL_KNOWN.contains(&key.as_str()));
-    ProviderLabels {
-        well_known,
-        restricted_domains: [groups::KARPENTER_KWOK.to_owned()].into(),
-        ..ProviderLabels::default()
-    }
-}
-
 /// Karpenter's: a Node that is not ready for ten minutes, and two conditions for tests.
 fn repair_policies() -> Vec<RepairPolicy> {
     let policy = |condition_type: &str, condition_status, reason_regex: &str, toleration, grace, action| RepairPolicy {
@@ -367,7 +342,7 @@ fn readiness(node_class: &KWOKNodeClass) -> NodeClassReadiness {
 #[async_trait]
 impl CloudProvider for KwokCloudProvider {
     fn name(&self) -> &'static str {
-        "kwok"
+        DECLARATION.name
     }
 
     fn config(&self) -> &ProviderConfig {
@@ -375,7 +350,7 @@ impl CloudProvider for KwokCloudProvider {
     }
 
     fn node_class_kinds(&self) -> &[NodeClassKind] {
-        &NODE_CLASS_KINDS
+        DECLARATION.node_class_kinds
     }
 
     async fn node_class_readiness(&self, node_class: &NodeClassReference) -> Result<NodeClassReadiness, Error> {
@@ -388,8 +363,9 @@ impl CloudProvider for KwokCloudProvider {
         let node_name = node_name(&claim_name, request.token)
             .map_err(|error| Error::CreateFailed { reason: "InvalidToken".to_owned(), message: error.to_string() })?;
         let faults = self.faults().await.map_err(transient)?;
-        // Launching first saves a call where it succeeds. Whatever it fails for, the token may stand for a machine already.
-        // Differs: `kwok-second-launch`. Karpenter's kwok provider makes a second Node if it is asked a second time.
+        // Launching first saves a call where it succeeds. Whatever it fails for, the token may stand for a machine
+        // already. Differs: `kwok-second-launch`. Karpenter's kwok provider makes a second Node if it is asked a second
+        // time.
         let record = match self.launch(request, &faults).await {
             Ok(record) => record,
             Err(error) => self.launched(&node_name, request.token).await?.ok_or(error)?,
@@ -511,15 +487,6 @@ mod tests {
     #[test]
     fn the_repair_policies_are_valid() {
         RepairPolicies::new(&repair_policies()).unwrap();
-    }
-
-    #[test]
-    fn labels_of_the_catalogue_are_well_known_and_the_rest_of_our_domain_is_restricted() {
-        let types: Vec<_> = default_instance_types().into_iter().map(Arc::new).collect();
-        let labels = provider_labels(&types);
-        assert!(labels.is_well_known(labels::KWOK_INSTANCE_FAMILY));
-        assert!(!labels.is_restricted(labels::KWOK_INSTANCE_CPU));
-        assert!(labels.is_restricted("karpenter.kwok.sh/anything-else"));
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! the controller, and its name follows from NodeClaim and token, so that the API server lets one launch only succeed.
 //! It holds everything that the Node will be made of; the NodeClaim is not asked again.
 
+use crate::names;
 use std::collections::BTreeMap;
 
-use api::{DynamicResources, QuantityString, labels};
+use api::{DynamicResources, QuantityString};
 use cloudprovider::instance_type::{resources_from_api, resources_to_api};
 use cloudprovider::{CapacityType, Instance, InstanceState, ResourceList};
 use k8s_openapi::api::core::v1::{ConfigMap, Taint};
@@ -222,7 +223,7 @@ impl Record {
             (key::DEVICES, devices),
         ];
         let labels =
-            [COMPONENT_LABEL, ("app.kubernetes.io/managed-by", "dovetail"), (labels::KWOK_INSTANCE_TOKEN, &self.token)];
+            [COMPONENT_LABEL, ("app.kubernetes.io/managed-by", "dovetail"), (names::KWOK_INSTANCE_TOKEN, &self.token)];
         ConfigMap {
             metadata: ObjectMeta {
                 name: Some(self.config_map_name()),

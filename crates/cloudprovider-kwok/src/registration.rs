@@ -3,19 +3,22 @@
 //! It follows the records by a watch and can be stopped at any point: everything it needs is in the records. Races with
 //! [`cloudprovider::CloudProvider::delete`], which first marks the record, then deletes the Node, then the record:
 //!
-//! * A Node is created only for a record that is `Booting`, and the record is marked `Running` afterwards over the version
-//!   that was read. If that fails because the record was marked for its end or is gone, the Node is deleted again.
+//! * A Node is created only for a record that is `Booting`, and the record is marked `Running` afterwards over the
+//!   version that was read. If that fails because the record was marked for its end or is gone, the Node is deleted
+//!   again.
 //! * A crash between both leaves a Node of a record that is still `Booting`; creating it again finds it there.
-//! * A Node whose record is gone is what a vanished machine leaves behind: its kubelet stops, and if it never registered
-//!   it is deleted.
+//! * A Node whose record is gone is what a vanished machine leaves behind: its kubelet stops, and if it never
+//!   registered it is deleted.
 //!
-//! When the loop starts, it also writes records for kwok machines that Karpenter launched, so that a cluster can switch.
+//! When the loop starts, it also writes records for kwok machines that Karpenter launched, so that a cluster can
+//! switch.
 
+use crate::names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
-use api::{DynamicResources, NodeClaim, annotations, labels};
+use api::{DynamicResources, NodeClaim, labels};
 use cloudprovider::{CapacityType, CloudProvider};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -48,8 +51,8 @@ const WATCH_S: u32 = 25;
 const FIRST_RETRY: DurationMs = DurationMs::from_seconds(1);
 const LAST_RETRY: DurationMs = DurationMs::from_seconds(30);
 
-/// How long a failed watch waits. kube's default goes up to half a minute, which machines would wait for their Nodes after
-/// the API server was away for that long.
+/// How long a failed watch waits. kube's default goes up to half a minute, which machines would wait for their Nodes
+/// after the API server was away for that long.
 fn retry_delays() -> ExponentialBackoff {
     let delays = backon::ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(500))
@@ -285,7 +288,7 @@ impl Registration {
             return cluster.delete_node(name, node.metadata.uid.as_deref()).await.map(drop);
         }
         tracing::info!(node = %name, "a Node's machine is gone; its kubelet stops");
-        cluster.patch_node(name, &json!({"metadata": {"annotations": {(annotations::KWOK_NODE): null}}})).await?;
+        cluster.patch_node(name, &json!({"metadata": {"annotations": {(names::KWOK_NODE): null}}})).await?;
         let condition = json!({
             "type": "Ready",
             "status": "Unknown",
@@ -296,12 +299,12 @@ impl Registration {
         cluster.patch_node_status(name, &json!({"status": {"conditions": [condition]}})).await.map(drop)
     }
 
-    /// Looks at the Nodes from before the start: those of ours without a record are orphans, and machines that Karpenter
-    /// launched get a record.
+    /// Looks at the Nodes from before the start: those of ours without a record are orphans, and machines that
+    /// Karpenter launched get a record.
     async fn look_back(&mut self) -> Result<(), Failure> {
         let cluster = &self.provider.inner.cluster;
         self.drivers.look_back(cluster).await?;
-        let selector = format!("{}={}", labels::KWOK_NODE, annotations::KWOK_NODE_FAKE);
+        let selector = format!("{}={}", names::KWOK_NODE, names::KWOK_NODE_FAKE);
         let mut foreign = Vec::new();
         for node in cluster.nodes(&selector).await? {
             let Some(id) = provider_id(&node) else { continue };
@@ -313,8 +316,7 @@ impl Registration {
                 continue;
             }
             let annotations = node.metadata.annotations.as_ref();
-            if let Some(record) = annotations.and_then(|annotations| annotations.get(annotations::KWOK_INSTANCE_RECORD))
-            {
+            if let Some(record) = annotations.and_then(|annotations| annotations.get(names::KWOK_INSTANCE_RECORD)) {
                 // Another provider may keep its records elsewhere.
                 if record.split_once('/').is_some_and(|(namespace, _)| namespace == cluster.namespace) {
                     self.orphans.insert(name);
@@ -422,7 +424,7 @@ fn adopted(provider: &KwokCloudProvider, node: &Node, claim: &NodeClaim) -> Opti
     };
     let created_at =
         node.metadata.creation_timestamp.as_ref().map_or(provider.now(), |time| Timestamp(time.0.as_millisecond()));
-    let price = all.get(labels::NODE_VIEWER_PRICE).and_then(|price| PriceNanoUsdPerHour::parse_rounded(price).ok());
+    let price = all.get(names::NODE_VIEWER_PRICE).and_then(|price| PriceNanoUsdPerHour::parse_rounded(price).ok());
     Some(Record {
         node_name: NodeName::from(node.metadata.name.as_deref()?),
         token: Uid::from(claim.metadata.uid.as_deref()?),

@@ -1,17 +1,19 @@
 //! The provider on a real control plane: the conformance kit, and what only a real API server and kwok can show.
 //!
-//! With `DOVETAIL_E2E=1` the tests boot a control plane for themselves, which `cargo xtask test --stage e2e` asks for; with
-//! `DOVETAIL_E2E_KUBECONFIG` they use the one of that kubeconfig. With neither, each says so and passes. Every test has a
-//! namespace of its own and removes its Nodes, so that any number can run at once.
+//! With `DOVETAIL_E2E=1` the tests boot a control plane for themselves, which `cargo xtask test --stage e2e` asks for;
+//! with `DOVETAIL_E2E_KUBECONFIG` they use the one of that kubeconfig. With neither, each says so and passes. Every
+//! test has a namespace of its own and removes its Nodes, so that any number can run at once.
 
+use cloudprovider_kwok::names;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use api::{KWOKNodeClass, NodeClaim, NodePool, NodeSelectorRequirementWithMinValues, annotations, labels};
+use api::{NodeClaim, NodePool, NodeSelectorRequirementWithMinValues, labels};
 use async_trait::async_trait;
 use cloudprovider::conformance::{self, Hooks};
 use cloudprovider::{CapacityType, CloudProvider, CreateRequest, Error, Instance, OfferingKey};
+use cloudprovider_kwok::KWOKNodeClass;
 use cloudprovider_kwok::{Faults, KwokCloudProvider, Options, faults};
 use e2e::control_plane::{self, ControlPlane};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -115,7 +117,7 @@ impl Setup {
     async fn with_turn(turn: Turn, node_class: Value, read_faults: bool) -> Option<Self> {
         let client = client().await?;
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in api::crd::crds() {
+        for crd in api::crd::crds().into_iter().chain((cloudprovider_kwok::DECLARATION.crds)()) {
             let params = PatchParams::apply("dovetail-tests").force();
             crds.patch(&crd.name_any(), &params, &Patch::Apply(&crd)).await.expect("a CRD");
         }
@@ -456,7 +458,7 @@ async fn faults_in_a_config_map_happen_and_end() {
 
     setup.set_faults(json!({"neverReady": mute})).await;
     let node = setup.appears(&launched).await;
-    assert!(!node.annotations().contains_key(annotations::KWOK_NODE), "nobody plays the kubelet");
+    assert!(!node.annotations().contains_key(names::KWOK_NODE), "nobody plays the kubelet");
 
     // One that registered and vanishes: the record goes, the Node stays and is not ready.
     let node = setup.appears(&elsewhere).await;

@@ -13,10 +13,11 @@ use model::DurationMs;
 pub struct ProviderConfig {
     /// Its labels: well-known and restricted ones, aliases, the one that names a reservation.
     pub labels: ProviderLabels,
-    /// Topology keys that say nothing about this cloud's machines: pods with a volume that goes by one are refused by name.
-    pub unsupported_topology_keys: BTreeSet<String>,
-    /// Storage provisioners, and CSI drivers, whose volumes this cloud's machines cannot use: pods with one are refused by
+    /// Topology keys that say nothing about this cloud's machines: pods with a volume that goes by one are refused by
     /// name.
+    pub unsupported_topology_keys: BTreeSet<String>,
+    /// Storage provisioners, and CSI drivers, whose volumes this cloud's machines cannot use: pods with one are refused
+    /// by name.
     pub unsupported_provisioners: BTreeSet<String>,
     /// `terminationGracePeriod` of NodeClaims whose NodePool gives none.
     pub default_termination_grace_period: Option<DurationMs>,

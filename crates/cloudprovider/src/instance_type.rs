@@ -91,7 +91,8 @@ pub struct InstanceType {
     /// What pods never get of it.
     #[serde(default)]
     pub overhead: Overhead,
-    /// How many volumes of a CSI driver can be attached, by driver name. A driver that is not listed has no limit known.
+    /// How many volumes of a CSI driver can be attached, by driver name. A driver that is not listed has no limit
+    /// known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volume_attachment_limits: BTreeMap<String, u32>,
     /// What DRA drivers will publish for such a machine, as far as the provider knows.

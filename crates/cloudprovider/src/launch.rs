@@ -93,9 +93,9 @@ pub fn launch_options<'a>(
     options
 }
 
-/// The options of at most [`MAX_LAUNCH_INSTANCE_TYPES`] instance types, in their order: of the cheapest, and before these
-/// of the cheapest that together have the `minValues` which the requirements ask for. For clouds that take so many in one
-/// request; who can choose among all needs only [`min_values_unmet`].
+/// The options of at most [`MAX_LAUNCH_INSTANCE_TYPES`] instance types, in their order: of the cheapest, and before
+/// these of the cheapest that together have the `minValues` which the requirements ask for. For clouds that take so
+/// many in one request; who can choose among all needs only [`min_values_unmet`].
 ///
 /// Differs: `launch-min-values`. Karpenter cuts to the cheapest and fails if these no longer have the `minValues`.
 ///

@@ -7,18 +7,21 @@ pub mod cache;
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod declaration;
 pub mod error;
 #[cfg(any(test, feature = "conformance"))]
 pub mod fake;
 pub mod instance_type;
 pub mod launch;
 pub mod offering;
+pub mod options;
 pub mod provider;
 pub mod repair;
 pub mod requirements;
 pub mod unavailable_offerings;
 
 pub use config::ProviderConfig;
+pub use declaration::Declaration;
 pub use error::Error;
 pub use instance_type::{InstanceType, Overhead, ResourceList};
 pub use launch::{MAX_INSTANCE_TYPES, MAX_LAUNCH_INSTANCE_TYPES};

@@ -1,8 +1,8 @@
 //! Old spellings of label keys on machines that are still to come.
 //!
-//! kube-scheduler compares label keys literally: a pod that selects `beta.kubernetes.io/arch` needs a Node with that very
-//! label. What NodePools, NodeClaims and instance types say is normalized to today's keys, so for a machine to come each
-//! old key that its Node will carry says what today's key says. Old keys that no Node gets by itself
+//! kube-scheduler compares label keys literally: a pod that selects `beta.kubernetes.io/arch` needs a Node with that
+//! very label. What NodePools, NodeClaims and instance types say is normalized to today's keys, so for a machine to
+//! come each old key that its Node will carry says what today's key says. Old keys that no Node gets by itself
 //! (`failure-domain.beta.kubernetes.io/zone`) are labels like any other: nobody defines them.
 //!
 //! Differs: `old-labels`. Karpenter normalizes what pods ask for as well, and so launches machines that kube-scheduler
@@ -22,7 +22,7 @@ pub fn normalize(requirements: &mut Requirements, interner: &Interner) {
 }
 
 /// Adds the old keys to what is known of a machine's labels.
-pub(crate) fn promise(requirements: &mut Requirements, interner: &mut Interner) {
+pub fn promise(requirements: &mut Requirements, interner: &mut Interner) {
     for (alias, key) in ALIASES_ON_NODES {
         let (alias, key) = (interner.key(alias), interner.key(key));
         if let Some(requirement) = requirements.get(key) {
@@ -33,7 +33,7 @@ pub(crate) fn promise(requirements: &mut Requirements, interner: &mut Interner) 
 }
 
 /// Adds the old keys to the labels of a Node that has only just come and does not have them yet.
-pub(crate) fn complete(labels: &mut Labels, interner: &mut Interner) {
+pub fn complete(labels: &mut Labels, interner: &mut Interner) {
     for (alias, key) in ALIASES_ON_NODES {
         let (alias, key) = (interner.key(alias), interner.key(key));
         if let (None, Some(value)) = (labels.get(alias), labels.get(key)) {

@@ -39,22 +39,22 @@ impl<'a> Context<'a> {
     }
 
     /// What a cloud provider adds.
-    pub(crate) fn provider_labels(&self) -> &'a ProviderLabels {
+    pub fn provider_labels(&self) -> &'a ProviderLabels {
         self.labels
     }
 
     /// The key that `key` stands for.
-    pub(crate) fn normalize<'k>(&'k self, key: &'k str) -> &'k str {
+    pub fn normalize<'k>(&'k self, key: &'k str) -> &'k str {
         self.labels.normalize(key)
     }
 
     /// The id of the key that `key` stands for.
-    pub(crate) fn key(&mut self, key: &str) -> KeyId {
+    pub fn key(&mut self, key: &str) -> KeyId {
         self.interner.key(self.labels.normalize(key))
     }
 
     /// The id of the value that `value` stands for at `key`, an old key or a new one.
-    pub(crate) fn value(&mut self, key: &str, value: &str) -> ValueId {
+    pub fn value(&mut self, key: &str, value: &str) -> ValueId {
         let key = self.labels.normalize(key);
         self.interner.value(self.labels.normalize_value(key, value))
     }

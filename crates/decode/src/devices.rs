@@ -3,25 +3,16 @@
 //! Reading is `dra-sched`'s; here an error gets the object's name, and objects that no API server has seen are held to
 //! its rules.
 
-mod templates;
-
-#[cfg(test)]
-mod tests;
-
-use std::sync::Arc;
-
-use dra_sched::Compat;
-use dra_sched::types::{
-    ClaimTemplate, DeviceClass, DeviceTaintRule, FieldError, Pod, PodGroup, ResourceClaim, ResourceSlice, validate,
+use dra_types::{
+    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Pod, PodGroup, ResourceClaim, ResourceSlice,
+    validate::{self, Compile},
 };
-use scheduling::devices::DeviceObjects;
+use k8s_cel::compiles;
 use serde_json::Value;
 
 use crate::error::{ObjectError, Problem, Reason};
 use crate::limits;
 use crate::manifests::object_ref;
-
-pub(crate) use templates::Expander;
 
 /// Who has held an object to the API server's rules.
 #[derive(Debug, Clone, Copy)]
@@ -55,14 +46,14 @@ fn read<T>(
     kind: &str,
     admitted: Admitted<'_>,
     read: impl FnOnce(&Value) -> Result<T, FieldError>,
-    validate: impl FnOnce(&T, &Compat) -> Result<(), Vec<FieldError>>,
+    validate: impl FnOnce(&T, Compile<'_>) -> Result<(), Vec<FieldError>>,
 ) -> Result<T, ObjectError> {
     let named = |problem| ObjectError { object: object_ref(object, kind), problem };
     limits::check(object).map_err(named)?;
     let decoded = read(object).map_err(|error| named(problem(error)))?;
     match admitted {
         Admitted::ByServer => {}
-        Admitted::ByNobody(compat) => validate(&decoded, compat).map_err(|errors| named(first(errors)))?,
+        Admitted::ByNobody(compat) => validate(&decoded, &compiles(compat)).map_err(|errors| named(first(errors)))?,
     }
     Ok(decoded)
 }
@@ -147,49 +138,13 @@ impl DeviceKind {
     }
 }
 
-/// Reads an object of one of the kinds and puts it with the others; the last of a name counts.
-pub fn add(
-    kind: DeviceKind,
-    object: &Value,
-    admitted: Admitted<'_>,
-    objects: &mut DeviceObjects,
-) -> Result<(), ObjectError> {
-    match kind {
-        DeviceKind::DeviceClass => {
-            let class = device_class(object, admitted)?;
-            objects.classes.insert(Arc::clone(&class.meta.name.name), Arc::new(class));
-        }
-        DeviceKind::ResourceSlice => {
-            let slice = resource_slice(object, admitted)?;
-            objects.slices.insert(Arc::clone(&slice.meta.name.name), Arc::new(slice));
-        }
-        DeviceKind::ResourceClaim => {
-            let claim = resource_claim(object, admitted)?;
-            objects.claims.insert(claim.meta.name.clone(), Arc::new(claim));
-        }
-        DeviceKind::ResourceClaimTemplate => {
-            let template = resource_claim_template(object, admitted)?;
-            objects.claim_templates.insert(template.meta.name.clone(), Arc::new(template));
-        }
-        DeviceKind::DeviceTaintRule => {
-            let rule = device_taint_rule(object)?;
-            objects.taint_rules.insert(Arc::clone(&rule.meta.name.name), Arc::new(rule));
-        }
-        DeviceKind::PodGroup => {
-            let group = pod_group_claims(object)?;
-            objects.pod_groups.insert(group.meta.name.clone(), Arc::new(group));
-        }
-    }
-    Ok(())
-}
-
-/// Reads of a DaemonSet what devices will depend on in its pods, as a pod of its name and uid; `None` if they can't want
-/// any.
+/// Reads of a DaemonSet what devices will depend on in its pods, as a pod of its name and uid; `None` if they can't
+/// want any.
 pub fn daemon_set_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
     template_devices(object, "DaemonSet", "/spec/template/spec")
 }
 
-/// The same of any object that makes pods; `spec` points at what these look like.
+/// Reads of any object that makes pods what devices will depend on in them; `spec` points at what these look like.
 pub(crate) fn template_devices(object: &Value, kind: &'static str, spec: &str) -> Result<Option<Pod>, ObjectError> {
     let pod = |object: &Value| {
         let spec = object.pointer(spec).cloned().unwrap_or_default();
@@ -197,7 +152,7 @@ pub(crate) fn template_devices(object: &Value, kind: &'static str, spec: &str) -
         Pod::from_json(&serde_json::json!({"metadata": metadata, "spec": spec}))
     };
     let pod = read(object, kind, Admitted::ByServer, pod, |_, _| Ok(()))?;
-    Ok(scheduling::devices::may_want_devices(&pod).then_some(pod))
+    Ok(pod.may_want_devices().then_some(pod))
 }
 
 /// Whether a pod of the API server may want devices: a quick look, without which [`pod_devices`] finds the same.
@@ -216,5 +171,5 @@ pub fn may_want_devices(pod: &Value) -> bool {
 /// Reads of a pod what devices depend on; `None` if it can't want any.
 pub fn pod_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
     let pod = read(object, "Pod", Admitted::ByServer, Pod::from_json, |_, _| Ok(()))?;
-    Ok(scheduling::devices::may_want_devices(&pod).then_some(pod))
+    Ok(pod.may_want_devices().then_some(pod))
 }

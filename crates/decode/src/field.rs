@@ -235,8 +235,8 @@ impl<'v, 'p> Field<'v, 'p> {
     }
 }
 
-/// Whether a text has a character that nobody sees and a terminal obeys. The API server lets none into names, labels and
-/// whatever else is planned by; in manifests they are there to fake what is printed of them.
+/// Whether a text has a character that nobody sees and a terminal obeys. The API server lets none into names, labels
+/// and whatever else is planned by; in manifests they are there to fake what is printed of them.
 fn has_control_character(text: &str) -> bool {
     // The second byte of those above ASCII follows 0xc2 in UTF-8.
     let is_suspect = |byte: u8| byte < 0x20 || byte == 0x7f || byte == 0xc2;

@@ -1,4 +1,4 @@
-//! From API JSON to the planner's own types: the only place where that happens, for controller, CLI and tests alike.
+//! From API JSON to values of the core: the only place where that happens, for controller, CLI and tests alike.
 //!
 //! Each function reads one object and gives the decoded value, or one [`ObjectError`] that names the object, the field
 //! and the reason. Strict where a field could change an answer, indifferent where it could not. Nothing here does I/O;
@@ -7,46 +7,43 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod aliases;
+pub mod api_resources;
 pub mod capacity_buffer;
-mod catalogue;
 mod context;
-pub mod default_spread;
 pub mod devices;
 mod error;
 mod field;
 pub mod limit_range;
-mod limits;
+pub mod limits;
 pub mod manifests;
-mod metadata;
+pub mod metadata;
 mod namespace;
 pub mod node;
-pub mod node_pool;
-pub mod offline;
+pub mod objects;
 pub mod pod;
+pub mod pod_selectors;
 pub mod priority_class;
-mod requirements;
-mod resource_list;
+pub mod reads;
+pub mod requirements;
+pub mod resource_list;
 mod resource_quota;
+pub mod scheduler_config;
 mod selector;
-pub mod snapshot;
-pub mod snapshot_file;
-mod taints;
+pub mod taints;
 pub mod volume;
 pub mod workload;
 pub mod workloads;
 
-pub use catalogue::{catalogue, without_reserved};
 pub use context::Context;
 pub use error::{ObjectError, ObjectRef, Problem, Reason};
 pub use limit_range::limit_range;
 pub use limits::{MAX_DEPTH, MAX_ENTRIES, MAX_OBJECT_BYTES};
 pub use namespace::namespace;
 pub use node::{csi_node, node};
-pub use node_pool::{capacity_buffer_object, node_claim_object, node_overlay_object, node_pool_object};
+pub use objects::{capacity_buffer_object, node_claim_object, node_overlay_object, node_pool_object};
 pub use pod::pod;
 pub use priority_class::priority_class;
 pub use requirements::labels_to_give;
 pub use resource_quota::resource_quota;
-pub use snapshot::{snapshot, snapshot_with};
 pub use volume::{persistent_volume, persistent_volume_claim, storage_class};
 pub use workload::{daemon_set, pod_disruption_budget, pod_group};

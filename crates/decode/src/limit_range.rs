@@ -1,8 +1,8 @@
 //! LimitRanges: what admission gives to containers that say nothing themselves.
 //!
-//! A template is not admitted, its pods are. So what a DaemonSet's pods will ask for is the template with the defaults of
-//! its namespace's LimitRanges (the plugin `LimitRanger` of the API server). A limit in the template comes first: the API
-//! server makes it the request before the plugin looks.
+//! A template is not admitted, its pods are. So what a DaemonSet's pods will ask for is the template with the defaults
+//! of its namespace's LimitRanges (the plugin `LimitRanger` of the API server). A limit in the template comes first:
+//! the API server makes it the request before the plugin looks.
 //!
 //! Left out: minimum, maximum and ratio. A pod that breaks them is never made.
 
@@ -39,8 +39,8 @@ pub fn limit_range(object: &Value) -> Result<LimitRange, ObjectError> {
             if item.field("type")?.str_or_empty()? != "Container" {
                 continue;
             }
-            // The order in which the API server completes the object: a request that is not given is the limit, which is
-            // the maximum if it is not given either; the minimum comes last.
+            // The order in which the API server completes the object: a request that is not given is the limit, which
+            // is the maximum if it is not given either; the minimum comes last.
             let mut of_item = Requests::new();
             for list in ["defaultRequest", "default", "max", "min"] {
                 for (resource, amount) in item.field(list)?.entries()? {
@@ -155,7 +155,7 @@ impl TemplateResources {
     }
 
     /// What pods of the template ask for once they are admitted to this namespace.
-    pub(crate) fn requests(
+    pub fn requests(
         &self,
         namespace: &str,
         defaults: &ContainerDefaults,

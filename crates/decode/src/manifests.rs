@@ -196,8 +196,8 @@ impl Reader {
     }
 }
 
-/// The lines of a text that has one JSON value on its first line and is no YAML stream, with their numbers; `None` if it
-/// is not written that way.
+/// The lines of a text that has one JSON value on its first line and is no YAML stream, with their numbers; `None` if
+/// it is not written that way.
 fn json_lines(text: &str) -> Option<impl Iterator<Item = (usize, &str)>> {
     let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(i, line)| (i + 1, line));
     let (_, first) = lines().next()?;

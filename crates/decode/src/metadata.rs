@@ -22,6 +22,14 @@ pub(crate) fn decode_object<T>(
         .map_err(|problem| ObjectError { object: object_ref(object, kind), problem })
 }
 
+/// The name of an object of a cluster-wide kind, without which it is none.
+///
+/// # Errors
+/// If there is no name, or the object is too large.
+pub fn object_name(object: &Value, kind: &'static str) -> Result<String, ObjectError> {
+    decode_object(object, kind, |root| Ok(root.field("metadata")?.field("name")?.required_str()?.to_owned()))
+}
+
 /// The parts of `metadata` that all kinds share.
 pub(crate) struct Metadata {
     pub(crate) name: NamespacedName,

@@ -23,65 +23,16 @@ use crate::context::Context;
 use crate::error::{ObjectError, Problem};
 use crate::field::Field;
 use crate::metadata::{Metadata, decode_object, owner};
-use crate::snapshot::DEFAULT_SCHEDULER;
+use crate::reads;
+use model::pod::DEFAULT_SCHEDULER;
 
 pub(crate) use tolerations::any_value as tolerate_any_value;
 
-/// Marks the API server's image of a pod that a kubelet read from a file.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-
 /// The label by which the DaemonSet controller says which template it made a pod from.
-pub(crate) const TEMPLATE_GENERATION: &str = "pod-template-generation";
+pub const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
-/// Fields of a PodSpec in Kubernetes 1.37. Those read here are read here; the others decide nothing about the place.
-const SPEC_FIELDS: [&str; 43] = [
-    "activeDeadlineSeconds",
-    "affinity",
-    "automountServiceAccountToken",
-    "containers",
-    "dnsConfig",
-    "dnsPolicy",
-    "enableServiceLinks",
-    "ephemeralContainers",
-    "evictionResponders",
-    "hostAliases",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "hostUsers",
-    "hostname",
-    "hostnameOverride",
-    "imagePullSecrets",
-    "initContainers",
-    "nodeName",
-    "nodeSelector",
-    "os",
-    "overhead",
-    "preemptionPolicy",
-    "priority",
-    "priorityClassName",
-    "readinessGates",
-    "resourceClaims",
-    "resources",
-    "restartPolicy",
-    "runtimeClassName",
-    "schedulerName",
-    "schedulingGates",
-    "schedulingGroup",
-    "securityContext",
-    "serviceAccount",
-    "serviceAccountName",
-    "setHostnameAsFQDN",
-    "shareProcessNamespace",
-    "subdomain",
-    "terminationGracePeriodSeconds",
-    "tolerations",
-    "topologySpreadConstraints",
-    "volumes",
-];
-
-/// Reads a Pod. One that is bound to a node is read as far as it can be, because it holds room there: of it only the name
-/// has to be readable.
+/// Reads a Pod. One that is bound to a node is read as far as it can be, because it holds room there: of it only the
+/// name has to be readable.
 pub fn pod(object: &Value, context: &mut Context<'_>) -> Result<Pod, ObjectError> {
     match decode_object(object, "Pod", |root| decode(root, context)) {
         Err(error) if bound::is_bound(object) => bound::read(object, error, context),
@@ -173,16 +124,11 @@ pub(crate) fn template_requests(spec: &Field<'_, '_>, names: &mut Interner) -> R
     requests::decode(spec, &Field::root(&nothing), names)
 }
 
-/// Whether a PodSpec of Kubernetes 1.37 has this field.
-pub(crate) fn is_spec_field(field: &str) -> bool {
-    SPEC_FIELDS.contains(&field)
-}
-
 fn unknown_fields(spec: &Field<'_, '_>) -> Vec<Unsupported> {
     let Some(Value::Object(entries)) = spec.value() else { return Vec::new() };
     let mut unknown: Vec<_> = entries
         .iter()
-        .filter(|(key, value)| !value.is_null() && !is_spec_field(key))
+        .filter(|(key, value)| !value.is_null() && !reads::POD_SPEC.knows(key))
         .map(|(key, _)| Unsupported::new(format!("spec.{key}")))
         .collect();
     unknown.sort();
@@ -277,7 +223,7 @@ impl Annotations {
             match key {
                 annotations::DO_NOT_DISRUPT => decoded.do_not_disrupt = do_not_disrupt(value),
                 annotations::POD_DELETION_COST => decoded.deletion_cost = value.parse().unwrap_or(0),
-                MIRROR_ANNOTATION => decoded.is_mirror = true,
+                reads::MIRROR => decoded.is_mirror = true,
                 _ => {}
             }
         }

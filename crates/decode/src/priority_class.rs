@@ -67,8 +67,8 @@ impl PriorityClasses {
         self.0.insert(Arc::clone(&class.name), Arc::new(class)).is_some()
     }
 
-    /// The class of pods that name this one, or none: then the global default, if there is one. Of several defaults the one
-    /// with the least value counts, as for the API server.
+    /// The class of pods that name this one, or none: then the global default, if there is one. Of several defaults the
+    /// one with the least value counts, as for the API server.
     pub fn of(&self, name: Option<&str>) -> Option<&PriorityClass> {
         match name {
             Some(name) => self.0.get(name).map(AsRef::as_ref),

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{Problem, Reason};
 
 /// The conjunction of a list of requirements; `field` is where the list stands.
-pub(crate) fn requirements(
+pub fn requirements(
     list: &[NodeSelectorRequirementWithMinValues],
     field: &str,
     context: &mut Context<'_>,
@@ -68,9 +68,9 @@ fn operator(operator: &ApiOperator) -> Result<Operator, Reason> {
     })
 }
 
-/// The labels that a machine has to be given so that it meets `list`, where its provider says `provided` of it: for each
-/// key that has to have a value, the provider's if that will do, else [`ValueSet::any_value`]. Keys that are well-known or
-/// restricted are the provider's alone. None at all if the list makes no sense, which admission refuses.
+/// The labels that a machine has to be given so that it meets `list`, where its provider says `provided` of it: for
+/// each key that has to have a value, the provider's if that will do, else [`ValueSet::any_value`]. Keys that are
+/// well-known or restricted are the provider's alone. None at all if the list makes no sense, which admission refuses.
 pub fn labels_to_give(
     list: &[NodeSelectorRequirementWithMinValues],
     provided: &BTreeMap<String, String>,
@@ -96,7 +96,7 @@ pub fn labels_to_give(
 }
 
 /// Labels as requirements for exactly their values.
-pub(crate) fn labels<'a>(
+pub fn labels<'a>(
     labels: impl IntoIterator<Item = (&'a String, &'a String)>,
     context: &mut Context<'_>,
 ) -> Requirements {
@@ -108,7 +108,7 @@ pub(crate) fn labels<'a>(
 }
 
 /// The requirement that `key` has exactly this value.
-pub(crate) fn exactly(key: &str, value: &str, context: &mut Context<'_>) -> Requirement {
+pub fn exactly(key: &str, value: &str, context: &mut Context<'_>) -> Requirement {
     let (id, value) = (context.key(key), context.value(key, value));
     Requirement::new(id, ValueSet::one(value))
 }

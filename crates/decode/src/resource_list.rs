@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Interner, ResourceId, ResourceVec};
+use model::{Interner, Quantity, ResourceId, ResourceVec, quantity};
 
 use crate::error::{Problem, Reason};
 use crate::field::Field;
@@ -90,4 +90,16 @@ impl<'v> ResourceList<'v> {
         }
         Ok(vec)
     }
+}
+/// Adds one resource to a vector; amounts below zero are errors.
+pub fn set(vec: &mut ResourceVec, name: &str, amount: &Quantity, interner: &mut Interner) -> Result<(), Reason> {
+    if amount.sign() < 0 {
+        return Err(Reason::NegativeQuantity(amount.to_string()));
+    }
+    let resource = interner.resource(name);
+    vec.set_quantity(resource, amount)?;
+    if vec.get(resource) > i64::MAX / 4 {
+        return Err(quantity::Error::OutOfRange.into());
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::{Problem, Reason};
 
 /// Reads a list of taints; `field` is where it stands.
-pub(crate) fn taints(list: &[core::Taint], field: &str, context: &mut Context<'_>) -> Result<Vec<Taint>, Problem> {
+pub fn taints(list: &[core::Taint], field: &str, context: &mut Context<'_>) -> Result<Vec<Taint>, Problem> {
     let taint = |(index, taint): (usize, &core::Taint)| {
         let problem = |part: &str, reason| Problem { field: format!("{field}[{index}].{part}"), reason };
         if taint.key.is_empty() {

@@ -33,8 +33,8 @@ const HOST_NETWORK_TOLERATION: (&str, TaintEffect) =
 
 /// Reads a DaemonSet. Its pods tolerate what the DaemonSet controller adds.
 ///
-/// Differs: `daemon-template`. Karpenter takes the template as it is, or a pod that runs already; here only the requests of one that runs count
-/// ([`crate::snapshot()`]).
+/// Differs: `daemon-template`. Karpenter takes the template as it is, or a pod that runs already; here only the
+/// requests of one that runs count ([`crate::snapshot()`]).
 pub fn daemon_set(object: &Value, context: &mut Context<'_>) -> Result<DaemonSet, ObjectError> {
     decode_object(object, "DaemonSet", |root| {
         let metadata = Metadata::decode(&root.field("metadata")?)?;

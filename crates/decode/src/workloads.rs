@@ -1,9 +1,9 @@
 //! From workloads to the pods they will make, for manifests that no controller has seen.
 //!
-//! Deployments, ReplicaSets, ReplicationControllers and StatefulSets make as many pods as they have replicas, Jobs as many as
-//! run at once; JobSets and LeaderWorkerSets make them in groups ([`groups`]). What another object in the input stands for
-//! (a ReplicaSet of a Deployment) is not expanded again; CronJobs and HorizontalPodAutoscalers change numbers over time
-//! and are not expanded at all.
+//! Deployments, ReplicaSets, ReplicationControllers and StatefulSets make as many pods as they have replicas, Jobs as
+//! many as run at once; JobSets and LeaderWorkerSets make them in groups ([`groups`]). What another object in the input
+//! stands for (a ReplicaSet of a Deployment) is not expanded again; CronJobs and HorizontalPodAutoscalers change
+//! numbers over time and are not expanded at all.
 
 mod groups;
 

@@ -2,14 +2,11 @@
 //!
 //!     cargo run --release -p dra-sched --example conformance -- FILE.jsonl…
 //!
-//! A case holds feature gates, claims, classes, slices, a node, what is allocated, and the results or the error; or it is
-//! a question of `cargo xtask oracle` with upstream's answers, about several pods and nodes.
-//! Compared are the verdict (allocated, nothing, error), and of an allocation every device in order with request,
-//! adminAccess, consumed capacity, whether it is a share, binding conditions, then configurations and node selector.
+//! A case holds feature gates, claims, classes, slices, a node, what is allocated, and the results or the error; or it
+//! is a question of `cargo xtask oracle` with upstream's answers, about several pods and nodes. Compared are the
+//! verdict (allocated, nothing, error), and of an allocation every device in order with request, adminAccess, consumed
+//! capacity, whether it is a share, binding conditions, then configurations and node selector.
 
-#[path = "differential/arguments.rs"]
-#[allow(dead_code, reason = "only the names of releases are needed")]
-mod arguments;
 #[path = "conformance/case.rs"]
 mod case;
 #[path = "conformance/show.rs"]
@@ -19,7 +16,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::ExitCode;
 
-use dra_sched::Compat;
+use dra_types::Compat;
 use serde_json::Value;
 
 const STEPS: u64 = 1_000_000;
@@ -55,13 +52,13 @@ fn main() -> ExitCode {
 
 /// The difference between a case and our answer, if there is one. A case that names a release was recorded by
 /// `test/oracle/allocator` and may have several attempts.
-pub fn check(line: &str) -> Result<(), String> {
+pub(crate) fn check(line: &str) -> Result<(), String> {
     let record: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
     let name = record["name"].as_str().unwrap_or("unnamed").to_owned();
     let named = |error: String| format!("{name}: {error}");
     let gates = case::gates(&record).map_err(named)?;
     let compat = match record["kubernetes"].as_str() {
-        Some(release) => Compat::with_gates(arguments::release(release).map_err(named)?, gates),
+        Some(release) => Compat::with_gates(oracle_harness::arguments::release(release).map_err(named)?, gates),
         None => Compat::alpha_1_37(gates),
     };
     let mut case = case::Case::read(&record, compat).map_err(named)?;

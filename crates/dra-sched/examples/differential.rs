@@ -5,47 +5,36 @@
 //!
 //! PROGRAM is built from `test/oracle/allocator`. Questions are small, so that upstream's search ends. A difference is
 //! shrunk while it stays one and written into FOLDER with upstream's answer, in the form of the recorded questions in
-//! `tests/allocator/upstream.jsonl`, to which it is added once it is understood. `cargo xtask oracle` builds the programs
-//! and runs this.
+//! `tests/allocator/upstream.jsonl`, to which it is added once it is understood. `cargo xtask oracle` builds the
+//! programs and runs this.
 
-#[path = "differential/arguments.rs"]
-mod arguments;
 #[path = "conformance/case.rs"]
 mod case;
 #[path = "differential/compare.rs"]
 mod compare;
-#[path = "differential/counts.rs"]
-mod counts;
 #[path = "differential/generate.rs"]
 mod generate;
-#[path = "differential/oracle.rs"]
-mod oracle;
-#[path = "differential/random.rs"]
-mod random;
 #[path = "conformance/show.rs"]
 mod show;
-#[path = "differential/shrink.rs"]
-mod shrink;
-#[path = "differential/tally.rs"]
-mod tally;
 
 use std::process::ExitCode;
 
-use dra_sched::KubernetesMinor;
+use dra_types::KubernetesMinor;
 use serde_json::{Value, json};
 
-use arguments::Arguments;
 use compare::{Comparison, KnownDifference};
-use counts::Floor;
-use oracle::Oracle;
-use random::Random;
-use tally::Tally;
+use oracle_harness::arguments::Arguments;
+use oracle_harness::counts::Floor;
+use oracle_harness::oracle::Oracle;
+use oracle_harness::random::Random;
+use oracle_harness::tally::Tally;
 
-/// Questions are small, so that both sides answer nearly all of them; the rest is for those on which a search takes too long.
+/// Questions are small, so that both sides answer nearly all of them; the rest is for those on which a search takes too
+/// long.
 const FLOOR: Floor = Floor { passed_percent: 95, kinds: &["allocated", "nothing", "error", "error on this node"] };
 
 fn main() -> ExitCode {
-    arguments::main("differential", run)
+    oracle_harness::arguments::main("differential", run)
 }
 
 fn run(arguments: &Arguments) -> Result<Vec<String>, String> {
@@ -96,7 +85,7 @@ fn shrunk(question: Value, release: KubernetesMinor, oracle: &mut Oracle) -> Res
             Comparison::Unanswered(_) | Comparison::Same(_) | Comparison::Known(_) => None,
         })
     };
-    let small = shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
+    let small = oracle_harness::shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
     let (answer, difference) = differs(&small, oracle)?.ok_or("a difference comes and goes")?;
     Ok((recorded(small, release, &answer), difference))
 }

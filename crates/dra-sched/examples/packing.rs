@@ -3,19 +3,19 @@
 //!     cargo run --release -p dra-sched --example packing
 //!
 //! Pods of a class go onto open machines first, then onto new ones; of the alternatives that the engine offers the one
-//! with the cheapest machine is taken. Machines of one type bring network devices for their whole zone; such a machine's
-//! zone is pinned when it opens, and pods on other machines use what it leaves. This is not the planner: it shows how the API is meant to be used, and that
-//! nothing of a packer's own state is needed by the engine.
+//! with the cheapest machine is taken. Machines of one type bring network devices for their whole zone; such a
+//! machine's zone is pinned when it opens, and pods on other machines use what it leaves. This is not the planner: it
+//! shows how the API is meant to be used, and that nothing of a packer's own state is needed by the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 
-use dra_sched::types::{DeviceClass, ResourceClaim, ResourceSlice};
 use dra_sched::{
-    Alternative, BinLedger, ClaimUse, ClusterLedger, Compat, Domain, DomainSelector, Inventory, InventoryBuilder,
+    Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, Domain, DomainSelector, Inventory, InventoryBuilder,
     LabelKnowledge, MachineShape, MachineTemplate, PoolScope, ShapeId, SharedTemplate,
 };
+use dra_types::{Compat, DeviceClass, ResourceClaim, ResourceSlice};
 use model::{Budget, IdSet};
 use serde_json::{Value, json};
 
@@ -140,7 +140,13 @@ fn pack(inventory: &Inventory, types: &[MachineType], pods: &[(&str, u32, ClaimU
             let placed = fill(inventory, types, &mut bin, &mut cluster, (name, claim), left);
             if placed == 0 {
                 let budget = &mut Budget::new(STEPS);
-                let offer = inventory.try_add(&bin.ledger, &[claim], 1, &every_shape, &cluster, budget);
+                let offer = inventory.try_add(
+                    &bin.ledger,
+                    Copies { claims: &[claim], copies: 1 },
+                    &every_shape,
+                    &cluster,
+                    budget,
+                );
                 cluster.rollback(mark);
                 for refused in &offer.refused {
                     let of = types.iter().find(|of| Some(of.shape) == refused.shape).map_or("", |of| of.name);
@@ -178,7 +184,7 @@ fn fill(
     copies: u32,
 ) -> u32 {
     let mut budget = Budget::new(STEPS);
-    let offer = inventory.try_add(&bin.ledger, &[claim], copies, &bin.shapes, cluster, &mut budget);
+    let offer = inventory.try_add(&bin.ledger, Copies { claims: &[claim], copies }, &bin.shapes, cluster, &mut budget);
     let pinned = bin.ledger.domain().and_then(|domain| domain.0.get(ZONE)).cloned();
     let price = |alternative: &Alternative| {
         let zone = alternative.domain.0.get(ZONE).or(pinned.as_ref());

@@ -7,42 +7,28 @@
 //! PROGRAM is built from `test/oracle/plugin`. A difference is shrunk while it stays one and written into FOLDER.
 //! `cargo xtask oracle` builds the program and runs this.
 
-#[path = "differential/arguments.rs"]
-mod arguments;
 #[path = "plugin_differential/compare.rs"]
 mod compare;
-#[path = "differential/counts.rs"]
-mod counts;
 #[path = "plugin_differential/generate.rs"]
 mod generate;
-#[path = "differential/oracle.rs"]
-mod oracle;
 #[path = "plugin_differential/ours.rs"]
 mod ours;
-#[path = "differential/random.rs"]
-mod random;
 #[path = "plugin_differential/refusal.rs"]
 mod refusal;
-#[path = "differential/shrink.rs"]
-mod shrink;
-#[path = "differential/tally.rs"]
-mod tally;
-#[path = "differential/varying.rs"]
-mod varying;
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
 
-use dra_sched::KubernetesMinor;
+use dra_types::KubernetesMinor;
 use serde_json::Value;
 
-use arguments::Arguments;
 use compare::{Comparison, KnownDifference};
-use counts::Floor;
-use oracle::Oracle;
-use random::Random;
-use tally::Tally;
-use varying::Among;
+use oracle_harness::arguments::Arguments;
+use oracle_harness::counts::Floor;
+use oracle_harness::oracle::Oracle;
+use oracle_harness::random::Random;
+use oracle_harness::tally::Tally;
+use oracle_harness::varying::Among;
 
 /// Questions that the oracle has at a time: its plugins wait more than they compute.
 const ASKED_AHEAD: u64 = 16;
@@ -50,7 +36,8 @@ const ASKED_AHEAD: u64 = 16;
 /// How often upstream is asked again about a difference: each time takes a hundredth of a second.
 const ASKED_AGAIN: usize = 50;
 
-/// Upstream answers all questions that an API server would accept; the rest is for pods that a deliberate difference is about.
+/// Upstream answers all questions that an API server would accept; the rest is for pods that a deliberate difference is
+/// about.
 const FLOOR: Floor = Floor {
     passed_percent: 95,
     kinds: &[
@@ -72,7 +59,7 @@ const FLOOR: Floor = Floor {
 };
 
 fn main() -> ExitCode {
-    arguments::main("plugin_differential", run)
+    oracle_harness::arguments::main("plugin_differential", run)
 }
 
 fn run(arguments: &Arguments) -> Result<Vec<String>, String> {
@@ -129,7 +116,7 @@ fn often(
     let is_ours = |answer: &Value| {
         matches!(compare::compare(question, release, answer), Comparison::Same(_) | Comparison::Known(_))
     };
-    Ok(match varying::among(answer, ASKED_AGAIN, || oracle.ask(question), is_ours)? {
+    Ok(match oracle_harness::varying::among(answer, ASKED_AGAIN, || oracle.ask(question), is_ours)? {
         Among::Seen => Comparison::Same(vec!["as upstream now and then"]),
         Among::Other => Comparison::Different(difference),
         Among::Outside(seen) => {
@@ -155,7 +142,7 @@ fn shrunk(question: Value, release: KubernetesMinor, oracle: &mut Oracle) -> Res
         })
     };
     differs(&question, oracle)?;
-    let small = shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
+    let small = oracle_harness::shrink::shrink(question, |candidate| matches!(differs(candidate, oracle), Ok(Some(_))));
     let (answer, difference) = differs(&small, oracle)?.ok_or("a difference comes and goes")?;
     Ok((recorded(small, release, &answer), difference))
 }

@@ -12,10 +12,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use dra_sched::types::{
-    ClaimTemplate, DeviceClass, DeviceTaintRule, FieldError, ResourceClaim, ResourceSlice, validate,
+use dra_types::{
+    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Gates, KubernetesMinor, ResourceClaim,
+    ResourceSlice, validate,
 };
-use dra_sched::{Compat, Gates, KubernetesMinor};
+use k8s_cel::compiles;
 use serde_json::Value;
 
 fn main() -> ExitCode {
@@ -126,15 +127,15 @@ fn read(object: &Value) -> Result<Vec<String>, Vec<FieldError>> {
         }
         "ResourceClaim" => {
             let claim = ResourceClaim::from_json(object).map_err(one)?;
-            validate::claim(&claim, &compat).map(|()| paths(&claim.unsupported))
+            validate::claim(&claim, &compiles(&compat)).map(|()| paths(&claim.unsupported))
         }
         "ResourceClaimTemplate" => {
             let template = ClaimTemplate::from_json(object).map_err(one)?;
-            validate::claim_template(&template, &compat).map(|()| paths(&template.unsupported))
+            validate::claim_template(&template, &compiles(&compat)).map(|()| paths(&template.unsupported))
         }
         "DeviceClass" => {
             let class = DeviceClass::from_json(object).map_err(one)?;
-            validate::class(&class, &compat).map(|()| paths(&class.unsupported))
+            validate::class(&class, &compiles(&compat)).map(|()| paths(&class.unsupported))
         }
         _ => {
             let rule = DeviceTaintRule::from_json(object).map_err(one)?;

@@ -28,10 +28,9 @@ use model::Budget;
 use crate::claims::Request;
 use crate::inventory::{ClaimClassId, Inventory};
 use crate::ledger::{ClusterLedger, Taken, Usage};
-use crate::node::NodeFacts;
-use crate::types::{Allocation, RequestKind};
 use crate::verdict::{Fault, Progress, Refusal, Verdict};
 use crate::view::View;
+use dra_types::{Allocation, NodeFacts, RequestKind};
 
 pub(crate) use scene::Scene;
 

@@ -11,7 +11,7 @@ use model::collections::NameMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::inventory::{AttributeIndex, DeviceEntry, DeviceShape, Shape};
-use crate::types::{AttributeValue, QualifiedName};
+use dra_types::{AttributeValue, QualifiedName};
 
 /// A value; equal values of equal kind have equal ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::Quantity;
 
-use crate::types::{CapacityRange, DeviceCapacity, QualifiedName, RequestPolicy};
+use dra_types::{CapacityRange, DeviceCapacity, QualifiedName, RequestPolicy};
 
 const UNIT: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use model::{IdVec, Quantity};
 
 use crate::attributes;
-use crate::compat::{Compat, Gate, KubernetesMinor};
 use crate::derived::{DerivedId, DerivedTable};
 use crate::inventory::{AttributeIndex, ClaimClassId};
 use crate::selectors::{SelectorId, SelectorTable};
-use crate::types::{
+use crate::verdict::ClaimFault;
+use dra_types::compat::{Compat, Gate, KubernetesMinor};
+use dra_types::{
     AllocationMode, Constraint, ConstraintKind, DeviceClass, DeviceClassName, DeviceSelector, DeviceToleration,
     ExactRequest, QualifiedName, RequestKind, RequestName, ResourceClaim, ResourceClaimSpec,
 };
-use crate::verdict::ClaimFault;
 
 /// Most devices that a claim's status can hold.
 pub const MAX_RESULTS: usize = 32;

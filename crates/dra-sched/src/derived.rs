@@ -1,8 +1,8 @@
 //! Derived attributes (KEP-6080): values that a request computes from a device for the constraints that cover it.
 //!
 //! A value depends on the expression and the device's shape alone and is found out once, when a walk first asks, like a
-//! selector's verdict. Values are numbered beside those that devices publish ([`Values`]), per search and in the order in
-//! which the walk asks, so that nothing depends on other searches or threads.
+//! selector's verdict. Values are numbered beside those that devices publish ([`Values`]), per search and in the order
+//! in which the walk asks, so that nothing depends on other searches or threads.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,9 @@ use model::collections::{FastMap, NameMap};
 use model::{Id, IdVec, define_id};
 
 use crate::attributes::{Held, ValueTable};
-use crate::cel::DerivedExpression;
-use crate::compat::Compat;
 use crate::inventory::{DeviceShape, Shape};
-use crate::types::AttributeValue;
+use dra_types::{AttributeValue, compat::Compat};
+use k8s_cel::DerivedExpression;
 
 define_id! {
     /// A distinct expression of a derived attribute.
@@ -68,7 +67,7 @@ impl DerivedTable {
         let entry = &self.entries[id];
         let evaluate = || {
             let expression = entry.compiled.as_ref().map_err(Arc::clone)?;
-            let error = |error: crate::cel::EvalError| Arc::from(format!("CEL runtime error: {error}"));
+            let error = |error: k8s_cel::EvalError| Arc::from(format!("CEL runtime error: {error}"));
             expression.evaluate(content.view(&self.compat)).map_err(error)
         };
         entry.outcomes.get(shape.index()).map_or_else(evaluate, |outcome| outcome.get_or_init(evaluate).clone())

@@ -1,9 +1,9 @@
 //! Pods that lose their devices: NoExecute taints on what is allocated (KEP-5055).
 //!
 //! The device taint eviction controller ends the consumers of a claim if a device of its allocation has a NoExecute
-//! taint, of its own or by a DeviceTaintRule, that the result's tolerations do not cover, or cover only for a time. To a
-//! planner such pods are demand again, and what their claims hold is free once all consumers are gone; the devices stay
-//! out of reach by the same taint.
+//! taint, of its own or by a DeviceTaintRule, that the result's tolerations do not cover, or cover only for a time. To
+//! a planner such pods are demand again, and what their claims hold is free once all consumers are gone; the devices
+//! stay out of reach by the same taint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,9 +11,8 @@ use std::sync::Arc;
 use model::collections::FastMap;
 use model::{DurationMs, Timestamp};
 
-use crate::compat::Gate;
 use crate::inventory::{ClaimId, DeviceKey, Inventory};
-use crate::types::{AllocationResult, DeviceId, DeviceTaint, TaintEffect};
+use dra_types::{AllocationResult, DeviceId, DeviceTaint, TaintEffect, compat::Gate};
 
 /// A claim whose consumers are ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,8 +111,7 @@ mod tests {
 
     use crate::fixture::{builder_for, claim, compat, devices, exactly, local, names};
     use crate::ledger::ClusterLedger;
-    use crate::types::{DeviceTaintRule, ResourceClaim};
-    use crate::{Compat, Gate};
+    use dra_types::{Compat, DeviceTaintRule, Gate, ResourceClaim};
     use model::Timestamp;
     use std::sync::Arc;
 

@@ -7,10 +7,8 @@ use serde_json::{Value, json};
 
 use crate::inventory::{ClaimClassId, Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
-use crate::node::NodeFacts;
-use crate::types::{DeviceClass, ResourceClaim, ResourceSlice};
 use crate::verdict::Verdict;
-use crate::{Compat, Gates, KubernetesMinor};
+use dra_types::{Compat, DeviceClass, Gates, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 
 pub(crate) const STEPS: u64 = 100_000;
 
@@ -48,7 +46,7 @@ pub(crate) fn builder(drivers: &[&str]) -> InventoryBuilder {
     builder_for(compat(), drivers)
 }
 
-/// The same for a release and its gates.
+/// A builder for a release and its gates.
 pub(crate) fn builder_for(compat: Compat, drivers: &[&str]) -> InventoryBuilder {
     let mut builder = InventoryBuilder::new(compat);
     for driver in drivers {
@@ -79,7 +77,7 @@ pub(crate) fn ask(inventory: &Inventory, claims: &[ClaimClassId]) -> (Verdict, u
     ask_with(inventory, claims, &ClusterLedger::new(inventory))
 }
 
-/// The same where a ledger says what is taken.
+/// Asks where a ledger says what is taken.
 pub(crate) fn ask_with(inventory: &Inventory, claims: &[ClaimClassId], ledger: &ClusterLedger) -> (Verdict, u64) {
     let mut budget = Budget::new(STEPS);
     let verdict = inventory.allocate(&n1(), claims, ledger, &mut budget);

@@ -1,9 +1,9 @@
 //! Everything about devices and claims that stays the same while planning, compiled once.
 //!
 //! Invariants: devices of equal content share a `DeviceShape`; a device's name (driver, pool, device) is a
-//! [`DeviceKey`], whatever slice and generation it stands in, because that is what allocations refer to; claims of equal
-//! spec share a [`ClaimClassId`]. Ids are positions in input order and decide nothing: pools and slices are ordered by
-//! name.
+//! [`DeviceKey`], whatever slice and generation it stands in, because that is what allocations refer to; claims of
+//! equal spec share a [`ClaimClassId`]. Ids are positions in input order and decide nothing: pools and slices are
+//! ordered by name.
 
 mod builder;
 pub(crate) mod shared;
@@ -16,18 +16,19 @@ use model::{IdSet, IdVec, NodeName, define_id};
 use smallvec::SmallVec;
 
 use crate::attributes::{AttributeColumn, ValueTable};
-use crate::cel::DeviceView;
 use crate::claims::{Claim, ClaimClass};
-use crate::compat::Compat;
 use crate::derived::DerivedTable;
+use crate::ledger::ClusterLedger;
 use crate::machine::MachineShape;
 use crate::quirks::Quirks;
 use crate::selectors::SelectorTable;
-use crate::types::{
-    Allocation, CounterName, CounterSetName, Device, DeviceId, DeviceTaint, DriverName, PoolId, ResourceSlice,
-};
 use crate::verdict::Fault;
 use crate::view::{LocalSlices, View};
+use dra_types::{
+    Allocation, CounterName, CounterSetName, Device, DeviceId, DeviceTaint, DriverName, PoolId, ResourceSlice,
+    compat::Compat,
+};
+use k8s_cel::DeviceView;
 
 pub use builder::InventoryBuilder;
 pub(crate) use shared::SharedPool;
@@ -201,6 +202,11 @@ impl Inventory {
     /// What a claim has in the cluster.
     pub fn allocation(&self, claim: ClaimId) -> Option<&Allocation> {
         self.claims[claim].object.allocation.as_ref()
+    }
+
+    /// What a claim has in the cluster, unless a ledger has released it.
+    pub(crate) fn allocation_in(&self, cluster: &ClusterLedger, claim: ClaimId) -> Option<&Allocation> {
+        self.allocation(claim).filter(|_| !cluster.released().contains(&claim))
     }
 
     /// The object of a device entry.

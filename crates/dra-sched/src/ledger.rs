@@ -10,6 +10,7 @@ mod bin;
 mod instance;
 mod offered;
 mod pool_order;
+mod released;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,7 @@ use model::define_id;
 use smallvec::SmallVec;
 
 use crate::inventory::{ClaimId, CounterIndex, Inventory, PoolIndex};
-use crate::types::{Allocation, DeviceId, QualifiedName};
+use dra_types::{Allocation, AllocationResult, DeviceId, QualifiedName};
 
 pub use bin::{BinLedger, Domain};
 pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
@@ -62,6 +63,22 @@ impl Usage {
         }
     }
 
+    /// Adds what a result holds of units.
+    fn add_result(&mut self, result: &AllocationResult, units: impl IntoIterator<Item = Unit>) {
+        for unit in units {
+            match &result.share_id {
+                Some(_) => {
+                    let taken = result.consumed_capacity.iter();
+                    let amounts = taken.map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
+                    self.add_share(unit, 1, &amounts);
+                }
+                None => {
+                    self.dedicated.insert(unit);
+                }
+            }
+        }
+    }
+
     fn remove_share(&mut self, key: Unit, count: u32, amounts: &Amounts) {
         let Some((shares, taken)) = self.shares.get_mut(&key) else { return };
         *shares = shares.saturating_sub(count);
@@ -75,7 +92,7 @@ impl Usage {
         }
     }
 
-    /// The same where what one planned machine brings another brings in its place.
+    /// What is taken, where what one planned machine brings another brings in its place.
     pub(crate) fn moved(&self, from: BinId, to: BinId) -> Self {
         let (from, to) = (Instance::of_bin(from), Instance::of_bin(to));
         let counter =
@@ -128,7 +145,7 @@ impl Usage {
 }
 
 /// A claim that the plan has allocated.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PlannedClaim {
     /// Where it can be used.
     pub(crate) place: Place,
@@ -150,6 +167,8 @@ enum Undo {
     Opened,
     /// A claim was this before.
     Claim(ClaimId, Option<PlannedClaim>),
+    /// A claim held this.
+    Released(ClaimId, Arc<Usage>),
 }
 
 /// A state of a [`ClusterLedger`] to go back to.
@@ -171,6 +190,8 @@ pub struct ClusterLedger {
     /// Pools that bins bring for their domains.
     offered: Offered,
     claims: FastMap<ClaimId, PlannedClaim>,
+    /// Allocated claims that hold nothing any more.
+    released: BTreeSet<ClaimId>,
     pool_order: PoolOrder,
     journal: Vec<Undo>,
     marks: usize,
@@ -182,7 +203,7 @@ impl ClusterLedger {
         Self::without(inventory, &BTreeSet::new())
     }
 
-    /// The same without what the given claims hold: claims whose consumers all go.
+    /// The ledger without what the given claims hold: claims whose consumers all go.
     pub fn without(inventory: &Inventory, released: &BTreeSet<ClaimId>) -> Self {
         let mut ledger = Self::default();
         let held = inventory.claims.iter_enumerated().filter(|(id, _)| !released.contains(id));
@@ -198,18 +219,7 @@ impl ClusterLedger {
             let mut units: SmallVec<[Unit; 2]> =
                 inventory.device_key(&result.device).map(Unit::from).into_iter().collect();
             units.extend(inventory.stand_ins(result, allocation.node_selector.as_ref(), &self.base));
-            for unit in units {
-                match &result.share_id {
-                    Some(_) => {
-                        let taken = result.consumed_capacity.iter();
-                        let amounts = taken.map(|(name, amount)| (name.clone(), amount.to_nano())).collect();
-                        self.base.add_share(unit, 1, &amounts);
-                    }
-                    None => {
-                        self.base.dedicated.insert(unit);
-                    }
-                }
-            }
+            self.base.add_result(result, units);
         }
     }
 
@@ -256,6 +266,7 @@ impl ClusterLedger {
             match self.journal.pop() {
                 Some(Undo::Charged(usage)) => self.base.remove(&usage),
                 Some(Undo::Refunded(usage)) => self.base.add(&usage),
+                Some(Undo::Released(claim, usage)) => self.hold_again(claim, &usage),
                 Some(Undo::Withheld(bin, before)) => {
                     self.replace(bin, before);
                 }

@@ -1,8 +1,8 @@
 //! Dynamic Resource Allocation: upstream's answer, with a reason.
 //!
-//! A library without I/O. It reads the `resource.k8s.io` objects into types of its own ([`types`]), which keep what
-//! they do not understand instead of dropping it, and evaluates device selectors ([`cel`]) as the API server and
-//! kube-scheduler of a given Kubernetes release ([`Compat`]) would.
+//! A library without I/O. Objects come as [`dra_types`], which keep what they do not understand instead of dropping it;
+//! [`k8s_cel`] evaluates device selectors as the API server and kube-scheduler of a given Kubernetes release
+//! ([`dra_types::Compat`]) would.
 //!
 //! An [`Inventory`] is built once from classes, slices, claims and shapes of machines to be; [`Inventory::allocate`]
 //! answers for a node, [`Inventory::try_add`] for a packer, against a [`ClusterLedger`] and a [`BinLedger`]. RFC 0003
@@ -13,8 +13,9 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use dra_sched::types::{DeviceClass, ResourceClaim, ResourceSlice};
-//! use dra_sched::{ClusterLedger, Compat, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict};
+//! use dra_types::{DeviceClass, ResourceClaim, ResourceSlice};
+//! use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+//! use dra_types::{Compat, KubernetesMinor, NodeFacts};
 //! use model::Budget;
 //! use serde_json::json;
 //!
@@ -76,9 +77,7 @@
 mod allocator;
 mod attributes;
 mod capacity;
-pub mod cel;
 pub mod claims;
-pub mod compat;
 mod derived;
 pub mod evictions;
 #[cfg(test)]
@@ -87,23 +86,20 @@ mod flow;
 pub mod inventory;
 pub mod ledger;
 pub mod machine;
-pub mod node;
 pub mod packing;
 pub mod pods;
 mod quirks;
 mod selectors;
 pub mod support;
-pub mod types;
+mod tuning;
 pub mod verdict;
 mod view;
 
 pub use claims::MAX_RESULTS;
-pub use compat::{Compat, Gate, Gates, KubernetesMinor};
 pub use inventory::{ClaimClassId, ClaimId, Inventory, InventoryBuilder, ShapeId};
 pub use ledger::{BinLedger, ClusterLedger, Domain, PoolKinds, PoolOrder};
 pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
-pub use node::NodeFacts;
-pub use packing::{Alternative, ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict, Reach, Wanting};
+pub use packing::{Alternative, ClaimUse, Copies, MachineOverhead, NodeDemand, Offer, OverheadVerdict, Reach, Wanting};
 pub use verdict::{Refusal, Verdict};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{NamespacedName, NodeName, Uid};
 
 use crate::inventory::{SharedPoolId, SliceIndex, shared};
-use crate::types::{
+use dra_types::{
     AttributeValue, CounterSet, Device, DeviceName, DriverName, NodeScope, NodeSelector, NodeSelectorOperator,
     NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
 };
@@ -16,8 +16,8 @@ use crate::types::{
 pub struct MachineTemplate {
     /// The driver.
     pub driver: DriverName,
-    /// Tells several pools of one driver apart; empty for the only one. Where its real name comes among others is assumed
-    /// ([`crate::PoolOrder`]).
+    /// Tells several pools of one driver apart; empty for the only one. Where its real name comes among others is
+    /// assumed ([`crate::PoolOrder`]).
     pub pool_suffix: PoolName,
     /// The devices, in the order of publishing.
     pub devices: Vec<Device>,
@@ -30,8 +30,8 @@ pub struct MachineTemplate {
 /// A pool of which not only the machine that brings it can use the devices, but the nodes of its domain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedTemplate {
-    /// The pool's driver, suffix, devices, counters. Bindings of a [`PoolScope::Machine`] join the groups of the machine's
-    /// own templates; seen from another machine they are groups by themselves.
+    /// The pool's driver, suffix, devices, counters. Bindings of a [`PoolScope::Machine`] join the groups of the
+    /// machine's own templates; seen from another machine they are groups by themselves.
     pub template: MachineTemplate,
     /// How many of the pool there are.
     pub scope: PoolScope,
@@ -149,8 +149,8 @@ pub struct MachineShape {
     pub labels: BTreeMap<Arc<str>, LabelKnowledge>,
     /// Features that the node will declare.
     pub declared_features: BTreeSet<Arc<str>>,
-    /// Which daemons run on the machines, by a number of the caller's: what is taken of machines of a shape from the start
-    /// is the same for all of them.
+    /// Which daemons run on the machines, by a number of the caller's: what is taken of machines of a shape from the
+    /// start is the same for all of them.
     pub daemons: u32,
     /// Those of its templates; known once a builder has it.
     pub(crate) slices: Vec<SliceIndex>,
@@ -158,8 +158,8 @@ pub struct MachineShape {
     pub(crate) pools: Vec<SharedPoolId>,
 }
 
-/// The number of a group of bound attributes, for [`MachineTemplate::bindings`]: groups that were declared distinct have
-/// different values.
+/// The number of a group of bound attributes, for [`MachineTemplate::bindings`]: groups that were declared distinct
+/// have different values.
 pub fn binding_group(index: u32, distinct: bool) -> u32 {
     crate::attributes::group_number(index, distinct)
 }
@@ -175,8 +175,8 @@ impl MachineShape {
         Self { templates, shared, labels, declared_features, daemons: 0, slices, pools }
     }
 
-    /// The shape with pools that machines bring for their domain as well. The shape's labels have to know every key that
-    /// the pools' selectors mention.
+    /// The shape with pools that machines bring for their domain as well. The shape's labels have to know every key
+    /// that the pools' selectors mention.
     #[must_use]
     pub fn with_shared(self, shared: Vec<Arc<SharedTemplate>>) -> Self {
         Self { shared, ..self }

@@ -5,7 +5,7 @@
 //! agree together.
 //!
 //! *Cost.* One search for each copy and each distinct view of the shapes asked for. *Bounds.* The budget is divided
-//! equally among the views; a machine has at most [`MAX_DOMAINS`] combinations of domain values.
+//! equally among the views; a machine has at most `MAX_DOMAINS` combinations of domain values.
 
 mod demand;
 mod ends;
@@ -24,10 +24,10 @@ use crate::ledger::{
     BinId, BinLedger, ClusterLedger, Domain, ExistingNode, Hypothesis, Kind, Place, PlannedClaim, Taken, Usage, settle,
 };
 use crate::machine::LabelKnowledge;
-use crate::node::NodeFacts;
-use crate::types::{Allocation, NodeScope, NodeSelector};
+use crate::tuning::MAX_DOMAINS;
 use crate::verdict::{Progress, Refusal};
 use crate::view::View;
+use dra_types::{Allocation, NodeFacts, NodeScope, NodeSelector};
 
 pub use demand::NodeDemand;
 pub use overhead::{MachineOverhead, OverheadVerdict};
@@ -36,9 +36,6 @@ pub use supply::Wanting;
 
 #[cfg(test)]
 mod tests;
-
-/// Most combinations of domain values that are looked at for one machine shape.
-pub const MAX_DOMAINS: usize = 256;
 
 /// One claim of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +53,8 @@ pub enum ClaimUse {
         claim: ClaimId,
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
-        /// Whether the pod itself is among the claim's consumers already. That its PodGroup is makes it one of several users.
+        /// Whether the pod itself is among the claim's consumers already. That its PodGroup is makes it one of several
+        /// users.
         reserved: bool,
     },
 }
@@ -66,8 +64,8 @@ pub enum ClaimUse {
 pub struct Offer {
     /// Ways to take copies: most copies first, then by domain.
     pub alternatives: Vec<Alternative>,
-    /// What a machine holds in whichever of its domains and shapes it comes up, where what it is given differs by domain. It
-    /// pins nothing, and takes what any of them takes.
+    /// What a machine holds in whichever of its domains and shapes it comes up, where what it is given differs by
+    /// domain. It pins nothing, and takes what any of them takes.
     pub anywhere: Option<Alternative>,
     /// Shapes that take no (further) copy, with the domain looked at and the reason.
     pub refused: Vec<Refused>,
@@ -185,6 +183,15 @@ enum End {
     OutOfBudget(Progress),
 }
 
+/// What a machine is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Copies<'a> {
+    /// The claims of one pod.
+    pub claims: &'a [ClaimUse],
+    /// For how many such pods at most.
+    pub copies: u32,
+}
+
 impl Inventory {
     /// Whether a device belongs to machines that do not exist.
     pub(crate) fn is_planned(&self, key: DeviceKey) -> bool {
@@ -196,26 +203,23 @@ impl Inventory {
         self.pools[pool].slices.first().is_some_and(|slice| self.slices[*slice].template)
     }
 
-    /// How many copies of a pod's claims a machine takes, at most `copies`, on the shapes given; nothing is taken.
+    /// How many copies of a pod's claims a machine takes, at most as many as asked, on the shapes given; nothing is
+    /// taken.
     ///
     /// Copies are allocated one after the other, as kube-scheduler does with as many pods. `shapes` is not looked at
     /// for a node that exists.
     pub fn try_add(
         &self,
         bin: &BinLedger,
-        claims: &[ClaimUse],
-        copies: u32,
+        asked: Copies<'_>,
         shapes: &IdSet<ShapeId>,
         cluster: &ClusterLedger,
         budget: &mut Budget,
     ) -> Offer {
+        let attempt = Attempt { inventory: self, cluster, claims: asked.claims, wanted: asked.copies };
         let trials = match &bin.kind {
-            Kind::Node(node) => {
-                let attempt = Attempt { inventory: self, cluster, claims, wanted: copies };
-                vec![Arc::new(attempt.on_node(node, budget))]
-            }
+            Kind::Node(node) => vec![Arc::new(attempt.on_node(node, budget))],
             Kind::Machine { id, domain, hypotheses } => {
-                let attempt = Attempt { inventory: self, cluster, claims, wanted: copies };
                 let wanted = hypotheses.iter().filter(|hypothesis| shapes.contains(hypothesis.shape));
                 attempt.on_machine(*id, domain, wanted, budget)
             }
@@ -223,8 +227,8 @@ impl Inventory {
         offer(trials)
     }
 
-    /// Takes an alternative that [`Self::try_add`] offered for the same bin and ledger, or for another machine that holds
-    /// as little. It may have been narrowed to some of its shapes and to fewer copies.
+    /// Takes an alternative that [`Self::try_add`] offered for the same bin and ledger, or for another machine that
+    /// holds as little. It may have been narrowed to some of its shapes and to fewer copies.
     pub fn commit(&self, bin: &mut BinLedger, cluster: &mut ClusterLedger, alternative: &Alternative) {
         let place = match &bin.kind {
             Kind::Node(node) => Place::Node(node.facts.name.clone()),
@@ -256,7 +260,7 @@ impl Inventory {
                 }
             }
             for claim in &copy.exclusive {
-                if let Some(allocation) = &self.claims[*claim].object.allocation {
+                if let Some(allocation) = self.allocation_in(cluster, *claim) {
                     let place = Place::Nodes(allocation.node_selector.clone());
                     cluster.set_claim(*claim, PlannedClaim { place, allocation: Arc::new(allocation.clone()) });
                 }
@@ -369,6 +373,14 @@ struct Wanted {
 /// A domain that a machine could land in, and what it would see there.
 type Landing = (Domain, NodeFacts, Arc<View>);
 
+/// Which machine of a plan is meant, in which of its shapes and domains; nothing of a node that exists.
+#[derive(Debug, Default)]
+struct Hypothetical {
+    bin: Option<BinId>,
+    shape: Option<ShapeId>,
+    domain: Domain,
+}
+
 struct Attempt<'a> {
     inventory: &'a Inventory,
     cluster: &'a ClusterLedger,
@@ -379,7 +391,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn on_node(&self, node: &ExistingNode, budget: &mut Budget) -> Trial {
         match node.view(self.inventory, self.cluster) {
-            Ok(view) => self.copies((&node.facts, &view), None, &Usage::default(), None, Domain::default(), budget),
+            Ok(view) => self.copies((&node.facts, &view), Hypothetical::default(), &Usage::default(), budget),
             Err(fault) => Trial {
                 bin: None,
                 shape: None,
@@ -434,7 +446,10 @@ impl Attempt<'_> {
                 left = left.saturating_sub(1);
                 let mut own = Budget::new(part);
                 let shape = Some(hypothesis.shape);
-                let trial = self.copies((&facts, &view), shape, &hypothesis.usage, Some(bin), domain, &mut own);
+                let trial = {
+                    let of = Hypothetical { bin: Some(bin), shape, domain };
+                    self.copies((&facts, &view), of, &hypothesis.usage, &mut own)
+                };
                 // Never more than there is: the part was taken from it.
                 let spent = budget.spend(part - own.remaining());
                 debug_assert!(spent.is_ok(), "a part is not larger than the whole");
@@ -449,15 +464,8 @@ impl Attempt<'_> {
         self.claims.iter().any(|claim| matches!(claim, ClaimUse::Named { .. }))
     }
 
-    fn copies(
-        &self,
-        seen: (&NodeFacts, &Arc<View>),
-        shape: Option<ShapeId>,
-        held: &Usage,
-        bin: Option<BinId>,
-        domain: Domain,
-        budget: &mut Budget,
-    ) -> Trial {
+    fn copies(&self, seen: (&NodeFacts, &Arc<View>), of: Hypothetical, held: &Usage, budget: &mut Budget) -> Trial {
+        let Hypothetical { bin, shape, domain } = of;
         let before = budget.remaining();
         let mut held = held.clone();
         let mut trial = Trial { bin, shape, domain, copies: Vec::new(), end: End::Enough };
@@ -479,8 +487,8 @@ impl Attempt<'_> {
             } else {
                 self.inventory.search(seen, &classes, taken, Need::Usage, budget)
             };
-            // Upstream looks at all other claims before it says that one is allocated elsewhere, and an error on the way ends
-            // the pod's attempt.
+            // Upstream looks at all other claims before it says that one is allocated elsewhere, and an error on the
+            // way ends the pod's attempt.
             let elsewhere = wanted.elsewhere.as_ref().map(|claim| Refusal::Elsewhere { claim: Arc::clone(claim) });
             let copy = match (outcome, elsewhere) {
                 (Outcome::Found(found), None) => self.copy(seen.1, &wanted, found),
@@ -572,26 +580,27 @@ impl Attempt<'_> {
             let entry = &self.inventory.claims[claim];
             let planned = self.cluster.claim(claim);
             let name = || Arc::from(entry.object.meta.name.to_string());
-            let (allocation, reaches, others) = match (&entry.object.allocation, planned, done.get(&claim)) {
-                (Some(allocation), planned, done) => {
-                    let consumers = !entry.object.reserved_for.is_empty() && !reserved;
-                    let others = consumers || planned.is_some() || done.is_some();
-                    (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_ref()), others)
-                }
-                (None, Some(planned), _) => {
-                    let reaches = match &planned.place {
-                        Place::Bin(place) => bin == Some(*place),
-                        Place::Node(name) => bin.is_none() && facts.name == *name,
-                        Place::Nodes(selector) => reaches(facts, selector.as_ref()),
-                    };
-                    (Arc::clone(&planned.allocation), reaches, true)
-                }
-                (None, None, Some(allocation)) => (Arc::clone(allocation), true, true),
-                (None, None, None) => {
-                    wanted.new.push((entry.class, Some(claim), containers));
-                    continue;
-                }
-            };
+            let (allocation, reaches, others) =
+                match (self.inventory.allocation_in(self.cluster, claim), planned, done.get(&claim)) {
+                    (Some(allocation), planned, done) => {
+                        let consumers = !entry.object.reserved_for.is_empty() && !reserved;
+                        let others = consumers || planned.is_some() || done.is_some();
+                        (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_ref()), others)
+                    }
+                    (None, Some(planned), _) => {
+                        let reaches = match &planned.place {
+                            Place::Bin(place) => bin == Some(*place),
+                            Place::Node(name) => bin.is_none() && facts.name == *name,
+                            Place::Nodes(selector) => reaches(facts, selector.as_ref()),
+                        };
+                        (Arc::clone(&planned.allocation), reaches, true)
+                    }
+                    (None, None, Some(allocation)) => (Arc::clone(allocation), true, true),
+                    (None, None, None) => {
+                        wanted.new.push((entry.class, Some(claim), containers));
+                        continue;
+                    }
+                };
             if !reaches {
                 wanted.elsewhere = wanted.elsewhere.or_else(|| Some(name()));
                 continue;

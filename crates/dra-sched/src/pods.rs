@@ -1,5 +1,5 @@
-//! What a pod wants of devices: the claims behind its entries, one more claim for extended resources that DRA serves, and
-//! what its devices cost of the node's own resources.
+//! What a pod wants of devices: the claims behind its entries, one more claim for extended resources that DRA serves,
+//! and what its devices cost of the node's own resources.
 //!
 //! Pure functions on the pod; whoever allocates turns the outcome into [`crate::ClaimUse`]s.
 

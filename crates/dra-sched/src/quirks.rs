@@ -1,13 +1,13 @@
 //! What released allocators do that they should not, one switch each.
 //!
 //! A plan is right if kube-scheduler then does the same, so a defect of the cluster's release is reproduced.
-//! [`Compat::fixed`] has none of them. Every switch is a deliberate difference of `Compat::fixed()`: its name is the key of a
-//! row in `docs/compatibility.md`, which `cargo xtask test --stage differs` checks.
+//! [`Compat::fixed`] has none of them. Every switch is a deliberate difference of `Compat::fixed()`: its name is the
+//! key of a row in `docs/compatibility.md`, which `cargo xtask test --stage differs` checks.
 //!
 //! Sources: `k8s.io/dynamic-resource-allocation/structured` v0.36.3 and v0.37.2, compared by running them
 //! (`test/oracle/allocator`).
 
-use crate::compat::{Compat, Edition, Gate, KubernetesMinor};
+use dra_types::compat::{Compat, Edition, Gate, KubernetesMinor};
 
 /// Switches for behaviours that releases differ in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -15,8 +15,8 @@ pub(crate) struct Quirks {
     /// distinctAttribute remembers one value per request: the devices of one request are compared only with the one
     /// picked just before. Up to 1.36 (kubernetes#140438).
     pub(crate) distinct_forgets_devices_of_its_request: bool,
-    /// kube-scheduler does not tell its allocator of the gate for lists, so that constraints do not know what to do with
-    /// them; `includes` works. In 1.36, seen on the real scheduler.
+    /// kube-scheduler does not tell its allocator of the gate for lists, so that constraints do not know what to do
+    /// with them; `includes` works. In 1.36, seen on the real scheduler.
     pub(crate) constraints_do_not_see_lists: bool,
     /// Free and drawn counters are kept by pool name, so that two drivers whose pools have one name share them. Up to
     /// 1.36 (kubernetes#140434).
@@ -32,16 +32,16 @@ pub(crate) struct Quirks {
     pub(crate) config_is_repeated: bool,
     /// Slices with shared counters belong to every node, whatever their node selection says. Up to 1.36.
     pub(crate) counter_slices_reach_all_nodes: bool,
-    /// Shares that take no capacity are not seen when counters are drawn, so that the next share draws them again. Up to
-    /// 1.36 (kubernetes#140433).
+    /// Shares that take no capacity are not seen when counters are drawn, so that the next share draws them again. Up
+    /// to 1.36 (kubernetes#140433).
     pub(crate) bare_shares_draw_counters_again: bool,
     /// A DeviceTaintRule without selector taints every device; it is documented to taint none. Up to 1.36.
     pub(crate) rule_without_selector_taints_all: bool,
     /// A device that allows several allocations and has shares may still be given out whole once its driver withdrew
     /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
     pub(crate) shared_device_can_become_dedicated: bool,
-    /// Of claims that hand out the node's own resources a pod pays for those that are allocated for it, and not for those
-    /// that are allocated already. In 1.36, whose scheduler looks only at what it has just allocated.
+    /// Of claims that hand out the node's own resources a pod pays for those that are allocated for it, and not for
+    /// those that are allocated already. In 1.36, whose scheduler looks only at what it has just allocated.
     pub(crate) allocated_claims_cost_nothing: bool,
     /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
     pub(crate) admin_access_draws_counters: bool,
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     use crate::fixture::{ask, builder_for, claim, devices, exactly, local, names};
-    use crate::{Compat, Gates, KubernetesMinor};
+    use dra_types::{Compat, Gates, KubernetesMinor};
 
     #[test]
     fn constraints_of_1_36_make_nothing_of_lists_and_those_of_1_37_compare_them() {

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use model::collections::NameMap;
 use model::{Id, IdVec, define_id};
 
-use crate::cel::{Selector, SlotProgram, SlotRow, SlotTable};
-use crate::compat::Compat;
 use crate::inventory::{DeviceShape, Shape};
+use dra_types::compat::Compat;
+use k8s_cel::{Selector, SlotProgram, SlotRow, SlotTable};
 
 define_id! {
     /// A distinct selector text.
@@ -125,6 +125,6 @@ impl SelectorTable {
 
 fn evaluate(entry: &Entry, content: &Shape, compat: &Compat) -> Result<bool, Arc<str>> {
     let selector = entry.compiled.as_ref().map_err(|error| Arc::from(format!("CEL compile error: {error}")))?;
-    let error = |error: crate::cel::EvalError| Arc::from(format!("CEL runtime error: {error}"));
+    let error = |error: k8s_cel::EvalError| Arc::from(format!("CEL runtime error: {error}"));
     selector.matches(content.view(compat)).map_err(error)
 }

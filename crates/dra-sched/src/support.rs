@@ -1,12 +1,12 @@
 //! What is supported: a row for each feature of Dynamic Resource Allocation that Kubernetes has or had.
 //!
 //! `dovetail support` prints it and `docs/dra-support.md` is its output. What a release does with a gate comes from
-//! [`Compat`]; that every gate has a row, that a gate which is off is honoured, and that what a row says it is held against is
-//! what tests and oracles ask and read (`tests/support_matrix.rs`), is checked by tests.
+//! [`Compat`]; that every gate has a row, that a gate which is off is honoured, and that what a row says it is held
+//! against is what tests and oracles ask and read (`tests/support_matrix.rs`), is checked by tests.
 
 use std::fmt::Write as _;
 
-use crate::compat::{Compat, Gate, KubernetesMinor};
+use dra_types::compat::{Compat, Gate, KubernetesMinor};
 
 /// How far we are with a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,11 +225,11 @@ impl Check {
             Self::Tables => "tables of cases in the crate",
             Self::BruteForce => "an enumeration of all assignments on small random inputs",
             Self::Recorded => {
-                "answers of upstream's libraries and of the scheduler's plugins to random questions, recorded (`crates/dra-sched/tests`)"
+                "answers of upstream's libraries and of the scheduler's plugins to random questions, recorded (`tests` of `crates/k8s-cel` and `crates/dra-sched`)"
             }
             Self::Oracle => {
-                "random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3 about \
-                 extended resources and node resources, whose shape of 1.37 is held against tables alone (`cargo xtask oracle`)"
+                "random questions to upstream's libraries v0.36.3 and v0.37.2 and the scheduler's plugins v1.36.3, \
+                 but node resources of 1.37 (`cargo xtask oracle`)"
             }
             Self::Corpus => {
                 "objects of real drivers that a real API server takes; they are not part of the repository, and `cargo xtask test` says \
@@ -321,8 +321,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Gates;
     use crate::fixture::{ask, builder_for, claim, devices, exactly, local, names};
+    use dra_types::Gates;
 
     #[test]
     fn every_gate_has_one_row_and_every_claim_of_support_is_held_against_something() {

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use crate::allocator::Scene;
 use crate::capacity::BadCapacity;
-use crate::node::SelectorError;
-use crate::types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName, RequestName};
+use dra_types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName, RequestName, SelectorError};
 
 pub use explain::{Amount, Explanation, FallExplanation, Holder, Met, RequestExplanation, ValueInPlay};
 pub use reason::{ConstraintReport, Fall, PoolTrouble, RequestReport, Rule, Shortage};

@@ -14,13 +14,12 @@ use model::collections::{FastSet, NameSet};
 use model::{Id, IdVec, define_id};
 
 use crate::attributes;
-use crate::compat::{Gate, KubernetesMinor};
 use crate::inventory::{CounterIndex, DeviceIndex, Inventory, PoolIndex, ShapeId, SliceIndex};
 use crate::ledger::{BinId, Brought, ClusterLedger, CounterKey, Instance, PoolKind, PoolOrder, Unit};
 use crate::machine::MachineTemplate;
-use crate::node::{NodeFacts, SelectorError};
-use crate::types::{DeviceId, NodeScope, NodeSelector, PoolId};
 use crate::verdict::{Fault, PoolTrouble};
+use dra_types::compat::{Gate, KubernetesMinor};
+use dra_types::{DeviceId, NodeFacts, NodeScope, NodeSelector, PoolId, SelectorError};
 
 define_id! {
     /// A device of a view.
@@ -179,8 +178,8 @@ impl Inventory {
         Ok(reaching)
     }
 
-    /// What is seen of slices of the node's own and of others that reach it. Those of its own come first: of slices that
-    /// disagree about their number the first counts.
+    /// What is seen of slices of the node's own and of others that reach it. Those of its own come first: of slices
+    /// that disagree about their number the first counts.
     fn view(
         &self,
         facts: &NodeFacts,

@@ -1,5 +1,5 @@
-//! Questions with the answers of upstream's allocator, as `cargo xtask oracle` wrote them: random ones, and those on which we
-//! once differed. So a clone without Go compares with known answers too.
+//! Questions with the answers of upstream's allocator, as `cargo xtask oracle` wrote them: random ones, and those on
+//! which we once differed. So a clone without Go compares with known answers too.
 
 #[path = "../examples/conformance.rs"]
 #[allow(dead_code, reason = "an example has a main function")]

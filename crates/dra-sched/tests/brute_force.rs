@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use dra_sched::types::{DeviceClass, ResourceClaim, ResourceSlice};
-use dra_sched::{ClusterLedger, Compat, Gates, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict};
+use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+use dra_types::{Compat, DeviceClass, Gates, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 use model::Budget;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ impl Problem {
         drawn <= u32::from(self.counter) && used().all(fits)
     }
 
-    /// The same problem for the engine.
+    /// The engine's verdict on the problem.
     fn ask(&self, compat: Compat) -> Verdict {
         let mut builder = InventoryBuilder::new(compat);
         for model in 0..3 {

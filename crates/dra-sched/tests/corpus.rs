@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dra_sched::types::{Allocation, DeviceClass, DeviceId, ResourceClaim, ResourceSlice};
 use dra_sched::verdict::{Refusal, Verdict};
-use dra_sched::{ClusterLedger, Compat, InventoryBuilder, KubernetesMinor, NodeFacts};
+use dra_sched::{ClusterLedger, InventoryBuilder};
+use dra_types::{Allocation, Compat, DeviceClass, DeviceId, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 use model::Budget;
 use serde_json::{Value, json};
 

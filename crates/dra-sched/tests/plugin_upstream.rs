@@ -1,12 +1,9 @@
-//! Random questions with the answers of kube-scheduler's plugins, as `cargo xtask oracle` wrote them. So a clone without Go
-//! compares with known answers too.
+//! Random questions with the answers of kube-scheduler's plugins, as `cargo xtask oracle` wrote them. So a clone
+//! without Go compares with known answers too.
 
 #[path = "../examples/plugin_differential/compare.rs"]
 #[allow(dead_code, reason = "names of deliberate differences are for people")]
 mod compare;
-#[path = "../examples/differential/counts.rs"]
-#[allow(dead_code, reason = "nothing is counted here but kinds")]
-mod counts;
 #[path = "../examples/plugin_differential/ours.rs"]
 mod ours;
 #[path = "../examples/plugin_differential/refusal.rs"]
@@ -15,7 +12,7 @@ mod refusal;
 use std::collections::BTreeSet;
 
 use compare::Comparison;
-use dra_sched::KubernetesMinor;
+use dra_types::KubernetesMinor;
 use serde_json::{Value, json};
 
 #[test]

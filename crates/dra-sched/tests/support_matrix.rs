@@ -1,19 +1,17 @@
-//! `docs/dra-support.md` says "held against" only what a stage reads: the features in what is asked and read are exactly those
-//! of the rows that claim it. Claims about a control plane are checked by the e2e tests.
+//! `docs/dra-support.md` says "held against" only what a stage reads: the features in what is asked and read are
+//! exactly those of the rows that claim it. Claims about a control plane are checked by the e2e tests.
 
 #[path = "../examples/differential/generate.rs"]
 #[allow(dead_code, reason = "releases are chosen elsewhere")]
 mod generate;
 #[path = "../examples/plugin_differential/generate.rs"]
 mod plugin_generate;
-#[path = "../examples/differential/random.rs"]
-mod random;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use dra_sched::support::{Check, FEATURES};
-use random::Random;
+use oracle_harness::random::Random;
 use serde_json::Value;
 
 const OBJECTS: &str = "Objects of v1, v1beta2, v1beta1; DeviceTaintRule of v1, v1beta2, v1alpha3";
@@ -64,13 +62,13 @@ const ASKED: [(&str, &[&str]); 19] = [
 
 /// The tests of each row that claims tables, by the file and the name.
 const TABLES: &[(&str, &str, &str)] = &[
-    (OBJECTS, "src/types/tests.rs", "a_rule_of_every_version_is_read_and_old_selectors_are_unsupported"),
-    (SELECTORS, "src/cel/selector.rs", "an_evaluation_ends_at_the_cost_limit_even_beside_what_decides"),
+    (OBJECTS, "../dra-types/src/tests.rs", "a_rule_of_every_version_is_read_and_old_selectors_are_unsupported"),
+    (SELECTORS, "../k8s-cel/src/selector.rs", "an_evaluation_ends_at_the_cost_limit_even_beside_what_decides"),
     (COUNTS, "src/allocator/tests.rs", "one_device_more_than_there_are_is_refused_by_counting"),
     (MATCHES, "src/allocator/tests.rs", "a_constraint_moves_the_choice_to_the_first_devices_that_agree"),
     (POOLS, "src/allocator/tests/explained.rs", "pools_that_are_not_used_are_named_with_the_reason"),
     (ALTERNATIVES, "src/support.rs", "gates_of_the_allocator_make_the_difference_that_their_rows_claim"),
-    (TAINTS, "src/types/tests.rs", "a_toleration_without_key_or_effect_covers_all_and_an_unknown_operator_none"),
+    (TAINTS, "../dra-types/src/tests.rs", "a_toleration_without_key_or_effect_covers_all_and_an_unknown_operator_none"),
     (RULES, "src/evictions.rs", "consumers_of_a_device_with_a_no_execute_taint_end_when_their_tolerations_do"),
     (CONSUMABLE, "src/capacity.rs", "ranges_round_up_from_the_least_in_steps_and_end_at_the_most"),
     ("Fractions in ranges of capacity", "src/capacity.rs", "fractional_steps_count_in_thousandths_only_with_the_gate"),
@@ -86,7 +84,7 @@ const TABLES: &[(&str, &str, &str)] = &[
     ),
     (
         "CEL constraints, mixins, resource claim reservations in the spec",
-        "src/types/tests.rs",
+        "../dra-types/src/tests.rs",
         "an_unknown_field_of_a_spec_is_unsupported_by_its_path",
     ),
 ];

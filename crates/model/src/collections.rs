@@ -30,10 +30,12 @@ pub fn fast_hash(value: &impl std::hash::Hash) -> u64 {
     std::hash::BuildHasher::hash_one(&FxBuildHasher, value)
 }
 
-/// Results by the shared object that each was made of, for those who make them again and again. As nobody changes such an object in
-/// place, a look at its address tells whether the result is still good; the object is kept, so that no other gets its address.
+/// Results by the shared object that each was made of, for those who make them again and again. As nobody changes such
+/// an object in place, a look at its address tells whether the result is still good; the object is kept, so that no
+/// other gets its address.
 ///
-/// A round of making begins with [`begin`](Self::begin) and ends with [`end`](Self::end), which forgets what it did not use.
+/// A round of making begins with [`begin`](Self::begin) and ends with [`end`](Self::end), which forgets what it did not
+/// use.
 #[derive(Debug)]
 pub struct Remembered<T, R> {
     /// With the last round that used it.

@@ -97,7 +97,8 @@ impl Interner {
         Arc::make_mut(&mut self.shapes).share(shape)
     }
 
-    /// Adds the names that `other`, a later version of `base`, knows beyond it. Their ids here may be others than there.
+    /// Adds the names that `other`, a later version of `base`, knows beyond it. Their ids here may be others than
+    /// there.
     pub fn learn(&mut self, other: &Self, base: &Self) {
         self.keys.learn(&other.keys, &base.keys);
         self.values.learn(&other.values, &base.values);

@@ -14,6 +14,7 @@ mod decimal;
 pub mod id;
 pub mod idset;
 pub mod intern;
+pub mod journal;
 pub mod labels;
 pub mod names;
 pub mod node;
@@ -34,6 +35,7 @@ pub use budget::{Budget, OutOfBudget};
 pub use id::{Id, IdVec};
 pub use idset::IdSet;
 pub use intern::{Interner, KeyId, ResourceId, ValueId};
+pub use journal::Journal;
 pub use labels::Labels;
 pub use names::{
     InstanceTypeName, NamespacedName, NodeClaimName, NodeName, NodeOverlayName, NodePoolName, ProviderId,

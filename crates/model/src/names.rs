@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Defines names: newtypes of shared strings that order by bytes, look themselves up by `&str`, and are strings in JSON.
+/// Defines names: newtypes of shared strings that order by bytes, look themselves up by `&str`, and are strings in
+/// JSON.
 ///
 /// The crate that uses it depends on `serde`.
 #[macro_export]

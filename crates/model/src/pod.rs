@@ -21,6 +21,9 @@ pub use shape::{
     TopologySpreadConstraint, VolumeRef, WhenUnsatisfiable,
 };
 
+/// The scheduler of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// One pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {

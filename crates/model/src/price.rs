@@ -46,8 +46,8 @@ impl PriceNanoUsdPerHour {
         Self::parse_with(text, Rounding::Exact)
     }
 
-    /// Reads dollars per hour, rounded to the nearest nano-dollar (a half to the greater magnitude), for catalogues whose
-    /// prices were computed with floats.
+    /// Reads dollars per hour, rounded to the nearest nano-dollar (a half to the greater magnitude), for catalogues
+    /// whose prices were computed with floats.
     pub fn parse_rounded(text: &str) -> Result<Self, Error> {
         Self::parse_with(text, Rounding::Nearest)
     }

@@ -54,7 +54,8 @@ impl LabelSelector {
         }
     }
 
-    /// Prints which objects are meant, as the end of a sentence about `what`: `pods with app In [web]`, `all pods`, `no pods`.
+    /// Prints which objects are meant, as the end of a sentence about `what`: `pods with app In [web]`, `all pods`, `no
+    /// pods`.
     pub fn display<'a>(&'a self, what: &'a str, interner: &'a Interner) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| match self {
             Self::Nothing => write!(f, "no {what}"),

@@ -21,8 +21,8 @@ pub struct PersistentVolumeClaim {
     pub phase: ClaimPhase,
     /// How it may be used.
     pub access_modes: Vec<AccessMode>,
-    /// Whether the volume binder has finished (annotation `pv.kubernetes.io/bind-completed`). A claim of a manifest, which has
-    /// no status yet, counts as bound to the volume that it names.
+    /// Whether the volume binder has finished (annotation `pv.kubernetes.io/bind-completed`). A claim of a manifest,
+    /// which has no status yet, counts as bound to the volume that it names.
     pub bind_completed: bool,
     /// Whether it is on its way out.
     pub is_being_deleted: bool,

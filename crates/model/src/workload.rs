@@ -28,7 +28,8 @@ pub struct PodTemplate {
     pub labels: Labels,
     /// Their priority, where the template says it.
     pub priority: Option<i32>,
-    /// The PriorityClass that decides it otherwise: admission completes pods, not templates. None for the cluster's default.
+    /// The PriorityClass that decides it otherwise: admission completes pods, not templates. None for the cluster's
+    /// default.
     pub priority_class: Option<Arc<str>>,
     /// What decides where they may go.
     pub shape: Arc<PodShape>,

@@ -1,9 +1,9 @@
 //! A NodeOverlay from what drivers have published on one machine: where an author starts.
 //!
-//! What describes the machine's type is kept, what only this machine has is left out, and what only this machine has but
-//! several of its devices share becomes an attribute binding ([`identity`] has the rule). Numbered devices that differ in
-//! nothing but their number become replicas ([`numbering`]). Templates expanded for the machine match the slices they come
-//! from; where a template cannot say something, a note tells so.
+//! What describes the machine's type is kept, what only this machine has is left out, and what only this machine has
+//! but several of its devices share becomes an attribute binding ([`identity`] has the rule). Numbered devices that
+//! differ in nothing but their number become replicas ([`numbering`]). Templates expanded for the machine match the
+//! slices they come from; where a template cannot say something, a note tells so.
 //!
 //! Left out: what other machines of the type would have in common beyond this one. The author reads what comes out.
 
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::resource_slice_template::{ResourceSliceTemplate, ResourceSliceTemplateMetadata, ResourceSliceTemplateSpec};
 use api::{DynamicResources, NodeOverlay, NodeOverlaySpec, NodeSelectorRequirement, Operator, labels};
-use dra_sched::types::ResourceSlice;
+use dra_types::ResourceSlice;
 use thiserror::Error as ThisError;
 
 mod bindings;
@@ -22,8 +22,8 @@ mod write;
 
 use numbering::Entry;
 
-/// Stands for the instance type where nothing says it. No machine has such a type, and `dovetail overlay lint` asks for a
-/// real one.
+/// Stands for the instance type where nothing says it. No machine has such a type, and `dovetail overlay lint` asks for
+/// a real one.
 pub const PLACEHOLDER_INSTANCE_TYPE: &str = "replace-with-the-instance-type";
 
 /// As in the CRD.
@@ -139,8 +139,8 @@ pub fn capture(source: &Source<'_>) -> Result<Captured, Error> {
     Ok(Captured { overlay: NodeOverlay::new(&name, spec), notes })
 }
 
-/// The labels that a machine has which reaches all of these slices, as far as their selectors say so. For slices without
-/// their Node.
+/// The labels that a machine has which reaches all of these slices, as far as their selectors say so. For slices
+/// without their Node.
 #[must_use]
 pub fn implied_labels(slices: &[&ResourceSlice]) -> BTreeMap<String, String> {
     pools::implied_labels(slices)

@@ -1,11 +1,13 @@
 //! All overlays against the instance types of all NodePools.
 //!
-//! Overlays are taken by weight, highest first, then by name, last first; for each price and each resource the first that
-//! says something wins. Two of equal weight that say something about the same price or resource conflict: the later one
-//! is rejected whole. The same goes for the devices of each driver (`devices`), except that two may say the same of them.
+//! Overlays are taken by weight, highest first, then by name, last first; for each price and each resource the first
+//! that says something wins. Two of equal weight that say something about the same price or resource conflict: the
+//! later one is rejected whole. The same goes for the devices of each driver (`devices`), except that two may say the
+//! same of them.
 //!
-//! An overlay is held against the types of a NodePool once for all NodePools that it cannot tell apart; NodePools in which
-//! every overlay matches the same are corrected once, and what comes of a type is shared where the same overlays decide.
+//! An overlay is held against the types of a NodePool once for all NodePools that it cannot tell apart; NodePools in
+//! which every overlay matches the same are corrected once, and what comes of a type is shared where the same overlays
+//! decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,14 +16,14 @@ use std::sync::Arc;
 
 use api::DynamicResources;
 use cloudprovider::{InstanceType, OfferingKey};
-use dra_sched::types::DriverName;
+use dra_types::DriverName;
 use model::{InstanceTypeName, NodeOverlayName, NodePoolName};
 use thiserror::Error as ThisError;
 
 pub use self::devices::retain_drivers;
 use self::devices::{Expansions, Said};
 use self::matching::Columns;
-use crate::{Overlay, expand};
+use crate::Overlay;
 
 mod devices;
 mod matching;
@@ -88,7 +90,7 @@ pub enum Rejection {
     #[error("spec.dynamicResources.{error} (instance type {instance_type} in nodepool/{node_pool})")]
     Devices {
         /// What is wrong.
-        error: expand::Error,
+        error: dra_templates::Error,
         /// The first NodePool.
         node_pool: NodePoolName,
         /// The first instance type there.
@@ -245,7 +247,7 @@ impl Matches {
         columns: &mut Columns<'a>,
         expansions: &mut Expansions<'a>,
     ) -> Result<Vec<Rc<Self>>, Rejection> {
-        let counted: Vec<&str> = expand::counting_labels(&overlay.dynamic_resources).collect();
+        let counted: Vec<&str> = dra_templates::counting_labels(&overlay.dynamic_resources).collect();
         let keys: BTreeSet<&str> = overlay.requirements.keys().chain(counted).collect();
         let mut known: BTreeMap<Seen<'_>, Rc<Self>> = BTreeMap::new();
         let mut found = Vec::with_capacity(pools.len());

@@ -1,8 +1,8 @@
 //! Devices that machines have and no template describes: what is missing, and an overlay that says it.
 //!
-//! A gap is a driver that has published all of a pool of devices on a machine of a type, where no template of the driver
-//! describes that type for the machine's NodePool. One machine of each driver, type and node class is enough: its slices
-//! make an overlay ([`crate::capture`]) for the NodePools of that class. Such an overlay bears the label
+//! A gap is a driver that has published all of a pool of devices on a machine of a type, where no template of the
+//! driver describes that type for the machine's NodePool. One machine of each driver, type and node class is enough:
+//! its slices make an overlay ([`crate::capture`]) for the NodePools of that class. Such an overlay bears the label
 //! `dovetail.sh/generated` and ranks below all others ([`crate::Overlay::new`]), so that it never says anything over a
 //! person's, and is of no use as soon as one of these describes the same.
 //!
@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{NodeOverlay, NodeSelectorRequirement, Operator, annotations, labels};
-use dra_sched::types::{DriverName, NodeScope, PoolName, ResourceSlice};
+use dra_types::{DriverName, NodeScope, PoolName, ResourceSlice};
 
 use crate::capture::{self, Captured, Source};
 
@@ -96,8 +96,8 @@ fn complete<'s>(slices: &[&'s ResourceSlice]) -> Vec<(&'s DriverName, usize)> {
     drivers.into_iter().filter_map(|(driver, devices)| Some((driver, devices.filter(|count| *count > 0)?))).collect()
 }
 
-/// An overlay that closes a gap for some NodePools, from the machine on which it was seen; `source` is that machine with
-/// the gap's driver.
+/// An overlay that closes a gap for some NodePools, from the machine on which it was seen; `source` is that machine
+/// with the gap's driver.
 ///
 /// # Errors
 /// The slices cannot be described.

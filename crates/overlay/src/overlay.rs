@@ -7,7 +7,7 @@ use cloudprovider::requirements::{self, LabelRequirements};
 use model::{NodeOverlayName, price};
 use thiserror::Error as ThisError;
 
-use crate::{PriceChange, expand, learn};
+use crate::{PriceChange, learn};
 
 /// Resources that the provider alone knows.
 const RESTRICTED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
@@ -35,7 +35,7 @@ pub enum Invalid {
     Negative(String),
     /// Devices that make no sense on any machine.
     #[error("spec.dynamicResources.{0}")]
-    Devices(#[from] expand::Error),
+    Devices(#[from] dra_templates::Error),
     /// The provider alone knows of this resource.
     #[error("spec.capacity.{0}: this resource cannot be changed")]
     Restricted(String),
@@ -46,8 +46,8 @@ pub enum Invalid {
 pub struct Overlay {
     /// Its name.
     pub name: NodeOverlayName,
-    /// Where overlays correct the same thing, the highest wins. 0 if none was given; the least there is for one that was
-    /// generated.
+    /// Where overlays correct the same thing, the highest wins. 0 if none was given; the least there is for one that
+    /// was generated.
     pub weight: i32,
     /// What it does to prices.
     pub price: Option<PriceChange>,
@@ -89,7 +89,7 @@ impl Overlay {
             }
         }
         let dynamic_resources = spec.dynamic_resources.clone().unwrap_or_default();
-        expand::check(&dynamic_resources)?;
+        dra_templates::check(&dynamic_resources)?;
         Ok(Self {
             name: overlay.metadata.name.as_deref().unwrap_or_default().into(),
             // What was learnt never stands against what a person says, whatever its weight.

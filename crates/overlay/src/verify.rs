@@ -1,19 +1,19 @@
 //! What drivers have published, held against what templates said they would.
 //!
 //! Devices are matched by name, and what is left by what they are: a name that a driver chooses otherwise is no
-//! difference. A template need not name every attribute and capacity; what more a driver publishes is none either. Nothing
-//! here decides about planning: once a driver's pools on a node are complete, they are what counts.
+//! difference. A template need not name every attribute and capacity; what more a driver publishes is none either.
+//! Nothing here decides about planning: once a driver's pools on a node are complete, they are what counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use dra_sched::types::{
+use dra_types::{
     AttributeValue, CounterSet, Device, DeviceName, DriverName, NodeScope, PoolName, QualifiedName, ResourceSlice,
 };
 use model::Quantity;
 
-use crate::Expansion;
-use crate::expand::{Nodes, Pool, PoolScope};
+use dra_templates::Expansion;
+use dra_templates::{Nodes, Pool, PoolScope};
 
 /// Differences that are told; there may be more.
 pub const MAX_DIFFERENCES: usize = 100;
@@ -295,7 +295,7 @@ fn compare(driver: &DriverName, expected: &Device, found: &Device, tell: &mut dy
     }
 }
 
-fn same_taint(a: &dra_sched::types::DeviceTaint, b: &dra_sched::types::DeviceTaint) -> bool {
+fn same_taint(a: &dra_types::DeviceTaint, b: &dra_types::DeviceTaint) -> bool {
     (&a.key, &a.value, &a.effect) == (&b.key, &b.value, &b.effect)
 }
 
@@ -315,8 +315,8 @@ fn compare_counters(expected: &[(usize, &Pool)], found: &[&CounterSet], tell: &m
 
 /// Whether devices that were bound have one value, and groups that were said to differ do.
 fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Device>, found: &mut Vec<Difference>) {
-    // For each attribute the values of groups that were said to differ, with a device that has it. The allocator takes all of
-    // them to differ, whichever binding they come from.
+    // For each attribute the values of groups that were said to differ, with a device that has it. The allocator takes
+    // all of them to differ, whichever binding they come from.
     let mut values: BTreeMap<(&str, &str), Vec<(AttributeValue, DeviceName)>> = BTreeMap::new();
     for group in &expansion.groups {
         for attribute in &group.attributes {

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use dra_sched::types::{
-    AttributeValue, ClaimTemplate, Device, DeviceClass, DeviceId, NodeScope, ResourceClaim, ResourceClaimSpec,
-    ResourceSlice, validate,
+use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+use dra_templates::Expansion;
+use dra_templates::layout::{Host, slices};
+use dra_types::{
+    AttributeValue, ClaimTemplate, Compat, Device, DeviceClass, DeviceId, Gates, KubernetesMinor, NodeFacts, NodeScope,
+    ResourceClaim, ResourceClaimSpec, ResourceSlice, validate,
 };
-use dra_sched::{ClusterLedger, Compat, Gates, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict};
 use model::Budget;
-use overlay::Expansion;
 use overlay::capture::{Captured, Source, capture, implied_labels};
-use overlay::expand::layout::{Host, slices};
 use overlay::verify::{Publication, publication, verify};
 use serde_json::{Value, json};
 

@@ -8,13 +8,15 @@
 //!
 //! A dry run takes no Lease and starts the planner only.
 //!
-//! Each task that is to run until the end is supervised: if it ends before, so does the process, at once (`supervision`).
+//! Each task that is to run until the end is supervised: if it ends before, so does the process, at once
+//! (`supervision`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cloudprovider::CloudProvider;
+use cloudprovider::options::OptionValues;
+use cloudprovider_plugin::{Background, ProviderPlugin, Setup};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -24,33 +26,35 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::assignments::Assignments;
-use crate::beats::Beats;
-use crate::client::{self, Clients};
-use crate::clock::{Clock, WallClock};
-use crate::context::Context;
-use crate::health::{self, Endpoints, Ports};
-use crate::http_server::Tls;
-use crate::jitter::jittered;
-use crate::leader_election::{self, Candidate, Fence, Leadership, Means};
-use crate::lifecycle::{consistency, garbage_collection};
-use crate::metered_provider::MeteredProvider;
-use crate::metrics::{ByDevices, ByLoop, ByWatch, Metrics, age_seconds};
-use crate::metrics_access::Reviewer;
-use crate::nodepool::registration_health::RegistrationHealth;
+use crate::controllers::node::eviction;
+use crate::controllers::node_claim::{consistency, garbage_collection};
+use crate::controllers::planner_state;
+use crate::controllers::provisioning::{self, Provisioner};
+use crate::controllers::{handover, node, node_claim, node_overlay, node_pool, unreadable_pods};
 use crate::options::{Options, without_effect};
-use crate::overlays::Overlays;
-use crate::provisioning::{self, Provisioner};
-use crate::queue::as_controller;
-use crate::recorder::{self, Recorder};
-use crate::store::rebuild::{self, Feed};
-use crate::store::{Change, ClusterStore, Delta, Watches};
-use crate::supervision::Supervision;
-use crate::termination::eviction;
-use crate::termination::pace::Pace;
-use crate::{
-    handover, lifecycle, namespace, nodepool, overlays, planner_state, provider, termination, unreadable_pods,
-};
+use crate::runtime::beats::Beats;
+use crate::runtime::client::{self, Clients};
+use crate::runtime::clock::{Clock, WallClock};
+use crate::runtime::controller_loop::{Looks, Rhythm};
+use crate::runtime::http_server::Tls;
+use crate::runtime::jitter::jittered;
+use crate::runtime::leader_election::{self, Candidate, Fence, Leadership, Means};
+use crate::runtime::metrics::{ByDevices, ByLoop, ByWatch, Metrics, age_seconds};
+use crate::runtime::metrics_access::Reviewer;
+use crate::runtime::namespace;
+use crate::runtime::queue::as_controller;
+use crate::runtime::recorder::{self, Recorder};
+use crate::runtime::supervision::Supervision;
+use crate::world::assignments::Assignments;
+use crate::world::context::Context;
+use crate::world::health::{self, Endpoints, Ports};
+use crate::world::metered_provider::MeteredProvider;
+use crate::world::overlays::Overlays;
+use crate::world::pace::Pace;
+use crate::world::registration_health::RegistrationHealth;
+use crate::world::status_conditions::StatusConditions;
+use crate::world::store::rebuild::{self, Feed};
+use crate::world::store::{ClusterStore, Delta, Watches};
 
 /// How long controllers may take to finish what is under way.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -60,20 +64,35 @@ const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 const GREET_AGAIN: Duration = Duration::from_secs(2);
 /// How long a refusal of the first questions is not believed: an API server that starts has not read its roles yet.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
-/// How often the metrics of the store are brought up to date.
-const METRICS_PERIOD: Duration = Duration::from_secs(5);
-const METRICS_BOUND: Duration = Duration::from_secs(60);
+/// How often the gauges of the store are set.
+const METRICS_RHYTHM: Rhythm = Rhythm {
+    first: Duration::ZERO,
+    period: Duration::from_secs(5),
+    collect: Duration::ZERO,
+    bound: Duration::from_secs(60),
+};
+
+/// The provider to run with.
+#[derive(Debug)]
+pub struct ChosenProvider {
+    /// Makes it.
+    pub plugin: &'static dyn ProviderPlugin,
+    /// The values of its options.
+    pub options: OptionValues,
+}
 
 /// Runs the controller until it is told to stop.
 ///
 /// # Errors
 /// What keeps it from starting, and the loss of leadership.
-pub async fn run(options: Options) -> anyhow::Result<()> {
+pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<()> {
     let options = Arc::new(options);
     let stop = CancellationToken::new();
     stop_on_signal(stop.clone())?;
     let config = client::config().await?;
-    let (metrics, beats, fence) = (Arc::new(Metrics::new()), Arc::new(Beats::default()), Fence::closed());
+    let mut metrics = Metrics::new();
+    let status_conditions = Arc::new(StatusConditions::register(&mut metrics));
+    let (metrics, beats, fence) = (Arc::new(metrics), Arc::new(Beats::default()), Fence::closed());
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
     let clients = Clients::new(&config, &options, &metrics, &fence)?;
 
@@ -92,13 +111,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = stop.cancelled() => return Ok(()),
     }
 
-    let provider = provider::kwok(&clients.limited, &options, Arc::clone(&clock))?;
+    let provider = build(&provider, clients.limited.clone(), Arc::clone(&clock)).await?;
     let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
     let event_client = (!options.dry_run).then(|| clients.events.clone());
     let beat = beats.beat("events", recorder::BOUND);
     let writing_events = recorder::write_events(events, event_client, Arc::clone(&clock), beat);
     let writing_events = tokio::spawn(supervision.endless("events", stop.clone(), writing_events));
-    let cloud: Arc<dyn CloudProvider> = Arc::clone(&provider) as Arc<dyn CloudProvider>;
     let context = Context {
         client: clients.limited,
         urgent_client: clients.urgent,
@@ -107,10 +125,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         assignments: Arc::new(Assignments::default()),
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
-        cloud: Arc::new(MeteredProvider::new(cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),
+        cloud: Arc::new(MeteredProvider::new(provider.cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),
         pace: Arc::new(Pace::default()),
         recorder,
         metrics,
+        status_conditions,
         beats,
         fence,
         supervision: supervision.clone(),
@@ -129,13 +148,28 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         serving.cancel();
         return Ok(());
     };
-    let result = supervise(leadership, &context, &provider).await;
+    let result = supervise(leadership, &context, provider.background).await;
     background.shutdown().await;
     drop(context);
     // Its channel closes with the last context.
     let _ = tokio::time::timeout(EVENTS_TIMEOUT, writing_events).await;
     serving.cancel();
     result
+}
+
+async fn build(
+    chosen: &ChosenProvider,
+    client: Client,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<cloudprovider_plugin::Provider> {
+    let setup = Setup {
+        client,
+        clock: Arc::new(move || clock.now()),
+        namespace: namespace::own_or_kube_system(),
+        options: &chosen.options,
+        instance_types: None,
+    };
+    Ok(chosen.plugin.build(setup).await?)
 }
 
 /// Who is asked about readers of metrics, and what metrics are served with, where the options want them secure.
@@ -185,8 +219,8 @@ async fn lead(client: Client, context: &Context) -> anyhow::Result<Leading> {
     Ok(leadership.map_or(Leading::No, |leadership| Leading::Yes(Some(Box::new(leadership)))))
 }
 
-/// Different for each process: two on one host must not take each other's Lease for theirs. It begins with the pod's name
-/// where that is known, so that people and Karpenter's tests find the leader's pod.
+/// Different for each process: two on one host must not take each other's Lease for theirs. It begins with the pod's
+/// name where that is known, so that people and Karpenter's tests find the leader's pod.
 fn identity() -> String {
     use std::hash::{BuildHasher, RandomState};
     let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
@@ -222,7 +256,7 @@ fn end_with_a_task(supervision: Supervision) {
 }
 
 /// Starts the controllers.
-fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mut JoinSet<()>) {
+fn start(context: &Context, of_provider: Option<Background>, controllers: &mut JoinSet<()>) {
     let mut spawn = |name, controller: BoxFuture<'static, ()>| {
         let controller = as_controller(name, controller);
         controllers.spawn(context.supervision.endless(name, context.stop.clone(), controller));
@@ -232,18 +266,19 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
     if context.options.dry_run {
         return;
     }
-    context.metrics.status_conditions.observe(&context.store, Arc::clone(&context.clock));
-    let (of_provider, stop) = (Arc::clone(provider), context.stop.clone());
-    spawn("provider", async move { of_provider.run(stop.cancelled_owned()).await }.boxed());
+    context.status_conditions.observe(&context.store, Arc::clone(&context.clock));
+    if let Some(of_provider) = of_provider {
+        spawn("provider", of_provider(context.stop.clone().cancelled_owned().boxed()));
+    }
     let health = Arc::new(RegistrationHealth::default());
     let evictions = eviction::Evictions::default();
     let own = || context.clone();
-    spawn(nodepool::NAME, nodepool::run(own(), Arc::clone(&health)).boxed());
-    spawn(overlays::NAME, overlays::run(own()).boxed());
-    spawn(lifecycle::NAME, lifecycle::run(own(), health).boxed());
+    spawn(node_pool::NAME, node_pool::run(own(), Arc::clone(&health)).boxed());
+    spawn(node_overlay::NAME, node_overlay::run(own()).boxed());
+    spawn(node_claim::NAME, node_claim::run(own(), health).boxed());
     spawn(garbage_collection::NAME, garbage_collection::run(own()).boxed());
     spawn(consistency::NAME, consistency::run(own()).boxed());
-    spawn(termination::node::NAME, termination::node::run(own(), evictions.clone()).boxed());
+    spawn(node::NAME, node::run(own(), evictions.clone()).boxed());
     spawn(eviction::NAME, eviction::run(own(), evictions).boxed());
     spawn(unreadable_pods::NAME, unreadable_pods::run(own()).boxed());
     spawn(handover::NAME, handover::run(own()).boxed());
@@ -254,14 +289,14 @@ fn start(context: &Context, provider: &Arc<provider::Provider>, controllers: &mu
 async fn supervise(
     leadership: Option<Box<Leadership>>,
     context: &Context,
-    provider: &Arc<provider::Provider>,
+    of_provider: Option<Background>,
 ) -> anyhow::Result<()> {
     let release = CancellationToken::new();
     let mut keeping = tokio::spawn(keep(leadership, release.clone()));
     let mut controllers = JoinSet::new();
     tokio::select! {
         lost = &mut keeping => end_at_once(&lost),
-        () = control(context, provider, &mut controllers) => {}
+        () = control(context, of_provider, &mut controllers) => {}
     }
     context.background.close();
     let finished = async {
@@ -303,12 +338,12 @@ fn end_at_once(lost: &Result<Result<(), leader_election::Error>, tokio::task::Jo
 }
 
 /// Starts the controllers once the store is full, and waits for the order to stop.
-async fn control(context: &Context, provider: &Arc<provider::Provider>, controllers: &mut JoinSet<()>) {
+async fn control(context: &Context, of_provider: Option<Background>, controllers: &mut JoinSet<()>) {
     tokio::select! {
         () = context.stop.cancelled() => return,
         () = context.store.wait_until_synced() => {}
     }
-    start(context, provider, controllers);
+    start(context, of_provider, controllers);
     context.stop.cancelled().await;
     info!("stopping");
 }
@@ -383,8 +418,8 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
 /// Measures how long each pod waited to be bound, from now on.
 fn observe_bindings(context: &Context) {
     let (metrics, clock) = (Arc::clone(&context.metrics), Arc::clone(&context.clock));
-    context.store.on_change(move |change, _| {
-        let Change::Pod(Delta { before: Some(before), after: Some(after), .. }) = change else { return };
+    context.store.on::<model::Pod>(move |delta, _| {
+        let Delta { before: Some(before), after: Some(after), .. } = delta else { return };
         if before.node_name.is_none() && after.node_name.is_some() {
             let labels = ByDevices { dynamic_resources: (!after.shape.resource_claims.is_empty()).to_string() };
             let since_creation = age_seconds(clock.now().since(after.created_at));
@@ -409,14 +444,8 @@ fn observe_beats(context: &Context) {
 
 async fn keep_store_metrics(context: Context) {
     let started = tokio::time::Instant::now();
-    let mut ticks = tokio::time::interval(METRICS_PERIOD);
-    let beat = context.beats.beat("store metrics", METRICS_BOUND);
-    loop {
-        beat.due_in(METRICS_PERIOD);
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = context.stop.cancelled() => return,
-        }
+    let mut looks = Looks::new("store metrics", METRICS_RHYTHM, &context.beats, &context.stop);
+    while looks.next().await {
         observe_beats(&context);
         let (nodes, synced) = {
             let state = context.store.read();

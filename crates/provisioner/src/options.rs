@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use decode::default_spread::SchedulerConfig;
+use decode::scheduler_config::SchedulerConfig;
 use model::{DurationMs, PriceNanoUsdPerHour};
 pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedListPolicy, SchedulerNames};
 
@@ -21,9 +21,9 @@ mod parse;
 mod without_effect;
 
 pub use feature_gates::FeatureGates;
-pub(crate) use parse::go_bool;
+pub use parse::go_bool;
 use parse::go_duration;
-pub(crate) use parse::price;
+pub use parse::price;
 pub use without_effect::without_effect;
 
 /// A value that cannot be used.
@@ -92,23 +92,23 @@ pub struct RawOptions {
     /// A plan is made once no new pod has come for this long
     #[arg(long, env = "BATCH_IDLE_DURATION", default_value = "1s", value_parser = go_duration, help_heading = "Planning")]
     pub batch_idle_duration: DurationMs,
-    /// How long pods wait for the next machine after one was launched for them in vain; three times as long after each more in
-    /// a row
+    /// How long pods wait for the next machine after one was launched for them in vain; three times as long after each
+    /// more in a row
     #[arg(long, env = "INEFFECTIVE_LAUNCH_DELAY", default_value = "20s", value_parser = go_duration, help_heading = "Planning")]
     pub ineffective_launch_delay: DurationMs,
-    /// What preferences of pods count for: Respect keeps those that cost nothing or no more than --preference-price, Ignore
-    /// leaves them to the scheduler
+    /// What preferences of pods count for: Respect keeps those that cost nothing or no more than --preference-price,
+    /// Ignore leaves them to the scheduler
     #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect", help_heading = "Planning")]
     pub preference_policy: String,
     /// What keeping a preference may cost, in dollars per hour for each pod and each point of its weight (1 to 100)
     #[arg(long, env = "PREFERENCE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub preference_price: PriceNanoUsdPerHour,
-    /// Which machines are launched for claims with alternatives (firstAvailable): order takes the first alternative that any
-    /// machine gives, price the cheapest machine that gives any
+    /// Which machines are launched for claims with alternatives (firstAvailable): order takes the first alternative
+    /// that any machine gives, price the cheapest machine that gives any
     #[arg(long, env = "PRIORITIZED_LIST_POLICY", default_value = "order", help_heading = "Planning")]
     pub prioritized_list_policy: String,
-    /// What a node costs besides its machine (licences, addresses, agents), in dollars per hour; more makes fewer, larger
-    /// machines
+    /// What a node costs besides its machine (licences, addresses, agents), in dollars per hour; more makes fewer,
+    /// larger machines
     #[arg(long, env = "NODE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub node_price: PriceNanoUsdPerHour,
     /// What happens when minValues cannot be met: Strict or BestEffort
@@ -119,7 +119,8 @@ pub struct RawOptions {
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Planning")]
     pub ignore_dra_requests: bool,
-    /// How long a machine's DRA drivers may take to publish the devices that its templates say, before it counts without
+    /// How long a machine's DRA drivers may take to publish the devices that its templates say, before it counts
+    /// without
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
     /// What becomes of devices that machines publish and no template describes: off, propose (an event), or apply (a
@@ -169,8 +170,8 @@ pub struct RawOptions {
         help_heading = "Hand-over"
     )]
     pub hand_over: HandOverMode,
-    /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away; up to five times as long
-    /// while planned pods keep coming
+    /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away; up to five times
+    /// as long while planned pods keep coming
     #[arg(long, env = "HAND_OVER_MAX_HOLD", default_value = "60s", value_parser = go_duration, help_heading = "Hand-over")]
     pub hand_over_max_hold: DurationMs,
     /// How long no taint may have changed before pods are nominated
@@ -189,19 +190,6 @@ pub struct RawOptions {
     /// Log format: json or text
     #[arg(long, env = "LOG_FORMAT", default_value = "json", help_heading = "Logs")]
     pub log_format: String,
-
-    /// Namespace in which the kwok provider keeps its instances [default: the pod's own, else kube-system]
-    #[arg(long, env = "KWOK_INSTANCES_NAMESPACE", help_heading = "Provider kwok")]
-    pub kwok_instances_namespace: Option<String>,
-    /// Catalogue of the kwok provider, a file in Karpenter's kwok format [default: the built-in 144 types]
-    #[arg(long, env = "INSTANCE_TYPES_FILE_PATH", help_heading = "Provider kwok")]
-    pub instance_types_file_path: Option<std::path::PathBuf>,
-
-    /// Let the kwok provider go wrong as the ConfigMap `dovetail-kwok-faults` says; for tests
-    #[arg(long, env = "KWOK_READ_FAULTS", default_value_t = false, value_parser = go_bool,
-          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
-          hide = true)]
-    pub kwok_read_faults: bool,
 
     #[command(flatten)]
     ignored: IgnoredOptions,
@@ -328,9 +316,6 @@ pub struct Options {
     pub hand_over: HandOverOptions,
     pub log_level: String,
     pub log_format: LogFormat,
-    pub kwok_instances_namespace: Option<String>,
-    pub instance_types_file_path: Option<std::path::PathBuf>,
-    pub kwok_read_faults: bool,
     /// Flags that were given and mean nothing here.
     pub ignored: Vec<&'static str>,
 }
@@ -416,9 +401,6 @@ impl RawOptions {
                 other => return Err(invalid("log-format", other, "must be json or text")),
             },
             log_level: self.log_level,
-            kwok_instances_namespace: self.kwok_instances_namespace.filter(|namespace| !namespace.is_empty()),
-            instance_types_file_path: self.instance_types_file_path.filter(|path| !path.as_os_str().is_empty()),
-            kwok_read_faults: self.kwok_read_faults,
             ignored: self.ignored.given(),
         })
     }

@@ -2,9 +2,9 @@
 //! integer resources and integer prices.
 //!
 //! `decode` makes a catalogue from a provider's instance types, which `overlay` has corrected before. A catalogue is
-//! independent of the NodePool: pools with the same instance types share one. Types are sorted by name and the offerings
-//! of a type by (zone, capacity type, reservation), so that ids follow names and a decision that falls back on id order
-//! falls back on names; [`Catalogue::new`] establishes this.
+//! independent of the NodePool: pools with the same instance types share one. Types are sorted by name and the
+//! offerings of a type by (zone, capacity type, reservation), so that ids follow names and a decision that falls back
+//! on id order falls back on names; [`Catalogue::new`] establishes this.
 //!
 //! An *offering* is the unit of choice: one instance type in one zone with one capacity type and perhaps one
 //! reservation. All node labels that a provider determines are known per offering, except for keys where an instance
@@ -57,8 +57,8 @@ pub struct InstanceType {
 pub struct Offering {
     /// The type it belongs to.
     pub instance_type: TypeId,
-    /// Everything known of the labels of a machine launched from it: the type's requirements and its own (zone, capacity
-    /// type, reservation id and whatever else the provider adds), intersected.
+    /// Everything known of the labels of a machine launched from it: the type's requirements and its own (zone,
+    /// capacity type, reservation id and whatever else the provider adds), intersected.
     pub requirements: Requirements,
     /// Value of `topology.kubernetes.io/zone`.
     pub zone: ValueId,

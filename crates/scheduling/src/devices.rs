@@ -2,21 +2,21 @@
 //! inventory, with what each waiting pod wants of them, what each instance type's machines will publish, and what is
 //! known of each node.
 //!
-//! * Pods that want the same of devices share a [`Demand`]. A claim that was made from a template for one pod and is not
-//!   allocated is as good as one still to be made, so pods of one Deployment share their demand before and after the
-//!   claim controller has seen them.
+//! * Pods that want the same of devices share a [`Demand`]. A claim that was made from a template for one pod and is
+//!   not allocated is as good as one still to be made, so pods of one Deployment share their demand before and after
+//!   the claim controller has seen them.
 //! * Instance types whose machines look alike to every claim share a shape. A label that a slice's node selector
 //!   mentions is part of the shape: its value where the type decides it, else the values that the pool's machines can
 //!   have, which the engine then answers for one by one.
 //! * A node whose drivers have published is described by its slices; one that has still to publish, by its templates.
-//! * What a machine will publish for the nodes of its domain is part of its shape too; a machine that has still to publish
-//!   it brings it nevertheless.
+//! * What a machine will publish for the nodes of its domain is part of its shape too; a machine that has still to
+//!   publish it brings it nevertheless.
 //!
 //! * A claim all of whose consumers leave their nodes is one that is not allocated ([`leaving`]).
 //! * What daemons take of machines and nodes is taken before anything is planned ([`daemons`]).
 //!
-//! Nothing of this exists while no waiting pod and no daemon wants a device. Left out: `status.declaredFeatures` of nodes
-//! is not known.
+//! Nothing of this exists while no waiting pod and no daemon wants a device. Left out: `status.declaredFeatures` of
+//! nodes is not known.
 
 mod daemons;
 mod demand;
@@ -28,9 +28,9 @@ mod shapes;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use dra_sched::{
-    BinLedger, ClusterLedger, Compat, Inventory, InventoryBuilder, MachineOverhead, NodeFacts, ShapeId,
-    types::{ClaimTemplate, DeviceClass, DeviceTaintRule, Pod, PodGroup, ResourceClaim, ResourceSlice},
+use dra_sched::{BinLedger, ClusterLedger, Inventory, InventoryBuilder, MachineOverhead, ShapeId};
+use dra_types::{
+    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, NodeFacts, PodGroup, ResourceClaim, ResourceSlice,
 };
 use model::{IdSet, IdVec, Interner, NamespacedName, ResourceVec, define_id, workload::DaemonSet};
 
@@ -83,6 +83,21 @@ pub struct PodsBefore<'a> {
     pub nominated: &'a [NominatedPod],
 }
 
+/// The parts of a snapshot that devices are compiled for.
+#[derive(Debug, Clone, Copy)]
+pub struct SnapshotParts<'a> {
+    /// NodePools, for the devices of machines to be.
+    pub pools: &'a IdVec<PoolId, NodePool>,
+    /// Nodes and in-flight NodeClaims.
+    pub nodes: &'a IdVec<NodeId, Arc<Node>>,
+    /// Pods that want a place.
+    pub pods: PodsToPlace<'a>,
+    /// Pods that take devices before these.
+    pub before: PodsBefore<'a>,
+    /// The snapshot's names.
+    pub names: &'a Interner,
+}
+
 /// Everything about devices that stays the same while planning. Immutable; what searches find out about selectors is
 /// kept in the inventory and changes no answer.
 #[derive(Debug)]
@@ -116,15 +131,8 @@ pub enum NodeDevices {
 
 impl Devices {
     /// Compiles the objects for the pods that want a place and the daemons; `None` if none of them wants a device.
-    pub fn new(
-        objects: Arc<DeviceObjects>,
-        compat: Compat,
-        pools: &IdVec<PoolId, NodePool>,
-        nodes: &IdVec<NodeId, Arc<Node>>,
-        pods: PodsToPlace<'_>,
-        before: PodsBefore<'_>,
-        names: &Interner,
-    ) -> Option<Self> {
+    pub fn new(objects: Arc<DeviceObjects>, compat: Compat, parts: SnapshotParts<'_>) -> Option<Self> {
+        let SnapshotParts { pools, nodes, pods, before, names } = parts;
         if before.daemon_sets.is_empty() && pods.devices().all(|devices| devices.is_none()) {
             return None;
         }
@@ -132,7 +140,7 @@ impl Devices {
         objects.classes.values().for_each(|class| builder.class(Arc::clone(class)));
         objects.slices.values().for_each(|slice| builder.slice(Arc::clone(slice)));
         objects.taint_rules.values().for_each(|rule| builder.taint_rule(Arc::clone(rule)));
-        let demands = Demands::new(&objects, compat, (pods, nodes), before, names, &mut builder);
+        let demands = Demands::new(&objects, compat, parts, &mut builder);
         let mut daemons = Daemons::new(before.daemon_sets, &demands.of_daemons);
         if daemons.is_empty() && demands.of_pods.iter().all(Option::is_none) {
             return None;
@@ -147,7 +155,7 @@ impl Devices {
         let mut nominated = Nominated::new(before.nominated, &demands.of_nominated, &demands.demands, nodes);
         nominated.settle(&of_nodes, (&inventory, &mut ledger), (&demands.demands, names));
         let at = (&inventory, &mut ledger);
-        daemons.settle(&with_daemons, &of_nodes, nodes, at, &demands.demands, names);
+        daemons.settle(&with_daemons, &of_nodes, nodes, at, (&demands.demands, names));
         let at = (&inventory, &mut ledger);
         nominated.settle_costs(&of_nodes, daemons.overhead(), at, (&demands.demands, names));
         let wanted = demands.of_pods.iter().flatten().copied();
@@ -203,7 +211,8 @@ impl Devices {
         self.nominated.is_on(node)
     }
 
-    /// Gives the pods that are nominated to a node their devices there. [`Self::ledger`] has those of nodes that publish theirs.
+    /// Gives the pods that are nominated to a node their devices there. [`Self::ledger`] has those of nodes that
+    /// publish theirs.
     pub(crate) fn give_nominated(&self, node: NodeId, at: &mut BinLedger, cluster: &mut ClusterLedger) {
         self.nominated.give(node, at, (&self.inventory, cluster), |_, _| ());
     }
@@ -213,8 +222,8 @@ impl Devices {
         self.nominated.cost(node)
     }
 
-    /// What is taken before anything is planned: by claims that are allocated, by pods that are nominated to nodes, and by
-    /// daemons that nodes have still to get.
+    /// What is taken before anything is planned: by claims that are allocated, by pods that are nominated to nodes, and
+    /// by daemons that nodes have still to get.
     pub fn ledger(&self) -> &ClusterLedger {
         &self.ledger
     }
@@ -254,7 +263,7 @@ impl Devices {
         self.daemons.requests(set, Place::Machine(&shapes), allocatable, &self.demands)
     }
 
-    /// The same of a node that has still to get the pod.
+    /// What a DaemonSet's pod asks for on a node that has still to get it.
     pub fn daemon_requests_on<'d>(
         &self,
         set: &'d DaemonSet,
@@ -277,10 +286,4 @@ impl Devices {
     pub fn brings_pools(&self) -> bool {
         self.brings_pools
     }
-}
-
-/// Whether a pod may want devices: it has claims, or asks for a resource that a device class could serve.
-pub fn may_want_devices(pod: &Pod) -> bool {
-    let is_extended = |name: &Arc<str>| name.contains('/');
-    !pod.claims.is_empty() || pod.containers.iter().any(|container| container.requests.keys().any(is_extended))
 }

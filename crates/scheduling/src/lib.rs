@@ -17,16 +17,18 @@
     )
 )]
 
+mod bound;
 pub mod catalogue;
 pub mod devices;
-pub mod placement;
+mod explain;
 pub mod plan;
 pub mod provisioning;
-pub mod reason;
+mod simulation;
 pub mod snapshot;
+mod tuning;
 
 pub use catalogue::Catalogue;
 pub use devices::Devices;
-pub use plan::Plan;
-pub use reason::Reason;
+pub use plan::reason::Reason;
+pub use plan::{Plan, placement, reason};
 pub use snapshot::Snapshot;

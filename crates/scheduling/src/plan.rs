@@ -1,19 +1,24 @@
-//! A plan is data: machines to create with their pods, placements on what exists, refusals with reasons. It refers to
-//! the snapshot by ids, names are looked up where an action or a person needs them. The shell commits it; the CLI
-//! prints it.
+//! A plan is data: actions with what they rely on, machines with their pods, placements on what exists, refusals with
+//! reasons. It refers to the snapshot by ids, names are looked up where an action or a person needs them. The shell
+//! carries the actions out; the CLI prints the plan.
 //!
-//! Order: machines by NodePool preference, then as opened; existing nodes by name; pods by name; refusals by pod name.
+//! Order: actions as their machines; machines by NodePool preference, then as opened; existing nodes by name; pods by
+//! name; refusals by pod name.
+
+pub mod action;
+pub mod placement;
+pub(crate) mod rank;
+pub mod reason;
 
 use std::sync::Arc;
 
 use cloudprovider::CapacityType;
 use model::{IdVec, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueId, define_id};
 
-use crate::{
-    catalogue::{OfferingId, TypeId},
-    reason::{Note, Reason},
-    snapshot::{NodeId, PodId, PoolId},
-};
+use crate::catalogue::{OfferingId, TypeId};
+use crate::plan::action::Action;
+use crate::plan::reason::{Note, Reason};
+use crate::snapshot::{NodeId, PodId, PoolId};
 
 define_id! {
     /// A machine of one [`Plan`].
@@ -23,12 +28,14 @@ define_id! {
 /// What to do about one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// NodeClaims to create.
+    /// What is to be done, each by itself.
+    pub actions: Vec<Action>,
+    /// The machines that actions create: each is in one of them.
     pub machines: IdVec<MachineId, Machine>,
     /// Pods that fit on nodes or claims that exist; nothing to create for them.
     pub existing: Vec<ExistingPlacement>,
-    /// Pods that have to be bound after others where not every order will do: those of each stage after all before, and after
-    /// the pods that are in none. Mostly none; by name.
+    /// Pods that have to be bound after others where not every order will do: those of each stage after all before, and
+    /// after the pods that are in none. Mostly none; by name.
     pub later: Vec<Vec<PodId>>,
     /// Pods without a place. Pods refused alike share their reasons.
     pub refusals: Vec<Refusal>,
@@ -38,8 +45,8 @@ pub struct Plan {
     pub price: PriceNanoUsdPerHour,
     /// What the machines cost as nodes, whatever they are: `Options::node_price` for each.
     pub node_costs: PriceNanoUsdPerHour,
-    /// What it costs that claims of different kinds were kept apart because the scheduler could come to them in an order
-    /// in which they would not all get their devices; `None` if no claims were.
+    /// What it costs that claims of different kinds were kept apart because the scheduler could come to them in an
+    /// order in which they would not all get their devices; `None` if no claims were.
     pub kept_apart: Option<PriceNanoUsdPerHour>,
     /// No plan for the pods that are placed costs less, `price` and `node_costs` together: a lower bound, by linear
     /// relaxation.
@@ -48,7 +55,8 @@ pub struct Plan {
     pub search_steps: u64,
     /// Steps that the allocation of devices took in all, for every order that was tried.
     pub device_steps: u64,
-    /// Where the room of each buffer is, in the order of [`crate::Snapshot::buffers`]. Their pods are not among the others.
+    /// Where the room of each buffer is, in the order of [`crate::Snapshot::buffers`]. Their pods are not among the
+    /// others.
     pub buffers: Vec<BufferRoom>,
 }
 
@@ -89,7 +97,7 @@ impl BufferRoom {
     }
 }
 
-/// One NodeClaim to create.
+/// One NodeClaim that is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// Its NodePool.
@@ -100,8 +108,8 @@ pub struct Machine {
     pub instance_types: Vec<TypeId>,
     /// The offering a launch takes if nothing is out of stock: the cheapest.
     pub launch: Launch,
-    /// What the NodeClaim's `spec.requirements` will say, except the instance types: the pool's requirements narrowed by
-    /// the pods', well-known keys narrowed to what the remaining offerings have.
+    /// What the NodeClaim's `spec.requirements` will say, except the instance types: the pool's requirements narrowed
+    /// by the pods', well-known keys narrowed to what the remaining offerings have.
     pub requirements: Requirements,
     /// Labels that nobody but the NodeClaim gives: those which its requirements mention and no instance type decides,
     /// with one value each, by key name.

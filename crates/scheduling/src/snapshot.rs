@@ -18,6 +18,7 @@ use crate::{
     devices::Devices,
 };
 
+pub mod pending;
 mod running;
 
 pub use running::{Kinds, RunningKind, RunningPods};
@@ -63,9 +64,6 @@ pub struct Snapshot {
     pub devices: Option<Arc<Devices>>,
     /// Room that is kept free for pods to come, by name.
     pub buffers: Vec<Buffer>,
-    /// Claims whose volumes several pods use, with the resource that stands for what their driver attaches: a node counts each
-    /// once. The planner fills it where limits matter; whoever makes a snapshot leaves it empty.
-    pub shared_volumes: BTreeMap<NamespacedName, ResourceId>,
 }
 
 /// A CapacityBuffer: room for so many pods that nobody has made yet. They get theirs after all pods that wait.
@@ -77,15 +75,15 @@ pub struct Buffer {
     pub uid: Uid,
     /// What the pods look like; their priority is of no account.
     pub template: Arc<PodTemplate>,
-    /// What devices read of one of the pods; `None` if they can't want any. Claims from templates are counted as those of pods
-    /// are, though nobody makes them.
-    pub devices: Option<Arc<dra_sched::types::Pod>>,
+    /// What devices read of one of the pods; `None` if they can't want any. Claims from templates are counted as those
+    /// of pods are, though nobody makes them.
+    pub devices: Option<Arc<dra_types::Pod>>,
     /// How many of them.
     pub replicas: u32,
 }
 
-/// All that want a place: the pods that wait, and after them the virtual pods of buffers, buffer by buffer. That order gives
-/// virtual pods their ids.
+/// All that want a place: the pods that wait, and after them the virtual pods of buffers, buffer by buffer. That order
+/// gives virtual pods their ids.
 #[derive(Debug, Clone, Copy)]
 pub struct PodsToPlace<'a> {
     /// The pods that wait.
@@ -96,7 +94,7 @@ pub struct PodsToPlace<'a> {
 
 impl<'a> PodsToPlace<'a> {
     /// What devices read of each pod that waits, then of a pod of each buffer.
-    pub fn devices(self) -> impl Iterator<Item = Option<&'a Arc<dra_sched::types::Pod>>> {
+    pub fn devices(self) -> impl Iterator<Item = Option<&'a Arc<dra_types::Pod>>> {
         let of_pods = self.pods.iter().map(|pending| pending.devices.as_ref());
         of_pods.chain(self.buffers.iter().map(|buffer| buffer.devices.as_ref()))
     }
@@ -138,8 +136,8 @@ pub struct Options {
     pub min_values: MinValuesPolicy,
     /// What preferences of pods count for.
     pub preference_policy: PreferencePolicy,
-    /// What it may cost to keep a preference, for each pod and each point of its weight. Nothing by default: it is kept if
-    /// that is free.
+    /// What it may cost to keep a preference, for each pod and each point of its weight. Nothing by default: it is kept
+    /// if that is free.
     pub preference_price: PriceNanoUsdPerHour,
     /// Which machines are launched for claims with alternatives (firstAvailable).
     pub prioritized_list_policy: PrioritizedListPolicy,
@@ -187,9 +185,9 @@ impl SchedulerNames {
 pub enum ReservedCapacityMode {
     /// The machine is launched elsewhere.
     ///
-    /// Differs: `reserved-fallback`. Karpenter lets the pods wait for the next plan when it provisions, because it counts a
-    /// machine against every reservation that it could draw on. Here a machine is for reservations or for none, so what is
-    /// used up is used up.
+    /// Differs: `reserved-fallback`. Karpenter lets the pods wait for the next plan when it provisions, because it
+    /// counts a machine against every reservation that it could draw on. Here a machine is for reservations or for
+    /// none, so what is used up is used up.
     #[default]
     Fallback,
     /// Its pods wait: what they would cost elsewhere is not asked. For questions of the kind "would it do with the
@@ -215,8 +213,8 @@ impl Default for Options {
             prioritized_list_policy: PrioritizedListPolicy::Order,
             node_price: PriceNanoUsdPerHour::ZERO,
             max_instance_types: cloudprovider::MAX_INSTANCE_TYPES,
-            search_steps: 200_000,
-            device_steps: 20_000_000,
+            search_steps: crate::tuning::SEARCH_STEPS,
+            device_steps: crate::tuning::DEVICE_STEPS,
             ignore_dra_requests: false,
             scheduler_names: SchedulerNames::All,
             reserved_capacity: ReservedCapacityMode::Fallback,
@@ -277,8 +275,8 @@ pub struct NodePool {
     pub remaining: Vec<LimitRemaining>,
     /// What it can launch.
     pub catalogue: Arc<Catalogue>,
-    /// Room for pods that machines of a type turned out to have, where it was less than what was computed: the amounts that
-    /// are listed count in place of the computed ones. By type.
+    /// Room for pods that machines of a type turned out to have, where it was less than what was computed: the amounts
+    /// that are listed count in place of the computed ones. By type.
     pub observed_room: Vec<(TypeId, Vec<(ResourceId, i64)>)>,
 }
 
@@ -318,8 +316,8 @@ pub struct Node {
     /// What is known of its labels. For a registered node each label is one value and every other key is absent; for a
     /// launching claim keys may have several values or be unknown.
     pub labels: NodeLabels,
-    /// Taints that a pod must tolerate. Startup taints, known ephemeral taints and our own held taint are left out until
-    /// the node is initialized, since they will go.
+    /// Taints that a pod must tolerate. Startup taints, known ephemeral taints and our own held taint are left out
+    /// until the node is initialized, since they will go.
     pub taints: Vec<Taint>,
     /// The node's allocatable; for a claim that has not launched, what it was planned to carry.
     pub allocatable: ResourceVec,
@@ -327,8 +325,8 @@ pub struct Node {
     pub attach_limits: Vec<(Arc<str>, u32)>,
     /// Pods bound to it that have not ended.
     pub pods: RunningPods,
-    /// Whether drivers may still have to publish what is expected of it. False for nodes that nobody expects anything of,
-    /// and once they had time enough.
+    /// Whether drivers may still have to publish what is expected of it. False for nodes that nobody expects anything
+    /// of, and once they had time enough.
     pub awaits_devices: bool,
 }
 
@@ -385,8 +383,8 @@ pub struct PendingPod {
     pub pod: Arc<Pod>,
     /// Where an earlier plan put it, if that claim still exists; tried first.
     pub planned_on: Option<NodeClaimName>,
-    /// What devices depend on in the pod, if it may want any ([`crate::devices::may_want_devices`]).
-    pub devices: Option<Arc<dra_sched::types::Pod>>,
+    /// What devices depend on in the pod, if it may want any ([`dra_types::Pod::may_want_devices`]).
+    pub devices: Option<Arc<dra_types::Pod>>,
     /// What has to come first, as a sentence; then no place is looked for.
     pub waits_for: Option<Arc<str>>,
 }

@@ -1,9 +1,9 @@
 //! Test data that is not part of the repository: objects that others published, and cases recorded on real servers.
 //!
-//! `DOVETAIL_CORPUS` is the folder that holds them; by default it is `shared` beside the repository. A clone alone does not
-//! have it, so tests that read it pass without it. Each of them says in one line what it read or that it was skipped. The
-//! test runner shows to nobody what a passing test prints, so the line also goes into a file below the folder that
-//! `DOVETAIL_TEST_NOTES` names, and `cargo xtask test` prints these lines when a stage ends.
+//! `DOVETAIL_CORPUS` is the folder that holds them; by default it is `shared` beside the repository. A clone alone does
+//! not have it, so tests that read it pass without it. Each of them says in one line what it read or that it was
+//! skipped. The test runner shows to nobody what a passing test prints, so the line also goes into a file below the
+//! folder that `DOVETAIL_TEST_NOTES` names, and `cargo xtask test` prints these lines when a stage ends.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

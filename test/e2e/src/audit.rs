@@ -1,7 +1,7 @@
 //! What the controller asked of API servers, by their audit logs, beside what the chart lets it ask.
 //!
-//! Where [`VARIABLE`] names a folder, each control plane writes a log of the controller's requests there. A right is a verb
-//! on a resource; names and namespaces are left out of the comparison, since a role has its reasons for them.
+//! Where [`VARIABLE`] names a folder, each control plane writes a log of the controller's requests there. A right is a
+//! verb on a resource; names and namespaces are left out of the comparison, since a role has its reasons for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -57,8 +57,8 @@ pub struct Requests {
     pub forbidden: BTreeMap<Right, String>,
 }
 
-/// Arguments of an API server that make it keep a log in the folder that [`VARIABLE`] names, if it does. `scratch` is for
-/// what the server reads at start.
+/// Arguments of an API server that make it keep a log in the folder that [`VARIABLE`] names, if it does. `scratch` is
+/// for what the server reads at start.
 ///
 /// # Errors
 /// If a file cannot be written.

@@ -136,8 +136,15 @@ impl Drop for SharedLog {
 impl Corner {
     /// In the shared cluster.
     pub async fn shared(name: &str) -> Result<Self> {
+        let corner = Self::shared_without_node_pool(name).await?;
+        corner.node_pool(serde_json::json!({})).await?;
+        Ok(corner)
+    }
+
+    /// In the shared cluster, where the NodePool is still to come.
+    pub async fn shared_without_node_pool(name: &str) -> Result<Self> {
         let running = shared().await?;
-        let corner = Self::new(running.cluster.client().await?, name).await?;
+        let corner = Self::without_node_pool(running.cluster.client().await?, name).await?;
         Ok(Self { _log: Some(SharedLog(&running.controller)), ..corner })
     }
 

@@ -20,8 +20,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub use self::supervisor::{Ends, Supervisor};
 use crate::wait::eventually;
 
-/// What no log may hold: a panic is a defect whatever the test is about, and also where it is caught, or where the process
-/// is started again.
+/// What no log may hold: a panic is a defect whatever the test is about, and also where it is caught, or where the
+/// process is started again.
 const PANIC: &str = "panicked";
 
 /// What to run.
@@ -305,8 +305,9 @@ impl Watchdog {
     }
 }
 
-/// A port that nobody listens on. It is given up again until the controller takes it, so it is none that the kernel hands out
-/// to others meanwhile, nor one of a control plane's (`test/control-plane/internal/cluster/ports.go`), and each one another.
+/// A port that nobody listens on. It is given up again until the controller takes it, so it is none that the kernel
+/// hands out to others meanwhile, nor one of a control plane's (`test/control-plane/internal/cluster/ports.go`), and
+/// each one another.
 fn free_port() -> Result<u16> {
     const PORTS: std::ops::Range<u32> = 10_000..20_000;
     static TAKEN: AtomicU32 = AtomicU32::new(0);

@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use dra_sched::types::{
-    Allocation, AttributeValue, Device, DeviceClass, DeviceId, DeviceTaintRule, NodeSelector, PodGroup, ResourceClaim,
-    ResourceClaimSpec, ResourceSlice,
-};
-use dra_sched::{
-    ClaimClassId, ClusterLedger, Compat, Gates as DraGates, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts,
-    Verdict,
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict};
+use dra_types::{
+    Allocation, AttributeValue, Compat, Device, DeviceClass, DeviceId, DeviceTaintRule, Gates as DraGates,
+    KubernetesMinor, NodeFacts, NodeSelector, PodGroup, ResourceClaim, ResourceClaimSpec, ResourceSlice,
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ApiResource, DynamicObject};

@@ -15,10 +15,10 @@
 //! # }
 //! ```
 //!
-//! Clients speak HTTP/1.1 with it, over TLS with the API server's own certificate. Each connection has one of its own to the
-//! API server: where that cannot be made, or ends, it ends. Faults are the ones that a correct API server and a bad network
-//! can show; a proxy that answers AlreadyExists to a first creation, or loses an event of a watch that goes on for ever,
-//! would test nothing that happens.
+//! Clients speak HTTP/1.1 with it, over TLS with the API server's own certificate. Each connection has one of its own
+//! to the API server: where that cannot be made, or ends, it ends. Faults are the ones that a correct API server and a
+//! bad network can show; a proxy that answers AlreadyExists to a first creation, or loses an event of a watch that goes
+//! on for ever, would test nothing that happens.
 
 mod exchange;
 mod gate;
@@ -178,8 +178,8 @@ impl FaultProxy {
         self.shared.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Connections that were silent for so long are forgotten: nothing that is sent on them then gets anywhere, and neither
-    /// end is told. `None` is never.
+    /// Connections that were silent for so long are forgotten: nothing that is sent on them then gets anywhere, and
+    /// neither end is told. `None` is never.
     pub fn forget_idle_after(&self, limit: Option<Duration>) {
         let ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         self.shared.idle_limit_ms.store(ms, Ordering::SeqCst);
@@ -214,8 +214,8 @@ impl FaultProxy {
         self.shared.choose(Connections::Idle(least)).len()
     }
 
-    /// How often each fault of the rules struck, by its [name](Fault::name). A test that wants faults looks here whether it
-    /// had any.
+    /// How often each fault of the rules struck, by its [name](Fault::name). A test that wants faults looks here
+    /// whether it had any.
     #[must_use]
     pub fn struck(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.shared.struck).clone()
@@ -321,7 +321,8 @@ where
         result = client.as_mut() => return Ok(result?),
         _ = connection => {}
     }
-    // What the API server did not end well, its answer's body or a request without an answer, ends this in the same way.
+    // What the API server did not end well, its answer's body or a request without an answer, ends this in the same
+    // way.
     client.as_mut().graceful_shutdown();
     Ok(client.await?)
 }

@@ -1,12 +1,12 @@
 //! What was planned is what happens: seeded random scenarios go from plan to machines to the real kube-scheduler.
 //!
 //! The controller writes onto each NodeClaim which pods it was planned for. In the end each machine must hold exactly
-//! those pods, or pods of their classes; there must be no second plan, and no machine without pods; and a pod that the plan
-//! refused must wait still, when all machines are open and kube-scheduler has tried it there ([`Outcome`]).
+//! those pods, or pods of their classes; there must be no second plan, and no machine without pods; and a pod that the
+//! plan refused must wait still, when all machines are open and kube-scheduler has tried it there ([`Outcome`]).
 //!
 //! A scenario may have machines with pods before: they are launched in a first step that is not judged, the NodePool is
-//! closed by its limits, some of its pods are being resized, the pods in question come and take what room the scheduler finds; what is left waits, and is
-//! planned at once when the limits are lifted.
+//! closed by its limits, some of its pods are being resized, the pods in question come and take what room the scheduler
+//! finds; what is left waits, and is planned at once when the limits are lifted.
 
 mod devices;
 mod outcome;
@@ -30,7 +30,7 @@ pub use outcome::Outcome;
 pub use scenario::{Scenario, surroundings};
 pub use volumes::{Provisioner, catalogue, storage};
 
-use self::reading::Reading;
+use self::reading::{FirstNotes, Reading};
 use crate::cluster::{Cluster, Corner, DEADLINE, node_of, scheduled};
 use crate::{Controller, apply, controller, eventually, objects};
 
@@ -40,8 +40,8 @@ const CLASS: &str = "class";
 /// How values of the label `app` begin for pods that are there before.
 const BEFORE: &str = "old-";
 
-/// How long nothing must happen for all to be over: kube-scheduler of the test plane leaves a pod that it has a reason to try
-/// again for two seconds at most.
+/// How long nothing must happen for all to be over: kube-scheduler of the test plane leaves a pod that it has a reason
+/// to try again for two seconds at most.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// What the controller logs when it has created NodeClaims.
@@ -65,12 +65,12 @@ impl Scenario {
     /// Plays it in a corner of its own, and says how it came out.
     ///
     /// # Errors
-    /// If a pod that was planned is not bound in time, with all that are not where they were planned; or the cluster does not
-    /// answer.
+    /// If a pod that was planned is not bound in time, with all that are not where they were planned; or the cluster
+    /// does not answer.
     pub async fn play(&self, corner: &Corner, controller: &Controller) -> Result<Outcome> {
         let played = self.play_out(corner, controller).await;
         let Err(error) = played else { return played };
-        let displaced = match Reading::read(corner, &[], None).await {
+        let displaced = match Reading::read(corner, &[], None, &FirstNotes::default()).await {
             Ok(reading) => reading.displaced().join("\n  "),
             Err(error) => format!("what there is cannot be read: {error:#}"),
         };
@@ -102,7 +102,8 @@ impl Scenario {
             self.are_planned_in_vain(corner).await?;
         }
         corner.apply(self.node_pools.clone()).await?;
-        let read = async || Reading::read(corner, &before, Some(&waiting)).await;
+        let notes = FirstNotes::default();
+        let read = async || Reading::read(corner, &before, Some(&waiting), &notes).await;
         eventually("every pod is bound or refused", DEADLINE, async || {
             let reading = read().await?;
             let open: Vec<&str> = reading.open().map(|pod| &*pod.name).collect();
@@ -180,8 +181,8 @@ impl Scenario {
         .await
     }
 
-    /// Waits until every pod that waits was planned while nothing can be launched: a plan that is due would see some of the
-    /// NodePools as they are to be, and others as they were.
+    /// Waits until every pod that waits was planned while nothing can be launched: a plan that is due would see some of
+    /// the NodePools as they are to be, and others as they were.
     async fn are_planned_in_vain(&self, corner: &Corner) -> Result<()> {
         eventually(&format!("what waits of {} is planned in vain", self.name), DEADLINE, async || {
             let planned = reading::planned_in_vain(corner).await?;

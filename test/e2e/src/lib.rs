@@ -1,11 +1,11 @@
 //! A real control plane and the real controller, for tests and for the demonstration.
 //!
-//! [`ControlPlane`] boots etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; [`Controller`] runs the
-//! `dovetail` binary against it with exactly the rights that the Helm chart gives. Whatever way the process that holds
-//! them ends, nothing keeps running.
+//! [`ControlPlane`] boots etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; [`Controller`] runs
+//! the `dovetail` binary against it with exactly the rights that the Helm chart gives. Whatever way the process that
+//! holds them ends, nothing keeps running.
 //!
-//! Nothing here waits for a fixed time: [`eventually`] asks until the answer is right or a deadline passes, and then says
-//! what was still wrong.
+//! Nothing here waits for a fixed time: [`eventually`] asks until the answer is right or a deadline passes, and then
+//! says what was still wrong.
 
 pub mod apply;
 pub mod audit;

@@ -1,5 +1,5 @@
-//! Random numbers that are the same everywhere: splitmix64 (Steele, Lea, Flood, OOPSLA 2014). A seed is all that a failure
-//! needs.
+//! Random numbers that are the same everywhere: splitmix64 (Steele, Lea, Flood, OOPSLA 2014). A seed is all that a
+//! failure needs.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! What is fuzzed: functions of bytes that must end soon, within bounds and without a panic, whatever the bytes are.
 //!
-//! Each [`Target`] has a folder of inputs in `corpus/`, and of inputs that once broke it in `crashes/`. `cargo xtask fuzz`
-//! looks for more with libFuzzer, guided by the branches that an input reaches; `tests/replay.rs` plays the folders and
-//! seeded mutations of them with every `cargo test`.
+//! Each [`Target`] has a folder of inputs in `corpus/`, and of inputs that once broke it in `crashes/`. `cargo xtask
+//! fuzz` looks for more with libFuzzer, guided by the branches that an input reaches; `tests/replay.rs` plays the
+//! folders and seeded mutations of them with every `cargo test`.
 //!
 //! Left out: anything with I/O. The controller's handling of hostile objects is tested on a real API server.
 

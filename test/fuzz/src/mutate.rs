@@ -1,5 +1,5 @@
-//! New inputs from old ones. libFuzzer changes bytes by itself; these keep an input's grammar, so that the change arrives
-//! behind the parser.
+//! New inputs from old ones. libFuzzer changes bytes by itself; these keep an input's grammar, so that the change
+//! arrives behind the parser.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -111,8 +111,8 @@ pub fn text(random: &mut Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// JSON with values exchanged for hostile ones or for others of the two inputs, fields removed, and list entries doubled. What
-/// is no JSON is changed as text.
+/// JSON with values exchanged for hostile ones or for others of the two inputs, fields removed, and list entries
+/// doubled. What is no JSON is changed as text.
 #[must_use]
 pub fn json(random: &mut Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(input) else { return text(random, input, other) };

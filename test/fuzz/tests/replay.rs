@@ -1,5 +1,5 @@
-//! Plays each target's corpus, the inputs that broke it once, and seeded mutations of them. A failure prints the input; it
-//! becomes a file of the target's folder in `crashes/`.
+//! Plays each target's corpus, the inputs that broke it once, and seeded mutations of them. A failure prints the input;
+//! it becomes a file of the target's folder in `crashes/`.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Deliberate differences from Karpenter and kube-scheduler: each is in the code and in `docs/compatibility.md`.
 //!
-//! A comment of a crate says ``Differs: `key`.`` or several keys with commas between them; a key is the last cell of one row
-//! of the table. The switches of `dra-sched`'s `Quirks` are keys too. A row without a key is about something that has no one
-//! place in the code.
+//! A comment of a crate says ``Differs: `key`.`` or several keys with commas between them; a key is the last cell of
+//! one row of the table. The switches of `dra-sched`'s `Quirks` are keys too. A row without a key is about something
+//! that has no one place in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

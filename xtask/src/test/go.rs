@@ -1,4 +1,5 @@
-//! Formats, vets and tests every Go module of the repository, and asks whether their code runs into known vulnerabilities.
+//! Formats, vets and tests every Go module of the repository, and asks whether their code runs into known
+//! vulnerabilities.
 //!
 //! Where the database of vulnerabilities cannot be had, a line says that nothing was looked at, and the rest counts.
 

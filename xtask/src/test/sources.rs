@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::process::{command, output};
+
 /// Rust sources below a folder, without files and folders that hold only tests.
 pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
@@ -22,4 +24,11 @@ pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// All files of the repository, from its top; with those that are not committed yet, so that a commit that moves or
+/// adds one can be checked before it is made.
+pub(super) fn all_files(repository: &Path) -> Result<Vec<String>> {
+    let listed = output(command("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]))?;
+    Ok(listed.lines().filter(|file| repository.join(file).exists()).map(str::to_owned).collect())
 }

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::{FEATURES, cargo_deny, differs, go, purity, targets};
+use super::{FEATURES, cargo_deny, differs, go, layers, purity, targets, tidy};
 use crate::process::{build, cargo, run, target_folder};
 use crate::progress::Progress;
 
@@ -18,6 +18,7 @@ const READERS: usize = 8;
 pub(crate) enum Stage {
     Fmt,
     Purity,
+    Layers,
     Targets,
     Differs,
     Clippy,
@@ -38,6 +39,7 @@ impl Stage {
         match self {
             Self::Fmt => "fmt",
             Self::Purity => "purity",
+            Self::Layers => "layers",
             Self::Targets => "targets",
             Self::Differs => "differs",
             Self::Clippy => "clippy",
@@ -56,8 +58,9 @@ impl Stage {
 
     pub(crate) fn what(self) -> &'static str {
         match self {
-            Self::Fmt => "Rust is formatted",
+            Self::Fmt => "Rust is formatted, comments and pages are tidy",
             Self::Purity => "core crates do no I/O and know no clock; no crate may panic",
+            Self::Layers => "rooms and crates use only what the table of layers lets them use",
             Self::Targets => "every test target of the workspace is run by a stage",
             Self::Differs => "deliberate differences in the code are in docs/compatibility.md",
             Self::Clippy => "no warning from compiler or clippy",
@@ -85,8 +88,14 @@ impl Stage {
 
     pub(crate) fn run(self, background: &Background) -> Result<()> {
         match self {
-            Self::Fmt => run(&mut cargo(["fmt", "--all", "--check"])).and_then(|()| one_passed()),
+            Self::Fmt => {
+                run(&mut cargo(["fmt", "--all", "--check"]))?;
+                let lines = tidy::check()?;
+                eprintln!("{lines} lines of code and pages are tidy");
+                one_passed()
+            }
             Self::Purity => purity::check(),
+            Self::Layers => layers::check(),
             Self::Targets => targets::check(),
             Self::Differs => differs::check(),
             Self::Clippy => run(&mut cargo([
@@ -104,7 +113,8 @@ impl Stage {
             Self::Drift => crate::codegen::check(),
             Self::Licences => cargo_deny::check(),
             Self::Oracle => {
-                // The scheduler's plugins are a part of the control plane: what is compiled for it is compiled for both.
+                // The scheduler's plugins are a part of the control plane: what is compiled for it is compiled for
+                // both.
                 background.wait();
                 crate::oracle::run(&crate::oracle::Options::of_ci())
             }
@@ -124,7 +134,7 @@ impl Stage {
                 targets::run_all(&targets::GRANTED, &[(AUDIT, &audit)], 0)
             }
             Self::Release => {
-                let built = build(&["--release", "--package=provisioner", "--bin=dovetail"], "dovetail")?;
+                let built = build(&["--release", "--package=dovetail", "--bin=dovetail"], "dovetail")?;
                 background.wait();
                 let binary = built.to_string_lossy();
                 targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)

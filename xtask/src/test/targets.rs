@@ -1,7 +1,7 @@
 //! Which tests each stage runs, and that every test target of the workspace is run by one.
 //!
-//! A stage's selections are what it hands to Cargo; [`Selection::takes`] reads them as Cargo does. Left out: documentation
-//! tests of a package that the unit stage excludes.
+//! A stage's selections are what it hands to Cargo; [`Selection::takes`] reads them as Cargo does. Left out:
+//! documentation tests of a package that the unit stage excludes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,8 +19,8 @@ use crate::process::{self, cargo, command, output, run};
 pub(super) struct Selection {
     /// What Cargo is told.
     arguments: &'static [&'static str],
-    /// Of these the library of this package only: Cargo would compile much a second time, with other features, if it were
-    /// told of one package.
+    /// Of these the library of this package only: Cargo would compile much a second time, with other features, if it
+    /// were told of one package.
     lib_of: Option<&'static str>,
     /// What the tests themselves are told.
     for_tests: &'static [&'static str],
@@ -35,8 +35,8 @@ pub(super) const UNIT: [Selection; 2] = [
 pub(super) const HELM: [Selection; 1] =
     [Selection { arguments: &["--workspace", "--test", "charts"], lib_of: None, for_tests: &[] }];
 
-/// They wait more than they compute, so more of them than there are processors run at a time. Tests of other crates that need
-/// a control plane boot one when they are told to.
+/// They wait more than they compute, so more of them than there are processors run at a time. Tests of other crates
+/// that need a control plane boot one when they are told to.
 pub(super) const E2E: [Selection; 1] =
     [Selection { arguments: &["--workspace", "--test", "e2e"], lib_of: None, for_tests: &["--test-threads=4"] }];
 

@@ -65,6 +65,16 @@ impl fmt::Debug for Evaluator {
     }
 }
 
+/// A part of an object.
+struct Part<'a> {
+    path: &'a str,
+    value: &'a Value,
+    /// What it was before.
+    old: Option<&'a Value>,
+    /// Whether it, or a part around it, is known to equal its old self.
+    unchanged: bool,
+}
+
 impl Evaluator {
     pub(super) fn new() -> Self {
         Self(Validator::new())
@@ -72,27 +82,20 @@ impl Evaluator {
 
     /// Runs every rule of the schema on the values that it is about.
     pub(super) fn check(&self, root: &Node, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        self.walk(root, "", object, old, false, errors);
+        self.walk(root, &Part { path: "", value: object, old, unchanged: false }, errors);
     }
 
-    /// `unchanged`: a part around this one is known to equal its old self.
-    fn walk(
-        &self,
-        node: &Node,
-        path: &str,
-        value: &Value,
-        old: Option<&Value>,
-        unchanged: bool,
-        errors: &mut Vec<FieldError>,
-    ) {
-        let unchanged = unchanged || old == Some(value);
-        self.check_node(node, path, value, old, unchanged, errors);
+    fn walk(&self, node: &Node, part: &Part<'_>, errors: &mut Vec<FieldError>) {
+        let &Part { path, value, old, .. } = part;
+        let unchanged = part.unchanged || old == Some(value);
+        self.check_node(node, &Part { unchanged, ..*part }, errors);
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
                     if let Some(field) = node.field(name) {
                         let old = old.and_then(|old| old.get(name));
-                        self.walk(field, &format!("{path}.{name}"), value, old, unchanged, errors);
+                        let path = &format!("{path}.{name}");
+                        self.walk(field, &Part { path, value, old, unchanged }, errors);
                     }
                 }
             }
@@ -100,7 +103,8 @@ impl Evaluator {
                 if let Some(items) = &node.items {
                     for (index, entry) in entries.iter().enumerate() {
                         let old = old_entry(&node.list, entry, old);
-                        self.walk(items, &format!("{path}[{index}]"), entry, old, unchanged, errors);
+                        let path = &format!("{path}[{index}]");
+                        self.walk(items, &Part { path, value: entry, old, unchanged }, errors);
                     }
                 }
             }
@@ -108,15 +112,8 @@ impl Evaluator {
         }
     }
 
-    fn check_node(
-        &self,
-        node: &Node,
-        path: &str,
-        value: &Value,
-        old: Option<&Value>,
-        unchanged: bool,
-        errors: &mut Vec<FieldError>,
-    ) {
+    fn check_node(&self, node: &Node, part: &Part<'_>, errors: &mut Vec<FieldError>) {
+        let &Part { path, value, old, unchanged } = part;
         let Some(compiled) = &node.rules.compiled else { return };
         let value = with_fractions_unreadable(node, value);
         let Err(failures) = self.0.validate_compiled(compiled, &value, old) else { return };

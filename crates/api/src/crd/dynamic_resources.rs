@@ -1,7 +1,7 @@
 //! What the NodeOverlay CRD demands of `spec.dynamicResources`: everything that can be seen without a machine.
 //!
-//! `overlay::expand` says the same, and more, for templates that do not come by the API server. Every list has a bound, so
-//! that the rules' cost is accepted.
+//! `dra_templates` says the same, and more, for templates that do not come by the API server. Every list has a bound,
+//! so that the rules' cost is accepted.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 

@@ -13,7 +13,7 @@ pub(super) const QUALIFIED_NAME: &str = concat!(
 /// The value of a label.
 pub(super) const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 /// A duration of seconds, minutes and hours.
-pub(super) const DURATION: &str = "^([0-9]+(s|m|h))+$";
+pub const DURATION: &str = "^([0-9]+(s|m|h))+$";
 /// A duration of seconds, minutes and hours, or none at all.
 pub(super) const DURATION_OR_NEVER: &str = "^(([0-9]+(s|m|h))+|Never)$";
 
@@ -123,7 +123,7 @@ pub(super) fn conditions(root: &mut JSONSchemaProps) {
 }
 
 /// `status.conditions` where nothing keeps two of one type apart.
-pub(super) fn conditions_without_key(root: &mut JSONSchemaProps) {
+pub fn conditions_without_key(root: &mut JSONSchemaProps) {
     condition(at(root, "status.conditions"));
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 /// The part of a schema at a path such as `spec.requirements[].key`, where `[]` stands for the items of a list and
 /// `{}` for the values of a map.
-pub(super) fn at<'a>(schema: &'a mut JSONSchemaProps, path: &str) -> &'a mut JSONSchemaProps {
+pub fn at<'a>(schema: &'a mut JSONSchemaProps, path: &str) -> &'a mut JSONSchemaProps {
     path.split('.').fold(schema, |schema, step| {
         let name = step.trim_end_matches("[]").trim_end_matches("{}");
         let field = schema
@@ -74,20 +74,34 @@ fn of_type(type_: &str) -> JSONSchemaProps {
 }
 
 /// Statements about one part of a schema, to be chained.
-pub(super) trait Constrain {
+pub trait Constrain {
+    /// What the part is for.
     fn describe(&mut self, text: &str) -> &mut Self;
+    /// What an absent part is taken for.
     fn default_value(&mut self, value: serde_json::Value) -> &mut Self;
+    /// The regular expression that a string matches.
     fn pattern(&mut self, pattern: &str) -> &mut Self;
+    /// How many characters a string has.
     fn length(&mut self, min: Option<i64>, max: Option<i64>) -> &mut Self;
+    /// How small and how large a number is.
     fn range(&mut self, min: Option<f64>, max: Option<f64>) -> &mut Self;
+    /// How many items a list has.
     fn max_items(&mut self, max: i64) -> &mut Self;
+    /// The only values.
     fn one_of(&mut self, values: &[&str]) -> &mut Self;
+    /// Sets all the fields that are required.
     fn require(&mut self, fields: &[&str]) -> &mut Self;
+    /// Takes fields off those that are required.
     fn optional(&mut self, fields: &[&str]) -> &mut Self;
+    /// How lists are merged: `atomic`, `set` or `map`.
     fn list_type(&mut self, list_type: &str) -> &mut Self;
+    /// No two items have the same value there.
     fn list_by_key(&mut self, key: &str) -> &mut Self;
+    /// How many entries a map, or fields an object, may have.
     fn properties(&mut self, min: Option<i64>, max: i64) -> &mut Self;
+    /// How maps are merged: `granular` or `atomic`.
     fn map_type(&mut self, map_type: &str) -> &mut Self;
+    /// A CEL rule, and what a refusal says.
     fn rule(&mut self, rule: &str, message: &str) -> &mut Self;
 }
 
@@ -127,13 +141,11 @@ impl Constrain for JSONSchemaProps {
         self
     }
 
-    /// Sets all the fields that are required.
     fn require(&mut self, fields: &[&str]) -> &mut Self {
         self.required = Some(fields.iter().map(|field| (*field).to_owned()).collect());
         self
     }
 
-    /// Takes fields off those that are required.
     fn optional(&mut self, fields: &[&str]) -> &mut Self {
         if let Some(required) = &mut self.required {
             required.retain(|field| !fields.contains(&field.as_str()));
@@ -147,13 +159,11 @@ impl Constrain for JSONSchemaProps {
         self
     }
 
-    /// No two items have the same value there.
     fn list_by_key(&mut self, key: &str) -> &mut Self {
         self.x_kubernetes_list_map_keys = Some(vec![key.to_owned()]);
         self.list_type("map")
     }
 
-    /// How many entries a map, or fields an object, may have.
     fn properties(&mut self, min: Option<i64>, max: i64) -> &mut Self {
         (self.min_properties, self.max_properties) = (min, Some(max));
         self

@@ -20,7 +20,7 @@ fn yaml_reads_back_as_the_same_crd() {
 
 #[test]
 fn texts_that_old_yaml_takes_for_booleans_are_quoted() {
-    let stream = yaml_stream().unwrap();
+    let stream = yaml_stream(&crds()).unwrap();
     assert!(stream.contains("- \"True\"") || stream.contains("- 'True'"), "{stream}");
     assert!(!stream.contains("- True\n") && !stream.contains("- False\n"));
 }

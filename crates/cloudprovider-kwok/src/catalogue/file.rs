@@ -15,13 +15,13 @@ use serde_json::{Number, Value};
 use super::Description;
 
 /// Longest file, in bytes.
-pub const MAX_LEN: usize = 64 << 20;
+pub(super) const MAX_LEN: usize = 64 << 20;
 
 /// Most entries in a file.
-pub const MAX_INSTANCE_TYPES: usize = 20_000;
+pub(super) const MAX_INSTANCE_TYPES: usize = 20_000;
 
 /// Most offerings of an entry.
-pub const MAX_OFFERINGS: usize = 2_000;
+pub(super) const MAX_OFFERINGS: usize = 2_000;
 
 /// What a catalogue file describes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,3 +1,4 @@
+use crate::names;
 use model::PriceNanoUsdPerHour;
 
 use super::*;
@@ -48,7 +49,8 @@ fn an_entry_of_karpenters_file_reads_like_our_default_type_price_included() {
 
 #[test]
 fn prices_follow_karpenters_rule_to_the_nano_dollar() {
-    // Karpenter's file has 0.0271474836480 and 15.199023255552 (on demand), 0.0190032385536 and 10.6393162788864 (spot).
+    // Karpenter's file has 0.0271474836480 and 15.199023255552 (on demand), 0.0190032385536 and 10.6393162788864
+    // (spot).
     let small = prices(&default_type("c-1x-arm64-windows"));
     assert_eq!(small.first().unwrap(), &("test-zone-a/spot".to_owned(), 19_003_239));
     assert_eq!(small.last().unwrap(), &("test-zone-d/on-demand".to_owned(), 27_147_484));
@@ -62,10 +64,10 @@ fn prices_follow_karpenters_rule_to_the_nano_dollar() {
 fn a_default_type_tells_its_labels_and_leaves_its_overhead() {
     let it = default_type("s-4x-arm64-windows");
     let label = |key: &str| it.requirements[key].iter().cloned().collect::<Vec<_>>().join(",");
-    assert_eq!(label(labels::KWOK_INSTANCE_CPU), "4");
-    assert_eq!(label(labels::KWOK_INSTANCE_MEMORY), "16Gi");
-    assert_eq!(label(labels::KWOK_INSTANCE_FAMILY), "s");
-    assert_eq!(label(labels::KWOK_INSTANCE_SIZE), "4");
+    assert_eq!(label(names::KWOK_INSTANCE_CPU), "4");
+    assert_eq!(label(names::KWOK_INSTANCE_MEMORY), "16Gi");
+    assert_eq!(label(names::KWOK_INSTANCE_FAMILY), "s");
+    assert_eq!(label(names::KWOK_INSTANCE_SIZE), "4");
     assert_eq!(label(labels::ARCH), "arm64");
     assert_eq!(label(labels::OS), "windows");
     assert_eq!(label(labels::ZONE), "test-zone-a,test-zone-b,test-zone-c,test-zone-d");

@@ -1,3 +1,4 @@
+use crate::names;
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
@@ -105,7 +106,7 @@ fn only_a_node_with_a_kubelet_carries_kwoks_annotation() {
         assert_eq!(annotations.get("dovetail.sh/planned-pods"), None);
         annotations.get("kwok.x-k8s.io/node").cloned()
     };
-    let record_name = annotations::KWOK_INSTANCE_RECORD;
+    let record_name = names::KWOK_INSTANCE_RECORD;
     let named = to_node(&record(), "kube-system", Kubelet::Kwok).metadata.annotations.unwrap()[record_name].clone();
     assert_eq!(named, format!("kube-system/{}", record().config_map_name()));
     assert_eq!(annotation(Kubelet::Kwok).as_deref(), Some("fake"));

@@ -1,15 +1,15 @@
 //! Pods on nodes that cannot be read strictly.
 //!
-//! A pod that waits is refused for a field that nobody understands: it may decide where it goes. One that runs holds room
-//! whatever its fields say, so what planning does not need of it is left out, part by part:
+//! A pod that waits is refused for a field that nobody understands: it may decide where it goes. One that runs holds
+//! room whatever its fields say, so what planning does not need of it is left out, part by part:
 //!
-//! * Tolerations, node affinity, pod affinity, spread constraints and the like decide where the pod itself may go, and it has
-//!   gone there. Should it have to leave its node it wants a place again; so what was left out is named as unsupported, and then
-//!   it is refused by name.
+//! * Tolerations, node affinity, pod affinity, spread constraints and the like decide where the pod itself may go, and
+//!   it has gone there. Should it have to leave its node it wants a place again; so what was left out is named as
+//!   unsupported, and then it is refused by name.
 //! * Required anti-affinity keeps others away. A term that cannot be read keeps all pods of all namespaces out of its
 //!   topology domain, or off its host if not even that can be told.
-//! * Requests cannot be done without. A pod of which they cannot be read is [unreadable](model::Pod::unreadable): its node
-//!   counts as full.
+//! * Requests cannot be done without. A pod of which they cannot be read is [unreadable](model::Pod::unreadable): its
+//!   node counts as full.
 //!
 //! An object is repaired by its errors: each names a field, and the rule for that field removes or replaces it.
 

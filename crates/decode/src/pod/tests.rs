@@ -379,13 +379,3 @@ fn a_huge_list_is_refused_by_name() {
     let error = decoded(&pod).0.unwrap_err();
     assert_eq!(error.to_string(), "Pod n/p: spec.tolerations: has 20000 entries, more than 10000");
 }
-
-/// The list of fields that are known must be the API's own, or a pod would be refused for a field that means nothing.
-#[test]
-fn the_known_fields_of_a_spec_are_those_of_the_api_type() {
-    let schema = serde_json::to_value(schemars::schema_for!(k8s_openapi::api::core::v1::PodSpec)).unwrap();
-    let properties = schema["properties"].as_object().unwrap();
-    let mut of_api: Vec<_> = properties.keys().map(String::as_str).collect();
-    of_api.sort_unstable();
-    assert_eq!(SPEC_FIELDS.to_vec(), of_api);
-}

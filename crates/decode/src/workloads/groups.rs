@@ -1,11 +1,11 @@
 //! Workloads whose pods come in groups.
 //!
-//! A JobSet makes for each of its `replicatedJobs` so many Jobs, named `<jobset>-<replicatedjob>-<index>`. A LeaderWorkerSet
-//! makes groups of a leader, `<set>-<group>`, and workers, `<set>-<group>-<index>`. Pods of a group carry labels with their
-//! group's number, which affinity in the templates goes by, so each group is read by itself.
+//! A JobSet makes for each of its `replicatedJobs` so many Jobs, named `<jobset>-<replicatedjob>-<index>`. A
+//! LeaderWorkerSet makes groups of a leader, `<set>-<group>`, and workers, `<set>-<group>-<index>`. Pods of a group
+//! carry labels with their group's number, which affinity in the templates goes by, so each group is read by itself.
 //!
-//! Left out: the annotations for exclusive topology, by which the controllers write affinity into the pods; JobSets that
-//! start one replicated job after another count as if all ran.
+//! Left out: the annotations for exclusive topology, by which the controllers write affinity into the pods; JobSets
+//! that start one replicated job after another count as if all ran.
 
 use serde_json::{Value, json};
 

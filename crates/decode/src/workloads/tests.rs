@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-/// The names that follow the workload's, the labels of the first pod of each set, and what is said of sets that cannot be.
+/// The names that follow the workload's, the labels of the first pod of each set, and what is said of sets that cannot
+/// be.
 fn sets(kind: WorkloadKind, object: &Value) -> Result<Vec<(String, Value)>, String> {
     let sets = workload(object, kind).map_err(|error| error.to_string())?.unwrap_or_default();
     Ok(sets.iter().map(|set| (set.suffixes.join(" "), set.pod["metadata"]["labels"].clone())).collect())

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::types::{DeviceClass, DeviceId, DeviceTaintRule, QualifiedName, ResourceClaim, ResourceSlice};
-use dra_sched::{ClaimClassId, ClusterLedger, Compat, Gate, Gates, Inventory, InventoryBuilder, NodeFacts, Verdict};
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict};
+use dra_types::{
+    Compat, DeviceClass, DeviceId, DeviceTaintRule, Gate, Gates, NodeFacts, QualifiedName, ResourceClaim, ResourceSlice,
+};
 use model::{Budget, Quantity};
 use serde_json::Value;
 
 /// A question.
-pub struct Case {
+pub(super) struct Case {
     inventory: Inventory,
     ledger: ClusterLedger,
     nodes: Vec<NodeFacts>,
@@ -19,14 +21,14 @@ pub struct Case {
 
 /// What became of one pod on one node, both by their positions.
 #[allow(dead_code, reason = "recorded cases are about one pod and one node")]
-pub struct Attempt {
+pub(super) struct Attempt {
     pub pod: usize,
     pub node: usize,
     pub verdict: Verdict,
 }
 
 /// The gates of a case; absent or null is none.
-pub fn gates(record: &Value) -> Result<Gates, String> {
+pub(super) fn gates(record: &Value) -> Result<Gates, String> {
     let names = record["features"].as_array().map_or(&[][..], Vec::as_slice);
     let mut gates = Gates::NONE;
     for name in names.iter().filter_map(Value::as_str) {
@@ -45,7 +47,7 @@ pub fn gates(record: &Value) -> Result<Gates, String> {
 
 impl Case {
     /// Reads a record.
-    pub fn read(record: &Value, compat: Compat) -> Result<Self, String> {
+    pub(super) fn read(record: &Value, compat: Compat) -> Result<Self, String> {
         let mut builder = InventoryBuilder::new(compat);
         for class in objects(record, "classes") {
             builder.class(Arc::new(DeviceClass::from_json(&class).map_err(|error| error.to_string())?));
@@ -83,7 +85,7 @@ impl Case {
     }
 
     /// Our answers: each pod is tried on the nodes in order until one has devices for it, which count from then on.
-    pub fn attempts(&mut self, steps: u64) -> Vec<Attempt> {
+    pub(super) fn attempts(&mut self, steps: u64) -> Vec<Attempt> {
         let mut attempts = Vec::new();
         for (pod, claims) in self.pods.iter().enumerate() {
             for (node, facts) in self.nodes.iter().enumerate() {

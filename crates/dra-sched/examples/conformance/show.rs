@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use dra_sched::types::{Allocation, ConfigSource, NodeSelector, ResourceClaim};
-use dra_sched::verdict::Scope;
-use dra_sched::{Refusal, Verdict};
+use dra_sched::{Refusal, Verdict, verdict::Scope};
+use dra_types::{Allocation, ConfigSource, NodeSelector, ResourceClaim};
 use serde_json::{Value, json};
 
 /// An answer.
-pub struct Shown {
+pub(super) struct Shown {
     /// What is compared: the verdict and, of an allocation, all that upstream decides.
     pub answer: Value,
     /// Why.
@@ -23,7 +22,7 @@ impl fmt::Display for Shown {
 }
 
 /// Our answer.
-pub fn verdict(verdict: &Verdict) -> Shown {
+pub(super) fn verdict(verdict: &Verdict) -> Shown {
     match verdict {
         Verdict::Allocated { allocations, .. } if allocations.is_empty() => {
             Shown { answer: json!("nothing"), why: String::new() }
@@ -40,7 +39,7 @@ pub fn verdict(verdict: &Verdict) -> Shown {
 }
 
 /// For whom an error is one: `node`, after which other nodes are tried, or `pod`, whose attempt ends.
-pub fn scope(verdict: &Verdict) -> &'static str {
+pub(super) fn scope(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Refused(Refusal::Fault(fault)) if fault.scope() == Scope::Node => "node",
         Verdict::Refused(_) | Verdict::Allocated { .. } | Verdict::OutOfBudget(_) => "pod",
@@ -48,7 +47,7 @@ pub fn scope(verdict: &Verdict) -> &'static str {
 }
 
 /// The answer of a record.
-pub fn recorded(record: &Value) -> Result<Shown, String> {
+pub(super) fn recorded(record: &Value) -> Result<Shown, String> {
     if let Some(error) = record["error"].as_str().filter(|error| !error.is_empty()) {
         return Ok(Shown { answer: json!("error"), why: error.to_owned() });
     }
@@ -103,8 +102,8 @@ fn allocation(allocation: &Allocation) -> Value {
 }
 
 fn node_selector(selector: &NodeSelector) -> Value {
-    let requirements = |requirements: &[dra_sched::types::NodeSelectorRequirement]| {
-        let show = |requirement: &dra_sched::types::NodeSelectorRequirement| {
+    let requirements = |requirements: &[dra_types::NodeSelectorRequirement]| {
+        let show = |requirement: &dra_types::NodeSelectorRequirement| {
             let values: Vec<&str> = requirement.values.iter().map(|value| &**value).collect();
             json!([&*requirement.key, requirement.operator.as_str(), values])
         };

@@ -1,15 +1,15 @@
 //! Upstream's answers to a question beside ours.
 
-use dra_sched::{Compat, KubernetesMinor};
+use dra_types::{Compat, KubernetesMinor};
 use serde_json::Value;
 
-use crate::counts::Unanswered;
 use crate::{case, show};
+use oracle_harness::counts::Unanswered;
 
 const STEPS: u64 = 1_000_000;
 
 /// What two sets of answers are to each other.
-pub enum Comparison {
+pub(crate) enum Comparison {
     /// Equal; what each attempt came to.
     Same(Vec<&'static str>),
     /// Different in a way that is deliberate.
@@ -23,25 +23,25 @@ pub enum Comparison {
 
 /// A difference from upstream that is deliberate: a `Differs:` in the code.
 #[derive(Clone, Copy)]
-pub enum KnownDifference {}
+pub(crate) enum KnownDifference {}
 
 impl KnownDifference {
     /// All.
-    pub const ALL: [Self; 0] = [];
+    pub(crate) const ALL: [Self; 0] = [];
 
     /// What it is called.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {}
     }
 
     /// What differs.
-    pub fn description(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {}
     }
 }
 
 /// Compares upstream's answers with ours, attempt by attempt.
-pub fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Result<Comparison, String> {
+pub(crate) fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Result<Comparison, String> {
     let gates = case::gates(question)?;
     let mut case = match case::Case::read(question, Compat::with_gates(release, gates)) {
         Ok(case) => case,

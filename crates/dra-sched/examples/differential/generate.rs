@@ -1,9 +1,9 @@
 //! Random questions: every feature, mixed, small.
 
-use dra_sched::{Gate, Gates, KubernetesMinor};
+use dra_types::{Gate, Gates, KubernetesMinor};
 use serde_json::{Map, Value, json};
 
-use crate::random::Random;
+use oracle_harness::random::Random;
 
 const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
@@ -19,7 +19,7 @@ enum Style {
 }
 
 /// A question.
-pub fn question(random: &mut Random, name: &str) -> Value {
+pub(crate) fn question(random: &mut Random, name: &str) -> Value {
     let features = features(random);
     let style = if random.percent(30) { Style::Crowded } else { Style::Varied };
     let pools = match style {
@@ -114,7 +114,7 @@ fn features(random: &mut Random) -> Vec<&'static str> {
 }
 
 /// The first release that knows every field of a question. A server of an older one would have dropped them.
-pub fn first_release(question: &Value) -> KubernetesMinor {
+pub(crate) fn first_release(question: &Value) -> KubernetesMinor {
     let is_derived = |pods: &Value| pods.to_string().contains("\"derivedAttributes\"");
     if is_derived(&question["pods"]) { KubernetesMinor::V1_37 } else { KubernetesMinor::V1_36 }
 }

@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dra_sched::types::Allocation;
-use dra_sched::{Compat, Gates, KubernetesMinor};
+use dra_types::{Allocation, Compat, Gates, KubernetesMinor};
 use model::Quantity;
 use serde_json::{Value, json};
 
-use crate::counts::Unanswered;
 use crate::ours::{self, Answer, Given};
 use crate::refusal::{self, Class, Refused};
+use oracle_harness::counts::Unanswered;
 
 /// What two answers are to each other.
-pub enum Comparison {
+pub(crate) enum Comparison {
     /// Equal; what it came to.
     Same(Vec<&'static str>),
     /// Different in a way that is deliberate.
@@ -25,24 +24,24 @@ pub enum Comparison {
 
 /// A difference from upstream that is deliberate: a `Differs:` in the code.
 #[derive(Clone, Copy)]
-pub enum KnownDifference {
+pub(crate) enum KnownDifference {
     /// A class whose extended resource another class serves.
     ImplicitNameOfShadowedClass,
 }
 
 impl KnownDifference {
     /// All.
-    pub const ALL: [Self; 1] = [Self::ImplicitNameOfShadowedClass];
+    pub(crate) const ALL: [Self; 1] = [Self::ImplicitNameOfShadowedClass];
 
     /// What it is called.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ImplicitNameOfShadowedClass => "implicit name of a shadowed class",
         }
     }
 
     /// What differs.
-    pub fn description(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Self::ImplicitNameOfShadowedClass => {
                 "the scheduler forgets deviceclass.resource.kubernetes.io/<class> of a class that it hears of after a better \
@@ -53,7 +52,7 @@ impl KnownDifference {
 }
 
 /// Compares upstream's answer with ours: what is given, or what a refusal means for the pod and what it is about.
-pub fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Comparison {
+pub(crate) fn compare(question: &Value, release: KubernetesMinor, answer: &Value) -> Comparison {
     let theirs = &answer["nodes"][0];
     if let Some(why) = answer["unanswered"].as_str() {
         let crashed = why.starts_with("crashed");
@@ -109,8 +108,8 @@ fn kind(given: &Given) -> &'static str {
     }
 }
 
-/// Whether upstream finds the implicit names of shadowed classes short, and besides them what we find short of the node. If
-/// it finds them alone short, it looks no further, so whatever we say is no difference.
+/// Whether upstream finds the implicit names of shadowed classes short, and besides them what we find short of the
+/// node. If it finds them alone short, it looks no further, so whatever we say is no difference.
 fn is_short_of_shadowed_class_too(question: &Value, short: &BTreeSet<String>, ours: &Answer) -> bool {
     let classes = || question["classes"].as_array().into_iter().flatten();
     let is_shadowed = |name: &str| {
@@ -156,7 +155,7 @@ fn upstreams(theirs: &Value) -> Option<Value> {
             let mut claim = claim.clone();
             claim["apiVersion"] = "resource.k8s.io/v1".into();
             claim["kind"] = "ResourceClaim".into();
-            let claim = dra_sched::types::ResourceClaim::from_json(&claim).ok()?;
+            let claim = dra_types::ResourceClaim::from_json(&claim).ok()?;
             claim.allocation.as_ref().map(allocation)
         })
         .collect::<Option<Vec<Value>>>()?;
@@ -184,7 +183,7 @@ fn form(given: &Given) -> Value {
 }
 
 fn allocation(allocation: &Allocation) -> Value {
-    let result = |result: &dra_sched::types::AllocationResult| {
+    let result = |result: &dra_types::AllocationResult| {
         let consumed = result.consumed_capacity.iter();
         json!([
             result.request.as_str(),

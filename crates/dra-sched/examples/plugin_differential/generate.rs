@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::random::Random;
+use oracle_harness::random::Random;
 
 const NODE: &str = "node-1";
 const GPU: &str = "example.com/gpu";
@@ -12,7 +12,7 @@ const DRIVERS: [&str; 2] = ["gpu.example.com", "nic.example.com"];
 const GATES: [&str; 3] = ["DRAConsumableCapacity", "DRAExtendedResource", "DRANodeAllocatableResources"];
 
 /// A question.
-pub fn question(random: &mut Random, name: &str) -> Value {
+pub(crate) fn question(random: &mut Random, name: &str) -> Value {
     let features: Vec<&str> = GATES.into_iter().filter(|_| random.percent(92)).collect();
     let claims: Vec<Value> = (0..random.below(3)).map(|index| claim(random, index)).collect();
     let running: Vec<Value> = (0..random.below(3)).map(|index| running(random, index)).collect();
@@ -56,7 +56,8 @@ fn slices(random: &mut Random) -> Vec<Value> {
         .iter()
         .map(|driver| {
             let count = 1 + random.below(6);
-            // Upstream looks for a device by pool and name, in whichever slice comes first: no two drivers have one name.
+            // Upstream looks for a device by pool and name, in whichever slice comes first: no two drivers have one
+            // name.
             let prefix = &driver[..3];
             let devices: Vec<Value> = (0..count).map(|index| device(random, &format!("{prefix}-{index}"))).collect();
             json!({"metadata": {"name": driver}, "spec": {

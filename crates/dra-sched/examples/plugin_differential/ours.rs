@@ -6,11 +6,11 @@ use std::sync::Arc;
 use dra_sched::pods::{
     self, Claims, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, Served, WantedClaim,
 };
-use dra_sched::types::{
-    Allocation, DeviceClass, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec, ResourceSlice,
-};
 use dra_sched::verdict::{Fault, Scope};
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Compat, InventoryBuilder, NodeDemand, Refusal};
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Copies, InventoryBuilder, NodeDemand, Refusal};
+use dra_types::{
+    Allocation, Compat, DeviceClass, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec, ResourceSlice,
+};
 use model::{Budget, IdSet, NamespacedName};
 use serde_json::Value;
 
@@ -19,12 +19,12 @@ use crate::refusal::{Class, Code, Refused};
 const STEPS: u64 = 200_000;
 
 /// What a pod gets on a node.
-pub enum Answer {
+pub(crate) enum Answer {
     Refused { refused: Refused, why: String },
     Given(Given),
 }
 
-pub struct Given {
+pub(crate) struct Given {
     /// Of the pod's claims, that for extended resources last.
     pub allocations: Vec<Allocation>,
     pub extended: Option<(Arc<ResourceClaimSpec>, Vec<ExtendedMapping>)>,
@@ -41,12 +41,12 @@ struct World {
     running: Vec<Pod>,
 }
 
-/// Answers a question for its only node, in the order in which the plugins look at things: what the pod refers to, what it
-/// asks of the node itself, its devices, what they cost of the node.
+/// Answers a question for its only node, in the order in which the plugins look at things: what the pod refers to, what
+/// it asks of the node itself, its devices, what they cost of the node.
 ///
 /// # Errors
 /// Why there is no answer: an object cannot be read, or the steps are over.
-pub fn answer(question: &Value, compat: &Compat) -> Result<Answer, String> {
+pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String> {
     let world = World::read(question)?;
     let refused = |code, class, why: &dyn std::fmt::Display| Answer::Refused {
         refused: Refused { code, class },
@@ -87,7 +87,13 @@ pub fn answer(question: &Value, compat: &Compat) -> Result<Answer, String> {
     let inventory = builder.build();
     let ledger = ClusterLedger::new(&inventory);
     let bin = BinLedger::node(world.node.facts.clone());
-    let offer = inventory.try_add(&bin, &uses, 1, &IdSet::default(), &ledger, &mut Budget::new(STEPS));
+    let offer = inventory.try_add(
+        &bin,
+        Copies { claims: &uses, copies: 1 },
+        &IdSet::default(),
+        &ledger,
+        &mut Budget::new(STEPS),
+    );
     if !offer.undecided.is_empty() {
         return Err("out of steps".to_owned());
     }
@@ -97,7 +103,13 @@ pub fn answer(question: &Value, compat: &Compat) -> Result<Answer, String> {
         ClaimUse::Fresh { .. } => true,
     };
     let new: Vec<ClaimUse> = uses.iter().filter(is_new).copied().collect();
-    let of_new = inventory.try_add(&bin, &new, 1, &IdSet::default(), &ledger, &mut Budget::new(STEPS));
+    let of_new = inventory.try_add(
+        &bin,
+        Copies { claims: &new, copies: 1 },
+        &IdSet::default(),
+        &ledger,
+        &mut Budget::new(STEPS),
+    );
     let refusal = of_new.refused.first().map(|refused| &refused.refusal);
     if let Some(Refusal::Fault(fault @ Fault::Claim { .. })) = refusal
         && wanted.iter().any(|wanted| world.lacks_a_class(wanted))
@@ -193,8 +205,8 @@ impl World {
         free
     }
 
-    /// What of the node itself the pod lacks, with what it takes of it. Extended resources that no device plugin of the node
-    /// has are left to classes that serve them.
+    /// What of the node itself the pod lacks, with what it takes of it. Extended resources that no device plugin of the
+    /// node has are left to classes that serve them.
     fn short_of(&self, devices: &NodeDemand, resources: &ExtendedResources) -> BTreeMap<String, i128> {
         let free = self.free();
         let offers = |name: &str| self.node.allocatable.get(name).is_some_and(|amount| amount.to_nano() > 0);
@@ -244,11 +256,11 @@ fn objects<T, E: std::fmt::Display>(
 }
 
 /// The requests of an in-memory claim, as name, class and count.
-pub fn requests(spec: &ResourceClaimSpec) -> Vec<(String, String, u64)> {
-    let request = |request: &dra_sched::types::DeviceRequest| match &request.kind {
+pub(crate) fn requests(spec: &ResourceClaimSpec) -> Vec<(String, String, u64)> {
+    let request = |request: &dra_types::DeviceRequest| match &request.kind {
         RequestKind::Exactly(exact) => {
             let count = match exact.allocation_mode {
-                dra_sched::types::AllocationMode::ExactCount(count) => u64::try_from(count).unwrap_or(0),
+                dra_types::AllocationMode::ExactCount(count) => u64::try_from(count).unwrap_or(0),
                 _ => 0,
             };
             (request.name.to_string(), exact.device_class_name.to_string(), count)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What a status means for the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
+pub(crate) enum Code {
     /// The node could do once pods have left it.
     Unschedulable,
     /// The node cannot do as long as it is what it is.
@@ -18,7 +18,7 @@ pub enum Code {
 
 /// What a refusal is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     /// A claim that the pod names is not there, is being deleted, or cannot be the pod's.
     Claims,
     /// A class that a claim names is not there.
@@ -47,7 +47,7 @@ pub enum Class {
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub(crate) struct Refused {
     /// What it means for the pod.
     pub code: Code,
     /// What it is about.
@@ -56,7 +56,7 @@ pub struct Refused {
 
 impl Class {
     /// What it is counted as.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Claims => "claim unusable",
             Self::DeviceClassMissing => "class missing",
@@ -87,7 +87,7 @@ fn short(reasons: &[&str]) -> Option<BTreeSet<String>> {
 }
 
 /// The refusal that kube-scheduler's status is; none if it is of a kind that is not known here.
-pub fn upstreams(status: &Value) -> Option<Refused> {
+pub(crate) fn upstreams(status: &Value) -> Option<Refused> {
     let code = match status["code"].as_str()? {
         "Unschedulable" => Code::Unschedulable,
         "UnschedulableAndUnresolvable" => Code::Unresolvable,

@@ -20,9 +20,9 @@ use super::symmetry::{self, ClassIndex, Classes, Place};
 use crate::attributes::{Held, ValueId};
 use crate::flow::{self, Wants};
 use crate::inventory::CounterIndex;
-use crate::types::RequestName;
 use crate::verdict::Proof;
 use crate::view::{PoolPosition, Position};
+use dra_types::RequestName;
 
 /// Devices that a request still needs, and how many it could take of each supply.
 struct Demand {
@@ -61,8 +61,8 @@ pub(super) fn refute_all(search: &mut Search<'_>) -> Result<Option<Proof>, OutOf
 }
 
 /// Whether the rest of a walk is refuted: a request, of which the devices of one branch after the `done`-th, from
-/// `start` on, are left if that is given, and all requests after it; but only those before the next one where an error is
-/// possible.
+/// `start` on, are left if that is given, and all requests after it; but only those before the next one where an error
+/// is possible.
 pub(super) fn refute(
     search: &mut Search<'_>,
     place: Place,

@@ -9,12 +9,13 @@ use super::scene::Scene;
 use super::search::{BranchIndex, Search};
 use crate::attributes::{self, Held};
 use crate::capacity::Demand;
-use crate::compat::Gate;
 use crate::inventory::{AttributeIndex, DeviceIndex, DeviceShape, Inventory};
 use crate::ledger::Taken;
 use crate::selectors::Judgement;
+use crate::tuning::NAMED_DEVICES;
 use crate::verdict::{ConstraintReport, Fall, Proof, RequestReport, Rule, Shortage};
 use crate::view::Position;
+use dra_types::compat::Gate;
 
 /// What was found at a scene: by each request, and under the constraints that could be to blame. None where the claims
 /// could not even be looked at, which refuses them in another way.
@@ -37,9 +38,6 @@ fn requests(search: &mut Search<'_>) -> Vec<RequestReport> {
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     branches.into_iter().map(|branch| report(search, branch)).collect()
 }
-
-/// Devices named in a report beside their number.
-const SAMPLE: usize = 4;
 
 /// Devices that fell at one rule, while they are counted.
 struct Fallen {
@@ -69,7 +67,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
         });
         fallen.devices += 1;
         // Devices of one shape fall at a selector alike, but each is in use by somebody.
-        if fallen.sample.len() < SAMPLE && (is_about_itself || !fallen.shapes.contains(&entry.shape)) {
+        if fallen.sample.len() < NAMED_DEVICES && (is_about_itself || !fallen.shapes.contains(&entry.shape)) {
             fallen.shapes.push(entry.shape);
             fallen.sample.push(search.view_device(position).device);
         }

@@ -7,14 +7,13 @@ use model::{NodeName, Quantity};
 
 use super::search::{BranchIndex, ClaimPosition, Pick, Search};
 use super::{Found, Need, Outcome};
-use crate::compat::Gate;
 use crate::ledger::{Amounts, Usage};
-use crate::types::{
-    Allocation, AllocationResult, Config, ConfigSource, NodeScope, NodeSelector, NodeSelectorOperator,
-    NodeSelectorRequirement, NodeSelectorTerm, RequestName, ResultConfig,
-};
 use crate::verdict::{Fault, Refusal};
 use crate::view::Position;
+use dra_types::{
+    Allocation, AllocationResult, Config, ConfigSource, NodeScope, NodeSelector, NodeSelectorOperator,
+    NodeSelectorRequirement, NodeSelectorTerm, RequestName, ResultConfig, compat::Gate,
+};
 
 /// kube-scheduler gives every share a random name; only whether there is one matters here.
 const SHARE_ID: &str = "share";
@@ -256,7 +255,7 @@ mod tests {
 
     use crate::fixture::{ask, builder_for, claim, devices, exactly, local};
     use crate::verdict::Verdict;
-    use crate::{Compat, KubernetesMinor};
+    use dra_types::{Compat, KubernetesMinor};
 
     /// The requests of each configuration in the result of a claim with the requests `a` and `b/sub`.
     fn named(release: KubernetesMinor, requests: &Value) -> Vec<Vec<String>> {
@@ -269,7 +268,7 @@ mod tests {
         });
         let class = claim(&mut builder, "c", &spec);
         let Verdict::Allocated { allocations, .. } = ask(&builder.build(), &[class]).0 else { panic!("refused") };
-        let names = |requests: &[crate::types::RequestName]| requests.iter().map(ToString::to_string).collect();
+        let names = |requests: &[dra_types::RequestName]| requests.iter().map(ToString::to_string).collect();
         allocations[0].config.iter().map(|config| names(&config.config.requests)).collect()
     }
 

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::compat::Gate;
 use crate::inventory::{ClaimClassId, CounterIndex, Inventory};
 use crate::ledger::{ClusterLedger, Snapshot, Taken};
-use crate::node::NodeFacts;
 use crate::view::View;
+use dra_types::{NodeFacts, compat::Gate};
 
 /// Claims, what a node sees, and what was taken of it.
 #[derive(Debug, Clone)]

@@ -13,14 +13,13 @@ use super::{Need, Outcome, counting, result, symmetry};
 use crate::attributes::Held;
 use crate::capacity::{BadCapacity, Demand};
 use crate::claims::{Alternative, ClaimClass, MAX_RESULTS};
-use crate::compat::Gate;
 use crate::derived::Values;
 use crate::inventory::{ClaimClassId, CounterSetIndex, DeviceShape, Inventory};
 use crate::ledger::Taken;
-use crate::node::NodeFacts;
 use crate::selectors::Judgement;
 use crate::verdict::{ClaimFault, Fault, Infeasible, Proof, Refusal};
 use crate::view::{PoolPosition, Position, View};
+use dra_types::{NodeFacts, compat::Gate};
 
 mod counters;
 mod device;
@@ -28,6 +27,7 @@ mod touched;
 
 pub(crate) use touched::{Touch, Touched};
 
+use crate::tuning::PROOF_PATIENCE;
 use counters::{CountersLeft, GroupState};
 
 define_id! {
@@ -117,10 +117,6 @@ pub(crate) struct Search<'a> {
     passes_over: bool,
     failed: FastSet<symmetry::State>,
 }
-
-/// How many looks at each device a proof costs, roughly. As long as a walk has cost less, and what fails is that devices
-/// are not alike, it goes on without one.
-const PATIENCE: usize = 8;
 
 /// Searches; see the module.
 pub(super) fn run(
@@ -424,7 +420,7 @@ impl<'a> Search<'a> {
             }
             failed.extend(self.class_of(branch, position));
         }
-        if passed_over && self.looked < PATIENCE * self.view.devices.len() {
+        if passed_over && self.looked < PROOF_PATIENCE * self.view.devices.len() {
             return Walk::Exhausted;
         }
         self.failure()
@@ -454,7 +450,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The class of a device that nothing was done to yet, once classes are known and where no more than classes matter.
+    /// The class of a device that nothing was done to yet, once classes are known and where no more than classes
+    /// matter.
     fn class_of(&self, branch: BranchIndex, position: Position) -> Option<ClassIndex> {
         let place = self.branches[branch].place();
         let classes = self.classes.as_ref().filter(|classes| classes.only_classes_matter(place))?;

@@ -4,7 +4,8 @@
 //! constraint the same value, and they draw the same from the same pool. Exchanging two untouched devices of a class in
 //! any assignment gives an assignment that is as good; so a class that failed in a slot need not be tried there again.
 //!
-//! Upstream's errors are kept apart: a part of the walk may be left out only if it holds neither a solution nor an error.
+//! Upstream's errors are kept apart: a part of the walk may be left out only if it holds neither a solution nor an
+//! error.
 
 use std::collections::BTreeSet;
 
@@ -33,14 +34,14 @@ pub(crate) struct Classes {
     pub(crate) members: IdVec<ClassIndex, Vec<Position>>,
     /// The branches that could ever pick a device of a class.
     open_to: IdVec<ClassIndex, SmallVec<[BranchIndex; 2]>>,
-    /// Requests at which upstream may answer with an error, in the order of the walk. A part of the walk that never gets
-    /// to the next of them holds no error.
+    /// Requests at which upstream may answer with an error, in the order of the walk. A part of the walk that never
+    /// gets to the next of them holds no error.
     errs_at: BTreeSet<Place>,
-    /// The last request for all devices under a constraint: an error or not by the order in which its devices are tried,
-    /// so that up to there nothing may be left out because it mirrors something else.
+    /// The last request for all devices under a constraint: an error or not by the order in which its devices are
+    /// tried, so that up to there nothing may be left out because it mirrors something else.
     exact_until: Option<Place>,
-    /// Defects of old releases make what happens depend on what was taken back before, so that no part of the walk may be
-    /// left out. That there is no solution at all can still be proved.
+    /// Defects of old releases make what happens depend on what was taken back before, so that no part of the walk may
+    /// be left out. That there is no solution at all can still be proved.
     pub(crate) past_matters: bool,
 }
 

@@ -16,17 +16,17 @@ use super::{
 };
 use crate::attributes::{AttributeColumn, ValueTable};
 use crate::claims::{Claim, ClaimClass, Numbering};
-use crate::compat::{Compat, Gate};
 use crate::derived::DerivedTable;
 use crate::machine::{MachineShape, MachineTemplate, SharedTemplate};
 use crate::packing::{keys_of, selector_keys};
 use crate::quirks::Quirks;
 use crate::selectors::SelectorTable;
-use crate::types::{
+use crate::view::LocalSlices;
+use dra_types::compat::{Compat, Gate};
+use dra_types::{
     CounterConsumption, CounterName, CounterSetName, Device, DeviceClass, DeviceClassName, DeviceId, DeviceTaint,
     DeviceTaintRule, NodeScope, PoolId, QualifiedName, ResourceClaim, ResourceClaimSpec, ResourceSlice,
 };
-use crate::view::LocalSlices;
 
 /// A claim spec: what reasons call it, itself, a field of it that is not understood.
 type Spec = (Arc<str>, Arc<ResourceClaimSpec>, Option<Arc<str>>);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::{DeviceIndex, Inventory, PoolIndex, ShapeId, SharedPoolId, Slice, SliceIndex};
 use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance, Unit, Usage};
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
-use crate::node::{NodeFacts, SelectorError};
-use crate::packing::{MAX_DOMAINS, shared_pool_name};
-use crate::types::{
-    AllocationResult, DriverName, NodeScope, NodeSelector, NodeSelectorRequirement, PoolName, ResourceSlice,
-};
+use crate::packing::shared_pool_name;
+use crate::tuning::MAX_DOMAINS;
 use crate::verdict::Fault;
+use dra_types::{
+    AllocationResult, DriverName, NodeFacts, NodeScope, NodeSelector, NodeSelectorRequirement, PoolName, ResourceSlice,
+    SelectorError,
+};
 use model::IdVec;
 use smallvec::SmallVec;
 
@@ -227,8 +228,8 @@ impl Inventory {
         Some(Brought { pool, instance, scope, name: name.as_str().into() })
     }
 
-    /// The one pool of each domain that machines could be in and where none is published: the template, which of the pools
-    /// of its driver it is, and who can use it. Templates may describe one pool differently.
+    /// The one pool of each domain that machines could be in and where none is published: the template, which of the
+    /// pools of its driver it is, and who can use it. Templates may describe one pool differently.
     pub(crate) fn pools_of_domains(&self) -> impl Iterator<Item = (&SharedPool, Instance, NodeScope)> {
         self.shared_pools.iter().flat_map(|shared| {
             let to_come = shared.domains.iter().filter(|(_, pool)| !pool.live);
@@ -236,11 +237,12 @@ impl Inventory {
         })
     }
 
-    /// What stands for an allocated device as long as its domain's pool is not published, or not whole, and templates say
-    /// what is there: the device of its name, else the first of its kind of which nothing is taken; by each description
-    /// of the pool.
+    /// What stands for an allocated device as long as its domain's pool is not published, or not whole, and templates
+    /// say what is there: the device of its name, else the first of its kind of which nothing is taken; by each
+    /// description of the pool.
     ///
-    /// Left out: claims that are tied to one node by another of their devices, and pools of which each machine brings one.
+    /// Left out: claims that are tied to one node by another of their devices, and pools of which each machine brings
+    /// one.
     pub(crate) fn stand_ins(
         &self,
         result: &AllocationResult,

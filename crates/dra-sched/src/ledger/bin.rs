@@ -9,11 +9,10 @@ use model::NodeName;
 
 use super::{BinId, Brought, ClusterLedger, Usage};
 use crate::inventory::{Inventory, ShapeId};
-use crate::node::NodeFacts;
 use crate::packing::MachineOverhead;
-use crate::types::NodeSelector;
 use crate::verdict::Fault;
 use crate::view::View;
+use dra_types::{NodeFacts, NodeSelector};
 
 /// Values of labels that are decided by the choice of an offering: the zone that a machine will be in. Empty if no
 /// device depends on one.
@@ -94,13 +93,13 @@ impl BinLedger {
         Self::machine_with(shapes, &MachineOverhead::default(), cluster)
     }
 
-    /// The same where some of its devices are taken from the start.
+    /// A machine some of whose devices are taken from the start.
     pub fn machine_with(shapes: &IdSet<ShapeId>, overhead: &MachineOverhead, cluster: &mut ClusterLedger) -> Self {
         let hypotheses = shapes.iter().map(|shape| Hypothesis { shape, usage: overhead.of(shape) }).collect();
         Self { kind: Kind::Machine { id: cluster.open(), domain: Domain::default(), hypotheses } }
     }
 
-    /// The same machine with nothing taken of its own devices: what it was opened with is not there yet.
+    /// The machine with nothing taken of its own devices: what it was opened with is not there yet.
     #[must_use]
     pub fn without_overhead(&self) -> Self {
         let mut bare = self.clone();
@@ -134,8 +133,8 @@ impl BinLedger {
         }
     }
 
-    /// Drops the shapes that other filters excluded, and gives back what only they needed. A machine of no shape is gone,
-    /// and so are the pools that it alone brought; who holds devices of these is to be asked before
+    /// Drops the shapes that other filters excluded, and gives back what only they needed. A machine of no shape is
+    /// gone, and so are the pools that it alone brought; who holds devices of these is to be asked before
     /// ([`ClusterLedger::users_of_pools`]).
     pub fn release(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, keep: &IdSet<ShapeId>) {
         if let Kind::Machine { id, domain, hypotheses } = &mut self.kind {

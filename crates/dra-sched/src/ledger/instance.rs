@@ -54,7 +54,7 @@ impl Unit {
         Instance((self.0 >> 32) as u32)
     }
 
-    /// The same device of another machine's pool, if it is one of `from`.
+    /// Its counterpart in another machine's pool, if it is a device of `from`.
     pub(crate) fn moved(self, from: Instance, to: Instance) -> Self {
         if self.instance() == from { Self::new(self.key(), to) } else { self }
     }

@@ -1,9 +1,9 @@
 //! Pools that planned machines bring for the nodes of their domain.
 //!
 //! A machine brings a pool to others as soon as that is certain: all shapes that it may still have bring an equal one,
-//! and the labels that the pool's node selector takes from it are known. A pool of the machine comes and goes with it; a
-//! pool of a domain is there as long as one machine brings it. Where machines describe a domain's one pool differently, the
-//! first description holds.
+//! and the labels that the pool's node selector takes from it are known. A pool of the machine comes and goes with it;
+//! a pool of a domain is there as long as one machine brings it. Where machines describe a domain's one pool
+//! differently, the first description holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use model::Id;
 
 use super::{BinId, BinLedger, ClusterLedger, Instance, Kind, Usage};
 use crate::inventory::SharedPoolId;
-use crate::node::{NodeFacts, SelectorError};
-use crate::types::{NodeScope, PoolName};
+use dra_types::{NodeFacts, NodeScope, PoolName, SelectorError};
 
 /// A pool that a machine brings.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +32,7 @@ impl Brought {
 }
 
 /// The pools that machines bring.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Offered {
     /// By the bin's number.
     by_bin: Vec<Arc<[Brought]>>,

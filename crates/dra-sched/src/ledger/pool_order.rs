@@ -1,11 +1,12 @@
 //! Names of pools that nobody knows yet.
 //!
 //! The scheduler goes through the pools of a driver by name, and drivers choose the names when they publish: by the
-//! machine's name, the zone's, or any other. So where a node sees several pools of a driver, and some of them are still to
-//! be published, what a plan counts on has to hold whatever they will be called. A ledger says which names are assumed.
+//! machine's name, the zone's, or any other. So where a node sees several pools of a driver, and some of them are still
+//! to be published, what a plan counts on has to hold whatever they will be called. A ledger says which names are
+//! assumed.
 //!
-//! Of all orders those are tried that turn the others round ([`PoolOrder::all`]): what machines bring as they were opened
-//! or the other way round, pools of domains before or behind them, published ones before or behind all.
+//! Of all orders those are tried that turn the others round ([`PoolOrder::all`]): what machines bring as they were
+//! opened or the other way round, pools of domains before or behind them, published ones before or behind all.
 
 use super::Instance;
 
@@ -25,7 +26,7 @@ enum Hosts {
     OwnFirst,
     Opened,
     OpenedLast,
-    /// The same where what a machine brings for others comes before what is its own.
+    /// Machines opened last come first, and of one machine what it brings for others before what is its own.
     BroughtOpenedLast,
 }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compat::Gate;
 use crate::inventory::Inventory;
-use crate::types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatableMapping};
 use crate::verdict::{Fault, Refusal};
 use crate::view::View;
+use dra_types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatableMapping, compat::Gate};
 
 /// Amounts of node resources (`cpu`, `memory`, …) in nano-units, by resource name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -41,8 +40,8 @@ pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocat
         })
 }
 
-/// What the allocations of one pod cost. An error about any of them comes before a claim that no container uses, as upstream
-/// adds all up before it looks at who uses them.
+/// What the allocations of one pod cost. An error about any of them comes before a claim that no container uses, as
+/// upstream adds all up before it looks at who uses them.
 pub(super) fn of<'a>(
     inventory: &Inventory,
     view: &View,

@@ -1,23 +1,22 @@
 //! Errors of one node that end a pod's attempt on all of them.
 //!
-//! Upstream asks the nodes that other rules let a pod onto, and one error among their answers is the answer for the pod:
-//! a selector that fails on a device of one node keeps the pod from every other.
+//! Upstream asks the nodes that other rules let a pod onto, and one error among their answers is the answer for the
+//! pod: a selector that fails on a device of one node keeps the pod from every other.
 
 use model::Budget;
 
 use crate::capacity;
 use crate::claims::{Alternative, ClaimClass};
-use crate::compat::Gate;
 use crate::inventory::{ClaimClassId, Inventory};
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::packing::ClaimUse;
 use crate::selectors::Judgement;
-use crate::types::{NodeAllocatableMapping, NodeScope};
 use crate::verdict::{Fault, Refusal, Scope};
+use dra_types::{NodeAllocatableMapping, NodeScope, compat::Gate};
 
 impl Inventory {
-    /// Whether claims could meet such an error on any device at all; cheap, and mostly false. Left out are claims that are wrong
-    /// whatever the node is, and node selectors that the API server does not accept.
+    /// Whether claims could meet such an error on any device at all; cheap, and mostly false. Left out are claims that
+    /// are wrong whatever the node is, and node selectors that the API server does not accept.
     pub fn may_end(&self, claims: &[ClaimUse]) -> bool {
         let new = claims.iter().filter_map(|claim| match *claim {
             ClaimUse::Fresh { class, .. } => Some(class),
@@ -78,7 +77,7 @@ impl Inventory {
         cluster: &ClusterLedger,
         budget: &mut Budget,
     ) -> Option<Fault> {
-        let offer = self.try_add(node, claims, 1, &model::IdSet::default(), cluster, budget);
+        let offer = self.try_add(node, crate::Copies { claims, copies: 1 }, &model::IdSet::default(), cluster, budget);
         offer.refused.into_iter().find_map(|refused| match refused.refusal {
             Refusal::Fault(fault) if fault.scope() == Scope::Pod => Some(fault),
             Refusal::Fault(_)

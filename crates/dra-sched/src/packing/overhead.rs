@@ -1,7 +1,7 @@
 //! What is taken of machines to be before any pod comes that is planned: the devices of their daemons.
 //!
-//! Only devices of the machine itself are taken. A daemon that is given devices which others can use as well takes these
-//! when its pod comes; machines that are only planned keep none of them back.
+//! Only devices of the machine itself are taken. A daemon that is given devices which others can use as well takes
+//! these when its pod comes; machines that are only planned keep none of them back.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ impl MachineOverhead {
 }
 
 impl Inventory {
-    /// Gives a pod its devices on every machine of a shape, besides what `overhead` holds there already; nothing is taken
-    /// where it cannot have them. Where domains differ, what it would take in any of them is taken.
+    /// Gives a pod its devices on every machine of a shape, besides what `overhead` holds there already; nothing is
+    /// taken where it cannot have them. Where domains differ, what it would take in any of them is taken.
     pub fn add_overhead(
         &self,
         overhead: &mut MachineOverhead,
@@ -49,7 +49,7 @@ impl Inventory {
         let only: IdSet<ShapeId> = [shape].into_iter().collect();
         let mark = cluster.mark();
         let machine = BinLedger::machine_with(&only, overhead, cluster);
-        let offer = self.try_add(&machine, claims, 1, &only, cluster, budget);
+        let offer = self.try_add(&machine, crate::Copies { claims, copies: 1 }, &only, cluster, budget);
         cluster.rollback(mark);
         if offer.alternatives.is_empty() {
             return if offer.undecided.is_empty() { OverheadVerdict::Refused } else { OverheadVerdict::Undecided };
@@ -71,7 +71,7 @@ impl Inventory {
         let possible: Vec<ShapeId> =
             bin.shapes().into_iter().flatten().filter(|shape| shapes.contains(*shape)).collect();
         if let Kind::Node(_) = &bin.kind {
-            let offer = self.try_add(bin, claims, 1, shapes, cluster, budget);
+            let offer = self.try_add(bin, crate::Copies { claims, copies: 1 }, shapes, cluster, budget);
             if let Some(given) = offer.alternatives.first() {
                 self.commit(bin, cluster, given);
             }
@@ -79,7 +79,7 @@ impl Inventory {
         }
         for shape in possible {
             let only: IdSet<ShapeId> = [shape].into_iter().collect();
-            let offer = self.try_add(bin, claims, 1, &only, cluster, budget);
+            let offer = self.try_add(bin, crate::Copies { claims, copies: 1 }, &only, cluster, budget);
             if !offer.undecided.is_empty() {
                 return false;
             }

@@ -10,10 +10,11 @@ use crate::ledger::PoolKinds;
 use crate::machine::PoolScope;
 use crate::packing::ClaimUse;
 use crate::selectors::Judgement;
-use crate::types::{DriverName, NodeScope};
+use dra_types::{DriverName, NodeScope};
 
 /// The devices that claims could take, as far as it decides who competes with them: drivers, apart for devices of the
-/// machine itself and for those that several can use. Nothing is left out; a device that could be taken may still never be.
+/// machine itself and for those that several can use. Nothing is left out; a device that could be taken may still never
+/// be.
 ///
 /// Counters are of one pool and so of one driver: what no two claims reach in common, neither takes from the other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,8 +56,8 @@ impl Inventory {
         self.reach(&elastic.collect::<Vec<_>>()).shared
     }
 
-    /// Whether a pod's claims take the first devices that match and nothing else decides which: more devices never leave
-    /// anybody fewer of the others then.
+    /// Whether a pod's claims take the first devices that match and nothing else decides which: more devices never
+    /// leave anybody fewer of the others then.
     pub fn takes_first_that_match(&self, claims: &[ClaimUse]) -> bool {
         let classes = claims.iter().map(|claim| match *claim {
             ClaimUse::Fresh { class, .. } => &self.claim_classes[class],
@@ -75,13 +76,22 @@ impl Inventory {
 
     /// What claims could take, on whichever node or machine.
     pub fn reach(&self, claims: &[ClaimUse]) -> Reach {
+        self.reach_of_new(claims, |claim| self.allocation(claim).is_none())
+    }
+
+    /// What claims could take if none of them were allocated.
+    pub fn reach_anew(&self, claims: &[ClaimUse]) -> Reach {
+        self.reach_of_new(claims, |_| true)
+    }
+
+    fn reach_of_new(&self, claims: &[ClaimUse], is_new: impl Fn(ClaimId) -> bool) -> Reach {
         let mut reach = Reach::default();
         for claim in claims {
             match *claim {
                 ClaimUse::Fresh { class, .. } => self.extend(&mut reach, class),
                 ClaimUse::Named { claim, .. } => {
                     reach.claims.insert(claim);
-                    if self.allocation(claim).is_none() {
+                    if is_new(claim) {
                         self.extend(&mut reach, self.claims[claim].class);
                     }
                 }
@@ -157,7 +167,8 @@ impl Inventory {
             || (!device.draws.is_empty() && self.quirks.admin_access_draws_counters)
     }
 
-    /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is asked.
+    /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is
+    /// asked.
     pub(super) fn could_take(&self, alternative: &claims::Alternative, shape: DeviceShape) -> bool {
         let selectors = alternative.class_selectors.iter().chain(&alternative.selectors);
         let judge = |selector| self.selectors.judge(selector, shape, &self.shapes[shape]);

@@ -1,13 +1,13 @@
 //! Whether claims want more devices than there can be, wherever their pods go: a proof by counting.
 //!
-//! Each machine to be has devices of its own, so what can be had of these has no end. What is published, and the one pool
-//! of each domain, is all that there is of it. Every test relaxes the problem: a request is a number of devices that it
-//! could take, on whichever node, and no more than one rule holds at a time.
+//! Each machine to be has devices of its own, so what can be had of these has no end. What is published, and the one
+//! pool of each domain, is all that there is of it. Every test relaxes the problem: a request is a number of devices
+//! that it could take, on whichever node, and no more than one rule holds at a time.
 //!
 //! * *Devices*: a flow from requests through the devices that they could take. A device that several use serves as many
 //!   shares as the smallest request leaves it.
-//! * *Counters, capacity*: requests that can only be served from some pools must draw from these at least what the device
-//!   that draws least does.
+//! * *Counters, capacity*: requests that can only be served from some pools must draw from these at least what the
+//!   device that draws least does.
 //!
 //! Cost: requests × devices that are no machine's own, times the different sets of pools.
 
@@ -15,13 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::capacity::{self, Demand};
 use crate::claims::{Alternative, Request};
-use crate::compat::Gate;
 use crate::flow::{self, Wants};
 use crate::inventory::{CounterIndex, DeviceIndex, DeviceShape, Inventory, PoolIndex, SliceIndex};
 use crate::ledger::{ClusterLedger, Instance, Taken, Unit};
 use crate::machine::PoolScope;
 use crate::packing::ClaimUse;
-use crate::types::{CounterName, DriverName, NodeScope, QualifiedName};
+use dra_types::{CounterName, DriverName, NodeScope, QualifiedName, compat::Gate};
 
 /// Copies of a pod's claims that all want to be served.
 pub struct Wanting<'w> {
@@ -133,7 +132,7 @@ impl<'a> Supply<'a> {
                 let (class, copies) = match *claim {
                     ClaimUse::Fresh { class, .. } => (class, of.copies),
                     ClaimUse::Named { claim, .. } => {
-                        if self.inventory.allocation(claim).is_some() || !seen.insert(claim) {
+                        if self.inventory.allocation_in(self.cluster, claim).is_some() || !seen.insert(claim) {
                             continue;
                         }
                         (self.inventory.claims[claim].class, 1)

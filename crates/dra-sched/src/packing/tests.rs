@@ -11,7 +11,7 @@ use crate::fixture::{STEPS, builder, claim, devices, exactly, slice};
 use crate::inventory::{Inventory, ShapeId};
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::machine::{BoundAttribute, LabelKnowledge, MachineShape, MachineTemplate, binding_group};
-use crate::types::ResourceSlice;
+use dra_types::ResourceSlice;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -45,7 +45,7 @@ fn network(zone: &str) -> Arc<ResourceSlice> {
 
 fn try_add(inventory: &Inventory, bin: &BinLedger, cluster: &ClusterLedger, claim: ClaimUse, copies: u32) -> Offer {
     let all: IdSet<ShapeId> = inventory.machines.ids().collect();
-    inventory.try_add(bin, &[claim], copies, &all, cluster, &mut Budget::new(STEPS))
+    inventory.try_add(bin, crate::Copies { claims: &[claim], copies }, &all, cluster, &mut Budget::new(STEPS))
 }
 
 /// (copies, domain, shapes) of each alternative.
@@ -121,7 +121,7 @@ fn a_shared_claim_is_allocated_once_and_ties_its_pods_to_one_machine() {
     let spec = json!({"devices": {"requests": [exactly("r", "gpu", 1)]}});
     let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {"name": "shared", "namespace": "ns"}, "spec": spec});
-    let claim = builder.claim(Arc::new(crate::types::ResourceClaim::from_json(&object).unwrap()));
+    let claim = builder.claim(Arc::new(dra_types::ResourceClaim::from_json(&object).unwrap()));
     let inventory = builder.build();
     let mut cluster = ClusterLedger::new(&inventory);
     let all: IdSet<ShapeId> = inventory.machines.ids().collect();
@@ -165,7 +165,7 @@ fn claims_reach_drivers_whose_devices_they_could_take_and_administrators_what_ot
     let inventory = builder.build();
     let reach = classes.map(|class| {
         let reach = inventory.reach(&[ClaimUse::Fresh { class, containers: 1 }]);
-        let names = |drivers: BTreeSet<crate::types::DriverName>| -> Vec<String> {
+        let names = |drivers: BTreeSet<dra_types::DriverName>| -> Vec<String> {
             drivers.iter().map(ToString::to_string).collect()
         };
         (reach.is_beyond_machine(), names(reach.own), names(reach.shared))

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use model::NamespacedName;
 
-use crate::compat::{Compat, Gate};
-use crate::types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
+use dra_types::compat::{Compat, Gate};
+use dra_types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
 
 /// Most consumers of one claim.
 const MAX_CONSUMERS: usize = 256;

@@ -1,20 +1,21 @@
 //! Extended resources that DRA serves (KEP-5004).
 //!
-//! A DeviceClass serves the resource that its `extendedResourceName` says and `deviceclass.resource.kubernetes.io/<name>`.
-//! Where a node offers none of such a resource by a device plugin, the pod's requests for it become one claim that exists
-//! in memory until the pod is bound: a request of exact count for each container and resource, by name in order.
+//! A DeviceClass serves the resource that its `extendedResourceName` says and
+//! `deviceclass.resource.kubernetes.io/<name>`. Where a node offers none of such a resource by a device plugin, the
+//! pod's requests for it become one claim that exists in memory until the pod is bound: a request of exact count for
+//! each container and resource, by name in order.
 //!
-//! Containers that run as long as the pod, sidecars included, get devices of their own. A plain init container uses those
-//! of long-lived containers that come after it and needs only what they lack; of all init containers the one that needs
-//! most is asked for, since they run one after the other. 1.34 knows no such reuse.
+//! Containers that run as long as the pod, sidecars included, get devices of their own. A plain init container uses
+//! those of long-lived containers that come after it and needs only what they lack; of all init containers the one that
+//! needs most is asked for, since they run one after the other. 1.34 knows no such reuse.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Quantity;
 
-use crate::compat::{Compat, Gate, KubernetesMinor};
-use crate::types::{
+use dra_types::compat::{Compat, Gate, KubernetesMinor};
+use dra_types::{
     AllocationMode, Container, DeviceClass, DeviceClassName, DeviceRequest, ExactRequest, Lifetime, Pod, RequestKind,
     RequestName, ResourceClaimSpec, Resources,
 };
@@ -40,8 +41,9 @@ pub enum Served {
     Claim(ExtendedClaim),
     /// The node has none of a resource and no class serves it: the pod does not fit.
     Missing(Arc<str>),
-    /// A device plugin has a resource that a class could serve too, and the pod has claims besides: the scheduler of 1.36
-    /// gives the pod its devices, then fails to write of extended resources that it has none of, and never binds it.
+    /// A device plugin has a resource that a class could serve too, and the pod has claims besides: the scheduler of
+    /// 1.36 gives the pod its devices, then fails to write of extended resources that it has none of, and never binds
+    /// it.
     Stranded(Arc<str>),
 }
 
@@ -65,7 +67,8 @@ pub struct ExtendedMapping {
     pub request: RequestName,
 }
 
-/// Whether kube-scheduler takes a name for an extended resource: of a domain that is not Kubernetes' own, or of a class.
+/// Whether kube-scheduler takes a name for an extended resource: of a domain that is not Kubernetes' own, or of a
+/// class.
 fn is_extended(name: &str) -> bool {
     let is_foreign = |name: &str| name.contains('/') && !name.contains("kubernetes.io/");
     name.starts_with(DeviceClass::EXTENDED_RESOURCE_PREFIX) || is_foreign(name) && !name.starts_with("requests.")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::Quantity;
 
 use crate::packing::NodeDemand;
-use crate::types::{Lifetime, Pod, Resources};
+use dra_types::{Lifetime, Pod, Resources};
 
 /// Why a pod cannot have the node resources that its devices cost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,9 @@ use model::NamespacedName;
 use serde_json::{Value, json};
 
 use super::{Claims, ExtendedResources, Served, WantedClaim, check_node_resources, claims, total_demand};
-use crate::compat::{Compat, Gate, Gates, KubernetesMinor};
 use crate::packing::NodeDemand;
-use crate::types::{ClaimTemplate, DeviceClass, Pod, PodGroup, RequestKind, ResourceClaim};
+use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
+use dra_types::{ClaimTemplate, DeviceClass, Pod, PodGroup, RequestKind, ResourceClaim};
 
 fn all(kubernetes: KubernetesMinor) -> Compat {
     Compat::with_gates(kubernetes, Gates::all(kubernetes))
@@ -59,9 +59,9 @@ fn served(kubernetes: KubernetesMinor, spec: Value, allocatable: &[(&str, &str)]
         Served::Missing(resource) => vec![format!("missing {resource}")],
         Served::Stranded(resource) => vec![format!("stranded by {resource}")],
         Served::Claim(claim) => {
-            let request = |request: &crate::types::DeviceRequest| match &request.kind {
+            let request = |request: &dra_types::DeviceRequest| match &request.kind {
                 RequestKind::Exactly(exact) => {
-                    let crate::types::AllocationMode::ExactCount(count) = exact.allocation_mode else { panic!() };
+                    let dra_types::AllocationMode::ExactCount(count) = exact.allocation_mode else { panic!() };
                     format!("{}={}x{count}", request.name, exact.device_class_name)
                 }
                 other => panic!("{other:?}"),

@@ -12,10 +12,8 @@ use super::{ConstraintReport, Fall, Infeasible, PoolTrouble, Proof, Refusal, Req
 use crate::allocator::report;
 use crate::inventory::{DeviceIndex, Inventory};
 use crate::packing::ClaimUse;
-use crate::types::{DeviceId, RequestName};
-
-/// Values named in a line before the rest are left out.
-const VALUES: usize = 4;
+use crate::tuning::NAMED_VALUES;
+use dra_types::{DeviceId, RequestName};
 
 /// A refusal, explained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -218,7 +216,7 @@ impl Inventory {
             Rule::InUse | Rule::Capacity { .. } => fall.sample.iter().map(named).filter_map(holds).collect(),
             Rule::Counter { set, counter } => {
                 let drawing = self.drawing(fall, set.as_str(), counter.as_str());
-                drawing.map(|device| named(&device)).filter_map(holds).take(VALUES).collect()
+                drawing.map(|device| named(&device)).filter_map(holds).take(NAMED_VALUES).collect()
             }
             _ => Vec::new(),
         };
@@ -402,8 +400,8 @@ fn disjoint(report: &ConstraintReport) -> Option<String> {
     }
     let named = |(request, values): &(RequestName, BTreeMap<Arc<str>, u64>)| {
         let mut texts: Vec<&str> = values.keys().map(|value| &**value).collect();
-        let more = texts.len().saturating_sub(VALUES);
-        texts.truncate(VALUES);
+        let more = texts.len().saturating_sub(NAMED_VALUES);
+        texts.truncate(NAMED_VALUES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{request} has {}{more}", texts.join(", "))
     };

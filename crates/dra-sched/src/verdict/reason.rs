@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Infeasible, Proof};
 use crate::attributes::UNKNOWN_VALUE;
 use crate::inventory::DeviceIndex;
-use crate::types::{CounterName, CounterSetName, DeviceClassName, QualifiedName, RequestName};
+use dra_types::{CounterName, CounterSetName, DeviceClassName, QualifiedName, RequestName};
 
 /// What one request, or alternative of a request, found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! At which step of the allocator each request of a refused set of claims ends: what can be counted over many machines.
 //!
-//! Devices are taken away rule by rule, in the order of [`Rule`]; the request ends at the rule after which fewer are left
-//! than it wants. Where every request has enough by itself, what they may not be together is the step.
+//! Devices are taken away rule by rule, in the order of [`Rule`]; the request ends at the rule after which fewer are
+//! left than it wants. Where every request has enough by itself, what they may not be together is the step.
 
 use std::sync::Arc;
 
 use super::{ConstraintReport, Fall, Infeasible, Proof, Refusal, RequestReport, Rule};
 use crate::allocator::report;
 use crate::inventory::Inventory;
-use crate::types::DeviceClassName;
+use dra_types::DeviceClassName;
 
 /// Where one request ends on one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

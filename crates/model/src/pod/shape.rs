@@ -22,15 +22,15 @@ pub struct PodShape {
     pub requests: ResourceVec,
     /// `spec.nodeSelector`.
     pub node_selector: Requirements,
-    /// The alternatives of the required node affinity. None at all means no requirement; an affinity that is present but
-    /// matches nothing holds an unusable term.
+    /// The alternatives of the required node affinity. None at all means no requirement; an affinity that is present
+    /// but matches nothing holds an unusable term.
     pub required_node_affinity: Vec<NodeSelectorTerm>,
     /// The preferred node affinity.
     pub preferred_node_affinity: Vec<Weighted<NodeSelectorTerm>>,
     /// The taints it puts up with.
     pub tolerations: Vec<Toleration>,
-    /// Whether `PreferNoSchedule` taints that it does not tolerate keep it away too. No pod says so of itself: it is how a plan
-    /// is made in which that preference holds.
+    /// Whether `PreferNoSchedule` taints that it does not tolerate keep it away too. No pod says so of itself: it is
+    /// how a plan is made in which that preference holds.
     pub avoids_soft_taints: bool,
     /// How it wants to be spread.
     pub topology_spread: Vec<TopologySpreadConstraint>,

@@ -34,8 +34,8 @@ pub enum Rounding {
 }
 
 impl Quantity {
-    /// The amount for people. Bytes take at most four digits: `974858Mi` is `952Gi`, or `953Gi` rounded up. Others are exact,
-    /// without a suffix where a number reads better: `1000` and `255.9`, but `7900m`.
+    /// The amount for people. Bytes take at most four digits: `974858Mi` is `952Gi`, or `953Gi` rounded up. Others are
+    /// exact, without a suffix where a number reads better: `1000` and `255.9`, but `7900m`.
     pub fn readable(self, rounding: Rounding) -> String {
         match self.format {
             _ if self.nano <= 0 => self.to_string(),

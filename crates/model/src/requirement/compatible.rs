@@ -94,7 +94,8 @@ impl Incompatible {
     }
 }
 
-/// Karpenter's three signs of a slip: part of the known key, nearly the known key, or the known key with another prefix.
+/// Karpenter's three signs of a slip: part of the known key, nearly the known key, or the known key with another
+/// prefix.
 fn looks_like(wanted: &str, known: &str) -> bool {
     let suffix = wanted.split_once('/').map_or(wanted, |(_, suffix)| suffix);
     wanted != known

@@ -56,8 +56,8 @@ impl Requirement {
 
 /// Requirements that must all hold. A key that is not listed is not restricted.
 ///
-/// Sorted by key id, so that equal conjunctions compare and hash equal. The order of ids means nothing; anything that is
-/// shown goes through [`Requirements::iter_by_name`].
+/// Sorted by key id, so that equal conjunctions compare and hash equal. The order of ids means nothing; anything that
+/// is shown goes through [`Requirements::iter_by_name`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Requirements {
     by_key: Vec<Requirement>,

@@ -224,8 +224,8 @@ impl ValueSet {
         }
     }
 
-    /// The operator that names the set's kind, as Karpenter prints it: bounds count as Exists. [`ValueSet::to_expressions`]
-    /// tells everything.
+    /// The operator that names the set's kind, as Karpenter prints it: bounds count as Exists.
+    /// [`ValueSet::to_expressions`] tells everything.
     pub fn operator(&self) -> Operator {
         match (self.complement, self.values.is_empty()) {
             (false, true) if self.absent => Operator::DoesNotExist,

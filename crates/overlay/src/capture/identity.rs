@@ -3,18 +3,18 @@
 //! The rule, attribute by attribute (names with and without the driver's domain are one):
 //!
 //! 1. A text *names a thing* if it has the form of a name that a machine or its hardware gets: a run of eight or more
-//!    hexadecimal digits with a decimal one among them (UUIDs, serial numbers), a network address (MAC, IP, InfiniBand),
-//!    or the node's own name. The PCIe root always does.
+//!    hexadecimal digits with a decimal one among them (UUIDs, serial numbers), a network address (MAC, IP,
+//!    InfiniBand), or the node's own name. The PCIe root always does.
 //! 2. So does a text with digits that is another on every one of several devices which are alike otherwise, unless it
 //!    says where the device is: a PCI address, or words with another small number. Machines of a type are wired alike.
-//! 3. An attribute whose texts name things that several devices share (a PCIe root, a parent) is *bound*: which thing it
-//!    is differs from machine to machine, who shares it does not. One that names a single device each is *left out*.
-//! 4. All else describes the type and is kept: numbers, versions, truth values, words, places. So is what too many devices
-//!    share to be bound, with a note.
+//! 3. An attribute whose texts name things that several devices share (a PCIe root, a parent) is *bound*: which thing
+//!    it is differs from machine to machine, who shares it does not. One that names a single device each is *left out*.
+//! 4. All else describes the type and is kept: numbers, versions, truth values, words, places. So is what too many
+//!    devices share to be bound, with a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dra_sched::types::{AttributeValue, Device, DeviceName, DriverName, QualifiedName};
+use dra_types::{AttributeValue, Device, DeviceName, DriverName, QualifiedName};
 
 use super::Source;
 use super::pools::Draft;

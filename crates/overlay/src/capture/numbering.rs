@@ -1,15 +1,15 @@
 //! Devices that differ in nothing but their number, as one entry with replicas.
 //!
-//! Templates write replicas out in the order of their numbers, from 0, so only such a run becomes one entry. Whether it is
-//! one is decided by writing the entry out and comparing ([`devices::write`]): what does not come back stays written out.
+//! Templates write replicas out in the order of their numbers, from 0, so only such a run becomes one entry. Whether it
+//! is one is decided by writing the entry out and comparing ([`devices::write`]): what does not come back stays written
+//! out.
 
 use api::resource_slice_template::{CounterSet, DeviceAttribute, DeviceCounterConsumption, DeviceTemplate, IntOrIndex};
-use dra_sched::types;
 
 use super::identity::{is_number, kind, runs};
 use super::pools::{Draft, DraftDevice};
 use super::{Source, write};
-use crate::expand::{INDEX, devices};
+use dra_templates::{INDEX, devices};
 
 /// An entry of a template, and the devices that it stands for.
 #[derive(Debug, Clone)]
@@ -46,7 +46,8 @@ pub(super) fn entries(pool: &Draft, source: &Source<'_>) -> Entries {
     entries
 }
 
-/// Sorts neighbours that differ in numbers only by these: several drivers publish them in any order, so theirs says nothing.
+/// Sorts neighbours that differ in numbers only by these: several drivers publish them in any order, so theirs says
+/// nothing.
 pub(super) fn put_in_order(pool: &mut Draft) {
     let is_alike = |a: &DraftDevice, b: &DraftDevice| {
         words(a.device.name.as_str()) == words(b.device.name.as_str()) && kind(&a.device) == kind(&b.device)
@@ -87,7 +88,7 @@ fn family(all: &[DraftDevice], rest: &[DraftDevice]) -> Option<(DeviceTemplate, 
 }
 
 /// Whether a written device is the one that was read. Since when it is tainted is not the template's.
-fn is_same(written: &types::Device, read: &types::Device) -> bool {
+fn is_same(written: &dra_types::Device, read: &dra_types::Device) -> bool {
     let mut read = read.clone();
     read.taints.iter_mut().for_each(|taint| taint.time_added = None);
     *written == read
@@ -155,7 +156,7 @@ fn pattern(zero: &str, one: &str) -> Option<String> {
     parts.map(|parts| parts.concat())
 }
 
-fn counter_sets(sets: &[types::CounterSet]) -> Vec<CounterSet> {
+fn counter_sets(sets: &[dra_types::CounterSet]) -> Vec<CounterSet> {
     let mut entries = Vec::new();
     let mut rest = sets;
     while let Some((first, after)) = rest.split_first() {
@@ -173,12 +174,12 @@ fn counter_sets(sets: &[types::CounterSet]) -> Vec<CounterSet> {
     entries
 }
 
-fn family_of_sets(all: &[types::CounterSet], rest: &[types::CounterSet]) -> Option<(CounterSet, usize)> {
+fn family_of_sets(all: &[dra_types::CounterSet], rest: &[dra_types::CounterSet]) -> Option<(CounterSet, usize)> {
     let [zero, one, ..] = rest else { return None };
     let mut entry = write::counter_set(zero);
     entry.name = pattern(zero.name.as_str(), one.name.as_str()).filter(|name| name.contains(INDEX))?;
     let named = |number: usize| entry.name.replace(INDEX, &number.to_string());
-    let is_number = |(number, set): &(usize, &types::CounterSet)| {
+    let is_number = |(number, set): &(usize, &dra_types::CounterSet)| {
         set.counters == zero.counters && set.name.as_str() == named(*number)
     };
     let count = rest.iter().enumerate().take_while(is_number).count();

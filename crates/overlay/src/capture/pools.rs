@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use api::resource_slice_template::{NodeSelectorTemplate, NodeSelectorTermTemplate, Scope};
 use api::{NodeSelectorRequirement, Operator, labels};
-use dra_sched::NodeFacts;
-use dra_sched::types::{
-    CounterSet, Device, DriverName, NodeScope, NodeSelector, NodeSelectorOperator, PoolName, ResourceSlice,
+use dra_types::{
+    CounterSet, Device, DriverName, NodeFacts, NodeScope, NodeSelector, NodeSelectorOperator, PoolName, ResourceSlice,
 };
 
 use super::{Source, label, unique};
@@ -225,7 +224,7 @@ fn selection(source: &Source<'_>, selector: &NodeSelector) -> Option<NodeSelecto
     Some(like_me(keys, expressions))
 }
 
-fn says_where(source: &Source<'_>, requirement: &dra_sched::types::NodeSelectorRequirement) -> bool {
+fn says_where(source: &Source<'_>, requirement: &dra_types::NodeSelectorRequirement) -> bool {
     let [value] = requirement.values.as_slice() else { return false };
     let is_own = source.labels.get(&*requirement.key).is_some_and(|own| **own == **value);
     let is_of_type = (source.label_of_type)(&requirement.key).is_some_and(|of_type| *of_type == **value);

@@ -2,11 +2,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Expansion;
-use crate::expand::layout::{Host, slices};
 use crate::verify::verify;
-use dra_sched::NodeFacts;
-use dra_sched::types::NodeScope;
+use dra_templates::Expansion;
+use dra_templates::layout::{Host, slices};
+use dra_types::{NodeFacts, NodeScope};
 
 const NODE: &str = "worker-1";
 

@@ -2,8 +2,8 @@
 
 use api::QuantityString;
 use api::resource_slice_template as templates;
-use dra_sched::types as read;
-use dra_sched::types::AttributeValue;
+use dra_types as read;
+use dra_types::AttributeValue;
 use model::Quantity;
 
 use super::pools::DraftDevice;

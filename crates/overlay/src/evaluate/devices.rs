@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use api::DynamicResources;
 use cloudprovider::InstanceType;
-use dra_sched::types::{DeviceName, DriverName};
+use dra_types::{DeviceName, DriverName};
 
-use crate::expand::{self, Expansion, Pool as DevicePool};
 use crate::{Overlay, evaluate::Pool};
+use dra_templates::{Expansion, Pool as DevicePool};
 
 /// What the templates of one overlay yield for one driver.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,12 +35,12 @@ pub(super) type Said = Rc<BTreeMap<DriverName, Rc<OfDriver>>>;
 /// A driver, and which overlay says what of it.
 pub(super) type Decision = (DriverName, usize, usize);
 
-/// Templates written out for machines that have the same values under the labels that count. Overlays with equal templates
-/// share them.
+/// Templates written out for machines that have the same values under the labels that count. Overlays with equal
+/// templates share them.
 #[derive(Debug, Default)]
 pub(super) struct Expansions<'a> {
     templates: Vec<&'a DynamicResources>,
-    known: BTreeMap<(usize, Counts), Result<Said, expand::Error>>,
+    known: BTreeMap<(usize, Counts), Result<Said, dra_templates::Error>>,
 }
 
 /// The values of labels that count.
@@ -91,9 +91,9 @@ impl<'a> Expansions<'a> {
         (overlay, number): (&Overlay, usize),
         pool: &Pool<'_>,
         instance_type: &InstanceType,
-    ) -> Result<Said, expand::Error> {
+    ) -> Result<Said, dra_templates::Error> {
         let label = |key: &str| certain_label(pool, instance_type, key);
-        let counts: Counts = expand::counting_labels(&overlay.dynamic_resources).map(label).collect();
+        let counts: Counts = dra_templates::counting_labels(&overlay.dynamic_resources).map(label).collect();
         let expand = || {
             let expansion = Expansion::new(&overlay.dynamic_resources, &label)?;
             let drivers: BTreeSet<&DriverName> = expansion.pools.iter().map(|pool| &pool.driver).collect();
@@ -145,8 +145,8 @@ pub fn retain_drivers(resources: &mut DynamicResources, keep: impl Fn(&str) -> b
     resources.attribute_bindings.retain(|binding| !binding.device_selectors.is_empty());
 }
 
-/// The templates of a type: for each claimed driver those of its overlay, for the others the provider's. Counts that come
-/// from a label are written down, since the NodePool's labels are not the type's.
+/// The templates of a type: for each claimed driver those of its overlay, for the others the provider's. Counts that
+/// come from a label are written down, since the NodePool's labels are not the type's.
 pub(super) fn merged(
     provider: &DynamicResources,
     winners: &BTreeMap<DriverName, &Overlay>,
@@ -158,7 +158,7 @@ pub(super) fn merged(
     for overlay in winners.values().filter(|it| done.insert(it.name.as_str())) {
         let mut its = overlay.dynamic_resources.clone();
         retain_drivers(&mut its, |driver| winners.get(driver).is_some_and(|winner| winner.name == overlay.name));
-        expand::write_counts(&mut its, label);
+        dra_templates::write_counts(&mut its, label);
         // Templates of different overlays may have one name.
         let named = |name: &mut String| *name = format!("{}/{name}", overlay.name);
         its.resource_slice_templates.iter_mut().for_each(|template| named(&mut template.metadata.name));

@@ -1,7 +1,8 @@
 //! Which instance types and offerings an overlay means.
 //!
 //! Overlays ask for the same few labels over and over, and types share their values: each label's values are looked up
-//! once for a list of types ([`Columns`]), and an overlay's requirement is held against each different set of them once.
+//! once for a list of types ([`Columns`]), and an overlay's requirement is held against each different set of them
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

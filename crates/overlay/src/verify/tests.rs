@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::expand::layout::{Host, slices};
+use dra_templates::layout::{Host, slices};
 
 const NODE: &str = "n1";
 

@@ -3,7 +3,7 @@
 use model::{DurationMs, PriceNanoUsdPerHour};
 
 /// Reads what Go's `strconv.ParseBool` reads.
-pub(crate) fn go_bool(text: &str) -> Result<bool, String> {
+pub fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -17,7 +17,7 @@ pub(super) fn go_duration(text: &str) -> Result<DurationMs, String> {
 }
 
 /// Dollars per hour, not negative.
-pub(crate) fn price(text: &str) -> Result<PriceNanoUsdPerHour, String> {
+pub fn price(text: &str) -> Result<PriceNanoUsdPerHour, String> {
     let price = PriceNanoUsdPerHour::parse(text).map_err(|error| error.to_string())?;
     if price < PriceNanoUsdPerHour::ZERO { Err(format!("price {text} is negative")) } else { Ok(price) }
 }

@@ -1,7 +1,7 @@
 //! Options that are read and change nothing yet.
 //!
-//! Whoever sets one is told so at start: silence would pass for obedience. Each is a feature gate whose work has no planner
-//! or controller here.
+//! Whoever sets one is told so at start: silence would pass for obedience. Each is a feature gate whose work has no
+//! planner or controller here.
 
 use super::Options;
 

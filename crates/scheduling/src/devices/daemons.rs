@@ -3,15 +3,15 @@
 //! A daemon's pod is bound by kube-scheduler like any other, to the one node that the DaemonSet controller made it for.
 //! Where that node has not got its devices the pod stays pending there: nothing is allocated to it and none of its
 //! requests count, and the node takes other pods as if the daemon did not exist. So it is here: on machines of a shape
-//! that meets its claims it has its devices (and its requests count) from the start, on all others it takes nothing, and
-//! it keeps no type from being launched, also where it asks for an extended resource that only devices could serve.
+//! that meets its claims it has its devices (and its requests count) from the start, on all others it takes nothing,
+//! and it keeps no type from being launched, also where it asks for an extended resource that only devices could serve.
 //!
 //! Differs: `daemon-devices`. Karpenter counts the requests of such a daemon on every machine, so that one which asks
 //! for an extended resource of devices keeps every other type from being launched.
 //!
-//! Daemons come by priority, then by name. Which of them run on a type's machines is part of the type's shape; where that
-//! differs between the type's zones or capacity types, the devices of all of them are kept for them everywhere. A pod
-//! that is there has its claims like any other; only daemons without a pod on their node are looked at here.
+//! Daemons come by priority, then by name. Which of them run on a type's machines is part of the type's shape; where
+//! that differs between the type's zones or capacity types, the devices of all of them are kept for them everywhere. A
+//! pod that is there has its claims like any other; only daemons without a pod on their node are looked at here.
 //!
 //! kube-scheduler may come to a daemon's pod later than to others: plans are tried with daemons' claims in every order
 //! ([`Daemons::running`]), in which a daemon that comes too late for its devices takes nothing.
@@ -22,20 +22,17 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    Alternative, BinLedger, ClaimUse, ClusterLedger, Inventory, MachineOverhead, NodeDemand, OverheadVerdict, ShapeId,
-    types::Pod,
+    Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, Inventory, MachineOverhead, NodeDemand, OverheadVerdict,
+    ShapeId,
 };
+use dra_types::Pod;
 use model::{Budget, IdSet, IdVec, Interner, NamespacedName, ResourceVec, workload::DaemonSet};
 
 use super::{Demand, DemandId, NodeDevices};
-use crate::{
-    catalogue::{OfferingId, TypeId},
-    provisioning::daemons::{can_run, missing_sets},
-    snapshot::{Node, NodeId, NodePool},
-};
-
-/// Steps for one daemon on one kind of machine.
-const STEPS: u64 = 50_000;
+use crate::catalogue::{OfferingId, TypeId};
+use crate::simulation::compile::daemons::{can_run, missing_sets};
+use crate::snapshot::{Node, NodeId, NodePool};
+use crate::tuning::DAEMON_STEPS;
 
 /// A DaemonSet whose pods may want devices, with what devices read of a pod that is made from its template.
 pub type DaemonPod = (Arc<DaemonSet>, Arc<Pod>);
@@ -166,14 +163,13 @@ impl Daemons {
         described: &IdVec<NodeId, NodeDevices>,
         nodes: &IdVec<NodeId, Arc<Node>>,
         (inventory, cluster): (&Inventory, &mut ClusterLedger),
-        demands: &IdVec<DemandId, Demand>,
-        names: &Interner,
+        (demands, names): (&IdVec<DemandId, Demand>, &Interner),
     ) {
         for (&shape, running) in shapes {
             let mut fates = Vec::with_capacity(running.len());
             for &(index, variant) in running {
                 let take = |claims: &[ClaimUse]| {
-                    let budget = &mut Budget::new(STEPS);
+                    let budget = &mut Budget::new(DAEMON_STEPS);
                     inventory.add_overhead(&mut self.overhead, shape, claims, cluster, budget)
                 };
                 let Some(wanting) = self.wanting.get(index) else { continue };
@@ -185,7 +181,7 @@ impl Daemons {
         if self.is_empty() {
             return;
         }
-        let mut there: Vec<(NodeId, &dra_sched::NodeFacts)> = described
+        let mut there: Vec<(NodeId, &dra_types::NodeFacts)> = described
             .iter_enumerated()
             .filter_map(|(id, devices)| match devices {
                 NodeDevices::Published(facts) => Some((id, facts)),
@@ -329,7 +325,13 @@ fn take_on_node(
     claims: &[ClaimUse],
     given: &mut Option<Alternative>,
 ) -> OverheadVerdict {
-    let offer = inventory.try_add(ledger, claims, 1, &IdSet::default(), cluster, &mut Budget::new(STEPS));
+    let offer = inventory.try_add(
+        ledger,
+        Copies { claims, copies: 1 },
+        &IdSet::default(),
+        cluster,
+        &mut Budget::new(DAEMON_STEPS),
+    );
     match offer.alternatives.first() {
         Some(alternative) => {
             inventory.commit(ledger, cluster, alternative);

@@ -3,20 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    ClaimClassId, ClaimId, ClaimUse, Compat, Gate, InventoryBuilder, NodeDemand,
+    ClaimClassId, ClaimId, ClaimUse, InventoryBuilder, NodeDemand,
     pods::{
         self, Claims, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
         check_node_resources, total_demand,
     },
-    types::{ClaimSource, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources},
 };
+use dra_types::{ClaimSource, Compat, Gate, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources};
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
-use super::{DemandId, DeviceObjects, PodsBefore, leaving::Leaving};
-use crate::snapshot::{Node, NodeId, PodId, PodsToPlace};
-
-/// More extended resources in one pod than this are only told apart together: all by DRA, or none.
-const MAX_EXTENDED: usize = 4;
+use super::{DemandId, DeviceObjects, SnapshotParts, leaving::Leaving};
+use crate::snapshot::PodId;
+use crate::tuning::MAX_EXTENDED;
 
 /// What one or more pods want of devices.
 #[derive(Debug)]
@@ -71,8 +69,8 @@ impl Demand {
     }
 }
 
-/// What a pod takes of the node's resources on top of its requests because of its devices; `None` where that is a resource
-/// that no node has. What the pod says of itself as a whole covers them.
+/// What a pod takes of the node's resources on top of its requests because of its devices; `None` where that is a
+/// resource that no node has. What the pod says of itself as a whole covers them.
 pub fn device_costs(pod: &Pod, devices: &NodeDemand, names: &Interner) -> Option<ResourceVec> {
     let mut extra = ResourceVec::default();
     if devices.0.is_empty() {
@@ -129,11 +127,10 @@ impl Demands {
     pub(super) fn new(
         objects: &DeviceObjects,
         compat: Compat,
-        (pods, nodes): (PodsToPlace<'_>, &IdVec<NodeId, Arc<Node>>),
-        before: PodsBefore<'_>,
-        names: &Interner,
+        parts: SnapshotParts<'_>,
         builder: &mut InventoryBuilder,
     ) -> Self {
+        let SnapshotParts { nodes, pods, before, names, .. } = parts;
         // Of claims with equal specs the first gives its name to reasons; the pods' own words come first.
         let of_daemons = before.daemon_sets.iter().map(|(_, pod)| pod);
         let all = pods.devices().flatten().chain(of_daemons);

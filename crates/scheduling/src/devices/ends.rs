@@ -2,8 +2,8 @@
 //!
 //! kube-scheduler asks each node that its other rules let a pod onto, and an error among the answers, a selector that
 //! fails on a device of one node say, is its answer for the pod. Here each node that publishes its devices is asked
-//! once for each kind of demand, as things are before anything is planned; which of them a pod would be asked about is for
-//! the planner to say.
+//! once for each kind of demand, as things are before anything is planned; which of them a pod would be asked about is
+//! for the planner to say.
 //!
 //! Left out: nodes and machines whose devices are still to be published, and what devices a node has left later.
 
@@ -14,9 +14,7 @@ use model::{Budget, IdVec};
 
 use super::{Demand, DemandId, NodeDevices};
 use crate::snapshot::{Node, NodeId};
-
-/// Steps for one question.
-const STEPS: u64 = 50_000;
+use crate::tuning::END_STEPS;
 
 /// By demand: the nodes that answer with an error, and which.
 #[derive(Debug, Default)]
@@ -42,7 +40,7 @@ impl Ends {
                 let index = demands[demand].variant_for(&node.allocatable);
                 let variant = variants.get(index).filter(|_| may_end.get(index) == Some(&true))?;
                 let ledger = BinLedger::node(facts.clone());
-                let fault = inventory.ends_on(&ledger, &variant.claims, cluster, &mut Budget::new(STEPS))?;
+                let fault = inventory.ends_on(&ledger, &variant.claims, cluster, &mut Budget::new(END_STEPS))?;
                 Some((id, fault.to_string().into()))
             };
             let found = match may_end.contains(&true) {

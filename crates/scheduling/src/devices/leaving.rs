@@ -1,12 +1,12 @@
 //! Claims that nobody will use any more because their consumers leave their nodes.
 //!
-//! A claim stays allocated as long as one of its consumers is there, and those that leave have to follow it. When the last
-//! has gone the claim controller takes the allocation back: the devices are free, and the claim is allocated anew
+//! A claim stays allocated as long as one of its consumers is there, and those that leave have to follow it. When the
+//! last has gone the claim controller takes the allocation back: the devices are free, and the claim is allocated anew
 //! where its next pod goes. So a claim all of whose consumers leave is planned as if it had never been allocated.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use dra_sched::types::{Consumer, ResourceClaim};
+use dra_types::{Consumer, ResourceClaim};
 use model::{IdVec, Uid};
 
 use crate::snapshot::{Excluded, Node, NodeId, PodsToPlace};

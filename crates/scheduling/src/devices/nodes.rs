@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::labels;
-use dra_sched::{
-    InventoryBuilder, MachineTemplate, NodeFacts, PoolScope, SharedTemplate, Templates,
-    types::{DriverName, NodeScope, PoolName},
-};
+use dra_sched::{InventoryBuilder, MachineTemplate, PoolScope, SharedTemplate, Templates};
+use dra_types::{DriverName, NodeFacts, NodeScope, PoolName};
 use model::{IdSet, IdVec, NodeName, NodePoolName, Requirement, Requirements, ValueId, ValueSet};
 
 use super::{DeviceObjects, NodeDevices, shapes::Shapes};

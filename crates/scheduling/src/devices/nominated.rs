@@ -1,25 +1,25 @@
 //! Pods that the scheduler is about to bind.
 //!
-//! kube-scheduler first says where a pod will go (`status.nominatedNodeName`), then writes what its claims were given, then
-//! binds it. Whoever looks in between sees a pod that waits no longer and devices that seem free. So such a pod is given
-//! its devices as the scheduler will have given them: on its node, before anything is planned, several by node and name.
-//! What its claims have already is counted with them.
+//! kube-scheduler first says where a pod will go (`status.nominatedNodeName`), then writes what its claims were given,
+//! then binds it. Whoever looks in between sees a pod that waits no longer and devices that seem free. So such a pod is
+//! given its devices as the scheduler will have given them: on its node, before anything is planned, several by node
+//! and name. What its claims have already is counted with them.
 //!
-//! A pod that was nominated because others have to go first has no devices yet in the scheduler's eyes. They are kept for
-//! it nevertheless: that node is where it is tried first.
+//! A pod that was nominated because others have to go first has no devices yet in the scheduler's eyes. They are kept
+//! for it nevertheless: that node is where it is tried first.
 //!
-//! What their devices cost of the node's own resources is subtracted from its room, unless the pod's status says it already.
+//! What their devices cost of the node's own resources is subtracted from its room, unless the pod's status says it
+//! already.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dra_sched::{Alternative, BinLedger, ClaimUse, ClusterLedger, Inventory, MachineOverhead, ShapeId, types::Pod};
+use dra_sched::{Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, Inventory, MachineOverhead, ShapeId};
+use dra_types::Pod;
 use model::{Budget, IdSet, IdVec, Interner, ResourceVec};
 
 use super::{Demand, DemandId, NodeDevices};
 use crate::snapshot::{Node, NodeId};
-
-/// Steps for one pod.
-const STEPS: u64 = 50_000;
+use crate::tuning::NOMINATED_STEPS;
 
 /// The node that a pod is nominated to, and what devices read of the pod.
 pub type NominatedPod = (NodeId, Arc<Pod>);
@@ -123,7 +123,13 @@ impl Nominated {
     ) {
         for ((_, pod), demand, claims) in self.pods.iter().filter(|((of, _), ..)| *of == node) {
             let shapes: IdSet<ShapeId> = at.shapes().into_iter().flatten().collect();
-            let offer = inventory.try_add(at, claims, 1, &shapes, cluster, &mut Budget::new(STEPS));
+            let offer = inventory.try_add(
+                at,
+                Copies { claims, copies: 1 },
+                &shapes,
+                cluster,
+                &mut Budget::new(NOMINATED_STEPS),
+            );
             if let Some(given) = offer.alternatives.first() {
                 inventory.commit(at, cluster, given);
                 if pod.device_costs.is_empty() {

@@ -5,10 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use dra_sched::{
-    InventoryBuilder, LabelKnowledge, MachineShape, ShapeId, SharedTemplate, Templates,
-    types::{NodeScope, NodeSelector},
-};
+use dra_sched::{InventoryBuilder, LabelKnowledge, MachineShape, ShapeId, SharedTemplate, Templates};
+use dra_types::{NodeScope, NodeSelector};
 use model::{IdVec, Interner, KeyId, Labels, Requirements, ValueId, ValueSet};
 
 use super::{
@@ -16,7 +14,7 @@ use super::{
     daemons::{Daemons, Running},
 };
 use crate::{
-    catalogue::{Catalogue, OfferingId, TypeId},
+    catalogue::{OfferingId, TypeId},
     snapshot::{Node, NodePool, PodsToPlace, PoolId},
 };
 
@@ -232,8 +230,8 @@ fn known_label(values: impl Iterator<Item = ValueId>, names: &Interner) -> Optio
     }
 }
 
-/// What is known of one label of the machines of each type. Where it is not the type that decides it, it can be what any
-/// of the pool's machines can have, so that types which differ in nothing else share a shape.
+/// What is known of one label of the machines of each type. Where it is not the type that decides it, it can be what
+/// any of the pool's machines can have, so that types which differ in nothing else share a shape.
 fn label_of_types(
     pool: &NodePool,
     key: KeyId,
@@ -241,7 +239,7 @@ fn label_of_types(
     names: &Interner,
 ) -> IdVec<TypeId, Option<KnownLabel>> {
     let catalogue = &*pool.catalogue;
-    let of_offering = |offering: OfferingId| values_of(pool, catalogue, offering, key, &candidates, names);
+    let of_offering = |offering: OfferingId| values_of(pool, offering, key, &candidates, names);
     let mut by_type: IdVec<TypeId, BTreeSet<ValueId>> = catalogue.types.map(|_| BTreeSet::new());
     for (id, offering) in catalogue.offerings.iter_enumerated() {
         by_type[offering.instance_type].extend(of_offering(id));
@@ -256,13 +254,12 @@ fn label_of_types(
 
 fn values_of(
     pool: &NodePool,
-    catalogue: &Catalogue,
     offering: OfferingId,
     key: KeyId,
     candidates: &impl Fn() -> BTreeSet<ValueId>,
     names: &Interner,
 ) -> BTreeSet<ValueId> {
-    let offered = catalogue.offerings[offering].requirements.get(key).map(|of| &of.values);
+    let offered = pool.catalogue.offerings[offering].requirements.get(key).map(|of| &of.values);
     let of_pool = pool.requirements.get(key).map(|of| &of.values);
     let values = match (offered, of_pool) {
         (Some(offered), Some(of_pool)) => offered.intersect(of_pool, names),

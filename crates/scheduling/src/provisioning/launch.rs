@@ -1,9 +1,9 @@
 //! From open machines to NodeClaims: which instance types stay on the claim, what its requirements say, what it costs.
 //!
 //! A NodeClaim can only say a conjunction of label requirements and a list of instance types; the provider may launch
-//! any offering that agrees with both. So types are kept only if *every* offering of theirs that the claim's requirements
-//! allow holds the planned pods, whether or not it is available now ([`Settled::new`]). Of those the cheapest are kept,
-//! up to the configured number, with care for minValues and limits.
+//! any offering that agrees with both. So types are kept only if *every* offering of theirs that the claim's
+//! requirements allow holds the planned pods, whether or not it is available now ([`Settled::new`]). Of those the
+//! cheapest are kept, up to the configured number, with care for minValues and limits.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -13,23 +13,20 @@ use model::{
     collections::FastMap,
 };
 
-use super::{
-    classes::ClassId,
-    devices::narrow,
-    limits::Amounts,
-    pools::{Alternative, PoolTable},
-    problem::Problem,
-    state::{Bin, State},
-    topology::{Involvement, Place, Scope},
-};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::limits::Amounts;
+use crate::simulation::compile::pools::{Alternative, PoolTable};
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::devices::narrow;
+use crate::simulation::packing::state::Bin;
+use crate::simulation::topology::{Involvement, Place, Scope};
+use crate::tuning::LAUNCH_LIMIT_STEPS;
 use crate::{
     catalogue::{OfferingId, TypeId},
     plan::{Choice, Launch, Machine},
     snapshot::{PodId, ReservedCapacityMode},
 };
-
-/// Steps that the exact choice under several limits may take.
-const LIMIT_STEPS: u64 = 20_000;
 
 /// The NodeClaims of the open machines.
 pub(crate) struct Launched {
@@ -39,7 +36,8 @@ pub(crate) struct Launched {
 }
 
 /// Turns the open machines into NodeClaims, pool by pool in order of preference. `pods[i]` are the pods of bin `i`.
-pub(crate) fn machines(problem: &Problem<'_>, state: &State, pods: &[Vec<PodId>]) -> Launched {
+pub(crate) fn machines(packing: &Packing<'_>, pods: &[Vec<PodId>]) -> Launched {
+    let (problem, state) = (packing.problem, &packing.state);
     let mut machines = Vec::with_capacity(state.bins.len());
     let mut deferred = Vec::new();
     for (rank, table) in problem.pools.iter_enumerated() {
@@ -54,7 +52,10 @@ pub(crate) fn machines(problem: &Problem<'_>, state: &State, pods: &[Vec<PodId>]
                 deferred.push((pods, reservation));
                 continue;
             }
-            reserve_or_leave(table, &mut offerings);
+            // Asking each offering of each machine costs time, and most clusters reserve nothing.
+            if !problem.reservations.is_empty() {
+                reserve_or_leave(table, &mut offerings);
+            }
             let settled = Settled::new(problem, table, bin, offerings, &mut known);
             machines.push(settled.machine(problem, index_in_pool, bin, pods, &mut known));
             index_in_pool += 1;
@@ -64,8 +65,8 @@ pub(crate) fn machines(problem: &Problem<'_>, state: &State, pods: &[Vec<PodId>]
 }
 
 /// Lets the claim be either for reservations or for none, whichever its cheapest offering is: only then does the launch
-/// draw on what the plan counts it against, and on nothing that the plan leaves to others. Where minValues needs both, both
-/// stay.
+/// draw on what the plan counts it against, and on nothing that the plan leaves to others. Where minValues needs both,
+/// both stay.
 fn reserve_or_leave(table: &PoolTable<'_>, offerings: &mut IdSet<OfferingId>) {
     let is_reserved = |offering: OfferingId| table.catalogue.offerings[offering].reservation.is_some();
     let Some(cheapest) = by_price(table, offerings).first().copied() else { return };
@@ -105,7 +106,8 @@ fn waits_for(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin) -> Option<
     used_up
 }
 
-/// What was worked out for machines of one pool and holds for all with the same offerings, or also the same requirements.
+/// What was worked out for machines of one pool and holds for all with the same offerings, or also the same
+/// requirements.
 #[derive(Default)]
 struct Known {
     /// The zones and capacity types that offerings have.
@@ -138,7 +140,7 @@ fn within_limits(table: &PoolTable<'_>, bins: &[(usize, &Bin)]) -> Vec<IdSet<Off
     let Some(chosen) = least(table, &machines) else { return all() };
     let mut slack: Amounts = table.limits.entries().iter().map(|entry| entry.remaining).collect();
     for amounts in &chosen {
-        super::limits::sub(&mut slack, amounts);
+        crate::simulation::compile::limits::sub(&mut slack, amounts);
     }
     machines
         .into_iter()
@@ -168,7 +170,7 @@ fn within_limits(table: &PoolTable<'_>, bins: &[(usize, &Bin)]) -> Vec<IdSet<Off
 /// such a choice.
 fn least(table: &PoolTable<'_>, machines: &[&IdSet<OfferingId>]) -> Option<Vec<Amounts>> {
     if table.min_values.is_empty() {
-        let chosen = table.limits.choose(machines, LIMIT_STEPS)?;
+        let chosen = table.limits.choose(machines, LAUNCH_LIMIT_STEPS)?;
         return Some(
             chosen.into_iter().map(|offering| table.limits.taken(offering).iter().copied().collect()).collect(),
         );
@@ -307,8 +309,9 @@ impl<'t, 's> Settled<'t, 's> {
         keys.filter_map(values).collect()
     }
 
-    /// Drops types of which the claim would allow an offering that does not hold the pods. If the cheapest would be among
-    /// them, the claim leaves out the zones where it does not hold them, or is pinned to its zone and capacity type.
+    /// Drops types of which the claim would allow an offering that does not hold the pods. If the cheapest would be
+    /// among them, the claim leaves out the zones where it does not hold them, or is pinned to its zone and capacity
+    /// type.
     fn drop_unsafe_types(&mut self, problem: &Problem<'_>, bin: &Bin, known: &mut Known) {
         let unsafe_others = self.unsafe_others(problem, bin, known);
         if unsafe_others.is_empty() {
@@ -486,8 +489,8 @@ impl<'t, 's> Settled<'t, 's> {
         short.map(|(min, left)| (min.key, u32::try_from(left).unwrap_or(u32::MAX))).collect()
     }
 
-    /// What the claim asks of labels, with each minValues lowered to what its types have: the API server and the provider
-    /// hold a claim to its own minValues, whatever the NodePool says. A minimum of no value is none.
+    /// What the claim asks of labels, with each minValues lowered to what its types have: the API server and the
+    /// provider hold a claim to its own minValues, whatever the NodePool says. A minimum of no value is none.
     fn claim_requirements(&self, relaxed: &[(KeyId, u32)]) -> Requirements {
         let mut requirements = self.requirements.clone();
         for &(key, left) in relaxed {

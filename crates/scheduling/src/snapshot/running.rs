@@ -1,11 +1,12 @@
 //! Pods that run on a node, and what they come to.
 //!
-//! A cluster has hundreds of thousands of running pods of a few hundred kinds. The planner asks the same of all of them (what they
-//! take, which rules count them) and asks it several times for each plan, so what it asks is summed up once for each node: whoever
-//! knows that the pods of a node are those of the last snapshot uses the sum again.
+//! A cluster has hundreds of thousands of running pods of a few hundred kinds. The planner asks the same of all of them
+//! (what they take, which rules count them) and asks it several times for each plan, so what it asks is summed up once
+//! for each node: whoever knows that the pods of a node are those of the last snapshot uses the sum again.
 
 use std::{ops::Deref, sync::Arc};
 
+use crate::tuning::RUNNING_KINDS;
 use hashbrown::HashTable;
 use model::{Labels, Pod, PodShape, ResourceVec, collections::fast_hash};
 use smallvec::SmallVec;
@@ -96,9 +97,6 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Below this many nobody looks for kinds that are out of use.
-    const MIN_LIMIT: usize = 1024;
-
     /// What those pods come to.
     pub fn running(&mut self, pods: Arc<Vec<Arc<Pod>>>) -> RunningPods {
         let mut running = RunningPods::default();
@@ -122,7 +120,7 @@ impl Kinds {
         if let Some((_, kind)) = self.known.find(hash, |(other, kind)| *other == hash && kind.is_of(pod)) {
             return Arc::clone(kind);
         }
-        if self.known.len() >= self.limit.max(Self::MIN_LIMIT) {
+        if self.known.len() >= self.limit.max(RUNNING_KINDS) {
             self.known.retain(|(_, kind)| Arc::strong_count(kind) > 1);
             self.limit = 2 * self.known.len();
         }

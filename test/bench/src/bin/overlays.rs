@@ -1,10 +1,10 @@
 //! How long all NodeOverlays against all instance types of all NodePools take: CPU time of one thread.
 //!
-//! The types are the kwok provider's 144, as often as it takes, a third of them with a label that counts GPUs. Overlays come
-//! in five kinds (price of a family, price in a zone, capacity, devices of a family, devices by the label that counts them),
-//! and some are for one NodePool only; NodePools have labels that overlays ask for. Overlays of one kind describe the same
-//! devices. Weights differ, so that overlays cover each other. The controller does this when an overlay, a NodePool or the
-//! provider's answer changes.
+//! The types are the kwok provider's 144, as often as it takes, a third of them with a label that counts GPUs. Overlays
+//! come in five kinds (price of a family, price in a zone, capacity, devices of a family, devices by the label that
+//! counts them), and some are for one NodePool only; NodePools have labels that overlays ask for. Overlays of one kind
+//! describe the same devices. Weights differ, so that overlays cover each other. The controller does this when an
+//! overlay, a NodePool or the provider's answer changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

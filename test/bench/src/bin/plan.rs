@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use api::labels::ProviderLabels;
 use clap::Parser;
 use cloudprovider_kwok::catalogue::default_instance_types;
-use decode::offline::{self, Settings};
+use cluster::offline::{self, Settings};
 use scheduling::{Plan, Snapshot, provisioning};
 
 /// Plans mixed pods on 144 instance types and prints the time.
@@ -86,7 +86,7 @@ fn snapshot(text: &str) -> Result<Snapshot> {
     let settings = Settings::new(&instance_types, &labels, &[("karpenter.kwok.sh", "KWOKNodeClass")]);
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     ensure!(input.problems.is_empty(), "{}", input.problems[0]);
-    let (snapshot, errors) = decode::snapshot(input.cluster, input.interner, &labels);
+    let (snapshot, errors) = cluster::snapshot(input.cluster, input.interner, &labels);
     ensure!(errors.is_empty(), "{}", errors[0]);
     Ok(snapshot)
 }

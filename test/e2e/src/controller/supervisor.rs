@@ -15,8 +15,8 @@ const BEFORE_RESTART: Duration = Duration::from_millis(300);
 /// The code of a controller that gives up in good order: it has lost its Lease, or a part of it has ended.
 const GAVE_UP: i32 = 1;
 
-/// A controller that is started again whenever it ends. Only an orderly end is taken: one by a panic or a signal that was
-/// not ours is an error.
+/// A controller that is started again whenever it ends. Only an orderly end is taken: one by a panic or a signal that
+/// was not ours is an error.
 #[derive(Debug)]
 pub struct Supervisor {
     orders: mpsc::Sender<Order>,

@@ -75,8 +75,8 @@ pub enum Fault {
         /// Whether the API server did what it was asked to.
         point: Point,
     },
-    /// While the rule holds, running watches lose their events; when it is gone, those that lost any end. Never without an
-    /// end, since no API server does that and no client could notice.
+    /// While the rule holds, running watches lose their events; when it is gone, those that lost any end. Never without
+    /// an end, since no API server does that and no client could notice.
     LoseEvents(Ending),
 }
 

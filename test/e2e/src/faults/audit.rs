@@ -1,5 +1,6 @@
 //! Machines against NodeClaims: those that are there, and all that ever were.
 
+use cloudprovider_kwok::names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,7 +55,8 @@ pub async fn nothing_is_leaked(client: &Client) -> Result<()> {
     .await
 }
 
-/// Remembers every NodeClaim and every machine that there ever was, since one that came and went leaves nothing to count.
+/// Remembers every NodeClaim and every machine that there ever was, since one that came and went leaves nothing to
+/// count.
 #[derive(Debug)]
 pub struct History {
     seen: Arc<Mutex<Seen>>,
@@ -84,7 +86,7 @@ impl History {
         let of_instances = watcher::Config::default().labels(INSTANCES);
         let records: Api<ConfigMap> = Api::namespaced(client.clone(), install::INSTANCES_NAMESPACE);
         watching.spawn(follow(records, of_instances, move |record| {
-            let token = record.labels().get(labels::KWOK_INSTANCE_TOKEN).cloned().unwrap_or_default();
+            let token = record.labels().get(names::KWOK_INSTANCE_TOKEN).cloned().unwrap_or_default();
             lock(&of_task).machines.entry(token).or_default().insert(record.uid().unwrap_or_default());
         }));
         Self { seen, _watching: watching }

@@ -1,7 +1,8 @@
 //! The controller dies at a step of launch, hand-over or termination, and another goes on where it stopped.
 //!
-//! What was begun is finished and not begun anew: the NodeClaims that were there at the death are there in the end, each
-//! with the one machine that was launched for it, and there are as many of them as there would have been without it.
+//! What was begun is finished and not begun anew: the NodeClaims that were there at the death are there in the end,
+//! each with the one machine that was launched for it, and there are as many of them as there would have been without
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +24,8 @@ use crate::{Controller, controller, eventually, install, objects};
 const SIGABRT: i32 = 6;
 /// Pods that need a machine each, so that each step is taken more than five times.
 const LARGE: u32 = 6;
-/// Pods that fit beside one of those. One that took a large one's place would leave it without, so they are handed over.
+/// Pods that fit beside one of those. One that took a large one's place would leave it without, so they are handed
+/// over.
 const SMALL: u32 = 6;
 /// The one step that is taken only where pods are not given tolerations.
 const NOMINATION: &str = "hand-over.before-nomination";
@@ -35,7 +37,7 @@ const TAKE_OVER: Duration = Duration::from_secs(60);
 /// Who goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Successor {
-    /// The same controller, started again; nobody is elected.
+    /// That controller, started again; nobody is elected.
     Restart,
     /// One that waited until the dead one's Lease ran out.
     Standby,
@@ -228,8 +230,8 @@ impl Stage {
         }
         let (now, ever) = (now.len(), self.history.claims_of(&corner.name).len());
         let planned = LARGE as usize;
-        // A nomination is a wish: while machines open one after the other, a pod may take another one's place, which is then
-        // planned again.
+        // A nomination is a wish: while machines open one after the other, a pod may take another one's place, which is
+        // then planned again.
         let is_exact = now == planned || corner.name.starts_with(&name_of(NOMINATION)) && now > planned;
         ensure!(
             is_exact && ever == now,
@@ -239,7 +241,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until each deleted NodeClaim is gone and has one in its place: until then their pods may still be bound there.
+    /// Waits until each deleted NodeClaim is gone and has one in its place: until then their pods may still be bound
+    /// there.
     async fn are_replaced(&self, corner: &Corner) -> Result<()> {
         let (each, both) = (LARGE as usize, 2 * LARGE as usize);
         eventually("NodeClaims are replaced", DEADLINE, async || {

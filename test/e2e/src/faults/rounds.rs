@@ -1,9 +1,10 @@
 //! Seeded rounds in which machines come and go while nothing works for long.
 //!
 //! In a round pods are scaled and NodeClaims deleted while the rules of the [fault proxy](crate::fault_proxy) change,
-//! connections go silent or break, and controller, API server and etcd are killed. Then the faults end, and everything must
-//! become right by itself: all pods bound, one machine for each NodeClaim, nothing launched twice, nothing left behind,
-//! nothing stuck, and what a user has to know told. After that all is deleted, under faults too, and all must go.
+//! connections go silent or break, and controller, API server and etcd are killed. Then the faults end, and everything
+//! must become right by itself: all pods bound, one machine for each NodeClaim, nothing launched twice, nothing left
+//! behind, nothing stuck, and what a user has to know told. After that all is deleted, under faults too, and all must
+//! go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,8 +24,8 @@ use crate::fault_proxy::{Connections, Ending, Fault, FaultProxy, Point, Rule, Ve
 use crate::random::Random;
 use crate::{Component, eventually, objects};
 
-/// How long it may take until all is right, once the faults are over: a Lease has to run out, hung calls to be given up, and
-/// what failed many times waits long before it is tried again.
+/// How long it may take until all is right, once the faults are over: a Lease has to run out, hung calls to be given
+/// up, and what failed many times waits long before it is tried again.
 const SETTLES: Duration = Duration::from_secs(240);
 /// How long one of our own requests may fail, while its server starts.
 const OURS: Duration = Duration::from_secs(60);

@@ -24,7 +24,8 @@ const PODS: u32 = 10;
 /// What happens, without a word to the controller.
 #[derive(Clone, Copy, Debug)]
 pub enum Silence {
-    /// Connections on which nothing passed for some seconds are forgotten, as by a NAT; for as long as the scenario lasts.
+    /// Connections on which nothing passed for some seconds are forgotten, as by a NAT; for as long as the scenario
+    /// lasts.
     IdleForgotten,
     /// All connections go silent.
     All,

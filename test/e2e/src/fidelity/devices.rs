@@ -2,10 +2,10 @@
 //! kube-scheduler allocates. All must go as planned: pods as in every scenario, and each claim
 //!
 //! * allocated on the machine that its pod was planned on, or on one of its class's;
-//! * with devices of the drivers and shapes, and with the node selector, that the planner's allocator gives such a claim
-//!   there when the pods come in the order in which they came, or in some order of their classes; DaemonSets' pods, whose
-//!   nodes others decide, among them. Or out of what was published when each came: a claim with alternatives that finds
-//!   only some of its zone's pools does not wait for the others.
+//! * with devices of the drivers and shapes, and with the node selector, that the planner's allocator gives such a
+//!   claim there when the pods come in the order in which they came, or in some order of their classes; DaemonSets'
+//!   pods, whose nodes others decide, among them. Or out of what was published when each came: a claim with
+//!   alternatives that finds only some of its zone's pools does not wait for the others.
 
 mod claims;
 mod driver;
@@ -38,8 +38,8 @@ pub struct DeviceOutcome {
     pub as_published: usize,
     /// Drivers of which scenarios claim devices.
     pub drivers: usize,
-    /// Drivers of which claims were given more or fewer devices than the plan says, in words: a claim with alternatives that
-    /// came sooner or later than planned took another, or the planned devices are others'.
+    /// Drivers of which claims were given more or fewer devices than the plan says, in words: a claim with alternatives
+    /// that came sooner or later than planned took another, or the planned devices are others'.
     pub other_devices: Vec<String>,
 }
 
@@ -80,6 +80,9 @@ impl DeviceScenario {
             ended = driver::make_ready(client.clone(), &self.base.name, &order) => ended.map(|never| match never {}),
         };
         corner.abandon().await?;
+        // Nodes that are on their way out are domains still, and a plan that counts them refuses what it would not
+        // later.
+        corner.emptied().await?;
         for object in self.objects.iter().filter(|object| object["metadata"]["namespace"].is_null()) {
             apply::delete(client, object).await?;
         }

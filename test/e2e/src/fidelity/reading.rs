@@ -1,5 +1,6 @@
 //! What a scenario has come to, as the API server tells it: where each pod was planned and is, and who said what of it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
@@ -86,10 +87,39 @@ pub(super) fn planned_pods(claim: &api::NodeClaim) -> Option<BTreeSet<String>> {
     Some(planned_uids(claim.annotations().get(PLANNED_PODS)?).map(str::to_owned).collect())
 }
 
+/// What NodeClaims said of their pods when they were first seen.
+///
+/// A later plan notes the pods that wait for a NodeClaim then. Where pods of one class took each other's places, that
+/// is another one than it was launched for.
+#[derive(Debug, Default)]
+pub(super) struct FirstNotes(RefCell<BTreeMap<String, Option<BTreeSet<String>>>>);
+
+impl FirstNotes {
+    /// What each NodeClaim was planned for: what it said first, and those that it named later and no other had first.
+    fn planned(&self, now: &[(String, Option<BTreeSet<String>>)]) -> Vec<Option<BTreeSet<String>>> {
+        let mut first = self.0.borrow_mut();
+        for (claim, noted) in now {
+            first.entry(claim.clone()).or_insert_with(|| noted.clone());
+        }
+        let of_any: BTreeSet<&String> = first.values().flatten().flatten().collect();
+        let planned = now.iter().map(|(claim, noted)| {
+            let at_first = first.get(claim).into_iter().flatten().flatten();
+            let later = noted.iter().flatten().filter(|uid| !of_any.contains(uid));
+            noted.as_ref().map(|_| at_first.chain(later).cloned().collect())
+        });
+        planned.collect()
+    }
+}
+
 impl Reading {
-    /// Reads a corner. NodeClaims that were there `before` are not new, and pods among `waiting`, all if that is `None`, have
-    /// waited.
-    pub(super) async fn read(corner: &Corner, before: &[String], waiting: Option<&[String]>) -> Result<Self> {
+    /// Reads a corner. NodeClaims that were there `before` are not new, and pods among `waiting`, all if that is
+    /// `None`, have waited.
+    pub(super) async fn read(
+        corner: &Corner,
+        before: &[String],
+        waiting: Option<&[String]>,
+        notes: &FirstNotes,
+    ) -> Result<Self> {
         let said = Said::read(corner).await?;
         let mut claims = corner.all_node_claims().await?;
         claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
@@ -98,14 +128,15 @@ impl Reading {
             let node = nodes.iter().find(|node| node.name_any() == name)?;
             node.labels().get(ZONE).cloned()
         };
-        let machines = claims.iter().map(|claim| {
+        let noted: Vec<_> = claims.iter().map(|claim| (claim.name_any(), planned_pods(claim))).collect();
+        let machines = claims.iter().zip(notes.planned(&noted)).map(|(claim, planned)| {
             let node = claim.status.as_ref().map(|status| status.node_name.clone()).filter(|name| !name.is_empty());
             Machine {
                 name: claim.name_any(),
                 zone: node.as_deref().and_then(zone_of).unwrap_or_default(),
                 node,
                 is_new: !before.contains(&claim.name_any()),
-                planned: planned_pods(claim),
+                planned,
             }
         });
         let pods = corner.pods().await?.into_iter().filter(|pod| pod.labels().contains_key(CLASS));
@@ -200,8 +231,8 @@ impl Said {
     }
 }
 
-/// Whether the controller said it since it knows the NodePools as they are to be: before, there was none, it was not ready,
-/// or its limits were in the way. A pod that contradicts itself is refused whatever they are.
+/// Whether the controller said it since it knows the NodePools as they are to be: before, there was none, it was not
+/// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are.
 fn is_final(message: &str, corner: &str) -> bool {
     // What would help may still tell of limits that excluded nothing and are gone.
     let helps =
@@ -236,6 +267,21 @@ fn unschedulable(pod: &ApiPod) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn uids(uids: &[&str]) -> Option<BTreeSet<String>> {
+        Some(uids.iter().map(|uid| (*uid).to_owned()).collect())
+    }
+
+    #[test]
+    fn pods_that_changed_places_are_planned_where_they_were_first() {
+        let notes = FirstNotes::default();
+        let claim = |name: &str, pods: &[&str]| (name.to_owned(), uids(pods));
+        let planned = notes.planned(&[claim("a", &["1"]), claim("b", &["2"])]);
+        assert_eq!(planned, [uids(&["1"]), uids(&["2"])]);
+        let planned = notes.planned(&[claim("a", &["1", "3"]), claim("b", &["1"])]);
+        assert_eq!(planned, [uids(&["1", "3"]), uids(&["2"])], "3 is a later plan's, 1 took 2's place");
+        assert_eq!(notes.planned(&[claim("c", &["4"]), ("d".to_owned(), None)]), [uids(&["4"]), None]);
+    }
 
     #[test]
     fn a_refusal_is_final_if_neither_limits_nor_readiness_excluded_the_pod() {

@@ -1,6 +1,6 @@
-//! Pods that are being resized in place, as their status tells: no kubelet of the test plane does it, so the statuses are
-//! written here. What such a pod counts for is the largest of what it asks for, what is allocated to it and what is in force,
-//! unless the resize cannot be done on its node.
+//! Pods that are being resized in place, as their status tells: no kubelet of the test plane does it, so the statuses
+//! are written here. What such a pod counts for is the largest of what it asks for, what is allocated to it and what is
+//! in force, unless the resize cannot be done on its node.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;

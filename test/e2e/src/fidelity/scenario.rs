@@ -1,9 +1,9 @@
 //! Random scenarios: classes of pods with all kinds of rules, the NodePools that they use, perhaps a DaemonSet, perhaps
 //! machines that are there already. A seed gives the same scenario everywhere.
 //!
-//! Rules are drawn so that there is a place for every pod: what one rule of a class says of zones bounds what the next may
-//! say (`class::Zones`), for a scenario whose pods contradict themselves tries nothing. Of some scenarios one class, a
-//! tenth of the pods at most, is made impossible on purpose: it must be refused.
+//! Rules are drawn so that there is a place for every pod: what one rule of a class says of zones bounds what the next
+//! may say (`class::Zones`), for a scenario whose pods contradict themselves tries nothing. Of some scenarios one
+//! class, a tenth of the pods at most, is made impossible on purpose: it must be refused.
 
 mod class;
 #[cfg(test)]
@@ -107,7 +107,7 @@ impl Scenario {
         Self::with(seed, Rules::All)
     }
 
-    /// The same without rules between pods, priorities, and machines that are there before.
+    /// A scenario without rules between pods, priorities, and machines that are there before.
     #[must_use]
     pub fn plain(seed: u64) -> Self {
         Self::with(seed, Rules::Nodes)

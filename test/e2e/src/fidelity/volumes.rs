@@ -1,5 +1,5 @@
-//! What volumes need on the test plane: StorageClasses, machines that attach only so many volumes, and a provisioner. And the
-//! claims that pods of random scenarios come with.
+//! What volumes need on the test plane: StorageClasses, machines that attach only so many volumes, and a provisioner.
+//! And the claims that pods of random scenarios come with.
 //!
 //! The provisioner does what one of a CSI driver does: a claim whose class waits for its first consumer is annotated by
 //! kube-scheduler with the node that it has chosen; the provisioner makes a PersistentVolume in that node's zone, and
@@ -27,7 +27,7 @@ use crate::{eventually, objects};
 const DRIVER: &str = "csi.fidelity.test";
 /// Claims of this class wait for their first consumer, and may be anywhere.
 const ANYWHERE: &str = "fidelity-anywhere";
-/// The same in the first two zones.
+/// The StorageClass of volumes in the first two zones.
 const TWO_ZONES: &str = "fidelity-two-zones";
 /// What kube-scheduler writes on a claim: the node that it has chosen.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -250,8 +250,8 @@ pub(super) fn add(seed: u64, namespace: &str, pods: &mut [Value]) -> Vec<Value> 
     objects
 }
 
-/// How pods with this spec may have volumes, so that they can still keep its rules: one that is in a zone keeps its pod there,
-/// and kube-scheduler spreads pods over zones whatever their volumes allow.
+/// How pods with this spec may have volumes, so that they can still keep its rules: one that is in a zone keeps its pod
+/// there, and kube-scheduler spreads pods over zones whatever their volumes allow.
 fn kinds(spec: &Value, zones: Zones) -> &'static [Volumes] {
     let has_to_be_near = !spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].is_null();
     if is_spread_over_zones(&spec["topologySpreadConstraints"]) || has_to_be_near {

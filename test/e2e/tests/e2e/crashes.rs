@@ -1,6 +1,6 @@
-//! The process is killed at each step of launch, hand-over and termination. Whatever step it was, its successor finishes what
-//! was begun. `cargo xtask faults --crashes` plays more of it: each step's first, second and fifth time, and each with a
-//! standby that takes over.
+//! The process is killed at each step of launch, hand-over and termination. Whatever step it was, its successor
+//! finishes what was begun. `cargo xtask faults --crashes` plays more of it: each step's first, second and fifth time,
+//! and each with a standby that takes over.
 
 use anyhow::{Context, Result, ensure};
 use e2e::faults::crashes::{Crash, Stage, Successor, failpoints};

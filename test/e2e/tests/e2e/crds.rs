@@ -56,7 +56,8 @@ async fn wrong_answers(cases: &[Case]) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// The rules are accepted although they cost, and refuse what they should. `api`'s tests ask the offline admission the same.
+/// The rules are accepted although they cost, and refuse what they should. `api`'s tests ask the offline admission the
+/// same.
 #[tokio::test]
 async fn slice_templates_are_held_against_what_can_be_seen_without_a_machine() -> Result<()> {
     #[derive(Deserialize)]

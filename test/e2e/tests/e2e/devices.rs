@@ -1,5 +1,5 @@
-//! Pods that claim devices get machines from an empty cluster: overlays say what drivers will publish, the plan counts on
-//! it, and the real scheduler allocates what was planned.
+//! Pods that claim devices get machines from an empty cluster: overlays say what drivers will publish, the plan counts
+//! on it, and the real scheduler allocates what was planned.
 
 use anyhow::{Context, Result, ensure};
 use api::{NodeClaim, NodeOverlay};

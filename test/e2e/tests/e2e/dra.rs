@@ -1,10 +1,10 @@
-//! Devices: for every feature that a control plane serves, kube-scheduler gives the devices that `dovetail dra allocate`
-//! predicted from the objects in the API server before the pod was there.
+//! Devices: for every feature that a control plane serves, kube-scheduler gives the devices that `dovetail dra
+//! allocate` predicted from the objects in the API server before the pod was there.
 //!
-//! A scenario is a file in `dra/scenarios`, see [`scenario`]. All of them run side by side on one control plane, each with
-//! nodes, a namespace and a driver of its own. What a server does not keep cannot be tested on it: such a scenario is
-//! skipped with the field that the server drops, and only if the support matrix says that this release, with these gates,
-//! does not have the feature.
+//! A scenario is a file in `dra/scenarios`, see [`scenario`]. All of them run side by side on one control plane, each
+//! with nodes, a namespace and a driver of its own. What a server does not keep cannot be tested on it: such a scenario
+//! is skipped with the field that the server drops, and only if the support matrix says that this release, with these
+//! gates, does not have the feature.
 
 mod matrix;
 mod outcome;

@@ -1,4 +1,5 @@
-//! Things go wrong between controller and API server, as the fault proxy has them. `cargo xtask faults` plays more and longer.
+//! Things go wrong between controller and API server, as the fault proxy has them. `cargo xtask faults` plays more and
+//! longer.
 
 use std::time::Duration;
 

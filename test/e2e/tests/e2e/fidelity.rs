@@ -66,14 +66,19 @@ async fn where_the_controller_may_not_patch_pods_it_nominates_them() -> Result<(
     apply::apply(&client, lesser.into_iter().filter(install::is_about_rights)).await?;
     apply::apply(&client, fidelity::surroundings()).await?;
     let controller = Controller::start_ready(&cluster.controller()?).await?;
-    let scenario = Scenario::plain(0);
-    let corner = Corner::without_node_pool(client, &scenario.name).await?;
-    let outcome = scenario.play(&corner, &controller).await?;
-    println!("{outcome}");
-    for pod in scenario.judged(&corner).await? {
-        let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
-        let keys: Vec<_> = tolerations.filter_map(|toleration| toleration.key.as_deref()).collect();
-        ensure!(!keys.contains(&api::taints::HELD), "{} tolerates {keys:?}", pod.name_any());
+    // One machine alone opens without either; of several some need nominations.
+    for seed in 0..4 {
+        let scenario = Scenario::plain(seed);
+        let corner = Corner::without_node_pool(client.clone(), &scenario.name).await?;
+        let outcome = scenario.play(&corner, &controller).await?;
+        println!("{outcome}");
+        for pod in scenario.judged(&corner).await? {
+            let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+            let keys: Vec<_> = tolerations.filter_map(|toleration| toleration.key.as_deref()).collect();
+            ensure!(!keys.contains(&api::taints::HELD), "{} tolerates {keys:?}", pod.name_any());
+        }
+        corner.abandon().await?;
+        corner.emptied().await?;
     }
     ensure!(controller.metric("dovetail_hand_over_nominations_total")? > 0.0, "{}", controller.metrics()?);
     controller.terminate().await.map(drop)

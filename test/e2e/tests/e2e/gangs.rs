@@ -1,5 +1,5 @@
-//! PodGroups on a control plane that schedules them: the scheduler binds all of a gang or none, and the pods of a group with a
-//! topology constraint in one domain.
+//! PodGroups on a control plane that schedules them: the scheduler binds all of a gang or none, and the pods of a group
+//! with a topology constraint in one domain.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use e2e::fleet::planned_uids;
 use e2e::wait::stays;
 use e2e::{eventually, objects};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
@@ -174,6 +174,71 @@ async fn a_driver_enters_a_held_machine_first_and_the_pods_go_where_they_were_pl
         let planned = claim.annotations().get("dovetail.sh/planned-pods").context("no plan")?;
         ensure!(bound == planned_uids(planned).map(str::to_owned).collect(), "{node} has {bound:?}, planned {planned}");
     }
+    Ok(())
+}
+
+/// Who has written into an object, by its managed fields.
+fn writers<T: ResourceExt>(object: &T) -> BTreeSet<String> {
+    object.managed_fields().iter().filter_map(|field| field.manager.clone()).collect()
+}
+
+/// The pods, all bound, that the controller has written into, which is whoever wrote the NodeClaims.
+async fn patched(corner: &Corner, count: usize) -> Result<Vec<String>> {
+    let pods = corner.bound(count).await?;
+    let claims = corner.node_claims().await?;
+    let controller: BTreeSet<String> = claims.iter().flat_map(writers).collect();
+    ensure!(!controller.is_empty(), "nobody wrote {} NodeClaims", claims.len());
+    let nodes: BTreeSet<_> = corner.nodes().await?.iter().map(ResourceExt::name_any).collect();
+    ensure!(nodes_of(&pods) == nodes, "pods are on {:?} of {nodes:?}", nodes_of(&pods));
+    ensure!(claims.len() == nodes.len(), "{} NodeClaims for {} machines", claims.len(), nodes.len());
+    let patched = pods.iter().filter(|pod| !writers(*pod).is_disjoint(&controller));
+    Ok(patched.map(ResourceExt::name_any).collect())
+}
+
+#[tokio::test]
+async fn equal_pods_are_bound_on_their_machines_and_none_is_patched() -> Result<()> {
+    const MACHINES: usize = 10;
+    let corner = Corner::shared_without_node_pool("unpatched").await?;
+    let four_cpus = json!({ "spec": { "template": { "spec": { "requirements": [
+        { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } });
+    corner.apply([objects::deployment(&corner.name, "web", 30, &json!({ "cpu": "1200m" }))]).await?;
+    // All in one plan: pods of a second one are nobody's when the first machines come.
+    eventually("kube-scheduler has tried all pods", DEADLINE, async || {
+        let pods = corner.pods().await?;
+        let tried = pods.iter().filter(|pod| e2e::cluster::scheduled(pod).is_some()).count();
+        ensure!(tried == 30, "{tried} of {}", pods.len());
+        Ok(())
+    })
+    .await?;
+    // The controller sees pods in the order of their changes, so who is told of this one has seen the others.
+    corner.apply([objects::pod(&corner.name, "last", &json!({ "cpu": "1000" }))]).await?;
+    eventually("the controller has seen all pods", DEADLINE, async || {
+        let events = corner.events("last").await?;
+        // kube-scheduler's own events begin otherwise.
+        ensure!(events.iter().any(|event| event.contains("Failed to schedule pod")), "{events:#?}");
+        Ok(())
+    })
+    .await?;
+    let last = Api::<Pod>::namespaced(corner.client.clone(), &corner.name);
+    last.delete("last", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await?;
+    corner.node_pool(four_cpus.clone()).await?;
+    let patched_pods = patched(&corner, 30).await?;
+    ensure!(patched_pods.is_empty(), "patched: {patched_pods:?}");
+    let machines = corner.node_claims().await?.len();
+    ensure!(machines == MACHINES, "{machines} machines");
+    for pod in corner.pods().await? {
+        let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+        let keys: Vec<_> = tolerations.filter_map(|toleration| toleration.key.as_deref()).collect();
+        ensure!(!keys.contains(&api::taints::HELD), "{} tolerates {keys:?}", pod.name_any());
+    }
+    // Two sizes that could be packed otherwise: who writes into pods is seen.
+    let mixed = Corner::shared("patched").await?;
+    mixed.node_pool(four_cpus).await?;
+    for (name, cpu) in [("large", "2"), ("small", "700m")] {
+        mixed.apply([objects::deployment(&mixed.name, name, 4, &json!({ "cpu": cpu }))]).await?;
+    }
+    let patched_pods = patched(&mixed, 8).await?;
+    ensure!(!patched_pods.is_empty(), "none of the mixed pods was patched, so this test sees nothing");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use api::{NodeClaim, annotations, labels};
+use cloudprovider_kwok::names;
 use e2e::controller::Controller;
 use e2e::{eventually, objects};
 use kube::ResourceExt;
@@ -13,8 +14,8 @@ fn min_values(claim: &NodeClaim, key: &str) -> Option<i64> {
     claim.spec.requirements.iter().find(|requirement| requirement.key == key)?.min_values
 }
 
-/// Karpenter's annotation and the lowered numbers: without these the API server refuses the claim (four of two types), and
-/// the provider the launch (three of one family).
+/// Karpenter's annotation and the lowered numbers: without these the API server refuses the claim (four of two types),
+/// and the provider the launch (three of one family).
 #[tokio::test]
 async fn a_claim_with_relaxed_min_values_is_created_and_launched() -> Result<()> {
     let cluster = Cluster::new("min-values").await?;
@@ -22,7 +23,7 @@ async fn a_claim_with_relaxed_min_values_is_created_and_launched() -> Result<()>
     let types = ["c-1x-amd64-linux", "c-2x-amd64-linux", "c-4x-amd64-linux", "c-8x-amd64-linux"];
     let requirements = json!([
         { "key": labels::INSTANCE_TYPE, "operator": "In", "values": types, "minValues": 4 },
-        { "key": labels::KWOK_INSTANCE_FAMILY, "operator": "Exists", "minValues": 3 },
+        { "key": names::KWOK_INSTANCE_FAMILY, "operator": "Exists", "minValues": 3 },
     ]);
     corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": requirements } } } })).await?;
     let options = cluster.controller()?.env("MIN_VALUES_POLICY", "BestEffort");
@@ -32,7 +33,7 @@ async fn a_claim_with_relaxed_min_values_is_created_and_launched() -> Result<()>
     let claims = corner.node_claims().await?;
     let [claim] = claims.as_slice() else { anyhow::bail!("{} NodeClaims", claims.len()) };
     assert_eq!(min_values(claim, labels::INSTANCE_TYPE), Some(2));
-    assert_eq!(min_values(claim, labels::KWOK_INSTANCE_FAMILY), Some(1));
+    assert_eq!(min_values(claim, names::KWOK_INSTANCE_FAMILY), Some(1));
     let relaxed = claim.annotations().get(annotations::NODECLAIM_MIN_VALUES_RELAXED);
     assert_eq!(relaxed.map(String::as_str), Some(annotations::TRUE));
     Ok(())
@@ -42,7 +43,7 @@ async fn a_claim_with_relaxed_min_values_is_created_and_launched() -> Result<()>
 #[tokio::test]
 async fn min_values_that_only_all_types_together_have_are_launched() -> Result<()> {
     let corner = Corner::shared("min-values-of-all").await?;
-    let requirements = json!([{ "key": labels::KWOK_INSTANCE_CPU, "operator": "Exists", "minValues": 9 }]);
+    let requirements = json!([{ "key": names::KWOK_INSTANCE_CPU, "operator": "Exists", "minValues": 9 }]);
     corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": requirements } } } })).await?;
     corner.apply([objects::deployment(&corner.name, "small", 1, &json!({ "cpu": "500m" }))]).await?;
     corner.bound(1).await?;
@@ -56,7 +57,7 @@ async fn min_values_that_only_all_types_together_have_are_launched() -> Result<(
     .await?;
     let claims = corner.node_claims().await?;
     let claim = claims.first().context("no NodeClaim")?;
-    assert_eq!(min_values(claim, labels::KWOK_INSTANCE_CPU), Some(9));
+    assert_eq!(min_values(claim, names::KWOK_INSTANCE_CPU), Some(9));
     let relaxed = claim.annotations().get(annotations::NODECLAIM_MIN_VALUES_RELAXED);
     assert_eq!(relaxed.map(String::as_str), Some(annotations::FALSE));
     Ok(())

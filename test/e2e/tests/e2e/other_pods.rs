@@ -1,4 +1,5 @@
-//! Pods that are not kube-scheduler's usual ones: those that want no machine of a NodePool, and those of other schedulers.
+//! Pods that are not kube-scheduler's usual ones: those that want no machine of a NodePool, and those of other
+//! schedulers.
 
 use std::time::Duration;
 

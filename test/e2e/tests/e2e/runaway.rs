@@ -1,5 +1,5 @@
-//! Launches that do not help have an end, whatever the cause; a pod that the planner cannot bear does not stop the others; a
-//! pod that cannot be read keeps its node full.
+//! Launches that do not help have an end, whatever the cause; a pod that the planner cannot bear does not stop the
+//! others; a pod that cannot be read keeps its node full.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -20,7 +20,8 @@ use tokio::sync::OnceCell;
 
 use crate::cluster::{Cluster, Corner, DEADLINE, Running, node_of};
 
-/// The first delay after a launch in vain here. The default is 20 s, so what is ten minutes there is half a minute here.
+/// The first delay after a launch in vain here. The default is 20 s, so what is ten minutes there is half a minute
+/// here.
 const DELAY: &str = "1s";
 const TEN_MINUTES: Duration = Duration::from_secs(30);
 /// A few plans long: what has not happened by then was not planned.

@@ -1,4 +1,5 @@
-//! The API server says nothing, and does not hang up either. The controller notices, tells, and goes on as soon as it can.
+//! The API server says nothing, and does not hang up either. The controller notices, tells, and goes on as soon as it
+//! can.
 
 use std::time::Duration;
 

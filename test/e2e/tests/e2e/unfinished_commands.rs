@@ -30,8 +30,8 @@ async fn set_conditions(claims: &Api<NodeClaim>, name: &str, set: &[Value]) -> R
     Ok(())
 }
 
-/// One machine marked for disruption, one in the middle of a reboot, and one that was deleted and whose Node is so old that
-/// it lacks the label of its node class.
+/// One machine marked for disruption, one in the middle of a reboot, and one that was deleted and whose Node is so old
+/// that it lacks the label of its node class.
 async fn in_the_middle(client: &Client) -> Result<()> {
     let (claims, nodes): (Api<NodeClaim>, Api<Node>) = (Api::all(client.clone()), Api::all(client.clone()));
     let taint = async |node: &str, key: &str| -> Result<()> {

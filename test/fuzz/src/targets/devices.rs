@@ -1,10 +1,12 @@
-//! Objects of `resource.k8s.io` of any kind are put into one inventory, and every claim is allocated on a node, within the
-//! budget.
+//! Objects of `resource.k8s.io` of any kind are put into one inventory, and every claim is allocated on a node, within
+//! the budget.
 
 use std::sync::Arc;
 
-use dra_sched::types::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
-use dra_sched::{ClusterLedger, Compat, Gates, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict};
+use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+use dra_types::{
+    Compat, DeviceClass, DeviceTaintRule, Gates, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice,
+};
 use model::Budget;
 use serde_json::Value;
 

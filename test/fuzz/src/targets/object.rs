@@ -1,8 +1,9 @@
-//! An object of any kind is read, or refused by an error that begins with its kind; what a snapshot keeps of it reads alike.
+//! An object of any kind is read, or refused by an error that begins with its kind; what a snapshot keeps of it reads
+//! alike.
 
+use cluster::snapshot_file::{KINDS, prune};
 use decode::capacity_buffer::{self, TemplateKind};
-use decode::default_spread::{self, SelectorKind};
-use decode::snapshot_file::{KINDS, prune};
+use decode::pod_selectors::SelectorKind;
 use decode::{Context, ObjectError, devices};
 use model::Interner;
 use serde_json::Value;
@@ -42,8 +43,8 @@ macro_rules! known {
     };
 }
 
-/// What an object is read as, printed. Ids are given out in the order of reading, so equal objects print alike. Fields that are
-/// dropped decide nothing, so a snapshot need not tell of them. `None` for a kind that nobody reads.
+/// What an object is read as, printed. Ids are given out in the order of reading, so equal objects print alike. Fields
+/// that are dropped decide nothing, so a snapshot need not tell of them. `None` for a kind that nobody reads.
 fn read(object: &Value, kind: &str) -> Option<Result<String, ObjectError>> {
     let mut interner = Interner::new();
     let context = &mut Context::new(&mut interner);
@@ -78,7 +79,7 @@ fn read(object: &Value, kind: &str) -> Option<Result<String, ObjectError>> {
                 return Some(print(capacity_buffer::buffer_template(object, kind, context)));
             }
             let kind = SelectorKind::OF_SCHEDULER.into_iter().find(|kind| kind.as_str() == other)?;
-            print(default_spread::pod_selector(object, kind, context))
+            print(decode::pod_selectors::pod_selector(object, kind, context))
         }
     })
 }

@@ -6,9 +6,9 @@ use api::NodePool;
 use api::labels::ProviderLabels;
 use cloudprovider::InstanceType;
 use cloudprovider_kwok::catalogue::default_instance_types;
+use cluster::offline::{self, Offline, Settings};
+use cluster::snapshot_file;
 use decode::manifests::{self, Manifest};
-use decode::offline::{self, Offline, Settings};
-use decode::snapshot_file;
 use scheduling::snapshot::Snapshot;
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 const MAX_PLANNED: usize = 60;
 /// Steps that a plan may take; far fewer than in earnest, so that running out of them is seen as well.
 const STEPS: u64 = 20_000;
+
+const NODE_CLASS: (&str, &str) = ("karpenter.kwok.sh", "KWOKNodeClass");
 
 pub(super) struct Types {
     /// The types that can be launched.
@@ -31,7 +33,7 @@ pub(super) static TYPES: LazyLock<Types> = LazyLock::new(|| {
     let pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
         "spec": {"template": {"spec": {
-            "nodeClassRef": {"group": api::groups::KARPENTER_KWOK, "kind": "KWOKNodeClass", "name": "default"},
+            "nodeClassRef": {"group": NODE_CLASS.0, "kind": NODE_CLASS.1, "name": "default"},
             "requirements": [],
         }}},
     });
@@ -44,7 +46,7 @@ pub(super) static TYPES: LazyLock<Types> = LazyLock::new(|| {
 });
 
 fn read(manifests: Vec<Manifest>, documents: Vec<manifests::DocumentError>) -> Offline {
-    let node_classes = [(api::groups::KARPENTER_KWOK, "KWOKNodeClass")];
+    let node_classes = [NODE_CLASS];
     let settings = Settings {
         expand_workloads: true,
         default_node_pool: Some(&TYPES.node_pool),
@@ -61,7 +63,7 @@ fn read(manifests: Vec<Manifest>, documents: Vec<manifests::DocumentError>) -> O
 }
 
 fn snapshot_of(offline: Offline) -> Snapshot {
-    let (snapshot, errors) = decode::snapshot(offline.cluster, offline.interner, &TYPES.labels);
+    let (snapshot, errors) = cluster::snapshot(offline.cluster, offline.interner, &TYPES.labels);
     for error in errors {
         assert!(!error.to_string().is_empty());
     }
@@ -90,7 +92,8 @@ pub(crate) fn snapshot(bytes: &[u8]) {
     snapshot_of(offline);
 }
 
-/// Objects that are planned: the plan ends within its budget, and kube-scheduler's rules let every pod in where it was put.
+/// Objects that are planned: the plan ends within its budget, and kube-scheduler's rules let every pod in where it was
+/// put.
 pub(crate) fn plan(bytes: &[u8]) {
     let Ok(Value::Array(objects)) = serde_json::from_slice(bytes) else { return };
     let manifests =

@@ -1,13 +1,14 @@
-//! A NodeOverlay is admitted and checked or refused; what its templates yield on a machine can be published as it is, and the
-//! allocator takes it.
+//! A NodeOverlay is admitted and checked or refused; what its templates yield on a machine can be published as it is,
+//! and the allocator takes it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use api::admission::{Admission, Operation};
-use dra_sched::types::ResourceSlice;
-use overlay::expand::layout::{Host, pool_name, slices};
-use overlay::{Expansion, Overlay};
+use dra_templates::Expansion;
+use dra_templates::layout::{Host, pool_name, slices};
+use dra_types::ResourceSlice;
+use overlay::Overlay;
 use serde_json::Value;
 
 use super::offline::TYPES;

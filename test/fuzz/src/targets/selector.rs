@@ -1,7 +1,7 @@
 //! A selector compiles or is refused; it costs no more than it may, and both evaluators agree.
 
-use dra_sched::cel::{DeviceView, MAX_COST, Selector, SlotTable};
-use dra_sched::types::Device;
+use dra_types::Device;
+use k8s_cel::{DeviceView, MAX_COST, Selector, SlotTable};
 use serde_json::json;
 
 use super::devices::compat;

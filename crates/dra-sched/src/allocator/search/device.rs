@@ -7,13 +7,12 @@ use super::{BranchIndex, ClaimPosition, Search};
 use crate::attributes::{self, Held};
 use crate::capacity::{self, BadCapacity, Demand};
 use crate::claims::Alternative;
-use crate::compat::Gate;
 use crate::inventory::{DeviceEntry, Inventory};
 use crate::ledger::Unit;
 use crate::selectors::{Judgement, SelectorId};
-use crate::types::{Device, DeviceId, DeviceTaint, TaintEffect};
 use crate::verdict::{Fault, SelectorFault};
 use crate::view::{Position, ViewDevice};
+use dra_types::{Device, DeviceId, DeviceTaint, TaintEffect, compat::Gate};
 
 impl Inventory {
     /// The first taint of a device that a request does not tolerate.
@@ -180,7 +179,7 @@ impl<'a> Search<'a> {
         };
         let taken = if statically { None } else { self.taken.shares(self.unit(position)) };
         let picked = if statically { None } else { self.touched.get(position) };
-        let fits = |(index, ((name, capacity), amount)): (usize, ((&_, &crate::types::DeviceCapacity), &i128))| {
+        let fits = |(index, ((name, capacity), amount)): (usize, ((&_, &dra_types::DeviceCapacity), &i128))| {
             let taken = taken.as_ref().and_then(|taken| taken.get(name)).copied().unwrap_or(0);
             let picked = picked.and_then(|touch| touch.taken.get(index)).copied().unwrap_or(0);
             taken + picked + amount <= capacity.value.to_nano()
@@ -258,7 +257,7 @@ impl<'a> Search<'a> {
             claim: self.claim_name(branch),
             request: self.branches[branch].alternative.name.clone(),
             attribute: compiled.map_or_else(
-                || crate::types::QualifiedName::from(""),
+                || dra_types::QualifiedName::from(""),
                 |compiled| self.inventory.attributes[compiled.attribute].name.clone(),
             ),
             device: self.device_id(position),

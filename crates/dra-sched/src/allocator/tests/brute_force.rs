@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use crate::fixture::{STEPS, claim, exactly, n1, names, slice};
 use crate::inventory::InventoryBuilder;
 use crate::ledger::ClusterLedger;
-use crate::types::DeviceClass;
 use crate::verdict::Verdict;
-use crate::{Compat, Gates, KubernetesMinor};
+use dra_types::{Compat, DeviceClass, Gates, KubernetesMinor};
 
 #[derive(Debug, Clone)]
 struct Thing {
@@ -93,7 +92,7 @@ impl Problem {
         drawn <= u32::from(self.counter) && self.claims.iter().enumerate().all(constraint)
     }
 
-    /// The same problem for the engine.
+    /// The engine's verdict on the problem.
     fn ask(&self, compat: Compat) -> Verdict {
         let mut builder = InventoryBuilder::new(compat);
         let class = |name: &str, expression: String| {

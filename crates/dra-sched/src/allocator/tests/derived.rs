@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::compat::{Compat, Gate, Gates, KubernetesMinor};
 use crate::fixture::{ask, ask_with, builder_for, claim, compat, devices, exactly, local, names};
 use crate::verdict::{Fault, Proof, Refusal, Scope, Verdict};
+use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
 
 const NUMA: &str = "example.com/numa";
 /// GPUs say `socket-<n>`, two devices a socket.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{STEPS, ask, builder_for, claim, compat, devices, exactly, local};
 use crate::verdict::{Fault, Refusal, Verdict};
-use crate::{ClaimClassId, Compat, Gates, Inventory, KubernetesMinor};
+use crate::{ClaimClassId, Inventory};
+use dra_types::{Compat, Gates, KubernetesMinor};
 
 /// Eight GPUs on two roots and four NICs, of which the last lacks what the selector of [`failing`] asks for.
 fn node(compat: Compat, claims: &[Value]) -> (Inventory, Vec<ClaimClassId>) {

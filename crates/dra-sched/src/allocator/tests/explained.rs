@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::fixture::{ask_with, builder, claim, exactly, local, slice};
 use crate::inventory::{Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
-use crate::types::DeviceId;
 use crate::verdict::{Explanation, Refusal, Verdict};
+use dra_types::DeviceId;
 
 fn id(device: &str) -> DeviceId {
     DeviceId { driver: "gpu".into(), pool: "n1".into(), device: device.into() }
@@ -66,7 +66,7 @@ fn a_refusal_is_explained_by_what_was_taken_when_it_was_made() {
 #[test]
 fn what_a_planned_machine_holds_itself_is_in_the_reasons() {
     let template = json!([{"name": "a"}, {"name": "b"}]);
-    let devices = template.as_array().unwrap().iter().map(|device| crate::types::Device::from_json(device).unwrap());
+    let devices = template.as_array().unwrap().iter().map(|device| dra_types::Device::from_json(device).unwrap());
     let template = crate::MachineTemplate {
         driver: "gpu".into(),
         pool_suffix: "".into(),
@@ -82,7 +82,13 @@ fn what_a_planned_machine_holds_itself_is_in_the_reasons() {
     let mut cluster = ClusterLedger::new(&inventory);
     let bin = crate::BinLedger::machine(&shapes, &mut cluster);
     let uses = [crate::ClaimUse::Fresh { class, containers: 1 }];
-    let offer = inventory.try_add(&bin, &uses, 3, &shapes, &cluster, &mut model::Budget::new(1000));
+    let offer = inventory.try_add(
+        &bin,
+        crate::Copies { claims: &uses, copies: 3 },
+        &shapes,
+        &cluster,
+        &mut model::Budget::new(1000),
+    );
     assert_eq!(offer.refused[0].copies, 2);
     let why = inventory.explain(&offer.refused[0].refusal, &|_| None);
     assert_eq!(why.message, "claim c, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::collections::NameMap;
 
 use crate::machine::{LabelKnowledge, MachineShape, MachineTemplate};
-use crate::types::{AllocationMode, ConstraintKind, ExactRequest, RequestKind, ResourceClaimSpec};
+use dra_types::{AllocationMode, ConstraintKind, ExactRequest, RequestKind, ResourceClaimSpec};
 
 fn hasher() -> impl Hasher {
     NameMap::<u64, ()>::default().hasher().build_hasher()

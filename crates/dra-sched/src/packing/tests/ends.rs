@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixture::{STEPS, builder_for, claim, compat, exactly, local, n1};
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::packing::ClaimUse;
-use crate::types::ResourceClaim;
+use dra_types::ResourceClaim;
 
 /// Whether a request could meet an error on two devices with these fields, and whether it meets one as things are.
 fn ends(fields: &Value, request: &Value) -> (bool, bool) {
@@ -51,7 +51,8 @@ fn an_error_counts_only_if_the_walk_gets_to_it() {
     }
 }
 
-/// Upstream notes that a claim is allocated elsewhere, goes on to the claims that are not allocated, and meets the error.
+/// Upstream notes that a claim is allocated elsewhere, goes on to the claims that are not allocated, and meets the
+/// error.
 #[test]
 fn an_error_ends_the_attempt_although_another_claim_is_allocated_elsewhere() {
     let mut builder = builder_for(compat(), &["gpu"]);
@@ -74,7 +75,13 @@ fn an_error_ends_the_attempt_although_another_claim_is_allocated_elsewhere() {
         let claims = [there, ClaimUse::Fresh { class, containers: 1 }];
         let (node, ledger) = (BinLedger::node(n1()), ClusterLedger::new(&inventory));
         let ends = inventory.ends_on(&node, &claims, &ledger, &mut Budget::new(STEPS)).is_some();
-        let offer = inventory.try_add(&node, &claims, 1, &model::IdSet::default(), &ledger, &mut Budget::new(STEPS));
+        let offer = inventory.try_add(
+            &node,
+            crate::Copies { claims: &claims, copies: 1 },
+            &model::IdSet::default(),
+            &ledger,
+            &mut Budget::new(STEPS),
+        );
         (ends, offer.refused[0].refusal.to_string())
     };
     let (ends, why) = refusal(fails);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use model::{Budget, IdSet};
 use serde_json::{Value, json};
 
-use crate::compat::{Compat, Gate, Gates, KubernetesMinor};
 use crate::fixture::{STEPS, builder_for, exactly, local, n1};
 use crate::inventory::InventoryBuilder;
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::packing::{ClaimUse, Offer};
-use crate::types::ResourceClaim;
 use crate::verdict::Refusal;
+use dra_types::ResourceClaim;
+use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
 
 fn all(kubernetes: KubernetesMinor) -> Compat {
     Compat::with_gates(kubernetes, Gates::all(kubernetes))
@@ -44,7 +44,7 @@ fn ask(builder: InventoryBuilder, claims: &[ClaimUse], copies: u32) -> Offer {
     let inventory = builder.build();
     let cluster = ClusterLedger::new(&inventory);
     let bin = BinLedger::node(n1());
-    inventory.try_add(&bin, claims, copies, &IdSet::default(), &cluster, &mut Budget::new(STEPS))
+    inventory.try_add(&bin, crate::Copies { claims, copies }, &IdSet::default(), &cluster, &mut Budget::new(STEPS))
 }
 
 /// `resource=units` of what one pod with one claim pays, or the reason.
@@ -126,7 +126,13 @@ fn a_claim_that_hands_out_node_resources_belongs_to_one_pod_whose_containers_use
     let mut cluster = ClusterLedger::new(&inventory);
     let mut bin = BinLedger::node(n1());
     let ask = |cluster: &ClusterLedger, bin: &BinLedger, copies| {
-        inventory.try_add(bin, &[named], copies, &IdSet::default(), cluster, &mut Budget::new(STEPS))
+        inventory.try_add(
+            bin,
+            crate::Copies { claims: &[named], copies },
+            &IdSet::default(),
+            cluster,
+            &mut Budget::new(STEPS),
+        )
     };
     let offer = ask(&cluster, &bin, 3);
     assert_eq!(offer.alternatives[0].copies, 1);

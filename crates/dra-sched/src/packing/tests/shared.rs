@@ -14,7 +14,7 @@ use crate::inventory::{ClaimClassId, Inventory, InventoryBuilder, ShapeId};
 use crate::ledger::{BinLedger, ClusterLedger, Domain, Instance, Kind, Mark, Unit};
 use crate::machine::{BoundAttribute, DomainSelector, MachineShape, PoolScope, SharedTemplate, binding_group};
 use crate::packing::ClaimUse;
-use crate::types::{ResourceClaim, ResourceSlice};
+use dra_types::{ResourceClaim, ResourceSlice};
 
 /// A pool of the zone of the machine that brings it.
 fn zonal(driver: &str, count: usize, scope: PoolScope) -> SharedTemplate {
@@ -261,7 +261,7 @@ fn counters_of_pools_made_from_one_template_are_counted_apart() {
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
     pool.template.devices = slice("partitions", &spec).devices.clone();
     let set = json!({"name": "set", "counters": {"ports": {"value": "4"}}});
-    pool.template.shared_counters = vec![crate::types::CounterSet::from_json(&set).unwrap()];
+    pool.template.shared_counters = vec![dra_types::CounterSet::from_json(&set).unwrap()];
     let mut builder = builder(&["gpu", "nic"]);
     let host = builder.machine_shape(bringing(1, &["a"], vec![pool]));
     let plain = builder.machine_shape(bringing(1, &["a"], vec![]));
@@ -416,8 +416,9 @@ impl Packer<'_> {
         (least(|(own, _)| own), least(|(_, of_zone)| of_zone))
     }
 
-    /// What the simplest bookkeeping says that a machine whose zone is known can still get: NICs of the pools of machines
-    /// that are certainly in the zone, and of the zone's one pool if any of these brings it, less those that are held.
+    /// What the simplest bookkeeping says that a machine whose zone is known can still get: NICs of the pools of
+    /// machines that are certainly in the zone, and of the zone's one pool if any of these brings it, less those that
+    /// are held.
     fn free(&self, zone: &str) -> u32 {
         let mut pools: BTreeMap<Instance, u32> = BTreeMap::new();
         for bin in self.bins.iter().filter(|bin| Self::zone_of(bin) == Some(zone)) {

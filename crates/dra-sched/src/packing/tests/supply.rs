@@ -13,7 +13,7 @@ use crate::inventory::{Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
 use crate::machine::{DomainSelector, MachineTemplate, PoolScope, SharedTemplate};
 use crate::packing::{ClaimUse, Wanting};
-use crate::types::{NodeScope, ResourceSlice};
+use dra_types::{NodeScope, ResourceSlice};
 
 const ZONES: [&str; 2] = ["a", "b"];
 
@@ -192,7 +192,7 @@ impl Problem {
 
 fn is_in(scope: &NodeScope, zone: &str) -> bool {
     let labels = BTreeMap::from([(Arc::from(ZONE), Arc::from(zone))]);
-    crate::NodeFacts { labels, ..crate::NodeFacts::default() }.is_in(scope).unwrap()
+    dra_types::NodeFacts { labels, ..dra_types::NodeFacts::default() }.is_in(scope).unwrap()
 }
 
 fn devices(things: &[Thing]) -> Value {

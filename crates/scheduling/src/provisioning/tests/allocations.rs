@@ -1,10 +1,11 @@
 //! Trials of pods without claims allocate nothing: they run on two buffers that the state keeps.
 
 use super::fixture::{Fixture, gib};
-use crate::provisioning::{
-    problem::Problem,
-    state::{BinId, Charging, State},
-};
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::{BinId, Charging};
 
 const ZONE: &str = api::labels::ZONE;
 
@@ -30,18 +31,19 @@ fn fixture() -> Fixture {
 }
 
 /// Asks about each class on each node, in each machine and in new ones; how many questions had an answer above zero.
-fn ask(problem: &Problem<'_>, state: &mut State) -> u32 {
+fn ask(packing: &mut Packing<'_>) -> u32 {
+    let problem = packing.problem;
     let mut answered = 0;
     for class in problem.classes.ids() {
         for wanted in [1, 3, 1000] {
             for &node in &problem.node_order {
-                answered += u32::from(state.copies_on_node(problem, node, class, wanted) > 0);
+                answered += u32::from(packing.copies_on_node(node, class, wanted) > 0);
             }
             for (pool, table) in problem.pools.iter_enumerated() {
                 for alternative in &table.by_class[class] {
-                    answered += u32::from(state.copies_in_new_bin(problem, pool, class, alternative, wanted) > 0);
-                    for bin in (0..state.bins.len()).map(BinId) {
-                        answered += u32::from(state.copies_in_bin(problem, bin, class, alternative, wanted) > 0);
+                    answered += u32::from(packing.copies_in_new_bin(pool, class, alternative, wanted) > 0);
+                    for bin in (0..packing.state.bins.len()).map(BinId) {
+                        answered += u32::from(packing.copies_in_bin(bin, class, alternative, wanted) > 0);
                     }
                 }
             }
@@ -53,22 +55,24 @@ fn ask(problem: &Problem<'_>, state: &mut State) -> u32 {
 #[test]
 fn a_trial_without_claims_allocates_no_memory() {
     let snapshot = fixture().snapshot();
-    let problem = Problem::new(&snapshot);
-    let mut state = State::new(&problem, Charging::Least);
+    let request = Request::of(&snapshot);
+    let problem = Problem::new(&request);
+    let run = PlanRun::new(&problem);
+    let mut packing = Packing::new(&problem, &run, Charging::Least);
     for class in problem.classes.ids() {
         for (pool, table) in problem.pools.iter_enumerated() {
             if let Some(first) = table.by_class[class].first()
-                && state.copies_in_new_bin(&problem, pool, class, first, 1) == 1
+                && packing.copies_in_new_bin(pool, class, first, 1) == 1
             {
-                state.open_bin(&problem, pool, class, first, 1);
+                packing.open_bin(pool, class, first, 1);
             }
         }
     }
-    assert!(state.bins.len() >= 4, "machines to ask about: {}", state.bins.len());
+    assert!(packing.state.bins.len() >= 4, "machines to ask about: {}", packing.state.bins.len());
     // The buffers get their size.
-    let answered = ask(&problem, &mut state);
+    let answered = ask(&mut packing);
     assert!(answered > 50, "{answered}");
-    let allocated = allocation_counter::measure(|| assert_eq!(ask(&problem, &mut state), answered));
+    let allocated = allocation_counter::measure(|| assert_eq!(ask(&mut packing), answered));
     assert_eq!(allocated.count_total, 0);
     let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![answered])));
     assert_eq!(counted.count_total, 1, "allocations are counted");

@@ -20,8 +20,8 @@ fn three_zones() -> Fixture {
     f
 }
 
-/// With fewer zones than `minDomains` a spread lets in as many as its skew, and those that it counts without keeping it may
-/// be as many as they like, if they come later: whatever their priority, nothing but the order keeps anybody out.
+/// With fewer zones than `minDomains` a spread lets in as many as its skew, and those that it counts without keeping it
+/// may be as many as they like, if they come later: whatever their priority, nothing but the order keeps anybody out.
 #[test]
 fn pods_that_a_spread_only_counts_come_after_those_that_keep_it_whatever_their_priority() {
     for priority in [-10, 0, 10] {
@@ -40,7 +40,8 @@ fn pods_that_a_spread_only_counts_come_after_those_that_keep_it_whatever_their_p
     }
 }
 
-/// All pods of the first zone are needed there before the spread can go on in the others, and so is one of the second's.
+/// All pods of the first zone are needed there before the spread can go on in the others, and so is one of the
+/// second's.
 #[test]
 fn no_more_pods_come_later_than_a_domain_has_too_many_of() {
     let mut f = three_zones();
@@ -75,8 +76,8 @@ fn no_more_pods_come_later_than_a_domain_has_too_many_of() {
     );
 }
 
-/// Each of two spreads counts the pods of the other and lets one of them in; so the last to come is one that the other no
-/// longer has to look at.
+/// Each of two spreads counts the pods of the other and lets one of them in; so the last to come is one that the other
+/// no longer has to look at.
 #[test]
 fn where_spreads_count_the_pods_of_each_other_one_pod_has_no_place_whichever_comes_last() {
     let mut f = three_zones();
@@ -96,8 +97,8 @@ fn where_spreads_count_the_pods_of_each_other_one_pod_has_no_place_whichever_com
     );
 }
 
-/// The zone of the open node has to get both pods that are spread before the others, which want to be near to them and would come
-/// to that node with the first: nobody can keep them out. A new machine is held until it is their turn.
+/// The zone of the open node has to get both pods that are spread before the others, which want to be near to them and
+/// would come to that node with the first: nobody can keep them out. A new machine is held until it is their turn.
 #[test]
 fn pods_that_come_after_others_are_not_planned_onto_a_node_that_is_open() {
     let mut f = three_zones();

@@ -111,7 +111,8 @@ impl Random {
     }
 }
 
-/// Three families of nine sizes: 2, 4 and 8 GiB for a CPU, at about public prices, with what a kubelet keeps for itself.
+/// Three families of nine sizes: 2, 4 and 8 GiB for a CPU, at about public prices, with what a kubelet keeps for
+/// itself.
 fn families() -> Fixture {
     let mut f = Fixture::new();
     for (family, gib_per_cpu, price) in [("c", 2, 42_500_000), ("m", 4, 48_000_000), ("r", 8, 63_000_000)] {

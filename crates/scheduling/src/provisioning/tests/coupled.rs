@@ -574,7 +574,8 @@ fn a_spread_is_planned_with_the_pods_that_it_counts_whichever_are_bound_first() 
     );
 }
 
-/// Its zone is not decided, so nobody knows in which domain they will be counted; but only their own rules can keep them out.
+/// Its zone is not decided, so nobody knows in which domain they will be counted; but only their own rules can keep
+/// them out.
 #[test]
 fn pods_that_others_count_stay_planned_on_a_machine_whose_domain_is_not_known_yet() {
     let mut f = three_zones();
@@ -592,7 +593,8 @@ fn pods_that_others_count_stay_planned_on_a_machine_whose_domain_is_not_known_ye
     );
 }
 
-/// The same where those that are counted keep a spread of their own, and want to be near to each other and to the others.
+/// Here those that are counted keep a spread of their own, and want to be near to each other and to the
+/// others.
 #[test]
 fn pods_that_want_to_be_near_to_those_of_a_spread_come_after_them_although_it_counts_them() {
     let mut f = three_zones();
@@ -615,4 +617,26 @@ fn pods_that_want_to_be_near_to_those_of_a_spread_come_after_them_although_it_co
             then [low-1, low-2, low-3, low-4, low-5]
         "#]],
     );
+}
+
+/// kube-scheduler counts no node that a spread pod's own selector excludes, and a NodeClaim says where its machine will
+/// be. With a domain too many the least would be 0, and pods that are planned for a machine in another zone would be
+/// refused.
+#[test]
+fn a_machine_on_its_way_in_a_zone_that_pods_exclude_is_no_domain_of_theirs() {
+    for zone in ["b", "c"] {
+        let mut f = Fixture::new();
+        f.instance_type("small", 4, 8).offering("b", "on-demand", 10).offering("c", "on-demand", 10);
+        f.pool("default");
+        f.node("here").label(ZONE, "b").allocatable(4000, 1 << 40);
+        f.in_flight("coming", "small", 4000);
+        f.promised(ZONE, zone);
+        for index in 0..4 {
+            let pod = f.pod(&format!("pod-{index}")).requests(500, gib(1)).label("app", "a");
+            pod.select(ZONE, "b").spread(ZONE, 1, "a");
+        }
+        let snapshot = f.snapshot();
+        let plan = super::plan(&snapshot);
+        assert!(plan.refusals.is_empty(), "{zone}: {}", super::fixture::render(&plan, &snapshot));
+    }
 }

@@ -14,7 +14,8 @@ use super::{
     check,
     fixture::{Fixture, exactly, gib},
 };
-use crate::{provisioning::plan, reason::Reason};
+use crate::plan::reason::Reason;
+use crate::provisioning::plan;
 
 pub(super) const GPU: &str = "gpu.example.com";
 const NET: &str = "net.example.com";

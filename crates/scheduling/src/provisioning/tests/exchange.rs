@@ -1,16 +1,15 @@
 //! Room that others make among more pods than are searched.
 
 use super::fixture::{Fixture, gib};
-use crate::{
-    plan::Plan,
-    provisioning::{
-        classes::ClassId,
-        plan,
-        problem::Problem,
-        repair::MAX_COPIES,
-        state::{BinId, Charging, State},
-    },
-};
+use crate::plan::Plan;
+use crate::provisioning::plan;
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::{BinId, Charging};
+use crate::tuning::MAX_SEARCHED;
 
 const ZONE: &str = api::labels::ZONE;
 
@@ -23,7 +22,7 @@ fn many() -> Fixture {
     f.node("bulk-1").label("kind", "bulk").allocatable(110_000, gib(110));
     f.node("bulk-2").label("kind", "bulk").allocatable(110_000, gib(110));
     f.node("bulk-3").label("kind", "bulk").allocatable(110_000, gib(110));
-    for index in 0..=MAX_COPIES {
+    for index in 0..=MAX_SEARCHED {
         let _ = f.pod(&format!("bulk-{index}")).requests(1000, gib(1)).select("kind", "bulk").priority(10);
     }
     f
@@ -75,22 +74,24 @@ fn a_machine_that_copies_leave_is_what_it_was_without_them() {
     f.pod("a").requests(1000, gib(1));
     f.pod("b").requests(500, gib(6)).select(ZONE, "za");
     let snapshot = f.snapshot();
-    let problem = Problem::new(&snapshot);
+    let request = Request::of(&snapshot);
+    let problem = Problem::new(&request);
     let (pool, table) = problem.pools.iter_enumerated().next().unwrap();
     let classes: Vec<ClassId> = problem.classes.ids().collect();
     let [one, other] = classes[..] else { panic!("two classes") };
-    let mut state = State::new(&problem, Charging::Least);
-    state.open_bin(&problem, pool, one, &table.by_class[one][0], 1);
-    let before = format!("{:?} {}", state.bins, state.price());
-    let mark = state.mark();
-    state.place_in_bin(&problem, BinId(0), other, &table.by_class[other][0], 1);
-    let with = format!("{:?} {}", state.bins, state.price());
+    let run = PlanRun::new(&problem);
+    let mut packing = Packing::new(&problem, &run, Charging::Least);
+    packing.open_bin(pool, one, &table.by_class[one][0], 1);
+    let before = format!("{:?} {}", packing.state.bins, packing.state.price());
+    let mark = packing.mark();
+    packing.place_in_bin(BinId(0), other, &table.by_class[other][0], 1);
+    let with = format!("{:?} {}", packing.state.bins, packing.state.price());
     assert_ne!(before, with);
-    let inner = state.mark();
-    state.take_from_bin(&problem, BinId(0), (other, 0), 1);
-    assert_eq!(format!("{:?} {}", state.bins, state.price()), before);
-    state.rollback(&problem, inner);
-    assert_eq!(format!("{:?} {}", state.bins, state.price()), with);
-    assert_eq!(state.assignments.iter().map(|assignment| assignment.copies).collect::<Vec<_>>(), [1, 1]);
-    state.commit(mark);
+    let inner = packing.mark();
+    packing.take_from_bin(BinId(0), (other, 0), 1);
+    assert_eq!(format!("{:?} {}", packing.state.bins, packing.state.price()), before);
+    packing.rollback(inner);
+    assert_eq!(format!("{:?} {}", packing.state.bins, packing.state.price()), with);
+    assert_eq!(packing.state.assignments.iter().map(|assignment| assignment.copies).collect::<Vec<_>>(), [1, 1]);
+    packing.commit(mark);
 }

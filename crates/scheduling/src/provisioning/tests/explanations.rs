@@ -9,7 +9,8 @@ use super::{
     check,
     fixture::{Fixture, gib},
 };
-use crate::{provisioning::plan, reason::Reason};
+use crate::plan::reason::Reason;
+use crate::provisioning::plan;
 
 const ZONE: &str = api::labels::ZONE;
 

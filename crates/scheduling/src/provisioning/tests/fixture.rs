@@ -220,7 +220,7 @@ impl Fixture {
         self.taint_with(TaintEffect::NoSchedule, key, value)
     }
 
-    /// The same with any effect.
+    /// Taints the last node, with any effect.
     pub(super) fn taint_with(&mut self, effect: TaintEffect, key: &str, value: &str) -> &mut Self {
         let taint = Taint { key: self.names.key(key), value: self.names.value(value), effect };
         match self.nodes.last_mut() {
@@ -395,7 +395,6 @@ impl Fixture {
             namespaces: self.namespaces.clone(),
             devices,
             buffers: self.buffers.clone(),
-            shared_volumes: Default::default(),
         }
     }
 }
@@ -582,6 +581,12 @@ impl PodFixture<'_> {
 
     pub(super) fn in_namespace(self, namespace: &str) -> Self {
         self.fixture.pods.last_mut().unwrap().0.name.namespace = namespace.into();
+        self
+    }
+
+    /// The pod is one of a DaemonSet.
+    pub(super) fn daemon(self) -> Self {
+        self.fixture.pods.last_mut().unwrap().0.is_daemon = true;
         self
     }
 

@@ -72,6 +72,20 @@ fn a_group_goes_to_the_cheapest_domain_that_holds_it() {
 }
 
 #[test]
+fn what_a_node_costs_beside_its_machine_counts_when_domains_are_compared() {
+    for (node_price, expected) in [(0, "b"), (5, "a")] {
+        let mut f = Fixture::new();
+        f.instance_type("one-for-both", 8, 32).offering("a", "on-demand", 18);
+        f.instance_type("one-for-each", 4, 16).offering("b", "on-demand", 8);
+        f.pool("default");
+        f.options().node_price = model::PriceNanoUsdPerHour(node_price);
+        f.pod_group_in_one("g", Some(2), ZONE);
+        members(&mut f, "g", 2);
+        assert_eq!(planned(&f, "g"), [expected; 2], "a node costs {node_price}");
+    }
+}
+
+#[test]
 fn more_pods_of_the_group_go_before_a_lower_price() {
     let mut f = zones(3, 2);
     f.pod_group_in_one("g", Some(2), ZONE);
@@ -177,7 +191,8 @@ fn a_label_that_nobody_has_and_spread_beside_it_are_told() {
     );
 }
 
-/// One group beside nodes that are there, each holding one pod: what a domain holds and costs can be told without a plan.
+/// One group beside nodes that are there, each holding one pod: what a domain holds and costs can be told without a
+/// plan.
 #[test]
 fn the_domain_is_the_best_by_counting() {
     let mut random = Random(11);

@@ -3,22 +3,23 @@
 use model::PriceNanoUsdPerHour;
 
 use super::fixture::{Fixture, gib};
-use crate::provisioning::{
-    classes::ClassId,
-    problem::Problem,
-    state::{BinId, Charging, State},
-};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::{BinId, Charging};
 
 const ZONE: &str = api::labels::ZONE;
 
 /// By alternative of the class in the machine's pool: (copies, price), cheapest first.
 type Steps = Vec<Vec<(u32, PriceNanoUsdPerHour)>>;
 
-fn kept(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> Steps {
-    let bin = &state.bins[id.0];
-    let table = &problem.pools[bin.pool];
+fn kept(packing: &mut Packing<'_>, id: BinId, class: ClassId) -> Steps {
+    let bin = &packing.state.bins[id.0];
+    let table = &packing.problem.pools[bin.pool];
     let of_alternative = |alternative| {
-        let growth = state.growths.of(id, bin, table, alternative);
+        let growth = packing.state.growths.of(id, bin, table, alternative);
         if growth.least().is_none() {
             return Vec::new();
         }
@@ -28,15 +29,15 @@ fn kept(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId) -> 
 }
 
 /// What one copy more adds is kept too, and no more than the first step adds.
-fn check_added(problem: &Problem<'_>, state: &mut State, id: BinId, class: ClassId, steps: &Steps) {
-    let (pool, price) = (state.bins[id.0].pool, state.bins[id.0].price);
-    let (table, bins) = (&problem.pools[pool], state.bins.len());
+fn check_added(packing: &mut Packing<'_>, id: BinId, class: ClassId, steps: &Steps) {
+    let (pool, price) = (packing.state.bins[id.0].pool, packing.state.bins[id.0].price);
+    let (table, bins) = (&packing.problem.pools[pool], packing.state.bins.len());
     let alternatives = &table.by_class[class];
-    let rows = state.growths.rows(pool, alternatives.iter().map(|alternative| alternative.fit), bins);
+    let rows = packing.state.growths.rows(pool, alternatives.iter().map(|alternative| alternative.fit), bins);
     for ((row, alternative), steps) in rows.into_iter().zip(alternatives).zip(steps) {
         let of_step = steps.first().map(|(_, of_step)| of_step.0 - price.0);
         for _ in ["asked first", "kept"] {
-            match state.growths.added(row, id, &state.bins, table, alternative) {
+            match packing.state.growths.added(row, id, &packing.state.bins, table, alternative) {
                 Some(added) => assert!(added >= 0 && of_step.is_none_or(|of_step| added <= of_step)),
                 None => assert_eq!(of_step, None),
             }
@@ -44,10 +45,11 @@ fn check_added(problem: &Problem<'_>, state: &mut State, id: BinId, class: Class
     }
 }
 
-fn by_looking(problem: &Problem<'_>, state: &State, id: BinId, class: ClassId) -> Steps {
-    let bin = &state.bins[id.0];
+fn by_looking(packing: &Packing<'_>, id: BinId, class: ClassId) -> Steps {
+    let problem = packing.problem;
+    let bin = &packing.state.bins[id.0];
     let table = &problem.pools[bin.pool];
-    let of_alternative = |alternative: &crate::provisioning::pools::Alternative| {
+    let of_alternative = |alternative: &crate::simulation::compile::pools::Alternative| {
         let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
         for &offering in &table.by_price {
             if !bin.offerings.contains(offering) || !alternative.offerings.contains(offering) {
@@ -81,36 +83,38 @@ fn larger_sizes_are_those_that_looking_at_each_offering_finds() {
         f.pod(&format!("spread-{index}")).requests(900, gib(1)).label("app", "s").spread(ZONE, 1, "s");
     }
     let snapshot = f.snapshot();
-    let problem = Problem::new(&snapshot);
-    let mut state = State::new(&problem, Charging::Least);
+    let request = Request::of(&snapshot);
+    let problem = Problem::new(&request);
+    let run = PlanRun::new(&problem);
+    let mut packing = Packing::new(&problem, &run, Charging::Least);
     let classes: Vec<ClassId> = problem.classes.ids().collect();
     let (pool, table) = problem.pools.iter_enumerated().next().unwrap();
     for &class in &classes {
-        state.open_bin(&problem, pool, class, &table.by_class[class][0], 1);
+        packing.open_bin(pool, class, &table.by_class[class][0], 1);
     }
     let mut compared = 0;
-    let mut compare = |state: &mut State| {
-        for id in (0..state.bins.len()).map(BinId) {
+    let mut compare = |packing: &mut Packing<'_>| {
+        for id in (0..packing.state.bins.len()).map(BinId) {
             for &class in &classes {
-                let expected = by_looking(&problem, state, id, class);
-                assert_eq!(kept(&problem, state, id, class), expected);
-                check_added(&problem, state, id, class, &expected);
+                let expected = by_looking(packing, id, class);
+                assert_eq!(kept(packing, id, class), expected);
+                check_added(packing, id, class, &expected);
                 compared += expected.iter().flatten().count();
             }
         }
     };
-    compare(&mut state);
+    compare(&mut packing);
     // Machines that hold more, and what they were before.
-    let mark = state.mark();
-    for (id, &class) in (0..state.bins.len()).map(BinId).zip(classes.iter().rev()) {
+    let mark = packing.mark();
+    for (id, &class) in (0..packing.state.bins.len()).map(BinId).zip(classes.iter().rev()) {
         for alternative in &table.by_class[class] {
-            if state.copies_in_bin(&problem, id, class, alternative, 1) == 1 {
-                state.place_in_bin(&problem, id, class, alternative, 1);
+            if packing.copies_in_bin(id, class, alternative, 1) == 1 {
+                packing.place_in_bin(id, class, alternative, 1);
             }
         }
     }
-    compare(&mut state);
-    state.rollback(&problem, mark);
-    compare(&mut state);
+    compare(&mut packing);
+    packing.rollback(mark);
+    compare(&mut packing);
     assert!(compared > 50, "sizes to compare: {compared}");
 }

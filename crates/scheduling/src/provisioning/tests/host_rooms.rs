@@ -1,35 +1,39 @@
 //! What is kept of rules over hosts is what asking for each machine finds.
 
 use super::fixture::{Fixture, gib};
-use crate::provisioning::{
-    classes::ClassId,
-    host_rooms::ANY,
-    problem::Problem,
-    state::{BinId, Charging, State},
-    topology::Checking,
-};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::host_rooms::ANY;
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::{BinId, Charging};
+use crate::simulation::topology::Checking;
 
 const HOST: &str = api::labels::HOSTNAME;
 
-/// Asks for each machine and class twice, the second time for what is kept; says how many answers there were of 0, of a few
-/// and of any number of copies.
-fn compare(problem: &Problem<'_>, state: &mut State) -> [usize; 3] {
+/// Asks for each machine and class twice, the second time for what is kept; says how many answers there were of 0, of a
+/// few and of any number of copies.
+fn compare(packing: &mut Packing<'_>) -> [usize; 3] {
+    let problem = packing.problem;
     let mut seen = [0; 3];
     for checking in [Checking::Stepwise, Checking::AtTheEnd] {
-        state.checking = checking;
         for class in problem.classes.ids() {
             for (_, table) in problem.pools.iter_enumerated() {
                 let ways = &table.by_class[class];
-                let rows = state.host_rooms.rows(problem, class, checking, ways.iter(), state.bins.len());
+                let state = &mut packing.state;
+                let asked = (problem, &state.counts);
+                let rows = state.host_rooms.rows(asked, class, checking, ways.iter(), state.bins.len());
                 for (way, row) in ways.iter().zip(rows) {
                     let row = row.expect("with machines to launch the least of hosts stays 0");
-                    for id in (0..state.bins.len()).map(BinId) {
-                        let asked = state.copies_allowed_on_host(problem, id, class, way, ANY);
-                        if let Some(known) = state.host_rooms.copies(row, id) {
+                    for id in (0..packing.state.bins.len()).map(BinId) {
+                        let ask = |packing: &mut Packing<'_>| packing.copies_allowed_on_host(id, class, way, ANY);
+                        let asked = packing.checking(checking, ask);
+                        if let Some(known) = packing.state.host_rooms.copies(row, id) {
                             assert_eq!(known, asked);
                         }
-                        state.host_rooms.keep(row, id, asked);
-                        assert_eq!(state.host_rooms.copies(row, id), Some(asked));
+                        packing.state.host_rooms.keep(row, id, asked);
+                        assert_eq!(packing.state.host_rooms.copies(row, id), Some(asked));
                         seen[match asked {
                             0 => 0,
                             ANY => 2,
@@ -40,7 +44,6 @@ fn compare(problem: &Problem<'_>, state: &mut State) -> [usize; 3] {
             }
         }
     }
-    state.checking = Checking::Stepwise;
     seen
 }
 
@@ -57,25 +60,27 @@ fn what_rules_over_hosts_allow_is_kept_until_a_machine_changes() {
         f.pod(&format!("counted-{index}")).requests(400, gib(1)).label("app", "s").away_from(HOST, "a");
     }
     let snapshot = f.snapshot();
-    let problem = Problem::new(&snapshot);
-    let mut state = State::new(&problem, Charging::Least);
+    let request = Request::of(&snapshot);
+    let problem = Problem::new(&request);
+    let run = PlanRun::new(&problem);
+    let mut packing = Packing::new(&problem, &run, Charging::Least);
     let classes: Vec<ClassId> = problem.classes.ids().collect();
     let (pool, table) = problem.pools.iter_enumerated().next().unwrap();
     for &class in &classes {
-        state.open_bin(&problem, pool, class, &table.by_class[class][0], 1);
+        packing.open_bin(pool, class, &table.by_class[class][0], 1);
     }
-    let mut seen = compare(&problem, &mut state);
-    let mark = state.mark();
-    for (id, &class) in (0..state.bins.len()).map(BinId).zip(classes.iter().rev()) {
+    let mut seen = compare(&mut packing);
+    let mark = packing.mark();
+    for (id, &class) in (0..packing.state.bins.len()).map(BinId).zip(classes.iter().rev()) {
         let way = &table.by_class[class][0];
-        if state.copies_in_bin(&problem, id, class, way, 1) == 1 {
-            state.place_in_bin(&problem, id, class, way, 1);
+        if packing.copies_in_bin(id, class, way, 1) == 1 {
+            packing.place_in_bin(id, class, way, 1);
         }
     }
-    for (all, more) in seen.iter_mut().zip(compare(&problem, &mut state)) {
+    for (all, more) in seen.iter_mut().zip(compare(&mut packing)) {
         *all += more;
     }
-    state.rollback(&problem, mark);
-    compare(&problem, &mut state);
+    packing.rollback(mark);
+    compare(&mut packing);
     assert!(seen.iter().all(|&answers| answers > 4), "none, a few, any: {seen:?}");
 }

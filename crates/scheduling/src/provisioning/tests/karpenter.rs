@@ -3,16 +3,16 @@
 use model::{IdVec, ResourceId};
 
 use super::fixture::{Fixture, gib};
-use crate::{
-    plan::Plan,
-    provisioning::{
-        classes::ClassId,
-        fill::on_nodes,
-        karpenter, plan, plan_in_karpenters_order,
-        problem::Problem,
-        state::{BinId, Charging, State},
-    },
-};
+use crate::plan::Plan;
+use crate::provisioning::orders::karpenter;
+use crate::provisioning::{plan, plan_in_karpenters_order};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::{BinId, Charging};
+use crate::simulation::placing::fill::on_nodes;
 
 /// Numbers that look random, and are the same every time.
 struct Numbers(u64);
@@ -63,14 +63,15 @@ fn cluster(numbers: &mut Numbers) -> Fixture {
 }
 
 /// Pod by pod, asking every machine, those with fewest pods first.
-fn pod_by_pod(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<ClassId, u32>) {
+fn pod_by_pod(packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>) {
+    let problem = packing.problem;
     let mut order: Vec<ClassId> = waiting.ids().filter(|&class| !problem.classes[class].is_refused()).collect();
     let size = |class: ClassId, resource| std::cmp::Reverse(problem.classes[class].shape.requests.get(resource));
     order.sort_by_key(|&class| (size(class, ResourceId::CPU), size(class, ResourceId::MEMORY), class));
     loop {
         let before: u32 = waiting.iter().sum();
         for &class in &order {
-            while waiting[class] > 0 && place_one(problem, state, class) {
+            while waiting[class] > 0 && place_one(packing, class) {
                 waiting[class] -= 1;
             }
         }
@@ -80,25 +81,26 @@ fn pod_by_pod(problem: &Problem<'_>, state: &mut State, waiting: &mut IdVec<Clas
     }
 }
 
-fn place_one(problem: &Problem<'_>, state: &mut State, class: ClassId) -> bool {
-    if on_nodes(problem, state, class, 1) == 0 {
+fn place_one(packing: &mut Packing<'_>, class: ClassId) -> bool {
+    let problem = packing.problem;
+    if on_nodes(packing, class, 1) == 0 {
         return true;
     }
-    let pods = |id: usize| -> u32 { state.bins[id].contents.iter().map(|(_, _, copies)| copies).sum() };
-    let mut open: Vec<(u32, usize)> = (0..state.bins.len()).map(|id| (pods(id), id)).collect();
+    let pods = |id: usize| -> u32 { packing.state.bins[id].contents.iter().map(|(_, _, copies)| copies).sum() };
+    let mut open: Vec<(u32, usize)> = (0..packing.state.bins.len()).map(|id| (pods(id), id)).collect();
     open.sort_unstable();
     for (_, id) in open {
-        for way in &problem.pools[state.bins[id].pool].by_class[class] {
-            if state.copies_in_bin(problem, BinId(id), class, way, 1) == 1 {
-                state.place_in_bin(problem, BinId(id), class, way, 1);
+        for way in &problem.pools[packing.state.bins[id].pool].by_class[class] {
+            if packing.copies_in_bin(BinId(id), class, way, 1) == 1 {
+                packing.place_in_bin(BinId(id), class, way, 1);
                 return true;
             }
         }
     }
     for (pool, table) in problem.pools.iter_enumerated() {
         for way in &table.by_class[class] {
-            if state.copies_in_new_bin(problem, pool, class, way, 1) == 1 {
-                state.open_bin(problem, pool, class, way, 1);
+            if packing.copies_in_new_bin(pool, class, way, 1) == 1 {
+                packing.open_bin(pool, class, way, 1);
                 return true;
             }
         }
@@ -107,12 +109,13 @@ fn place_one(problem: &Problem<'_>, state: &mut State, class: ClassId) -> bool {
 }
 
 /// What each machine holds, what is free on each node, and what has no place.
-fn outcome(problem: &Problem<'_>, place: impl Fn(&mut State, &mut IdVec<ClassId, u32>)) -> String {
-    let mut state = State::new(problem, Charging::Least);
+fn outcome(problem: &Problem<'_>, place: impl Fn(&mut Packing<'_>, &mut IdVec<ClassId, u32>)) -> String {
+    let run = PlanRun::new(problem);
+    let mut packing = Packing::new(problem, &run, Charging::Least);
     let mut waiting: IdVec<ClassId, u32> = problem.classes.iter().map(|class| class.count()).collect();
-    place(&mut state, &mut waiting);
-    let machines: Vec<_> = state.bins.iter().map(|bin| (bin.pool, &bin.contents, bin.price)).collect();
-    format!("{machines:?} {:?} {waiting:?}", state.room)
+    place(&mut packing, &mut waiting);
+    let machines: Vec<_> = packing.state.bins.iter().map(|bin| (bin.pool, &bin.contents, bin.price)).collect();
+    format!("{machines:?} {:?} {waiting:?}", packing.state.room)
 }
 
 #[test]
@@ -121,9 +124,10 @@ fn pods_go_where_they_would_if_each_asked_every_machine() {
     for seed in 0..150 {
         let f = cluster(&mut Numbers(seed));
         let snapshot = f.snapshot();
-        let problem = Problem::new(&snapshot);
-        let expected = outcome(&problem, |state, waiting| pod_by_pod(&problem, state, waiting));
-        let found = outcome(&problem, |state, waiting| assert!(karpenter::place(&problem, state, waiting, false)));
+        let request = Request::of(&snapshot);
+        let problem = Problem::new(&request);
+        let expected = outcome(&problem, pod_by_pod);
+        let found = outcome(&problem, |packing, waiting| assert!(karpenter::place(packing, waiting, false)));
         assert_eq!(found, expected, "seed {seed}");
         machines += plan_in_karpenters_order(&snapshot).machines.len();
     }

@@ -1,17 +1,18 @@
 //! Plans of small random snapshots against an exhaustive search that shares nothing with the planner but its input.
 //!
-//! Two claims: no plan breaks a rule, whatever the provider launches from it; and no pod is called "does not fit" if some
-//! arrangement of everything placed and that pod exists, nor because something less important took its room.
+//! Two claims: no plan breaks a rule, whatever the provider launches from it; and no pod is called "does not fit" if
+//! some arrangement of everything placed and that pod exists, nor because something less important took its room.
 
 use model::{IdSet, Interner, KeyId, PodShape, ResourceVec, Taint, Toleration, ValueSet};
 use proptest::prelude::*;
 
+use super::budget::planned;
 use super::fixture::{Fixture, gib, render};
 use crate::{
     catalogue::{Catalogue, OfferingId},
     plan::{Machine, Plan, Verdict},
-    provisioning::plan,
     snapshot::{Limit, Node, NodeId, NodeLabels, NodePool, PodId, PoolId, Snapshot},
+    tuning::{KEPT_BACK, MAX_FILLS},
 };
 
 const ZONES: [&str; 2] = ["za", "zb"];
@@ -519,7 +520,7 @@ proptest! {
     #[test]
     fn no_plan_breaks_a_rule_and_no_refusal_is_wrong(input in inputs()) {
         let snapshot = snapshot(&input);
-        let plan = plan(&snapshot);
+        let (plan, fills) = planned(&snapshot, MAX_FILLS);
         let text = render(&plan, &snapshot);
         if let Err(problem) = check(&snapshot, &plan) {
             prop_assert!(false, "{problem}\n{text}");
@@ -528,6 +529,22 @@ proptest! {
             prop_assert!(false, "{problem}\n{text}");
         }
         if let Err(problem) = refusals_are_proofs(&snapshot, &plan) {
+            prop_assert!(false, "{problem}\n{text}");
+        }
+        prop_assert!(fills <= MAX_FILLS / 10, "{fills} fills\n{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_plan_breaks_a_rule_although_there_are_few_fills(input in inputs(), compared in 0..8_u32) {
+        let snapshot = snapshot(&input);
+        let (plan, fills) = planned(&snapshot, KEPT_BACK + compared);
+        let text = render(&plan, &snapshot);
+        prop_assert!(fills <= KEPT_BACK + compared, "{fills} fills\n{text}");
+        if let Err(problem) = check(&snapshot, &plan) {
             prop_assert!(false, "{problem}\n{text}");
         }
     }

@@ -111,7 +111,8 @@ fn a_machine_for_others_is_in_a_zone_that_counts_anyway_where_pods_would_be_left
     );
 }
 
-/// A pod with a spread of its own has its zone decided when its machine is opened, so it is opened where it does no harm.
+/// A pod with a spread of its own has its zone decided when its machine is opened, so it is opened where it does no
+/// harm.
 #[test]
 fn a_machine_of_a_pod_that_is_spread_itself_is_in_a_zone_that_counts_anyway() {
     let mut f = two_types(10);
@@ -132,7 +133,7 @@ fn a_machine_of_a_pod_that_is_spread_itself_is_in_a_zone_that_counts_anyway() {
     );
 }
 
-/// The same where it shares the machine of pods that may be anywhere.
+/// Here it shares the machine of pods that may be anywhere.
 #[test]
 fn a_pod_that_is_spread_itself_does_not_take_the_machine_of_others_to_a_zone_that_would_count() {
     let mut f = two_types(10);

@@ -264,7 +264,8 @@ fn a_preferred_neighbour_does_not_keep_others_from_theirs() {
     let snapshot = f.snapshot();
     let found = plan(&snapshot);
     assert_eq!(found.refusals.len(), 0, "{}", render(&found, &snapshot));
-    // kube-scheduler binds the lead when it comes to it. In zone zb it would be the only one that the crew may be near to.
+    // kube-scheduler binds the lead when it comes to it. In zone zb it would be the only one that the crew may be near
+    // to.
     let of_crew =
         found.machines.iter().find(|machine| snapshot.interner.value_name(machine.launch.zone) == "za").unwrap();
     assert_eq!(of_crew.pods.len(), 2, "{}", render(&found, &snapshot));

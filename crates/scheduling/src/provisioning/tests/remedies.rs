@@ -3,11 +3,9 @@
 use model::{Interner, ResourceId, ValueSet};
 
 use super::fixture::{Fixture, gib};
-use crate::{
-    provisioning::plan,
-    reason::{Need, Reason, Remedy},
-    snapshot::Limit,
-};
+use crate::plan::reason::{Need, Reason, Remedy};
+use crate::provisioning::plan;
+use crate::snapshot::Limit;
 
 const ZONE: &str = api::labels::ZONE;
 const TYPE: &str = api::labels::INSTANCE_TYPE;

@@ -106,8 +106,8 @@ fn said(plan: &Plan, snapshot: &Snapshot, key: &str) -> Vec<String> {
     plan.machines.iter().map(of).collect()
 }
 
-/// Else the provider may launch one on demand, and the plan's account of the reservation is wrong; and one that the plan
-/// gives to another machine could be taken.
+/// Else the provider may launch one on demand, and the plan's account of the reservation is wrong; and one that the
+/// plan gives to another machine could be taken.
 #[test]
 fn a_claim_is_for_its_reservations_or_for_none() {
     let mut f = reserved(1);

@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 use model::PriceNanoUsdPerHour;
 
 use super::fixture::{Fixture, gib};
-use crate::{
-    plan::Plan,
-    provisioning::{Problem, Solved, plan, plan_alone, together},
-};
+use crate::plan::Plan;
+use crate::provisioning::orders::{Planning, plan_in_best_order};
+use crate::provisioning::passes::colocation;
+use crate::provisioning::plan;
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::snapshot::Snapshot;
 
 const ZONE: &str = api::labels::ZONE;
 const HOST: &str = api::labels::HOSTNAME;
@@ -25,10 +28,15 @@ fn machines(sizes: &[i64]) -> Fixture {
     f
 }
 
+/// The plan without passes.
+fn plan_alone(snapshot: &Snapshot) -> Plan {
+    plan_in_best_order(&Problem::new(&Request::of(snapshot)), &mut Planning::default()).unwrap()
+}
+
 /// Dollars for the plan, and for the plan class by class.
 fn prices(f: &Fixture) -> (Plan, [i64; 2]) {
     let snapshot = f.snapshot();
-    let (found, alone) = (plan(&snapshot), plan_alone(Problem::new(&snapshot), &Solved::default()).0);
+    let (found, alone) = (plan(&snapshot), plan_alone(&snapshot));
     assert!(found.refusals.is_empty() && alone.refusals.is_empty());
     assert!(found.lower_bound >= alone.lower_bound && found.lower_bound <= found.price);
     let dollars = |plan: &Plan| plan.price.0 / DOLLAR;
@@ -94,7 +102,7 @@ fn pods_that_others_may_begin_for_are_left_alone() {
     let _ = f.pod("spread").requests(500, gib(1)).label("app", "y").near(ZONE, "y").spread(HOST, 1, "y");
     let _ = f.pod("spread-1").requests(500, gib(1)).label("app", "y").near(ZONE, "y").spread(HOST, 1, "y");
     let snapshot = f.snapshot();
-    assert!(together::groups(&Problem::new(&snapshot)).is_empty());
+    assert!(colocation::groups(&Problem::new(&Request::of(&snapshot))).is_empty());
     let mut f = machines(&[4]);
     f.node("n").allocatable(4000, gib(16));
     f.pod("running").requests(500, gib(1)).label("app", "x").runs();
@@ -102,7 +110,7 @@ fn pods_that_others_may_begin_for_are_left_alone() {
         let _ = f.pod(&format!("p{index}")).requests(1000, gib(1)).label("app", "x").near(HOST, "x");
     }
     let snapshot = f.snapshot();
-    assert!(together::groups(&Problem::new(&snapshot)).is_empty(), "one runs already");
+    assert!(colocation::groups(&Problem::new(&Request::of(&snapshot))).is_empty(), "one runs already");
 }
 
 #[test]
@@ -122,7 +130,7 @@ fn pods_that_found_no_room_beside_theirs_get_it_together() {
     let _ = f.pod("huge-0").requests(31_000, gib(1)).label("app", "huge").near(HOST, "huge");
     let _ = f.pod("huge-1").requests(30_000, gib(1)).label("app", "huge").near(HOST, "huge");
     let snapshot = f.snapshot();
-    let (alone, _) = plan_alone(Problem::new(&snapshot), &Solved::default());
+    let alone = plan_alone(&snapshot);
     assert!(alone.refusals.len() > 1, "class by class all have room, so this says nothing: {}", alone.refusals.len());
     let found = plan(&snapshot);
     let refused: Vec<String> =

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 /// Cases that grow; upstream is not asked further once it did not finish one.
-pub struct Family {
+pub(crate) struct Family {
     pub title: &'static str,
     pub cases: Vec<Case>,
 }
 
 /// Objects, and whether the pod fits.
-pub struct Case {
+pub(crate) struct Case {
     pub name: String,
     pub slices: Vec<Value>,
     /// Drivers; each has a class of its name.
@@ -21,18 +21,18 @@ pub struct Case {
 
 impl Case {
     /// Devices that the node of the question can reach.
-    pub fn devices(&self) -> usize {
+    pub(crate) fn devices(&self) -> usize {
         let of = |slice: &Value| slice["spec"]["devices"].as_array().map_or(0, Vec::len);
         self.slices.iter().filter(|slice| slice["spec"]["nodeName"] == NODE).map(of).sum()
     }
 
     /// Requests of all claims.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.claims.iter().filter_map(|claim| claim["spec"]["devices"]["requests"].as_array()).map(Vec::len).sum()
     }
 
     /// The question, as upstream's program reads it.
-    pub fn question(&self) -> Value {
+    pub(crate) fn question(&self) -> Value {
         json!({
             "name": self.name, "features": features(), "classes": classes(&self.drivers), "slices": self.slices,
             "nodes": [node(NODE)], "pods": [self.claims], "allocatedDevices": self.allocated,
@@ -40,24 +40,24 @@ impl Case {
     }
 }
 
-pub const NODE: &str = "node-00000";
-pub const GPU: &str = "gpu.example.com";
+pub(crate) const NODE: &str = "node-00000";
+pub(crate) const GPU: &str = "gpu.example.com";
 const NIC: &str = "nic.example.com";
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
 
 /// The gates that a cluster of 1.37 has on by default, as far as the allocator knows them.
-pub fn features() -> Vec<&'static str> {
-    use dra_sched::{Gates, KubernetesMinor};
-    Gates::defaults(KubernetesMinor::V1_37).iter().map(dra_sched::Gate::name).collect()
+pub(crate) fn features() -> Vec<&'static str> {
+    use dra_types::{Gates, KubernetesMinor};
+    Gates::defaults(KubernetesMinor::V1_37).iter().map(dra_types::Gate::name).collect()
 }
 
 /// A node.
-pub fn node(name: &str) -> Value {
+pub(crate) fn node(name: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
 }
 
 /// For each driver a class that selects its devices.
-pub fn classes(drivers: &[&str]) -> Vec<Value> {
+pub(crate) fn classes(drivers: &[&str]) -> Vec<Value> {
     let class = |driver: &&str| {
         let selector = json!({"cel": {"expression": format!("device.driver == \"{driver}\"")}});
         json!({"metadata": {"name": driver}, "spec": {"selectors": [selector]}})
@@ -66,7 +66,7 @@ pub fn classes(drivers: &[&str]) -> Vec<Value> {
 }
 
 /// A slice that is the whole pool of a node.
-pub fn slice(driver: &str, node: &str, devices: &[Value]) -> Value {
+pub(crate) fn slice(driver: &str, node: &str, devices: &[Value]) -> Value {
     json!({
         "metadata": {"name": format!("{node}-{driver}")},
         "spec": {"driver": driver, "nodeName": node, "devices": devices,
@@ -75,7 +75,7 @@ pub fn slice(driver: &str, node: &str, devices: &[Value]) -> Value {
 }
 
 /// A GPU with the attributes that real drivers publish; no two are quite the same.
-pub fn gpu(index: usize, root: usize) -> Value {
+pub(crate) fn gpu(index: usize, root: usize) -> Value {
     json!({
         "name": format!("gpu-{index}"),
         "attributes": {
@@ -105,12 +105,12 @@ fn nics(count: usize) -> Vec<Value> {
 }
 
 /// A request for so many devices of a driver.
-pub fn request(name: &str, driver: &str, count: usize) -> Value {
+pub(crate) fn request(name: &str, driver: &str, count: usize) -> Value {
     json!({"name": name, "exactly": {"deviceClassName": driver, "allocationMode": "ExactCount", "count": count}})
 }
 
 /// A claim, numbered.
-pub fn claim(index: usize, requests: &[Value], constraints: &[Value]) -> Value {
+pub(crate) fn claim(index: usize, requests: &[Value], constraints: &[Value]) -> Value {
     json!({
         "metadata": {"name": format!("claim-{index}"), "namespace": "default", "uid": format!("claim-{index}")},
         "spec": {"devices": {"requests": requests, "constraints": constraints}},
@@ -137,7 +137,7 @@ fn taken(mut case: Case, device: &str, indexes: impl Iterator<Item = usize>) -> 
 }
 
 /// All of them, in the order of printing.
-pub fn families() -> Vec<Family> {
+pub(crate) fn families() -> Vec<Family> {
     let eight = || vec![slice(GPU, NODE, &gpus(8))];
     let rooted = || vec![slice(GPU, NODE, &gpus(8)), slice(NIC, NODE, &nics(8))];
     let one = || vec![claim(0, &[request("gpu", GPU, 1)], &[])];

@@ -5,18 +5,18 @@ use std::fs;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Measures the CPU time of this thread from when it was made.
-pub struct Stopwatch {
+pub(crate) struct Stopwatch {
     begun_ns: u64,
 }
 
 impl Stopwatch {
     /// Begins.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { begun_ns: cpu_ns() }
     }
 
     /// Nanoseconds that this thread computed since.
-    pub fn elapsed_ns(&self) -> u64 {
+    pub(crate) fn elapsed_ns(&self) -> u64 {
         cpu_ns() - self.begun_ns
     }
 }
@@ -27,7 +27,7 @@ fn cpu_ns() -> u64 {
 }
 
 /// The most memory that this process had, in KiB; None where the system does not say.
-pub fn peak_kib() -> Option<u64> {
+pub(crate) fn peak_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()

@@ -19,7 +19,7 @@ const DEVICES_PER_NODE: usize = 8;
 const PENDING_PER_NODES: usize = 10;
 
 /// Measures and prints.
-pub fn measure(report: &mut Report, upstream: &mut Upstream, nodes: usize) -> Result<()> {
+pub(crate) fn measure(report: &mut Report, upstream: &mut Upstream, nodes: usize) -> Result<()> {
     let names: Vec<String> = (0..nodes).map(|index| format!("node-{index:05}")).collect();
     let devices: Vec<Value> = (0..DEVICES_PER_NODE).map(|index| gpu(index, index / 2)).collect();
     // Half of the nodes are full, spread over the cluster.
@@ -103,7 +103,7 @@ fn in_a_process_of_its_own(question: &Value, allocated: &[Value]) -> Result<Ours
 }
 
 /// Our side, in that process.
-pub fn from_stdin() -> Result<()> {
+pub(crate) fn from_stdin() -> Result<()> {
     let mut objects = Objects::default();
     for line in std::io::stdin().lock().lines() {
         let line: Value = serde_json::from_str(&line?)?;

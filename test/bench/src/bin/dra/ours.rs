@@ -1,25 +1,23 @@
-//! The same questions for our engine.
+//! Puts the questions to our engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use dra_sched::types::{DeviceClass, DeviceId, ResourceClaim, ResourceSlice};
-use dra_sched::{
-    ClaimClassId, ClusterLedger, Compat, Inventory, InventoryBuilder, KubernetesMinor, NodeFacts, Verdict,
-};
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict};
+use dra_types::{Compat, DeviceClass, DeviceId, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 use model::Budget;
 use serde_json::Value;
 
 /// The lists of a question and the kinds of their objects.
-pub const LISTS: [(&str, &str); 4] =
+pub(crate) const LISTS: [(&str, &str); 4] =
     [("classes", "DeviceClass"), ("slices", "ResourceSlice"), ("pods", "Pod"), ("nodes", "Node")];
 
-pub const STEPS: u64 = 10_000_000;
+pub(crate) const STEPS: u64 = 10_000_000;
 
 /// Objects that were read.
 #[derive(Default)]
-pub struct Objects {
+pub(crate) struct Objects {
     pub classes: Vec<Arc<DeviceClass>>,
     pub slices: Vec<Arc<ResourceSlice>>,
     /// Of each pod.
@@ -31,14 +29,14 @@ pub struct Objects {
 }
 
 /// Objects made ready.
-pub struct Prepared {
+pub(crate) struct Prepared {
     pub inventory: Inventory,
     pub ledger: ClusterLedger,
     pub pods: Vec<Vec<ClaimClassId>>,
 }
 
 /// An object of `resource.k8s.io/v1`.
-pub fn object(kind: &str, object: &Value) -> Value {
+pub(crate) fn object(kind: &str, object: &Value) -> Value {
     let mut object = object.clone();
     object["apiVersion"] = "resource.k8s.io/v1".into();
     object["kind"] = kind.into();
@@ -55,7 +53,7 @@ fn claim(value: &Value) -> Result<Arc<ResourceClaim>> {
 
 impl Objects {
     /// Reads a question.
-    pub fn read(question: &Value) -> Result<Self> {
+    pub(crate) fn read(question: &Value) -> Result<Self> {
         let mut objects = Self::default();
         for (list_name, kind) in LISTS {
             list(&question[list_name]).try_for_each(|object| objects.add(kind, object))?;
@@ -69,7 +67,7 @@ impl Objects {
     }
 
     /// Reads one object more; a pod is the list of its claims, and other claims are allocated from the start.
-    pub fn add(&mut self, kind: &str, value: &Value) -> Result<()> {
+    pub(crate) fn add(&mut self, kind: &str, value: &Value) -> Result<()> {
         match kind {
             "DeviceClass" => self.classes.push(Arc::new(DeviceClass::from_json(&object(kind, value))?)),
             "ResourceSlice" => self.slices.push(Arc::new(ResourceSlice::from_json(&object(kind, value))?)),
@@ -82,7 +80,7 @@ impl Objects {
     }
 
     /// A builder with everything in it, and the claims of each pod.
-    pub fn builder(&self) -> (InventoryBuilder, Vec<Vec<ClaimClassId>>) {
+    pub(crate) fn builder(&self) -> (InventoryBuilder, Vec<Vec<ClaimClassId>>) {
         let mut builder = InventoryBuilder::new(Compat::new(KubernetesMinor::V1_37));
         self.classes.iter().for_each(|class| builder.class(Arc::clone(class)));
         self.slices.iter().for_each(|slice| builder.slice(Arc::clone(slice)));
@@ -97,7 +95,7 @@ impl Objects {
     }
 
     /// Everything up to the first allocation.
-    pub fn prepare(&self) -> Prepared {
+    pub(crate) fn prepare(&self) -> Prepared {
         let (builder, pods) = self.builder();
         let inventory = builder.build();
         let mut ledger = ClusterLedger::new(&inventory);
@@ -108,7 +106,7 @@ impl Objects {
 
 impl Prepared {
     /// The verdict on a pod on a node, and the steps.
-    pub fn allocate(&self, pod: usize, node: &NodeFacts) -> (Verdict, u64) {
+    pub(crate) fn allocate(&self, pod: usize, node: &NodeFacts) -> (Verdict, u64) {
         let mut budget = Budget::new(STEPS);
         let claims = self.pods.get(pod).map_or(&[][..], Vec::as_slice);
         let verdict = self.inventory.allocate(node, claims, &self.ledger, &mut budget);

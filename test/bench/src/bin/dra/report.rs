@@ -18,7 +18,7 @@ const MAX_REPEAT: u64 = 50_000;
 
 /// What was printed so far.
 #[derive(Default)]
-pub struct Report {
+pub(crate) struct Report {
     pub over_the_step_limit: usize,
     feasible_ratios: Vec<f64>,
     /// Cases in which upstream takes less than [`GOAL`] times as long although the pod fits, or less than we do.
@@ -30,7 +30,7 @@ const GOAL: f64 = 20.0;
 
 impl Report {
     /// Prints the head.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         println!("CPU time of one allocation, one thread, warm unless said otherwise");
         println!(
             "{:<52} {:>10} {:>10} {:>12} {:>18} {:>14}",
@@ -39,12 +39,12 @@ impl Report {
     }
 
     /// Begins a group of lines.
-    pub fn family(&self, title: &str) {
+    pub(crate) fn family(&self, title: &str) {
         println!("{title}");
     }
 
     /// Measures a case; without upstream only ours. Gives whether upstream finished.
-    pub fn compare(&mut self, case: &Case, upstream: Option<&mut Upstream>, runs: usize) -> Result<bool> {
+    pub(crate) fn compare(&mut self, case: &Case, upstream: Option<&mut Upstream>, runs: usize) -> Result<bool> {
         let question = case.question();
         let objects = Objects::read(&question)?;
         let node = &objects.nodes[0];
@@ -117,7 +117,7 @@ impl Report {
     }
 
     /// Prints what holds for all.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         let least = self.feasible_ratios.iter().copied().fold(f64::INFINITY, f64::min);
         if let Some(median) = median(&self.feasible_ratios) {
             println!("feasible cases: upstream takes {median:.0} times as long (median), {least:.0} times at least");
@@ -129,14 +129,14 @@ impl Report {
 }
 
 /// The middle one.
-pub fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
 /// The median and, of several, the range.
-pub fn spread(ratios: &[f64]) -> String {
+pub(crate) fn spread(ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     match median(ratios) {
@@ -147,7 +147,7 @@ pub fn spread(ratios: &[f64]) -> String {
 }
 
 /// Nanoseconds, readable.
-pub fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
         ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),

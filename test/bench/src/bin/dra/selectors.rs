@@ -3,9 +3,8 @@
 use std::hint::black_box;
 
 use anyhow::{Context, Result, ensure};
-use dra_sched::cel::{DeviceView, Selector, SlotTable};
-use dra_sched::types::Device;
-use dra_sched::{Compat, KubernetesMinor};
+use dra_types::{Compat, Device, KubernetesMinor};
+use k8s_cel::{DeviceView, Selector, SlotTable};
 
 use crate::cases::{GPU, gpu};
 use crate::clock::Stopwatch;
@@ -21,7 +20,7 @@ const TEXTS: [&str; 5] = [
 const TIMES: u32 = 20_000;
 
 /// Measures and prints.
-pub fn measure(report: &mut Report, runs: usize) -> Result<()> {
+pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
     report.family("selectors: one evaluation, the device made ready before");
     let compat = Compat::new(KubernetesMinor::V1_37);
     let device = Device::from_json(&gpu(0, 0))?;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use dra_sched::types::ResourceSlice;
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, LabelKnowledge, MachineShape, MachineTemplate};
+use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Copies, LabelKnowledge, MachineShape, MachineTemplate};
+use dra_types::ResourceSlice;
 use model::{Budget, IdSet};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn gpus(template: usize) -> usize {
 }
 
 /// Measures and prints.
-pub fn measure(report: &mut Report, upstream: &mut Upstream, runs: usize) -> Result<()> {
+pub(crate) fn measure(report: &mut Report, upstream: &mut Upstream, runs: usize) -> Result<()> {
     report.family("instance types: a pod that wants 4 GPUs, everything built anew");
     let devices = |template: usize| (0..gpus(template)).map(|index| gpu(index, index)).collect::<Vec<_>>();
     let names: Vec<String> = (0..TYPES).map(|index| format!("node-{index:05}")).collect();
@@ -89,7 +89,8 @@ fn ours(objects: &Objects, templates: &[Arc<MachineTemplate>], types: usize) -> 
     let bin = BinLedger::machine(&shapes, &mut cluster);
     let uses: Vec<ClaimUse> =
         pods.iter().flatten().map(|class| ClaimUse::Fresh { class: *class, containers: 1 }).collect();
-    let offer = inventory.try_add(&bin, &uses, 1, &shapes, &cluster, &mut Budget::new(STEPS));
+    let offer =
+        inventory.try_add(&bin, Copies { claims: &uses, copies: 1 }, &shapes, &cluster, &mut Budget::new(STEPS));
     let ns = watch.elapsed_ns();
     let holding: usize = offer.alternatives.iter().map(|alternative| alternative.shapes.iter().count()).sum();
     let expected = (0..templates.len()).filter(|template| gpus(*template) >= 4).count();

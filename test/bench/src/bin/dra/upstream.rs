@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The program; ends when it is dropped.
-pub struct Upstream {
+pub(crate) struct Upstream {
     process: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -18,7 +18,7 @@ pub struct Upstream {
 /// What it measured.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Measured {
+pub(crate) struct Measured {
     pub cpu_nanos: u64,
     pub allocations: u64,
     pub placed: u64,
@@ -28,7 +28,7 @@ pub struct Measured {
 
 impl Upstream {
     /// Starts it; it gives up a question after the limit.
-    pub fn start(program: &Path, limit_seconds: u64) -> Result<Self> {
+    pub(crate) fn start(program: &Path, limit_seconds: u64) -> Result<Self> {
         let mut process = Command::new(program)
             .args(["-timeout-seconds", &limit_seconds.to_string()])
             .stdin(Stdio::piped())
@@ -41,12 +41,12 @@ impl Upstream {
     }
 
     /// Allocates again and again: so often, after once that is not counted; 0 is once that is.
-    pub fn repeat(&mut self, question: &Value, times: u64) -> Result<Measured> {
+    pub(crate) fn repeat(&mut self, question: &Value, times: u64) -> Result<Measured> {
         self.measure(question, &json!({"repeat": times}))
     }
 
     /// Any benchmark.
-    pub fn measure(&mut self, question: &Value, bench: &Value) -> Result<Measured> {
+    pub(crate) fn measure(&mut self, question: &Value, bench: &Value) -> Result<Measured> {
         let mut question = question.clone();
         question["bench"] = bench.clone();
         let questions = self.questions.as_mut().context("upstream has no input")?;

@@ -1,9 +1,10 @@
 //! The neutral form of a case, which both sides read: a file of JSON lines.
 //!
-//! One line is one thing: options, an instance type, a NodePool, a DaemonSet, a template of pods, a node with the pods on
-//! it, or pods that wait. Pods are counted by template, which are numbered from 0 in the order of the file, so a hundred
-//! thousand of them are a few lines. Objects are as the API has them; prices are in nano-dollars per hour. Waiting pods
-//! are called `pod-000000` and so on in the order of the file, those on nodes `bound-000000` and so on; the UID is the name.
+//! One line is one thing: options, an instance type, a NodePool, a DaemonSet, a template of pods, a node with the pods
+//! on it, or pods that wait. Pods are counted by template, which are numbered from 0 in the order of the file, so a
+//! hundred thousand of them are a few lines. Objects are as the API has them; prices are in nano-dollars per hour.
+//! Waiting pods are called `pod-000000` and so on in the order of the file, those on nodes `bound-000000` and so on;
+//! the UID is the name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,15 +14,15 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use cloudprovider::InstanceType;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The namespace of all pods but those of DaemonSets.
-pub const NAMESPACE: &str = "bench";
+pub(crate) const NAMESPACE: &str = "bench";
 
 /// One line of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Line {
+pub(crate) enum Line {
     Options(Options),
     InstanceType(Box<InstanceType>),
     NodePool(Value),
@@ -35,7 +36,7 @@ pub enum Line {
 /// A node and what runs there.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OnNode {
+pub(crate) struct OnNode {
     pub node: Value,
     pub pods: Vec<PodCount>,
 }
@@ -43,13 +44,13 @@ pub struct OnNode {
 /// How to plan.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+pub(crate) struct Options {
     pub preferences: Preferences,
 }
 
 /// What preferred rules are.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Preferences {
+pub(crate) enum Preferences {
     #[default]
     Respect,
     Ignore,
@@ -58,14 +59,14 @@ pub enum Preferences {
 /// So many pods of a template.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PodCount {
+pub(crate) struct PodCount {
     pub template: usize,
     pub count: usize,
 }
 
 /// Everything a planner is asked.
 #[derive(Default)]
-pub struct Case {
+pub(crate) struct Case {
     pub options: Options,
     pub instance_types: Vec<InstanceType>,
     pub node_pools: Vec<Value>,
@@ -77,7 +78,7 @@ pub struct Case {
 
 impl Case {
     /// Writes the file.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
         let mut out = BufWriter::new(file);
         let mut line = |line: &Line| -> Result<()> {
@@ -130,17 +131,59 @@ impl Templates {
 }
 
 /// Reads the file line by line; only one line is in memory at a time.
-pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<Line>>> {
+pub(crate) fn read(path: &Path) -> Result<impl Iterator<Item = Result<Line>>> {
     let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     let lines = BufReader::new(file).lines().enumerate();
     Ok(lines
         .map(|(number, line)| serde_json::from_str(&line?).with_context(|| format!("line {} of a case", number + 1))))
 }
 
+/// Names the pods of a case, in the order of the file.
+#[derive(Default)]
+pub(crate) struct Names {
+    bound: usize,
+    waiting: usize,
+}
+
+impl Names {
+    /// Makes the counted pods, on a node or waiting, one after the other: there may be a hundred thousand.
+    pub(crate) fn pods(
+        &mut self,
+        counts: &[PodCount],
+        templates: &[Value],
+        node: Option<&str>,
+        mut each: impl FnMut(&Value) -> Result<()>,
+    ) -> Result<()> {
+        for count in counts {
+            let mut object = templates.get(count.template).context("a template that is not there")?.clone();
+            for _ in 0..count.count {
+                let (kind, index) =
+                    if node.is_some() { ("bound", &mut self.bound) } else { ("pod", &mut self.waiting) };
+                let name = format!("{kind}-{index:06}");
+                *index += 1;
+                object["metadata"]["namespace"] = NAMESPACE.into();
+                object["metadata"]["uid"] = name.as_str().into();
+                object["metadata"]["name"] = name.into();
+                object["metadata"]["creationTimestamp"] = "2023-11-14T22:13:20Z".into();
+                match node {
+                    Some(node) => {
+                        object["spec"]["nodeName"] = node.into();
+                        object["status"] = json!({"phase": "Running"});
+                    }
+                    None => {
+                        let waits = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
+                        object["status"] = json!({"phase": "Pending", "conditions": waits});
+                    }
+                }
+                each(&object)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

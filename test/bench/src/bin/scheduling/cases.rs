@@ -10,7 +10,7 @@ use crate::case::{Case, Options, Preferences};
 use crate::random::Random;
 
 /// A case that can be made.
-pub struct Named {
+pub(crate) struct Named {
     /// The group, such as `P1`.
     pub group: &'static str,
     /// The group, the kind and the number of pods, such as `P3-ratios-5000`.
@@ -27,13 +27,13 @@ impl Named {
     }
 
     /// Makes it.
-    pub fn make(&self) -> Case {
+    pub(crate) fn make(&self) -> Case {
         (self.make)()
     }
 }
 
 /// One line for each group, for the head of a table.
-pub const GROUPS: [(&str, &str); 9] = [
+pub(crate) const GROUPS: [(&str, &str); 9] = [
     ("P1", "Karpenter's own benchmark: diverse pods, 400 types"),
     ("P2", "identical pods with preferences of which one cannot be met"),
     ("P3", "deployments without rules, 800 real-shaped types: price"),
@@ -46,7 +46,7 @@ pub const GROUPS: [(&str, &str); 9] = [
 ];
 
 /// All cases; with `pods` each group once, with so many.
-pub fn all(pods: Option<usize>) -> Vec<Named> {
+pub(crate) fn all(pods: Option<usize>) -> Vec<Named> {
     let sizes = |usual: &[usize]| pods.map_or(usual.to_vec(), |pods| vec![pods]);
     let mut all = Vec::new();
     for count in sizes(&[100, 500, 1000, 2000, 5000, 10_000, 20_000]) {

@@ -3,7 +3,7 @@
 use crate::report::{Row, ratio};
 
 /// One line for each goal whose cases were measured.
-pub fn lines(rows: &[Row]) -> Vec<String> {
+pub(crate) fn lines(rows: &[Row]) -> Vec<String> {
     let goals = [largest_benchmark(rows), preferences(rows), price(rows), price_against_karpenter(rows), backlog(rows)];
     let more = [on_nodes(rows, "P4-5000"), on_nodes(rows, "X2-1000"), cold_start(rows)];
     let of_all = [slope(rows), same_bytes(rows), checked(rows)];
@@ -110,7 +110,7 @@ fn cold_start(rows: &[Row]) -> Option<String> {
 }
 
 /// The slope of the line through the logarithms of pods and CPU time of P1 from 1,000 pods on, by least squares.
-pub fn exponent(points: &[(usize, u64)]) -> Option<f64> {
+pub(crate) fn exponent(points: &[(usize, u64)]) -> Option<f64> {
     let points: Vec<(f64, f64)> = points
         .iter()
         .filter(|(pods, _)| (1000..=20_000).contains(pods))

@@ -1,12 +1,12 @@
 //! How many instructions a plan is, counted by valgrind: the one figure that a busy computer does not change.
 //!
 //! Counted are two plans less one, so that reading the case is no part of it. The counts of four cases are kept in
-//! `test/bench/instructions.json`; more than [`MARGIN_PERCENT`] above them is an error, so that nobody makes the planner
-//! slower without saying so. A new compiler, and work that makes it faster, are reasons to write the file anew.
+//! `test/bench/instructions.json`; more than [`MARGIN_PERCENT`] above them is an error, so that nobody makes the
+//! planner slower without saying so. A new compiler, and work that makes it faster, are reasons to write the file anew.
 //!
-//! Equal programs take equally many instructions, but for what the C library picks by what the processor can do (`memcpy`
-//! and the like). So it is told to pick what every x86-64 processor can do; on other architectures, and with another C
-//! library, counts are others.
+//! Equal programs take equally many instructions, but for what the C library picks by what the processor can do
+//! (`memcpy` and the like). So it is told to pick what every x86-64 processor can do; on other architectures, and with
+//! another C library, counts are others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,13 +31,13 @@ const BASELINE: (&str, &str) = (
 
 /// What to do with the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub(crate) enum Then {
     Compare,
     Keep,
 }
 
 /// Counts, prints, and compares with the file or writes it. Skipped with a line where valgrind is not installed.
-pub fn count(cases: &[Named], folder: &Path, then: Then) -> Result<()> {
+pub(crate) fn count(cases: &[Named], folder: &Path, then: Then) -> Result<()> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("instructions: skipped, valgrind is not installed");
         return Ok(());

@@ -1,10 +1,11 @@
 //! The planner and Karpenter's scheduler side by side in one session: CPU time, memory, machines and price.
 //!
-//! Both get the same case from one file. Each plan is made by a process of its own, which has planned nothing before, so
-//! CPU time, wall time and memory are those of a first plan; runs alternate, and the median counts where there are several.
-//! Reading the case is not part of the time and is part of the memory. The time is that of a whole round on both sides: ours builds
-//! a snapshot of decoded objects and plans it (`ours.rs`); Karpenter's copies nodes and makes topology, scheduler and solution.
-//! What either pays beside that in a cluster, decoding, caches, events and metrics, is left out.
+//! Both get the same case from one file. Each plan is made by a process of its own, which has planned nothing before,
+//! so CPU time, wall time and memory are those of a first plan; runs alternate, and the median counts where there are
+//! several. Reading the case is not part of the time and is part of the memory. The time is that of a whole round on
+//! both sides: ours builds a snapshot of decoded objects and plans it (`ours.rs`); Karpenter's copies nodes and makes
+//! topology, scheduler and solution. What either pays beside that in a cluster, decoding, caches, events and metrics,
+//! is left out.
 //!
 //! Prices follow one rule for both (`verdict.rs`), and the checker judges both plans. Left out: the real control plane
 //! (`cargo xtask bench e2e`), devices (`cargo xtask bench dra`).
@@ -12,6 +13,7 @@
 mod case;
 mod cases;
 mod clock;
+mod export;
 mod goals;
 mod instructions;
 mod ours;
@@ -79,6 +81,9 @@ struct Arguments {
     /// Count them and write that file.
     #[arg(long)]
     keep_instructions: bool,
+    /// Write the cases into this folder as snapshot files, which `dovetail plan` reads, and end.
+    #[arg(long, value_name = "FOLDER")]
+    export: Option<PathBuf>,
     /// Print the names of the cases and end.
     #[arg(long)]
     list: bool,
@@ -132,6 +137,9 @@ fn main() -> Result<()> {
     if arguments.list {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(());
+    }
+    if let Some(folder) = &arguments.export {
+        return export::write(&cases, folder);
     }
     let karpenter = arguments.karpenter.as_deref().filter(|_| !arguments.only_ours);
     ensure!(

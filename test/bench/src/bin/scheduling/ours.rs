@@ -1,26 +1,26 @@
-//! Our side: a case is decoded object by object, as the controller's store holds it, and planned as in a round of the controller:
-//! a snapshot is built, and the planner makes a plan of it. Both are in the clock.
+//! Our side: a case is decoded object by object, as the controller's store holds it, and planned as in a round of the
+//! controller: a snapshot is built, and the planner makes a plan of it. Both are in the clock.
 //!
-//! Not in the clock is what the controller does when something changes and not in each round: decoding an object when a watch
-//! brings it, and compiling the instance types when the provider's answer changes. Karpenter's side is given its decoded objects, its
-//! cluster state and its instance types as well.
+//! Not in the clock is what the controller does when something changes and not in each round: decoding an object when a
+//! watch brings it, and compiling the instance types when the provider's answer changes. Karpenter's side is given its
+//! decoded objects, its cluster state and its instance types as well.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use api::labels::ProviderLabels;
+use cluster::snapshot::{Cache, Cluster, LaunchableNodePool};
 use decode::Context;
-use decode::snapshot::{Cache, Cluster, LaunchableNodePool};
 use model::{Interner, Pod};
 use scheduling::snapshot::PreferencePolicy;
 use scheduling::{Plan, Snapshot, provisioning};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::case::{self, Line, NAMESPACE, PodCount, Preferences};
+use crate::case::{self, Line, NAMESPACE, Names, Preferences};
 use crate::clock::{Stopwatch, peak_kib};
 use crate::verdict;
 
@@ -29,7 +29,7 @@ const THREADS: [usize; 3] = [1, 2, 8];
 
 /// What planning took and gave.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Of reading the objects.
     pub read_ns: u64,
     /// CPU and wall time of the first round of the process: the snapshot built, and planned.
@@ -49,12 +49,13 @@ pub struct Measured {
     pub lower_bound_nano_usd_per_hour: i64,
     /// Of the whole plan.
     pub sha256: String,
-    /// How many of the plans made in further rounds, and on several threads at once, differ from it; None where that was not asked.
+    /// How many of the plans made in further rounds, and on several threads at once, differ from it; None where that
+    /// was not asked.
     pub differing_plans: Option<usize>,
 }
 
 /// Reads a case and plans it; where that is wanted, so often again, and then on several threads at once.
-pub fn measure(path: &Path, again: usize) -> Result<Measured> {
+pub(crate) fn measure(path: &Path, again: usize) -> Result<Measured> {
     let watch = Stopwatch::start();
     let mut input = Input::read(path)?;
     let read_ns = watch.elapsed().1;
@@ -98,8 +99,9 @@ pub fn measure(path: &Path, again: usize) -> Result<Measured> {
     })
 }
 
-/// Reads a case and plans it once and so often again. Only planning is repeated: it is what instructions are counted of.
-pub fn repeat(path: &Path, again: usize) -> Result<()> {
+/// Reads a case and plans it once and so often again. Only planning is repeated: it is what instructions are counted
+/// of.
+pub(crate) fn repeat(path: &Path, again: usize) -> Result<()> {
     let snapshot = Input::read(path)?.snapshot()?;
     for _ in 0..=again {
         drop(black_box(provisioning::plan(black_box(&snapshot))));
@@ -123,7 +125,7 @@ fn digest(plan: &Plan) -> String {
 }
 
 /// A case as the controller's store holds it: every object decoded, the instance types compiled.
-pub struct Input {
+pub(crate) struct Input {
     cluster: Cluster,
     interner: Arc<Interner>,
     labels: ProviderLabels,
@@ -132,7 +134,7 @@ pub struct Input {
 
 impl Input {
     /// Reads a case.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let labels = ProviderLabels::default();
         let mut interner = Interner::new();
         let context = &mut Context::with_labels(&mut interner, &labels);
@@ -162,18 +164,20 @@ impl Input {
                     let node = decode::node(&on_node.node, context).map_err(|error| anyhow!("{error}"))?;
                     let name = node.name.to_string();
                     cluster.nodes.push(Arc::new(node));
-                    for count in on_node.pods {
-                        names.pods(count, &templates, Some(&name), context, &mut cluster)?;
-                    }
+                    names.pods(&on_node.pods, &templates, Some(&name), |pod| {
+                        cluster.bound.insert(&decoded(pod, context)?);
+                        Ok(())
+                    })?;
                 }
                 Line::Pods(counts) => {
-                    for count in counts {
-                        names.pods(count, &templates, None, context, &mut cluster)?;
-                    }
+                    names.pods(&counts, &templates, None, |pod| {
+                        cluster.pods.push(decoded(pod, context)?);
+                        Ok(())
+                    })?;
                 }
             }
         }
-        let (catalogue, errors) = decode::catalogue(&instance_types, context);
+        let (catalogue, errors) = cluster::catalogue(&instance_types, context);
         if let Some(error) = errors.first() {
             bail!("{error}");
         }
@@ -190,8 +194,8 @@ impl Input {
         Ok(Self { cluster, interner: Arc::new(interner), labels, cache: Cache::default() })
     }
 
-    /// What a watch brings between two rounds: a pod of each of some nodes is another object. What `snapshot` had to name becomes
-    /// known, as in the controller.
+    /// What a watch brings between two rounds: a pod of each of some nodes is another object. What `snapshot` had to
+    /// name becomes known, as in the controller.
     fn change(&mut self, round: usize, snapshot: &Snapshot) {
         const NODES: usize = 10;
         let before = Arc::clone(&self.interner);
@@ -206,9 +210,9 @@ impl Input {
     }
 
     /// What one round plans. Any object that cannot be used is an error.
-    pub fn snapshot(&mut self) -> Result<Snapshot> {
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot> {
         let (cluster, interner) = (self.cluster.clone(), Arc::clone(&self.interner));
-        let (snapshot, errors) = decode::snapshot_with(cluster, interner, &self.labels, &mut self.cache);
+        let (snapshot, errors) = cluster::snapshot_with(cluster, interner, &self.labels, &mut self.cache);
         match errors.first() {
             Some(error) => bail!("{error}"),
             None => Ok(snapshot),
@@ -216,48 +220,6 @@ impl Input {
     }
 }
 
-/// Counts the pods that were made.
-#[derive(Default)]
-struct Names {
-    bound: usize,
-    waiting: usize,
-}
-
-impl Names {
-    fn pods(
-        &mut self,
-        count: PodCount,
-        templates: &[Value],
-        node: Option<&str>,
-        context: &mut Context<'_>,
-        cluster: &mut Cluster,
-    ) -> Result<()> {
-        let mut object = templates.get(count.template).context("a template that is not there")?.clone();
-        for _ in 0..count.count {
-            let (kind, index) = if node.is_some() { ("bound", &mut self.bound) } else { ("pod", &mut self.waiting) };
-            let name = format!("{kind}-{index:06}");
-            *index += 1;
-            object["metadata"]["namespace"] = NAMESPACE.into();
-            object["metadata"]["uid"] = name.as_str().into();
-            object["metadata"]["name"] = name.into();
-            object["metadata"]["creationTimestamp"] = "2023-11-14T22:13:20Z".into();
-            match node {
-                Some(node) => {
-                    object["spec"]["nodeName"] = node.into();
-                    object["status"] = json!({"phase": "Running"});
-                }
-                None => {
-                    let waits = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
-                    object["status"] = json!({"phase": "Pending", "conditions": waits});
-                }
-            }
-            let pod = decode::pod(&object, context).map_err(|error| anyhow!("{error}"))?;
-            let pod = Arc::new(pod);
-            match node {
-                Some(_) => cluster.bound.insert(&pod),
-                None => cluster.pods.push(pod),
-            }
-        }
-        Ok(())
-    }
+fn decoded(pod: &Value, context: &mut Context<'_>) -> Result<Arc<Pod>> {
+    decode::pod(pod, context).map(Arc::new).map_err(|error| anyhow!("{error}"))
 }

@@ -19,7 +19,7 @@ struct Line {
 }
 
 /// The drawing; without cases of P1 only the frame.
-pub fn svg(rows: &[Row]) -> String {
+pub(crate) fn svg(rows: &[Row]) -> String {
     let of_group = || rows.iter().filter(|row| row.group == "P1");
     let finished = |row: &Row| Some((row.pods, row.theirs().filter(|side| !side.timed_out)?.cpu_ns));
     let lines = [

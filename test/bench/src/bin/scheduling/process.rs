@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 /// How it ended.
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// What it printed.
     Output(String),
     /// It was stopped.
@@ -19,12 +19,12 @@ pub enum Outcome {
 }
 
 /// Runs this program again.
-pub fn ourselves(arguments: &[String], limit: Duration) -> Result<Outcome> {
+pub(crate) fn ourselves(arguments: &[String], limit: Duration) -> Result<Outcome> {
     run(&std::env::current_exe()?, arguments, limit)
 }
 
 /// Runs a program; an error if it fails. Its standard error goes to ours.
-pub fn run(program: &Path, arguments: &[String], limit: Duration) -> Result<Outcome> {
+pub(crate) fn run(program: &Path, arguments: &[String], limit: Duration) -> Result<Outcome> {
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -55,7 +55,7 @@ pub fn run(program: &Path, arguments: &[String], limit: Duration) -> Result<Outc
 }
 
 /// What Karpenter's side is made of.
-pub fn versions(program: &Path) -> Result<String> {
+pub(crate) fn versions(program: &Path) -> Result<String> {
     match run(program, &["-print-versions".to_owned()], Duration::from_secs(60))? {
         Outcome::Output(text) => Ok(text.trim().to_owned()),
         Outcome::TimedOut => bail!("{} does not tell its versions", program.display()),
@@ -63,7 +63,7 @@ pub fn versions(program: &Path) -> Result<String> {
 }
 
 /// The hash of a file, shortened.
-pub fn sha256(path: &Path) -> Result<String> {
+pub(crate) fn sha256(path: &Path) -> Result<String> {
     let mut reader = BufReader::new(fs::File::open(path)?);
     let mut hash = Sha256::new();
     let mut part = [0; 1 << 16];

@@ -11,7 +11,7 @@ use crate::theirs::Answer;
 
 /// The checker's verdict.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Checked {
+pub(crate) struct Checked {
     pub finished: bool,
     pub problems: usize,
     pub first_problem: Option<String>,
@@ -19,7 +19,7 @@ pub struct Checked {
 
 impl Checked {
     /// It was stopped.
-    pub fn not_finished() -> Self {
+    pub(crate) fn not_finished() -> Self {
         Self { finished: false, problems: 0, first_problem: None }
     }
 
@@ -34,7 +34,7 @@ impl Checked {
 
 /// A case, measured on both sides.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     pub group: String,
     pub name: String,
     pub pods: usize,
@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Karpenter's side.
 #[derive(Debug, Clone, Serialize)]
-pub enum Theirs {
+pub(crate) enum Theirs {
     NotAsked,
     /// It did not even stop when it was told to.
     Killed,
@@ -60,7 +60,7 @@ pub enum Theirs {
 
 /// One run of Karpenter's side.
 #[derive(Debug, Clone, Serialize)]
-pub struct TheirRun {
+pub(crate) struct TheirRun {
     pub cpu_ns: u64,
     pub wall_ns: u64,
     pub solve_cpu_ns: u64,
@@ -75,7 +75,7 @@ pub struct TheirRun {
 
 impl TheirRun {
     /// The figures of an answer.
-    pub fn of(answer: &Answer) -> Self {
+    pub(crate) fn of(answer: &Answer) -> Self {
         Self {
             cpu_ns: answer.cpu_nanos,
             wall_ns: answer.wall_nanos,
@@ -92,7 +92,7 @@ impl TheirRun {
 
 /// What the table says of one side.
 #[derive(Debug, Clone, Copy)]
-pub struct Side {
+pub(crate) struct Side {
     pub cpu_ns: u64,
     /// Of that, the planner or the scheduler alone.
     pub solve_cpu_ns: u64,
@@ -106,7 +106,7 @@ pub struct Side {
 
 impl Row {
     /// Ours: medians of the first plans.
-    pub fn ours(&self) -> Side {
+    pub(crate) fn ours(&self) -> Side {
         let first = &self.ours[0];
         Side {
             cpu_ns: median(self.ours.iter().map(|run| run.first_ns.0)),
@@ -121,13 +121,13 @@ impl Row {
     }
 
     /// Ours: CPU time of a round after the first, made with what is left of the one before; None where none was made.
-    pub fn next_cpu_ns(&self) -> Option<u64> {
+    pub(crate) fn next_cpu_ns(&self) -> Option<u64> {
         let next = self.ours.iter().flat_map(|run| &run.again_cpu_ns).copied();
         Some(median(next)).filter(|&median| median > 0)
     }
 
     /// Karpenter's, if it was asked and gave an answer.
-    pub fn theirs(&self) -> Option<Side> {
+    pub(crate) fn theirs(&self) -> Option<Side> {
         let Theirs::Answered { runs, price_nano_usd_per_hour, .. } = &self.theirs else { return None };
         let first = runs.first()?;
         Some(Side {
@@ -143,18 +143,18 @@ impl Row {
     }
 
     /// What no plan for the same pods can undercut; None where nothing is known.
-    pub fn bound(&self) -> Option<i64> {
+    pub(crate) fn bound(&self) -> Option<i64> {
         Some(self.ours[0].lower_bound_nano_usd_per_hour).filter(|bound| *bound > 0)
     }
 
     /// How far a price is above the bound.
-    pub fn gap(&self, price: i64) -> Option<f64> {
+    pub(crate) fn gap(&self, price: i64) -> Option<f64> {
         let bound = self.bound()?;
         Some(price as f64 / bound as f64 - 1.0)
     }
 
     /// Whether our plan is wrong, or not the same each time.
-    pub fn is_wrong(&self) -> bool {
+    pub(crate) fn is_wrong(&self) -> bool {
         let first = &self.ours[0];
         let differs = first.differing_plans.is_some_and(|count| count > 0);
         let above_price =
@@ -165,14 +165,14 @@ impl Row {
 }
 
 /// All that was measured so far.
-pub struct Report {
+pub(crate) struct Report {
     pub rows: Vec<Row>,
     versions: String,
 }
 
 impl Report {
     /// Prints the head.
-    pub fn begin(karpenter: Option<String>) -> Self {
+    pub(crate) fn begin(karpenter: Option<String>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(0, usize::from);
         let theirs = karpenter.unwrap_or_else(|| "Karpenter not run".to_owned());
         let versions = format!("Dovetail {}, {theirs}; {cpus} CPUs", env!("CARGO_PKG_VERSION"));
@@ -186,7 +186,7 @@ impl Report {
     }
 
     /// Adds a case and prints it.
-    pub fn add(&mut self, row: Row) {
+    pub(crate) fn add(&mut self, row: Row) {
         if self.rows.last().is_none_or(|last| last.group != row.group) {
             let about = GROUPS.iter().find(|(group, _)| *group == row.group).map_or("", |(_, about)| about);
             println!("\n{}  {about}", row.group);
@@ -256,7 +256,7 @@ impl Report {
     }
 
     /// Prints what holds for all.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         println!();
         for line in goals::lines(&self.rows) {
             println!("{line}");
@@ -264,26 +264,26 @@ impl Report {
     }
 
     /// Everything, for programs.
-    pub fn json(&self) -> Result<String> {
+    pub(crate) fn json(&self) -> Result<String> {
         let rows = json!({"versions": self.versions, "rows": self.rows, "summary": goals::lines(&self.rows)});
         Ok(serde_json::to_string_pretty(&rows)?)
     }
 }
 
 /// How many times as much.
-pub fn ratio(a: u64, b: u64) -> f64 {
+pub(crate) fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
 
 /// The middle one.
-pub fn median(values: impl Iterator<Item = u64>) -> u64 {
+pub(crate) fn median(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
 /// Nanoseconds, readable.
-pub fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     match ns as f64 {
         ns if ns < 1e6 => format!("{:.0} us", ns / 1e3),
         ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),

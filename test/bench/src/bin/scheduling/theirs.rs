@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What the program of `test/bench/karpenter` prints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub read_nanos: u64,
     /// Of a whole round: copying nodes, topology, scheduler, solution.
     pub cpu_nanos: u64,
@@ -26,7 +26,7 @@ pub struct Answer {
 /// A NodeClaim that it would create.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Claim {
+pub(crate) struct Claim {
     pub node_pool: String,
     pub instance_types: Vec<String>,
     pub requirements: Vec<ClaimRequirement>,
@@ -36,7 +36,7 @@ pub struct Claim {
 /// What it asks of a label.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClaimRequirement {
+pub(crate) struct ClaimRequirement {
     pub key: String,
     pub operator: String,
     pub values: Vec<String>,
@@ -45,12 +45,12 @@ pub struct ClaimRequirement {
 /// Pods on a node that is there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Placement {
+pub(crate) struct Placement {
     pub node: String,
     pub pods: Vec<String>,
 }
 
 /// The arguments with which the program plans a case.
-pub fn arguments(case: &Path, limit_seconds: u64, workers: usize) -> Vec<String> {
+pub(crate) fn arguments(case: &Path, limit_seconds: u64, workers: usize) -> Vec<String> {
     vec![format!("-case={}", case.display()), format!("-limit={limit_seconds}s"), format!("-workers={workers}")]
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use model::{IdVec, PriceNanoUsdPerHour, Requirement, Requirements, ResourceVec, ValueId, ValueSet};
 use scheduling::catalogue::{Catalogue, OfferingId, TypeId};
+use scheduling::plan::action::Action;
 use scheduling::plan::{Choice, ExistingPlacement, Launch, Machine, Plan, Refusal, Verdict};
 use scheduling::snapshot::{NodePool, PodId};
 use scheduling::{Snapshot, provisioning};
@@ -16,9 +17,9 @@ use crate::ours::Input;
 use crate::report::Checked;
 use crate::theirs::{Answer, Claim};
 
-/// Nano-dollars per hour of all machines: each costs its cheapest offering that can be launched, agrees with its claim, and
-/// holds its pods and the DaemonSets' with what it can allocate.
-pub fn price(snapshot: &Snapshot, plan: &Plan) -> Result<i64> {
+/// Nano-dollars per hour of all machines: each costs its cheapest offering that can be launched, agrees with its claim,
+/// and holds its pods and the DaemonSets' with what it can allocate.
+pub(crate) fn price(snapshot: &Snapshot, plan: &Plan) -> Result<i64> {
     let mut sum = 0;
     for machine in &plan.machines {
         let pool = &snapshot.node_pools[machine.node_pool];
@@ -73,7 +74,7 @@ fn requests(snapshot: &Snapshot, pods: &[PodId]) -> ResourceVec {
 }
 
 /// Karpenter's answer in the form of our plans.
-pub fn plan_of(snapshot: &Snapshot, answer: &Answer) -> Result<Plan> {
+pub(crate) fn plan_of(snapshot: &Snapshot, answer: &Answer) -> Result<Plan> {
     let pods: BTreeMap<&str, PodId> =
         snapshot.pods.iter_enumerated().map(|(id, pending)| (&*pending.pod.name.name, id)).collect();
     let ids = |names: &[String]| -> Result<Vec<PodId>> {
@@ -97,7 +98,7 @@ pub fn plan_of(snapshot: &Snapshot, answer: &Answer) -> Result<Plan> {
         .into_iter()
         .map(|pod| Refusal { pod, verdict: Verdict::DoesNotFit, reasons: Arc::new([]) })
         .collect();
-    let mut plan = Plan { machines, existing, refusals, ..Plan::default() };
+    let mut plan = Plan { actions: Action::create_each(&machines), machines, existing, refusals, ..Plan::default() };
     plan.price = PriceNanoUsdPerHour(price(snapshot, &plan)?);
     Ok(plan)
 }
@@ -143,13 +144,13 @@ fn requirements(snapshot: &Snapshot, pool: &NodePool, claim: &Claim) -> Result<R
 }
 
 /// What Karpenter's answer to a case costs.
-pub fn price_of(case: &Path, answer: &Answer) -> Result<i64> {
+pub(crate) fn price_of(case: &Path, answer: &Answer) -> Result<i64> {
     let snapshot = Input::read(case)?.snapshot()?;
     Ok(plan_of(&snapshot, answer)?.price.0)
 }
 
 /// What the checker says of our plan of a case, or of Karpenter's answer to it.
-pub fn judge(case: &Path, answer: Option<&Path>) -> Result<Checked> {
+pub(crate) fn judge(case: &Path, answer: Option<&Path>) -> Result<Checked> {
     let snapshot = Input::read(case)?.snapshot()?;
     let plan = match answer {
         None => provisioning::plan(&snapshot),

@@ -1,10 +1,10 @@
-//! The measurement behind `cargo xtask bench dra-scale`: the scale test of Kubernetes' good practices for DRA, on a real
-//! control plane and from an empty cluster.
+//! The measurement behind `cargo xtask bench dra-scale`: the scale test of Kubernetes' good practices for DRA, on a
+//! real control plane and from an empty cluster.
 //!
-//! A cluster of so many machines with eight devices is filled to nine tenths with pods that stay, each with a claim from a
-//! template; then the last tenth is filled and emptied, wave by wave. Pods are of Jobs, created at a fixed rate, and the
-//! controller manager is held to the request rate that these good practices name. Times of the filling and of each wave
-//! count from their first Job.
+//! A cluster of so many machines with eight devices is filled to nine tenths with pods that stay, each with a claim
+//! from a template; then the last tenth is filled and emptied, wave by wave. Pods are of Jobs, created at a fixed rate,
+//! and the controller manager is held to the request rate that these good practices name. Times of the filling and of
+//! each wave count from their first Job.
 
 mod workload;
 

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use crate::{NAMESPACE, NODE_POOL};
 
 /// Devices of a machine.
-pub const DEVICES: usize = 8;
+pub(crate) const DEVICES: usize = 8;
 /// The label that tells long-lived pods and each wave's apart.
-pub const PART: &str = "part";
+pub(crate) const PART: &str = "part";
 
 const DRIVER: &str = "gpu.example.com";
 const CLASS: &str = "gpu";
 
 /// Namespace, NodePool of so many machines at most, and what says that they have devices.
-pub fn surroundings(machines: usize) -> Vec<Value> {
+pub(crate) fn surroundings(machines: usize) -> Vec<Value> {
     let requirement = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
     let requirements = [
         requirement("kubernetes.io/os", "linux"),
@@ -73,7 +73,7 @@ pub fn surroundings(machines: usize) -> Vec<Value> {
 }
 
 /// A Job of one pod.
-pub fn job(part: &str, index: usize) -> serde_json::Result<Job> {
+pub(crate) fn job(part: &str, index: usize) -> serde_json::Result<Job> {
     serde_json::from_value(json!({
         "metadata": { "name": format!("{part}-{index}"), "namespace": NAMESPACE, "labels": { PART: part } },
         "spec": { "template": {

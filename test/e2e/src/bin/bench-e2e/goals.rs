@@ -38,7 +38,7 @@ const MOST_ABOVE_BOUND: f64 = 0.05;
 const MOST_MEGABYTES: u64 = 60;
 
 /// Prints each goal that what was measured says something about, with what was reached.
-pub fn print(pods: usize, ours: &[Measured], karpenter: &[Measured]) {
+pub(crate) fn print(pods: usize, ours: &[Measured], karpenter: &[Measured]) {
     for ours in ours {
         if let Some(karpenter) = karpenter.iter().find(|it| it.case == ours.case) {
             compare(ours, karpenter);

@@ -28,7 +28,7 @@ const SHAPES: [(u32, u32, Special); 10] = [
 ];
 
 /// Namespace, node class and NodePool.
-pub fn surroundings() -> Vec<Value> {
+pub(crate) fn surroundings() -> Vec<Value> {
     let requirement =
         |key: &str, operator: &str, value: &str| json!({ "key": key, "operator": operator, "values": [value] });
     vec![
@@ -53,7 +53,7 @@ pub fn surroundings() -> Vec<Value> {
 }
 
 /// The Deployments, of so many pods together.
-pub fn deployments(pods: usize) -> Vec<Value> {
+pub(crate) fn deployments(pods: usize) -> Vec<Value> {
     let shapes = SHAPES.iter().enumerate();
     shapes.map(|(index, shape)| deployment(&format!("s{index}"), pods / SHAPES.len(), *shape)).collect()
 }

@@ -1,8 +1,8 @@
 //! The measurement behind `cargo xtask bench memory`: how much memory the controller takes to start in a large cluster.
 //!
-//! A server of our own stands for the API server: a real one would need several gigabytes for this cluster. It makes the
-//! objects of each page while it sends them, and its watches are quiet. What is measured is the controller's process
-//! only, from its start until `/readyz` says that everything was listed, and for a while after that.
+//! A server of our own stands for the API server: a real one would need several gigabytes for this cluster. It makes
+//! the objects of each page while it sends them, and its watches are quiet. What is measured is the controller's
+//! process only, from its start until `/readyz` says that everything was listed, and for a while after that.
 
 mod objects;
 mod server;

@@ -1,10 +1,11 @@
-//! The objects of the cluster: what a Deployment's pods and cloud nodes look like when `kubectl get -o json` shows them.
+//! The objects of the cluster: what a Deployment's pods and cloud nodes look like when `kubectl get -o json` shows
+//! them.
 
 use serde_json::{Value, json};
 
 /// How large the cluster is.
 #[derive(Debug, Clone, Copy)]
-pub struct Size {
+pub(crate) struct Size {
     pub pods: usize,
     pub annotation_bytes: usize,
     pub deployments: usize,
@@ -17,7 +18,7 @@ const ANNOTATIONS: usize = 10;
 const PER_NAMESPACE: usize = 10;
 
 /// Text with names left open, so that a pod costs its sender no more than copying.
-pub struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<Piece>);
 
 enum Piece {
     Text(String),
@@ -57,19 +58,19 @@ impl Template {
 }
 
 /// The cluster's objects by their place in the list.
-pub struct Objects {
+pub(crate) struct Objects {
     pub size: Size,
     pod: Template,
     node: Template,
 }
 
 impl Objects {
-    pub fn new(size: Size) -> Self {
+    pub(crate) fn new(size: Size) -> Self {
         Self { size, pod: Template::new(&pod(size.annotation_bytes)), node: Template::new(&node()) }
     }
 
     /// The pod at that place, as JSON. Items of a list do not say of which kind they are.
-    pub fn pod(&self, index: usize) -> String {
+    pub(crate) fn pod(&self, index: usize) -> String {
         let deployment = index * self.size.deployments / self.size.pods.max(1);
         let hash = letters(deployment, 10);
         let app = format!("app-{deployment:03}");
@@ -94,13 +95,13 @@ impl Objects {
     }
 
     /// The node at that place.
-    pub fn node(&self, index: usize) -> String {
+    pub(crate) fn node(&self, index: usize) -> String {
         let zone = ["a", "b", "c"][index % 3].to_owned();
         self.node.fill(&[node_name(index), uid(3, index), zone, address(index), (500_000 + index).to_string()])
     }
 
     /// The namespace at that place.
-    pub fn namespace(&self, index: usize) -> String {
+    pub(crate) fn namespace(&self, index: usize) -> String {
         let name = namespace(index * PER_NAMESPACE);
         json!({
             "metadata": {
@@ -112,7 +113,7 @@ impl Objects {
         .to_string()
     }
 
-    pub fn namespaces(&self) -> usize {
+    pub(crate) fn namespaces(&self) -> usize {
         self.size.deployments.div_ceil(PER_NAMESPACE)
     }
 }
@@ -241,8 +242,9 @@ fn container_status(name: &str) -> Value {
     })
 }
 
-/// `<0>` name, `<1>` namespace, `<2>` application, `<3>` template hash, `<4>` uid, `<5>` the ReplicaSet's uid, `<6>` node,
-/// `<7>` five letters, `<8>` address, `<9>` cpu, `<10>` memory, `<11>` resource version, `<12>` seconds, `<13>` a digest.
+/// `<0>` name, `<1>` namespace, `<2>` application, `<3>` template hash, `<4>` uid, `<5>` the ReplicaSet's uid, `<6>`
+/// node, `<7>` five letters, `<8>` address, `<9>` cpu, `<10>` memory, `<11>` resource version, `<12>` seconds, `<13>` a
+/// digest.
 fn pod(annotation_bytes: usize) -> Value {
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:01:<12>Z"});
     let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];

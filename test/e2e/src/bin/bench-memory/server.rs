@@ -31,14 +31,14 @@ type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 /// What was sent of pods.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub pods: usize,
     pub pages: usize,
     pub bytes: u64,
 }
 
 /// The running server.
-pub struct Server {
+pub(crate) struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
     accepting: AbortHandle,
@@ -55,7 +55,7 @@ struct Shared {
 
 impl Server {
     /// Starts one that has a cluster of this size.
-    pub async fn start(size: Size) -> Result<Self> {
+    pub(crate) async fn start(size: Size) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// A kubeconfig that leads here.
-    pub fn kubeconfig(&self, folder: &Path) -> Result<PathBuf> {
+    pub(crate) fn kubeconfig(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join("kubeconfig");
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "here",
@@ -95,12 +95,12 @@ impl Server {
     }
 
     /// How long a pod's JSON is.
-    pub fn pod_bytes(&self) -> usize {
+    pub(crate) fn pod_bytes(&self) -> usize {
         self.shared.objects.pod(0).len()
     }
 
     /// What was sent of pods so far.
-    pub fn sent(&self) -> Sent {
+    pub(crate) fn sent(&self) -> Sent {
         Sent {
             pods: self.shared.pods.load(Ordering::Relaxed),
             pages: self.shared.pages.load(Ordering::Relaxed),

@@ -1,16 +1,16 @@
 //! The claims of the examples as kube-scheduler allocated them, held against the plan.
 //!
 //! A claim is allocated *as planned* if its pods are on the machine that they were planned on, or pods of one workload
-//! have exchanged machines; if its devices are of the drivers and shapes that the planner's allocator gives such a claim on
-//! that machine; and if it can be used from the nodes that the planner's allocator says. A shape is what a device is but
-//! for its number.
+//! have exchanged machines; if its devices are of the drivers and shapes that the planner's allocator gives such a
+//! claim on that machine; and if it can be used from the nodes that the planner's allocator says. A shape is what a
+//! device is but for its number.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use api::NodeClaim;
 use dra_sched::ClusterLedger;
-use dra_sched::types::{Allocation, ResourceClaim};
+use dra_types::{Allocation, ResourceClaim};
 use e2e::Gates;
 use e2e::cluster::node_of;
 use e2e::devices::{Claim, Devices, Numbers};
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt};
 
 /// A claim of an example.
-pub struct Row {
+pub(crate) struct Row {
     pub name: String,
     /// How many pods of each workload use it.
     pub pods: BTreeMap<String, usize>,
@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 /// What the judgement needs of the cluster.
-pub struct Claims {
+pub(crate) struct Claims {
     devices: Devices,
     node_claims: Vec<NodeClaim>,
     pods: Vec<Pod>,
@@ -38,7 +38,7 @@ pub struct Claims {
 
 impl Claims {
     /// Reads the cluster, and the claims and pods of these namespaces.
-    pub async fn read(client: &Client, namespaces: &[&str]) -> Result<Self> {
+    pub(crate) async fn read(client: &Client, namespaces: &[&str]) -> Result<Self> {
         let mut pods = Vec::new();
         for namespace in namespaces {
             pods.extend(Api::<Pod>::namespaced(client.clone(), namespace).list(&Default::default()).await?);
@@ -51,14 +51,14 @@ impl Claims {
     }
 
     /// Every claim, by namespace and name.
-    pub fn rows(&self) -> Vec<Row> {
+    pub(crate) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.devices.claims.iter().map(|claim| self.row(claim)).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows
     }
 
     /// Devices that a machine's drivers have published, by driver.
-    pub fn published(&self, node: &str) -> BTreeMap<String, usize> {
+    pub(crate) fn published(&self, node: &str) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for slice in self.devices.slices.iter().filter(|slice| slice.pool.name.as_str().split('/').next() == Some(node))
         {

@@ -17,12 +17,12 @@ use super::screen::Screen;
 use super::waiting::{Awaited, until_bound};
 
 /// Folders of `examples/`.
-pub const ALL: [&str; 5] = ["gpu-from-zero", "mig", "zonal-network", "shared-claim", "extended-resource"];
+pub(crate) const ALL: [&str; 5] = ["gpu-from-zero", "mig", "zonal-network", "shared-claim", "extended-resource"];
 /// The one that `cargo xtask demo` shows.
-pub const GPU: [&str; 1] = ["gpu-from-zero"];
+pub(crate) const GPU: [&str; 1] = ["gpu-from-zero"];
 
 /// An example: one namespace and one NodePool.
-pub struct Example {
+pub(crate) struct Example {
     folder: String,
     objects: Vec<Value>,
     pub namespace: String,
@@ -31,7 +31,7 @@ pub struct Example {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Summary {
+pub(crate) struct Summary {
     bound: usize,
     pods: usize,
     as_planned: usize,
@@ -41,7 +41,7 @@ pub struct Summary {
 
 impl Summary {
     /// Whether all pods run, and all claims are allocated as planned.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.bound == self.pods && self.as_planned == self.claims && self.claims > 0
     }
 }
@@ -58,7 +58,7 @@ impl std::fmt::Display for Summary {
 }
 
 impl Example {
-    pub fn read(name: &str) -> Result<Self> {
+    pub(crate) fn read(name: &str) -> Result<Self> {
         let folder = format!("examples/{name}");
         let objects = apply::read(&go_programs::repository().join(&folder))?;
         let name_of = |kind: &str| {
@@ -76,7 +76,7 @@ impl Example {
 }
 
 /// Shows examples from their plan to their claims, on a cluster in which none of their machines run.
-pub async fn show(
+pub(crate) async fn show(
     screen: &Screen,
     client: &Client,
     options: &controller::Options,

@@ -15,17 +15,17 @@ use e2e::fleet::{Fleet, Machine, dollars};
 
 use super::claims::{Claims, Row};
 
-pub struct Screen {
+pub(crate) struct Screen {
     terminal: bool,
 }
 
 impl Screen {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { terminal: stdout().is_terminal() }
     }
 
     /// Runs a step, with a spinner while it lasts and a line once it is done.
-    pub async fn step<T>(&self, what: &str, step: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn step<T>(&self, what: &str, step: impl Future<Output = Result<T>>) -> Result<T> {
         let started = Instant::now();
         let spinner = self.terminal.then(|| {
             let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
@@ -43,21 +43,21 @@ impl Screen {
         result
     }
 
-    pub fn heading(&self, text: &str) {
+    pub(crate) fn heading(&self, text: &str) {
         println!("\n{text}");
     }
 
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         println!("  {text}");
     }
 
     /// What a command printed.
-    pub fn text(&self, text: &str) {
+    pub(crate) fn text(&self, text: &str) {
         println!();
         text.trim_end().lines().for_each(|line| println!("{}", format!("  {line}").trim_end()));
     }
 
-    pub fn progress(&self, pods: usize) -> Progress {
+    pub(crate) fn progress(&self, pods: usize) -> Progress {
         let bar = self.terminal.then(|| {
             let length = u64::try_from(pods).unwrap_or(u64::MAX);
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stdout());
@@ -70,7 +70,7 @@ impl Screen {
     }
 
     /// The machines; those in `known` are not marked as new.
-    pub fn machines(&self, fleet: &Fleet, known: &BTreeSet<String>) {
+    pub(crate) fn machines(&self, fleet: &Fleet, known: &BTreeSet<String>) {
         let mut table = self.table(&["", "MACHINE", "TYPE", "ZONE", "CAPACITY", "$/H", "CPU", "PODS", "WHY"]);
         for machine in fleet.machines() {
             let mark = if known.is_empty() || known.contains(&machine.name) { "" } else { "+" };
@@ -81,7 +81,7 @@ impl Screen {
     }
 
     /// The machines, with what their drivers have published.
-    pub fn machines_with_devices(&self, fleets: &[Fleet], claims: &Claims) {
+    pub(crate) fn machines_with_devices(&self, fleets: &[Fleet], claims: &Claims) {
         let mut table = self.table(&["", "MACHINE", "TYPE", "ZONE", "CAPACITY", "$/H", "PUBLISHED", "PODS"]);
         for machine in fleets.iter().flat_map(Fleet::machines) {
             let published = claims.published(&machine.node);
@@ -97,7 +97,7 @@ impl Screen {
     }
 
     /// Claims, each with whether it is as planned.
-    pub fn claims(&self, rows: &[Row]) {
+    pub(crate) fn claims(&self, rows: &[Row]) {
         let mut table = self.table(&["", "CLAIM", "PODS", "MACHINE", "DEVICES", "AS PLANNED"]);
         for row in rows {
             let planned = row.differs.clone().unwrap_or_else(|| "yes".to_owned());
@@ -151,13 +151,13 @@ fn row(mark: &str, machine: &Machine) -> [String; 9] {
 }
 
 /// One line that follows the fleet; on a terminal it stays in place.
-pub struct Progress {
+pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     last: RefCell<String>,
 }
 
 impl Progress {
-    pub fn show(&self, bound: usize, launched: usize, ready: usize) {
+    pub(crate) fn show(&self, bound: usize, launched: usize, ready: usize) {
         let machines = format!("{launched} machines launched, {ready} ready");
         if let Some(bar) = &self.bar {
             bar.set_position(u64::try_from(bound).unwrap_or(0));

@@ -10,14 +10,15 @@ use kube::Client;
 use super::screen::Screen;
 
 /// Pods of Deployments that are waited for, and whose machines run them.
-pub struct Awaited<'a> {
+pub(crate) struct Awaited<'a> {
     pub namespace: &'a str,
     pub node_pool: &'a str,
     pub pods: usize,
 }
 
-/// Waits until the scheduler has bound all of them, or time is up. Gives what is there in the end, in the order asked for.
-pub async fn until_bound(
+/// Waits until the scheduler has bound all of them, or time is up. Gives what is there in the end, in the order asked
+/// for.
+pub(crate) async fn until_bound(
     screen: &Screen,
     client: &Client,
     awaited: &[Awaited<'_>],

@@ -8,12 +8,12 @@ use e2e::fidelity::{DeviceOutcome, DeviceScenario};
 use e2e::{Controller, Gates};
 
 /// Prints a scenario's objects, to plan them without a cluster.
-pub fn print(seed: u64, gates: Gates) {
+pub(crate) fn print(seed: u64, gates: Gates) {
     println!("{:#}", DeviceScenario::random(seed, gates).manifests());
 }
 
 /// Plays so many scenarios, half of them with all gates if none are given; whether all went as planned.
-pub async fn run(seed: u64, scenarios: u64, gates: Option<Gates>) -> Result<bool> {
+pub(crate) async fn run(seed: u64, scenarios: u64, gates: Option<Gates>) -> Result<bool> {
     let half = match gates {
         None => seed + scenarios.div_ceil(2),
         Some(Gates::Default) => seed + scenarios,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use dra_sched::types::{Allocation, ClaimSource, PodGroup};
 use dra_sched::{ClaimClassId, ClusterLedger, Inventory};
+use dra_types::{Allocation, ClaimSource, PodGroup};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -38,8 +38,8 @@ pub(super) type ByDriver = BTreeMap<String, u64>;
 /// What the claims of a class were given on a node.
 type ByPlace = BTreeMap<(String, String), Vec<Given>>;
 
-/// A bound pod and the claims that were allocated with it. Those of pods that the plan refused are here too: what they hold
-/// is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting.
+/// A bound pod and the claims that were allocated with it. Those of pods that the plan refused are here too: what they
+/// hold is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting.
 struct Bound {
     class: String,
     /// Empty where the pod is not bound.
@@ -86,7 +86,9 @@ pub(super) async fn judge(corner: &Corner, gates: Gates, order: &Order, planned:
         bound.sort_by_key(|bound| order.iter().position(|class| *class == bound.class));
         cluster.replay(&bound).as_ref() == Ok(&actual)
     };
-    if classes.len() <= MAX_CLASSES && orders(&classes.into_iter().collect::<Vec<_>>()).iter().any(is_as_given) {
+    let as_in_some_order =
+        || classes.len() <= MAX_CLASSES && orders(&classes.into_iter().collect::<Vec<_>>()).iter().any(is_as_given);
+    if as_in_some_order() || cluster.is_as_in_orders_of_nodes(&actual) {
         judged.in_another_order = judged.claims;
         return Ok(judged);
     }
@@ -199,9 +201,9 @@ impl Cluster {
         sorted(given)
     }
 
-    /// Whether the planner's allocator gives each pod what it was given out of what was published at some time before: pools
-    /// of a zone come one by one, with the machines that bring them. Pods come about in the order in which their claims were
-    /// written: the scheduler writes while it goes on.
+    /// Whether the planner's allocator gives each pod what it was given out of what was published at some time before:
+    /// pools of a zone come one by one, with the machines that bring them. Pods come about in the order in which their
+    /// claims were written: the scheduler writes while it goes on.
     fn is_as_published(&self) -> bool {
         let history = self.devices.history();
         let mut held: Vec<&Allocation> = Vec::new();
@@ -226,6 +228,36 @@ impl Cluster {
             let allocations = self.devices.allocate_then(then, &bound.node, &classes, held);
             allocations.is_ok_and(|allocations| allocations.iter().map(shapes).eq(actual.iter().cloned()))
         })
+    }
+
+    /// Whether each node has an order of its classes in which the planner's allocator gives what was given there. The
+    /// scheduler writes allocations side by side, so the order in which they came is not always that in which it made
+    /// them.
+    fn is_as_in_orders_of_nodes(&self, actual: &ByPlace) -> bool {
+        let mut order: Vec<&Bound> = self.bound.iter().collect();
+        let nodes: BTreeSet<&str> = actual.keys().map(|(node, _)| node.as_str()).collect();
+        for node in nodes {
+            let positions: Vec<usize> = (0..order.len()).filter(|at| order[*at].node == node).collect();
+            let classes: BTreeSet<&str> = positions.iter().map(|at| order[*at].class.as_str()).collect();
+            if classes.len() > MAX_CLASSES {
+                return false;
+            }
+            let of_node = |all: &ByPlace| -> ByPlace {
+                let here = all.iter().filter(|((of, _), _)| of == node);
+                here.map(|(place, given)| (place.clone(), given.clone())).collect()
+            };
+            let wanted = of_node(actual);
+            let found = orders(&classes.into_iter().collect::<Vec<_>>()).into_iter().find_map(|classes| {
+                let mut mine: Vec<&Bound> = positions.iter().map(|at| order[*at]).collect();
+                mine.sort_by_key(|bound| classes.iter().position(|class| *class == bound.class));
+                let mut tried = order.clone();
+                positions.iter().zip(mine).for_each(|(at, bound)| tried[*at] = bound);
+                self.replay(&tried).is_ok_and(|given| of_node(&given) == wanted).then_some(tried)
+            });
+            let Some(found) = found else { return false };
+            order = found;
+        }
+        self.replay(&order).as_ref() == Ok(actual)
     }
 
     /// What the planner's allocator gives pods that come in this order, on the nodes that they are on.
@@ -265,9 +297,8 @@ fn claim_names(pod: &Pod, groups: &[PodGroup]) -> Vec<String> {
     let status = pod.status.as_ref();
     let made = |entry: &str, template: &str| {
         let of_group = group.and_then(|group| {
-            let is_it = |it: &&dra_sched::types::PodClaim| {
-                &*it.name == entry && it.source == ClaimSource::Template(template.into())
-            };
+            let is_it =
+                |it: &&dra_types::PodClaim| &*it.name == entry && it.source == ClaimSource::Template(template.into());
             group.claims.iter().find(is_it)?;
             group.claim_names.get(entry)?.as_deref().map(str::to_owned)
         });

@@ -3,8 +3,8 @@
 //! Pods claim what the machines of some overlay offer (`offered`), and no more of what a zone has than it has. Of some
 //! scenarios one pod is made impossible on purpose: it must be refused.
 //!
-//! What the scheduler itself does wrong is left out: of pods of one PodGroup that come at once and have claims of their own
-//! beside the group's, 1.36 writes the devices of one claim into another.
+//! What the scheduler itself does wrong is left out: of pods of one PodGroup that come at once and have claims of their
+//! own beside the group's, 1.36 writes the devices of one claim into another.
 
 mod offered;
 mod pods;

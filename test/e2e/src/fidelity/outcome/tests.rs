@@ -56,8 +56,15 @@ fn a_pod_on_a_machine_that_was_there_is_as_planned_only_if_that_was_planned() {
 
     let elsewhere =
         judge(vec![pod("a-0", Some("older"))], vec![there_before("old", &["a-0"]), there_before("older", &[])]);
-    is_wrong(&elsewhere, &["old was planned for {\"a\": 1}", "a-0 (planned on old in zone-a, which was there before"]);
-    assert_eq!((elsewhere.exact, elsewhere.on_existing), (5, 0));
+    assert!(elsewhere.is_as_planned(), "{elsewhere:?}");
+    assert_eq!((elsewhere.exact, elsewhere.on_existing, elsewhere.moved.len()), (5, 0, 1));
+
+    // That it left a new one is a fault, whoever was planned onto its place.
+    let left = judge(
+        vec![pod("a-0", Some("old")), pod("a-1", Some("older"))],
+        vec![machine("m", &["a-0"]), there_before("old", &["a-1"]), there_before("older", &[])],
+    );
+    is_wrong(&left, &["m was planned for {\"a\": 1}", "old was planned for {} (pods by class), and holds {\"a\": 1}"]);
 
     let nowhere = judge(vec![pod("a-0", Some("old"))], vec![there_before("old", &[])]);
     assert!(nowhere.is_as_planned(), "{nowhere:?}");
@@ -121,6 +128,19 @@ fn a_plan_that_refuses_most_or_launches_nothing_tells_nothing() {
     let nothing = Reading { pods: vec![pod("a-0", Some("old"))], machines: vec![there_before("old", &["a-0"])] };
     is_wrong(&nothing.judge(), &["on 0 new machines"]);
     is_wrong(&Reading::default().judge(), &["0 of 0 pods were planned"]);
+}
+
+#[test]
+fn pods_that_were_bound_before_the_plan_have_found_a_place_too() {
+    let refused_of = |bound: usize| {
+        let before = (0..bound).map(|_| Pod { has_waited: false, ..pod("b-0", Some("old")) });
+        let waiting =
+            [pod("a-0", Some("m")), refused("c-0", None, "does not fit"), refused("c-1", None, "does not fit")];
+        let machines = vec![machine("m", &["a-0"]), there_before("old", &[])];
+        Reading { pods: before.chain(waiting).collect(), machines }.judge()
+    };
+    assert_eq!(refused_of(10).faults().count(), 0);
+    is_wrong(&refused_of(1), &["too few to tell anything"]);
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use e2e::control_plane::Gates;
 
-pub struct Matrix {
+pub(super) struct Matrix {
     rows: Vec<Vec<String>>,
 }
 
 impl Matrix {
-    pub fn read() -> Result<Self> {
+    pub(super) fn read() -> Result<Self> {
         let path = go_programs::repository().join("docs/dra-support.md");
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
@@ -26,7 +26,7 @@ impl Matrix {
     }
 
     /// Whether a release, such as `v1.36.3`, has a feature with these gates.
-    pub fn serves(&self, feature: &str, version: &str, gates: Gates) -> Result<bool> {
+    pub(super) fn serves(&self, feature: &str, version: &str, gates: Gates) -> Result<bool> {
         let row = self
             .rows
             .iter()
@@ -41,13 +41,13 @@ impl Matrix {
     }
 
     /// The features that a way of checking is named for.
-    pub fn held_against(&self, check: &str) -> BTreeSet<String> {
+    pub(super) fn held_against(&self, check: &str) -> BTreeSet<String> {
         let last = |row: &&Vec<String>| row.last().is_some_and(|cell| cell.split(", ").any(|name| name == check));
         self.rows.iter().filter(last).map(|row| row[0].clone()).collect()
     }
 }
 
 /// `1.36` of `v1.36.3`.
-pub fn minor(version: &str) -> String {
+pub(super) fn minor(version: &str) -> String {
     version.trim_start_matches('v').split('.').take(2).collect::<Vec<_>>().join(".")
 }

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::scenario::Expected;
 
 /// The claims of a prediction, in the order of the pod's entries.
-pub fn predicted(answer: &Value) -> Result<Vec<Value>> {
+pub(super) fn predicted(answer: &Value) -> Result<Vec<Value>> {
     ensure!(answer["outcome"] == "Allocated", "not predicted to get devices: {answer}");
     let claims = answer["claims"].as_array().context("a prediction without claims")?;
     claims.iter().map(|claim| normal(list(&claim["devices"]), list(&claim["config"]), &claim["nodeSelector"])).collect()
 }
 
 /// `status.allocation` of a claim.
-pub fn given(allocation: &Value) -> Result<Value> {
+pub(super) fn given(allocation: &Value) -> Result<Value> {
     let devices = &allocation["devices"];
     let results = list(&devices["results"]).iter().map(|result| {
         let mut result = result.clone();
@@ -49,7 +49,7 @@ fn normal(results: &[Value], config: &[Value], node_selector: &Value) -> Result<
 }
 
 /// Amounts by name, whatever way they are written.
-pub fn quantities(amounts: &Value) -> Result<BTreeMap<String, i128>> {
+pub(super) fn quantities(amounts: &Value) -> Result<BTreeMap<String, i128>> {
     let read = |(name, amount): (&String, &Value)| {
         let text = amount.as_str().with_context(|| format!("{name} is {amount}"))?;
         let quantity: Quantity = text.parse().with_context(|| format!("{name} is {text:?}"))?;
@@ -59,7 +59,7 @@ pub fn quantities(amounts: &Value) -> Result<BTreeMap<String, i128>> {
 }
 
 /// Whether the claims are what the scenario is to show.
-pub fn is_as_the_scenario_says(expected: &Expected, claims: &[Value]) -> Result<()> {
+pub(super) fn is_as_the_scenario_says(expected: &Expected, claims: &[Value]) -> Result<()> {
     let results = claims.iter().flat_map(|claim| list(&claim["results"]));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let devices: Vec<String> =

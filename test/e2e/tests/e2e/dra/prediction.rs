@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::matrix::minor;
 
 /// Runs the binary for one release and set of gates.
-pub struct Predictor {
+pub(super) struct Predictor {
     binary: PathBuf,
     folder: PathBuf,
     arguments: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    pub fn new(binary: &Path, plane: &ControlPlane, gates: Gates) -> Result<Self> {
+    pub(super) fn new(binary: &Path, plane: &ControlPlane, gates: Gates) -> Result<Self> {
         let mut arguments = vec!["--kubernetes".to_owned(), minor(plane.version())];
         match gates {
             Gates::Default => {}
@@ -31,7 +31,7 @@ impl Predictor {
     }
 
     /// The report on these objects, in JSON; on one node or all.
-    pub async fn ask(&self, objects: Vec<Value>, node: Option<&str>) -> Result<Value> {
+    pub(super) async fn ask(&self, objects: Vec<Value>, node: Option<&str>) -> Result<Value> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let file = self.folder.join(format!("{number}.json"));
         std::fs::write(&file, serde_json::to_vec(&json!({"apiVersion": "v1", "kind": "List", "items": objects}))?)?;
@@ -51,7 +51,7 @@ impl Predictor {
 }
 
 /// What the report says of a pod that waits.
-pub fn of_pod<'a>(report: &'a Value, namespace: &str, name: &str) -> Result<&'a Value> {
+pub(super) fn of_pod<'a>(report: &'a Value, namespace: &str, name: &str) -> Result<&'a Value> {
     let full_name = format!("{namespace}/{name}");
     report["pods"]
         .as_array()

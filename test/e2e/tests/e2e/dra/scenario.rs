@@ -1,8 +1,8 @@
 //! A scenario: a file with objects and with what is done with them.
 //!
 //! The first document is a [`Header`], all others are objects; `$NAME` stands for the name of the file. Objects that no
-//! step speaks of are there from the start. What scenarios do not care about is filled in: namespaces, the size of nodes,
-//! images, and that pods run on the nodes of their scenario.
+//! step speaks of are there from the start. What scenarios do not care about is filled in: namespaces, the size of
+//! nodes, images, and that pods run on the nodes of their scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn newest() -> String {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Step {
+pub(super) enum Step {
     /// A pod is predicted, created, and compared.
     Pod(Expected),
     /// Objects come or change, given as `Kind/name`.
@@ -49,7 +49,7 @@ pub enum Step {
 /// What a scenario is to show, so that prediction and scheduler cannot agree on something else.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Expected {
+pub(super) struct Expected {
     pub name: String,
     /// `request device` for each, in order.
     #[serde(default)]
@@ -72,7 +72,7 @@ pub struct Expected {
 }
 
 #[derive(Debug)]
-pub struct Scenario {
+pub(super) struct Scenario {
     pub name: String,
     pub features: Vec<String>,
     pub read: String,
@@ -85,7 +85,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All, by name.
-    pub fn all() -> Result<Vec<Self>> {
+    pub(super) fn all() -> Result<Vec<Self>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/dra/scenarios");
         let mut files = std::fs::read_dir(&folder)?
             .map(|entry| Ok(entry?.path()))
@@ -120,18 +120,18 @@ impl Scenario {
     }
 
     /// An object by `Kind/name`.
-    pub fn object(&self, id: &str) -> Result<&Value> {
+    pub(super) fn object(&self, id: &str) -> Result<&Value> {
         self.objects.iter().find(|object| id_of(object) == id).with_context(|| format!("no object {id}"))
     }
 
     /// What is there before the first step.
-    pub fn at_start(&self) -> impl Iterator<Item = &Value> {
+    pub(super) fn at_start(&self) -> impl Iterator<Item = &Value> {
         let held_back = self.held_back();
         self.objects.iter().filter(move |object| !held_back.contains(&id_of(object)))
     }
 
     /// The nodes' names.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
         let nodes = self.objects.iter().filter(|object| object["kind"] == "Node");
         nodes.filter_map(|node| node["metadata"]["name"].as_str())
     }
@@ -151,7 +151,7 @@ impl Scenario {
     }
 }
 
-pub fn id_of(object: &Value) -> String {
+pub(super) fn id_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::scenario::{Scenario, id_of};
 
 /// What the server would refuse or drop, each as a text that names object and field; nothing is written.
-pub async fn not_served(client: &Client, scenario: &Scenario) -> Result<Vec<String>> {
+pub(super) async fn not_served(client: &Client, scenario: &Scenario) -> Result<Vec<String>> {
     let mut reasons = Vec::new();
     for object in &scenario.objects {
         let id = id_of(object);
@@ -30,7 +30,7 @@ pub async fn not_served(client: &Client, scenario: &Scenario) -> Result<Vec<Stri
 }
 
 /// Paths of fields that were sent and did not come back.
-pub fn dropped(sent: &Value, kept: &Value) -> Vec<String> {
+pub(super) fn dropped(sent: &Value, kept: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     collect(sent, kept, "", &mut paths);
     paths

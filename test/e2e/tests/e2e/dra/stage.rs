@@ -19,14 +19,14 @@ use super::served;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How a scenario went.
-pub enum Played {
+pub(super) enum Played {
     /// All its pods got what was predicted, or nothing where that was predicted.
     Agreed { pods: usize },
     /// The server does not have what it needs.
     Skipped { reasons: Vec<String> },
 }
 
-pub struct Stage<'a> {
+pub(super) struct Stage<'a> {
     pub scenario: &'a Scenario,
     client: Client,
     predictor: &'a Predictor,
@@ -38,13 +38,14 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub fn new(scenario: &'a Scenario, client: Client, predictor: &'a Predictor, is_served: bool) -> Self {
+    pub(super) fn new(scenario: &'a Scenario, client: Client, predictor: &'a Predictor, is_served: bool) -> Self {
         let (markers, pods, refused) = (Cell::new(0), Cell::new(0), RefCell::default());
         Self { scenario, client, predictor, markers, refused, pods, is_served }
     }
 
-    /// Makes what is there before the first step. Gives what the server does not have, if that is why it must be left out.
-    pub async fn set_up(&self) -> Result<Vec<String>> {
+    /// Makes what is there before the first step. Gives what the server does not have, if that is why it must be left
+    /// out.
+    pub(super) async fn set_up(&self) -> Result<Vec<String>> {
         self.create(&self.scenario.namespace).await?;
         let mut reasons = served::not_served(&self.client, self.scenario).await?;
         if self.list("resource.k8s.io", &self.scenario.read, "ResourceSlice", None).await?.is_none() {
@@ -65,7 +66,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Plays all steps.
-    pub async fn play(&self) -> Result<Played> {
+    pub(super) async fn play(&self) -> Result<Played> {
         self.scheduler_has_caught_up().await?;
         for (index, step) in self.scenario.steps.iter().enumerate() {
             self.step(step).await.with_context(|| format!("step {index}"))?;
@@ -74,7 +75,7 @@ impl<'a> Stage<'a> {
     }
 
     /// To be asked at the very end: what was refused had all the time that other scenarios took.
-    pub async fn refused_are_still_without_devices(&self) -> Result<()> {
+    pub(super) async fn refused_are_still_without_devices(&self) -> Result<()> {
         let refused: Vec<&Expected> = self.refused.borrow().clone();
         for expected in refused {
             self.has_no_devices(expected).await?;
@@ -492,7 +493,7 @@ fn api_of(client: &Client, object: &Value) -> Result<Api<DynamicObject>> {
 }
 
 /// Creates an object, and gives it as the server keeps it.
-pub async fn create(client: &Client, object: &Value, parameters: &PostParams) -> kube::Result<Value> {
+pub(super) async fn create(client: &Client, object: &Value, parameters: &PostParams) -> kube::Result<Value> {
     let api = match api_of(client, object) {
         Ok(api) => api,
         Err(error) => return Err(kube::Error::Service(error.into())),

@@ -127,7 +127,8 @@ fn a_machine_that_nobody_else_needs_stays_free_to_land_anywhere() {
 
 #[test]
 fn where_claims_take_more_of_more_it_is_decided_where_machines_bring_it() {
-    // Were the first machine free to land beside the second, its pods could find their links taken by the other's claim.
+    // Were the first machine free to land beside the second, its pods could find their links taken by the other's
+    // claim.
     for (elastic, decided) in [(false, false), (true, true)] {
         let mut f = links(Machine, 3);
         let count = |name: &str, count: usize| json!({"name": name, "deviceClassName": NET, "count": count});

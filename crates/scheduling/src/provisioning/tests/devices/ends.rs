@@ -8,7 +8,8 @@ use crate::provisioning::{
     tests::fixture::{Fixture, exactly, gib},
 };
 
-/// A pod that wants a GPU of model x, machines that have one, and a node whose GPU has no model; what is said of the pod.
+/// A pod that wants a GPU of model x, machines that have one, and a node whose GPU has no model; what is said of the
+/// pod.
 fn told(change: impl FnOnce(&mut Fixture)) -> Option<String> {
     let mut f = Fixture::new();
     f.device_class(GPU, None);

@@ -54,7 +54,8 @@ impl OfZones {
         self.0.iter_mut().filter(is_it).map(|(_, _, left)| left)
     }
 
-    /// How many pods that want so many each get them in that zone, or in all of them; `None` if there is no end to them.
+    /// How many pods that want so many each get them in that zone, or in all of them; `None` if there is no end to
+    /// them.
     pub(super) fn pods(&mut self, family: Family, each: u64, zone: Option<&str>) -> Option<u64> {
         let is_limited = self.0.iter().any(|(known, ..)| *known == family);
         (is_limited && each > 0).then(|| self.of(family, zone).map(|left| *left / each).sum())

@@ -204,8 +204,9 @@ impl Writer {
         if self.tainted == Some(Family::Gpu) { 0 } else { most }
     }
 
-    /// An entry of a pod's claims: one claim for all, or one for each; and whether no two pods may share one, which is so of
-    /// devices that cost the node something. Says in which zone pods have to be for it, and how many they are at most.
+    /// An entry of a pod's claims: one claim for all, or one for each; and whether no two pods may share one, which is
+    /// so of devices that cost the node something. Says in which zone pods have to be for it, and how many they are at
+    /// most.
     fn claim(&mut self, class: u64, zone: &mut Option<&'static str>, count: &mut u64) -> (Value, bool) {
         if let Some((shared, its_zone)) = self.shared.take().filter(|_| self.random.chance(2)) {
             (*zone, *count) = (its_zone, (*count).min(2));

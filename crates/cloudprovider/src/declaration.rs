@@ -1,0 +1,60 @@
+//! What a provider says of itself before anything is built: plain data and pure functions.
+//!
+//! Offline commands plan with a declaration alone. They have no client, no clock and no credentials, so nothing here
+//! may need one.
+
+use std::sync::Arc;
+
+use api::crd::CustomResourceDefinition;
+use api::labels::ProviderLabels;
+
+use crate::options::OptionDeclaration;
+use crate::{InstanceType, NodeClassKind};
+
+/// What the offline commands need to know of a provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration {
+    /// The provider's name in lower case, unique among providers; the label `provider` of metrics.
+    pub name: &'static str,
+    /// The provider's crate as log lines name it, so that the level which the user gave is for it too.
+    pub log_target: &'static str,
+    /// What the help writes above the options.
+    pub options_heading: &'static str,
+    /// The options of the controller that only this provider understands.
+    pub options: &'static [OptionDeclaration],
+    /// The kinds of node classes that it serves.
+    pub node_class_kinds: &'static [NodeClassKind],
+    /// The CRDs that the provider brings: those of its node classes.
+    pub crds: fn() -> Vec<CustomResourceDefinition>,
+    /// The node class of a NodePool that nobody wrote.
+    pub default_node_class: DefaultNodeClass,
+    /// The instance types to plan with where no file gives others.
+    pub default_instance_types: fn() -> Vec<InstanceType>,
+    /// Reads a file of instance types. Fails if no type in it can be used.
+    pub read_catalogue: fn(&str) -> Result<Catalogue, CatalogueError>,
+    /// The label rules that hold where machines are of these types.
+    pub labels: fn(&[Arc<InstanceType>]) -> ProviderLabels,
+}
+
+/// A node class by kind and name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultNodeClass {
+    /// One of the provider's kinds.
+    pub kind: NodeClassKind,
+    /// Name of the object.
+    pub name: &'static str,
+}
+
+/// What a file of instance types describes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Catalogue {
+    /// The types that can be used.
+    pub instance_types: Vec<InstanceType>,
+    /// Why entries were left out, in the order of the file.
+    pub left_out: Vec<CatalogueError>,
+}
+
+/// Why a file of instance types or one of its entries cannot be used, in the provider's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CatalogueError(pub String);

@@ -1,0 +1,59 @@
+//! The pods that want a place, by the rules of [`scheduling::snapshot::pending`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{IdVec, Interner, NodeName, Pod};
+use scheduling::snapshot::pending::{
+    GivenUp, is_ignored, is_of_planned_scheduler, is_provisionable, is_unbound, may_leave, will_be_replaced,
+};
+use scheduling::snapshot::{Excluded, Node, NodeId, PendingPod, PodId};
+
+use super::{Cluster, PendingRule, quota};
+
+pub(super) fn pending_pods(
+    cluster: &Cluster,
+    nodes: &IdVec<NodeId, Arc<Node>>,
+    interner: &Interner,
+) -> IdVec<PodId, PendingPod> {
+    let deleting: BTreeSet<&NodeName> = nodes
+        .iter()
+        .filter(|node| node.excluded == Some(Excluded::Deleting))
+        .filter_map(|node| node.name.as_ref())
+        .collect();
+    let given_up = match cluster.pending {
+        PendingRule::Unbound => GivenUp::default(),
+        PendingRule::Unschedulable => GivenUp::of(cluster.pods.iter().map(AsRef::as_ref)),
+    };
+    let may_want_place = |pod: &&Arc<Pod>| is_unbound(pod) && is_of_planned_scheduler(pod, &cluster.options);
+    let forbidden = quota::forbidden(cluster, cluster.pods.iter().filter(may_want_place).map(AsRef::as_ref));
+    let wants_place = |pod: &Pod| match cluster.pending {
+        PendingRule::Unbound => is_unbound(pod),
+        PendingRule::Unschedulable => {
+            is_provisionable(pod)
+                || (given_up.includes_one_like(pod) && !forbidden.contains_key(&pod.uid))
+                || (pod.node_name.as_ref().is_some_and(|node| deleting.contains(node))
+                    && will_be_replaced(pod)
+                    && may_leave(pod, cluster.now, &cluster.pod_disruption_budgets, interner))
+        }
+    };
+    let is_asked_about = |pod: &Pod| {
+        is_of_planned_scheduler(pod, &cluster.options)
+            && !is_ignored(pod, &cluster.options)
+            && !cluster.left_out.contains(&pod.uid)
+    };
+    let wants_place = |pod: &Pod| is_asked_about(pod) && wants_place(pod);
+    let mut waiting: Vec<&Arc<Pod>> = cluster.pods.iter().filter(|pod| wants_place(pod)).collect();
+    let in_order = waiting.len();
+    waiting.extend(deleting.iter().flat_map(|node| cluster.bound.on(node)).filter(|pod| wants_place(pod)));
+    if waiting.len() > in_order {
+        waiting.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    let pending = waiting.into_iter().map(|pod| PendingPod {
+        pod: Arc::clone(pod),
+        planned_on: cluster.planned_on.get(&pod.uid).cloned(),
+        devices: cluster.devices.pods.get(&pod.uid).cloned(),
+        waits_for: forbidden.get(&pod.uid).cloned(),
+    });
+    pending.collect()
+}

@@ -1,0 +1,260 @@
+//! `dovetail explain`: why one pod goes where, or nowhere; what is planned on a node, and why nothing is.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Subcommand;
+use decode::manifests::Manifest;
+use model::pod::SchedulingState;
+use model::{NamespacedName, Pod};
+use scheduling::plan::{Machine, Plan};
+use scheduling::snapshot::{Excluded, Node, NodeState, PodId, Snapshot};
+
+use super::input::{Documents, Input, InputArgs, scheduler_config};
+use super::live::{self, LiveOptions};
+use super::progress::Progress;
+use super::report::{claim_name, next_best, plural};
+use super::{Outcome, output};
+
+/// Say why a pod is placed where it is, or nowhere; or what a node has room for
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail explain pod shop/checkout-7d9f
+  dovetail explain pod shop/checkout-7d9f -f cluster.jsonl
+  dovetail explain pod web-0 -f manifests/ --expand-workloads
+  dovetail explain node general-x7k2p")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A pod
+    Pod {
+        /// NAMESPACE/NAME, or NAME in namespace default
+        #[arg(value_name = "NAMESPACE/NAME")]
+        name: String,
+        #[command(flatten)]
+        source: Source,
+    },
+    /// A node, by its own name or its NodeClaim's
+    #[command(visible_alias = "nodeclaim")]
+    Node {
+        /// The name
+        name: String,
+        #[command(flatten)]
+        source: Source,
+    },
+}
+
+/// Where to look.
+#[derive(Debug, clap::Args)]
+struct Source {
+    /// Snapshot, manifests or folder to read, - for standard input [default: the live cluster]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+impl Source {
+    /// Reads and plans.
+    fn plan(&self) -> anyhow::Result<(Input, Plan)> {
+        let progress = Progress::new("reading");
+        let documents = if self.filenames.is_empty() {
+            of_cluster(&LiveOptions {
+                machines: self.input.machines.clone(),
+                scheduler_config: self.input.scheduler_config.as_deref().map(scheduler_config).transpose()?,
+                ..LiveOptions::default()
+            })?
+        } else {
+            Documents::read(&self.filenames)?
+        };
+        let input = Input::new(documents, &self.input)?;
+        input.tell_problems();
+        progress.now("planning");
+        let plan = scheduling::provisioning::plan(&input.snapshot);
+        Ok((input, plan))
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
+    let (text, outcome) = match args.what {
+        What::Pod { name, source } => {
+            let name = match name.split_once('/') {
+                Some((namespace, name)) => NamespacedName::new(namespace, name),
+                None => NamespacedName::new("default", name),
+            };
+            let (input, plan) = source.plan()?;
+            explain(&name, &input, &plan)?
+        }
+        What::Node { name, source } => {
+            let (input, plan) = source.plan()?;
+            (of_node(&name, &input.snapshot, &plan)?, Outcome::Done)
+        }
+    };
+    output::stdout(text.as_bytes())?;
+    Ok(outcome)
+}
+
+fn of_cluster(options: &LiveOptions) -> anyhow::Result<Documents> {
+    let lines = live::read(options)?;
+    let mut documents = Documents::default();
+    for (index, line) in lines.into_iter().enumerate() {
+        documents.manifests.extend(Manifest::new("the cluster", index + 1, line));
+    }
+    Ok(documents)
+}
+
+fn explain(name: &NamespacedName, input: &Input, plan: &Plan) -> anyhow::Result<(String, Outcome)> {
+    let snapshot = &input.snapshot;
+    if let Some((id, _)) = snapshot.pods.iter_enumerated().find(|(_, pending)| pending.pod.name == *name) {
+        return Ok(of_pending(name, id, snapshot, plan));
+    }
+    if let Some((_, why)) = input.offline.not_planned.iter().find(|(pod, _)| pod == name) {
+        return Ok((format!("Pod {name} has no place: it {why}\n"), Outcome::NoPlace));
+    }
+    match input.offline.cluster.pods.iter().find(|pod| pod.name == *name) {
+        Some(pod) => Ok((of_other(pod), Outcome::Done)),
+        None => bail!("there is no Pod {name} in the input"),
+    }
+}
+
+/// A pod that the planner is not asked about.
+fn of_other(pod: &Pod) -> String {
+    let why = if let Some(node) = &pod.node_name {
+        format!("is bound to node {node}")
+    } else if let Some(node) = &pod.nominated_node_name {
+        format!("is promised to node {node} and waits to be bound")
+    } else if pod.deletion_timestamp.is_some() || pod.phase.is_terminal() {
+        "has ended or is being deleted".to_owned()
+    } else {
+        match pod.scheduling {
+            SchedulingState::Gated => "is held back by its schedulingGates".to_owned(),
+            SchedulingState::NotTried => "has not been tried by kube-scheduler yet".to_owned(),
+            SchedulingState::Scheduled | SchedulingState::Unschedulable => {
+                format!("is placed by {}, whose pods are not planned (--scheduler-names)", pod.scheduler_name)
+            }
+        }
+    };
+    format!("Pod {} {why}\n", pod.name)
+}
+
+fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan) -> (String, Outcome) {
+    if let Some(machine) = plan.machines.iter().find(|machine| machine.pods.contains(&id)) {
+        return (on_machine(name, machine, snapshot) + &why_there(id, snapshot, plan), Outcome::Done);
+    }
+    if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&id)) {
+        let node = snapshot.nodes.try_get(placement.node).map(|node| node.display_name()).unwrap_or_default();
+        let text = format!("Pod {name} fits on {node}, which exists; nothing is launched for it\n");
+        return (text + &why_there(id, snapshot, plan), Outcome::Done);
+    }
+    let mut text = format!("Pod {name} has no place:\n");
+    let reasons = plan.refusals.iter().find(|refusal| refusal.pod == id).map(|refusal| &*refusal.reasons);
+    for reason in reasons.unwrap_or_default() {
+        let object = reason.object().map(|object| format!("{object}: ")).unwrap_or_default();
+        let _ = writeln!(text, "  {object}{}", reason.message(&snapshot.interner));
+    }
+    (text, Outcome::NoPlace)
+}
+
+/// Which rule decided, and how other places fell.
+fn why_there(id: PodId, snapshot: &Snapshot, plan: &Plan) -> String {
+    let Some(why) = scheduling::provisioning::why_placed(snapshot, plan, id) else { return String::new() };
+    let messages = why.messages(&snapshot.interner);
+    let stage = plan.stages().find(|(pod, _)| *pod == id).map(|(_, stage)| match (stage, plan.later.len()) {
+        (_, 1) => "  bound after the other pods of the plan\n".to_owned(),
+        (stage, stages) => format!("  bound after the other pods of the plan, in stage {stage} of {stages}\n"),
+    });
+    let lines = messages.iter().enumerate().map(|(at, message)| match at {
+        0 => format!("  decided by: {message}\n"),
+        _ => format!("    {message}\n"),
+    });
+    stage.into_iter().chain(lines).collect()
+}
+
+fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> String {
+    let names = &*snapshot.interner;
+    let Some(pool) = snapshot.node_pools.try_get(machine.node_pool) else { return String::new() };
+    let instance_type = pool.catalogue.types.try_get(machine.launch.instance_type);
+    let instance_type = instance_type.map(|instance_type| instance_type.name.as_str()).unwrap_or_default();
+    let mut text = format!(
+        "Pod {name} goes on a new machine, {}:\n  {instance_type} in {}, {}, {}\n",
+        claim_name(pool, machine),
+        names.value_name(machine.launch.zone),
+        machine.launch.capacity_type,
+        machine.launch.price
+    );
+    let _ = write!(
+        text,
+        "  the cheapest of {} that hold its {}",
+        plural(machine.choice.offerings, "offering", "offerings"),
+        plural(machine.pods.len(), "pod", "pods")
+    );
+    if let Some((other, price)) = next_best(machine, &pool.catalogue) {
+        let _ = write!(text, "; the next best type is {other} for {price}");
+    }
+    let _ = writeln!(text, "\n  requests with daemons: {}", machine.requests.display(names));
+    if let Some(others) = machine.pods.len().checked_sub(1).filter(|&others| others > 0) {
+        let _ = writeln!(text, "  shared with {}", plural(others, "other pod", "other pods"));
+    }
+    text
+}
+
+/// How far a node has come, what it has room for, and what is planned on it.
+fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<String> {
+    let names = &*snapshot.interner;
+    let is_meant = |node: &Node| node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name);
+    let Some((id, node)) = snapshot.nodes.iter_enumerated().find(|(_, node)| is_meant(node)) else {
+        bail!("there is no Node and no NodeClaim {name} in the input");
+    };
+    let mut text = String::new();
+    let _ = write!(text, "Node {}", node.display_name());
+    if let Some(claim) = &node.node_claim {
+        let _ = write!(text, " of NodeClaim {claim}");
+    }
+    if let Some(pool) = &node.node_pool {
+        let _ = write!(text, ", NodePool {pool}");
+    }
+    let state = match node.state {
+        NodeState::Initialized => "is in use",
+        NodeState::Registered => "is registered and not initialized yet",
+        NodeState::Launched => "is launched and not registered yet",
+        NodeState::Launching => "is not launched yet",
+    };
+    let _ = writeln!(text, "\n  {state}");
+    if let Some(excluded) = node.excluded {
+        let _ = writeln!(
+            text,
+            "  no pod is planned onto it: it {}",
+            match excluded {
+                Excluded::Deleting => "is being deleted",
+                Excluded::Cordoned => "is cordoned",
+                Excluded::NotReady => "is not ready",
+                Excluded::HoldsUnreadablePod => "holds a pod that cannot be read, so it counts as full",
+            }
+        );
+    }
+    for taint in &node.taints {
+        let _ = writeln!(text, "  taint {}", taint.display(names));
+    }
+    let mut free = node.allocatable.clone();
+    free.saturating_sub_assign(node.pods.requests());
+    let _ = writeln!(text, "  can hold {}", node.allocatable.display(names));
+    let _ = writeln!(
+        text,
+        "  runs {}, free without daemons to come: {}",
+        plural(node.pods.len(), "pod", "pods"),
+        free.display(names)
+    );
+    let planned = plan.existing.iter().find(|placement| placement.node == id);
+    for pod in planned.map(|placement| placement.pods.as_slice()).unwrap_or_default() {
+        if let Some(pending) = snapshot.pods.try_get(*pod) {
+            let _ = writeln!(text, "  planned onto it: {}", pending.pod.name);
+        }
+    }
+    Ok(text)
+}

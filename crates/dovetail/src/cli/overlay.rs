@@ -1,0 +1,287 @@
+//! `dovetail overlay`: write NodeOverlays, and look at what they say of devices, before and after there are machines.
+
+mod capture;
+mod cluster;
+mod learn;
+mod lint;
+mod objects;
+mod render;
+mod table;
+mod verify;
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::input::Documents;
+use super::machine_types::MachineTypesArgs;
+use super::{Outcome, output};
+use objects::{Objects, World};
+
+/// Write and check NodeOverlays that describe devices
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Capture(CaptureArgs),
+    Learn(LearnArgs),
+    Lint(LintArgs),
+    Render(RenderArgs),
+    Verify(VerifyArgs),
+}
+
+/// Write a NodeOverlay from the ResourceSlices of a machine that runs
+///
+/// Reads a node and the slices of its drivers from the cluster, or both from files. Keeps what describes the machine's
+/// type; leaves out what only this machine has, and binds it where several devices share it. What its author should
+/// know stands in comments above it. Where nothing says the instance type there is a placeholder, which `lint` refuses.
+///
+/// Exit code: 0 an overlay was written, 1 a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay capture --node worker-1 > overlay.yaml
+  kubectl get nodes,resourceslices -o json | dovetail overlay capture -f - --node worker-1 --driver gpu.example.com
+  dovetail overlay capture -f slices.yaml --without resource.kubernetes.io/pciBusID")]
+struct CaptureArgs {
+    /// File or folder to read, - for standard input; may be given more than once [default: the cluster]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
+    /// The node; not needed where the slices are of one
+    #[arg(long, value_name = "NAME", required_unless_present = "filenames")]
+    node: Option<String>,
+    /// Only this driver
+    #[arg(long, value_name = "NAME")]
+    driver: Option<String>,
+    /// An attribute to leave out too; may be given more than once
+    #[arg(long, value_name = "ATTRIBUTE")]
+    without: Vec<String>,
+    #[command(flatten)]
+    machines: MachineTypesArgs,
+    /// How to print the overlay
+    #[arg(short, long, value_enum, default_value_t = ManifestFormat::Yaml)]
+    output: ManifestFormat,
+}
+
+/// How a manifest is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ManifestFormat {
+    /// For people
+    Yaml,
+    /// For programs
+    Json,
+}
+
+/// What every subcommand reads.
+#[derive(Debug, clap::Args)]
+struct Input {
+    /// File or folder to read, - for standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    filenames: Vec<PathBuf>,
+    #[command(flatten)]
+    machines: MachineTypesArgs,
+}
+
+/// Say which instance types get which devices, and from which overlay
+///
+/// Reads NodeOverlays, and the NodePools that they are for; without a NodePool, a built-in one. As JSON it gives the
+/// ResourceSlices too, as drivers would publish them on a machine of the name `node`.
+///
+/// Exit code: 0 all overlays are in effect, 1 one is not or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay render -f overlays/ -f nodepools.yaml
+  kubectl get nodeoverlays,nodepools -o json | dovetail overlay render -f - --instance-types types.json
+  dovetail overlay render -f overlay.yaml --type m-64x-amd64-linux -o json")]
+struct RenderArgs {
+    #[command(flatten)]
+    input: Input,
+    /// Only this instance type
+    #[arg(long = "type", value_name = "NAME")]
+    instance_type: Option<String>,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// Say which drivers publish devices that no template describes
+///
+/// Reads Nodes, ResourceSlices, NodePools and NodeOverlays, and lists each driver with the instance type and node class
+/// on whose machines it has published, where no overlay and no provider describes it; then the overlays that the
+/// controller has generated (`--learn-devices=apply`).
+///
+/// Exit code: 0 everything is described, 1 something is not or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay learn -f -")]
+struct LearnArgs {
+    #[command(flatten)]
+    input: Input,
+}
+
+/// Find mistakes in NodeOverlays
+///
+/// Beyond what the API server and the controller refuse: fields that nobody knows, overlays that match no instance
+/// type, templates that others cover everywhere, and DeviceClasses of the input whose selectors no described device
+/// meets.
+///
+/// Exit code: 0 nothing found, 1 something found or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay lint -f overlays/ -f nodepools.yaml -f deviceclasses.yaml")]
+struct LintArgs {
+    #[command(flatten)]
+    input: Input,
+}
+
+/// Hold what drivers have published against the overlays
+///
+/// Reads Nodes and ResourceSlices beside NodeOverlays and NodePools, from files or a cluster, and tells for each node
+/// and driver what is missing, too much or different. A node's instance type and NodePool are taken from its labels.
+///
+/// Exit code: 0 all is as described, 1 something differs or a fault, 2 wrong usage.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dovetail overlay verify
+  dovetail overlay verify --node worker-1 --instance-types types.json
+  dovetail overlay verify -o json
+  kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay verify -f -")]
+struct VerifyArgs {
+    /// File or folder to read, - for standard input; may be given more than once [default: the cluster]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
+    #[command(flatten)]
+    machines: MachineTypesArgs,
+    /// Only this node
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
+    match args.command {
+        Command::Capture(args) => capture(&args),
+        Command::Learn(args) => learn(&args),
+        Command::Lint(args) => lint(&args),
+        Command::Render(args) => render(&args),
+        Command::Verify(args) => verify(&args),
+    }
+}
+
+fn capture(args: &CaptureArgs) -> anyhow::Result<Outcome> {
+    let documents = match &args.node {
+        Some(node) if args.filenames.is_empty() => cluster::node_and_slices(node)?,
+        _ => Documents::read(&args.filenames)?,
+    };
+    let objects = Objects::new(documents, &args.machines)?;
+    objects.problems.iter().for_each(output::problem);
+    let wanted = capture::Wanted { node: args.node.as_deref(), driver: args.driver.as_deref(), without: &args.without };
+    let captured = capture::capture(&objects, wanted)?;
+    let text = match args.output {
+        ManifestFormat::Yaml => capture::yaml(&captured)?,
+        ManifestFormat::Json => {
+            captured.notes.iter().for_each(output::note);
+            format!("{}\n", serde_json::to_string_pretty(&capture::manifest(&captured)?)?)
+        }
+    };
+    output::stdout(text.as_bytes())?;
+    Ok(if objects.problems.is_empty() { Outcome::Done } else { Outcome::BadInput })
+}
+
+fn read(input: &Input) -> anyhow::Result<Objects> {
+    with_overlays(Documents::read(&input.filenames)?, &input.machines)
+}
+
+fn with_overlays(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Objects> {
+    let objects = Objects::new(documents, machines)?;
+    if objects.overlays.is_empty() && objects.problems.is_empty() {
+        anyhow::bail!("there is no NodeOverlay in the input");
+    }
+    Ok(objects)
+}
+
+fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
+    let objects = read(&args.input)?;
+    let world = World::new(&objects)?;
+    objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let rendered = render::render(&world, args.instance_type.as_deref());
+    if let Some(name) = &args.instance_type
+        && rendered.is_empty()
+    {
+        output::note(format_args!("no overlay describes devices of an instance type {name}"));
+    }
+    print(args.output, &rendered, |rendered| render::table(rendered))?;
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty();
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}
+
+fn print<T: Serialize>(format: Format, answer: &T, table: impl Fn(&T) -> String) -> anyhow::Result<()> {
+    let text = match format {
+        Format::Table => table(answer),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(answer)?),
+    };
+    output::stdout(text.as_bytes())
+}
+
+fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
+    let objects = Objects::new(Documents::read(&args.input.filenames)?, &args.input.machines)?;
+    if objects.pools.is_empty() {
+        anyhow::bail!("there is no NodePool in the input; the nodes are those of NodePools");
+    }
+    let world = World::new(&objects)?;
+    objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let report = learn::learn(&objects, &world);
+    output::stdout(learn::table(&report).as_bytes())?;
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty() || !report.is_complete();
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}
+
+fn lint(args: &LintArgs) -> anyhow::Result<Outcome> {
+    let objects = read(&args.input)?;
+    let world = World::new(&objects)?;
+    let found: Vec<String> =
+        objects.problems.iter().chain(&world.rejected).cloned().chain(lint::lint(&objects, &world)).collect();
+    if found.is_empty() {
+        output::stdout(
+            format!("{}: nothing found\n", super::report::plural(objects.overlays.len(), "overlay", "overlays"))
+                .as_bytes(),
+        )?;
+        return Ok(Outcome::Done);
+    }
+    found.iter().try_for_each(|problem| output::stdout(format!("{problem}\n").as_bytes()))?;
+    Ok(Outcome::BadInput)
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<Outcome> {
+    let documents = if args.filenames.is_empty() { cluster::all()? } else { Documents::read(&args.filenames)? };
+    let objects = with_overlays(documents, &args.machines)?;
+    let world = World::new(&objects)?;
+    objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let report = verify::verify(&objects, &world, args.node.as_deref());
+    report.unknown.iter().for_each(output::problem);
+    if let Some(name) = &args.node
+        && report.nodes.is_empty()
+        && report.unknown.is_empty()
+    {
+        anyhow::bail!("there is no node {name} in the input, or no overlay describes its devices");
+    }
+    print(args.output, &report, verify::table)?;
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty() || !report.is_as_described();
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}

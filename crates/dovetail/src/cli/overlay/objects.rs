@@ -1,0 +1,180 @@
+//! The objects of the input, and what the overlays among them make of the instance types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::Context;
+use api::admission::{Admission, Operation};
+use api::{NodeOverlay, NodePool};
+use cloudprovider::InstanceType;
+use decode::manifests::Manifest;
+use dra_types::{DeviceClass, ResourceSlice};
+use model::{NodeOverlayName, NodePoolName};
+use overlay::{Evaluation, Overlay, Pool};
+use serde_json::Value;
+
+use crate::cli::input::Documents;
+use crate::cli::machine_types::{self, MachineTypesArgs};
+use crate::cli::provider_args::ProviderArg;
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) provider: ProviderArg,
+    pub(super) types: Vec<Arc<InstanceType>>,
+    pub(super) overlays: Vec<GivenOverlay>,
+    pub(super) pools: Vec<NodePool>,
+    pub(super) slices: Vec<ResourceSlice>,
+    /// Names and labels.
+    pub(super) nodes: Vec<(String, BTreeMap<String, String>)>,
+    pub(super) classes: Vec<DeviceClass>,
+    /// What could not be used, in words.
+    pub(super) problems: Vec<String>,
+}
+
+/// A NodeOverlay that the API server would take.
+#[derive(Debug)]
+pub(super) struct GivenOverlay {
+    pub(super) object: NodeOverlay,
+    /// Fields that it has and that nobody knows.
+    pub(super) unknown_fields: Vec<String>,
+}
+
+impl Objects {
+    /// Sorts documents by kind, other kinds have no part, and reads the instance types of a file or the built-in ones.
+    pub(super) fn new(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Self> {
+        let admission = Admission::new(&api::crd::crds()).context("our own CRDs cannot be used")?;
+        let read = machine_types::instance_types(machines.declaration(), machines.instance_types.as_deref())?;
+        let mut objects = Self { types: read.types, provider: machines.provider, ..Self::default() };
+        objects.problems.extend(read.left_out.iter().map(ToString::to_string));
+        objects.problems.extend(documents.errors.iter().map(ToString::to_string));
+        for manifest in &documents.manifests {
+            if let Err(problem) = objects.add(manifest, &admission) {
+                objects.problems.push(format!("{}: {}: {problem}", manifest.origin, manifest.object_ref()));
+            }
+        }
+        Ok(objects)
+    }
+
+    fn add(&mut self, manifest: &Manifest, admission: &Admission) -> Result<(), String> {
+        let object = &manifest.object;
+        match (manifest.group.as_str(), manifest.kind.as_str()) {
+            (api::groups::KARPENTER, "NodeOverlay") => {
+                let admitted = admit(admission, object)?;
+                let unknown_fields = unknown_fields(object, &admitted);
+                let object = serde_json::from_value(admitted).map_err(|error| error.to_string())?;
+                self.overlays.push(GivenOverlay { object, unknown_fields });
+            }
+            (api::groups::KARPENTER, "NodePool") => {
+                let admitted = admit(admission, object)?;
+                self.pools.push(serde_json::from_value(admitted).map_err(|error| error.to_string())?);
+            }
+            ("resource.k8s.io", "ResourceSlice") => {
+                self.slices.push(ResourceSlice::from_json(object).map_err(|error| error.to_string())?);
+            }
+            ("resource.k8s.io", "DeviceClass") => {
+                self.classes.push(DeviceClass::from_json(object).map_err(|error| error.to_string())?);
+            }
+            ("", "Node") => {
+                let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+                let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+                self.nodes.push((name, labels.filter_map(text).collect()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn admit(admission: &Admission, object: &Value) -> Result<Value, String> {
+    admission.admit(object, Operation::Restore).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        errors.join("; ")
+    })
+}
+
+/// Paths below `spec` that admission drops.
+fn unknown_fields(given: &Value, admitted: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    if let (Some(given), Some(admitted)) = (given.get("spec"), admitted.get("spec")) {
+        walk("spec", given, admitted, &mut found);
+    }
+    found
+}
+
+fn walk(path: &str, given: &Value, admitted: &Value, found: &mut Vec<String>) {
+    match (given, admitted) {
+        (Value::Object(given), Value::Object(admitted)) => {
+            for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+                let path = format!("{path}.{name}");
+                match admitted.get(name) {
+                    Some(kept) => walk(&path, value, kept, found),
+                    None => found.push(path),
+                }
+            }
+        }
+        (Value::Array(given), Value::Array(admitted)) => {
+            for (index, (value, kept)) in given.iter().zip(admitted).enumerate() {
+                walk(&format!("{path}[{index}]"), value, kept, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// NodePools with what the overlays make of their instance types.
+#[derive(Debug)]
+pub(super) struct World {
+    /// Names, in the order of the evaluation's.
+    pools: Vec<NodePoolName>,
+    pub(super) evaluation: Evaluation,
+    /// The overlays that are in effect or were rejected for what others say.
+    pub(super) overlays: Vec<Overlay>,
+    /// Why overlays are not in effect, in words.
+    pub(super) rejected: Vec<String>,
+    /// Overlays that would correct no instance type if they were the only ones.
+    pub(super) of_no_effect: BTreeSet<NodeOverlayName>,
+}
+
+impl World {
+    /// Evaluates the overlays against NodePools of the input, else a built-in one.
+    pub(super) fn new(objects: &Objects) -> anyhow::Result<Self> {
+        let provider = objects.provider.plugin.declaration();
+        let types = &objects.types;
+        let labels = (provider.labels)(types);
+        let pools = match &*objects.pools {
+            [] => vec![machine_types::default_node_pool(provider)?],
+            given => given.to_vec(),
+        };
+        let (mut overlays, mut rejected) = (Vec::new(), Vec::new());
+        for given in &objects.overlays {
+            let name = given.object.metadata.name.as_deref().unwrap_or_default();
+            match Overlay::new(&given.object, &labels) {
+                Ok(overlay) => overlays.push(overlay),
+                Err(invalid) => rejected.push(format!("nodeoverlay/{name}: {invalid}")),
+            }
+        }
+        let names: Vec<NodePoolName> =
+            pools.iter().map(|pool| pool.metadata.name.as_deref().unwrap_or_default().into()).collect();
+        let given: Vec<Pool<'_>> = names
+            .iter()
+            .zip(&pools)
+            .map(|(name, pool)| Pool { name, template_labels: &pool.spec.template.metadata.labels, types })
+            .collect();
+        let evaluation = overlay::evaluate(&overlays, &given);
+        rejected.extend(evaluation.rejected.iter().map(|(name, why)| format!("nodeoverlay/{name}: {why}")));
+        let corrects_nothing = |overlay: &&Overlay| {
+            let alone = overlay::evaluate(std::slice::from_ref(*overlay), &given);
+            alone.rejected.is_empty() && alone.pools.iter().all(|pool| pool.is_unchanged())
+        };
+        let of_no_effect = overlays.iter().filter(corrects_nothing).map(|overlay| overlay.name.clone()).collect();
+        Ok(Self { pools: names, evaluation, overlays, rejected, of_no_effect })
+    }
+
+    /// Each NodePool with its name and its instance types as the overlays leave them.
+    pub(super) fn pools(&self) -> impl Iterator<Item = (&str, &[Arc<InstanceType>])> {
+        let pools = self.pools.iter().zip(&self.evaluation.pools);
+        pools.map(|(name, corrected)| (name.as_str(), corrected.types.as_slice()))
+    }
+}

@@ -1,0 +1,151 @@
+//! Claims that nobody uses any more once some pods have left, and what is free then.
+//!
+//! Upstream's claim controller takes pods that are gone out of `status.reservedFor`, and an allocation back once nobody
+//! is left there. The claim is then allocated anew where its next pod goes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{NodeName, Uid, collections::FastSet};
+
+use super::{ClusterLedger, Undo, Usage};
+use crate::inventory::{ClaimId, DeviceKey, Inventory};
+use dra_types::{Consumer, ResourceClaim};
+
+impl Inventory {
+    /// Allocated claims that are reserved for some of these pods and for nobody else, and hold devices of that one node
+    /// only. Left out are claims for which a PodGroup is named, since pods of it may be to come, and those with a
+    /// device that other nodes see too.
+    pub fn held_alone(&self, pods: &BTreeSet<&Uid>, node: &NodeName) -> Vec<ClaimId> {
+        let Some(local) = self.local.get(node) else { return Vec::new() };
+        let devices = local.slices.iter().flat_map(|slice| self.devices_of(*slice));
+        let keys: FastSet<DeviceKey> = devices.map(|device| self.devices[device].key).collect();
+        let leaves = |consumer: &Consumer| &*consumer.resource == "pods" && pods.contains(&consumer.uid);
+        let is_held_alone = |claim: &ResourceClaim| {
+            let Some(allocation) = &claim.allocation else { return false };
+            let mut held = allocation.results.iter().filter(|result| !result.admin_access);
+            !claim.reserved_for.is_empty()
+                && claim.reserved_for.iter().all(leaves)
+                && held.all(|result| self.device_key(&result.device).is_some_and(|key| keys.contains(&key)))
+        };
+        let claims = self.claims.iter_enumerated().filter(|(_, claim)| is_held_alone(&claim.object));
+        claims.map(|(claim, _)| claim).collect()
+    }
+
+    fn held_by(&self, claim: ClaimId) -> Usage {
+        let mut usage = Usage::default();
+        let results = self.allocation(claim).into_iter().flat_map(|allocation| &allocation.results);
+        for result in results.filter(|result| !result.admin_access) {
+            usage.add_result(result, self.device_key(&result.device).map(Into::into));
+        }
+        usage
+    }
+}
+
+impl ClusterLedger {
+    /// Gives back what an allocated claim of [`Inventory::held_alone`] holds: its devices are free, and it can be
+    /// allocated once more.
+    pub fn release(&mut self, inventory: &Inventory, claim: ClaimId) {
+        if self.released.insert(claim) {
+            let usage = inventory.held_by(claim);
+            self.base.remove(&usage);
+            self.record(|| Undo::Released(claim, Arc::new(usage)));
+        }
+    }
+
+    /// Undoes [`Self::release`] where nothing was marked before it; what was given to others since has to be back.
+    pub fn take_back(&mut self, inventory: &Inventory, claim: ClaimId) {
+        self.hold_again(claim, &inventory.held_by(claim));
+    }
+
+    pub(super) fn hold_again(&mut self, claim: ClaimId, usage: &Usage) {
+        if self.released.remove(&claim) {
+            self.base.add(usage);
+        }
+    }
+
+    /// The claims that were released, in their order.
+    pub fn released(&self) -> &BTreeSet<ClaimId> {
+        &self.released
+    }
+}
+
+/// Ledgers are equal in which the same is taken, however it came there.
+impl PartialEq for ClusterLedger {
+    fn eq(&self, other: &Self) -> bool {
+        self.base == other.base
+            && self.bins == other.bins
+            && self.whole == other.whole
+            && self.shared == other.shared
+            && self.counters == other.counters
+            && self.offered == other.offered
+            && self.claims == other.claims
+            && self.released == other.released
+            && self.pool_order == other.pool_order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use model::{NodeName, Uid};
+    use serde_json::{Value, json};
+
+    use crate::fixture::{ask_with, builder, claim, exactly, names, slice};
+    use crate::inventory::InventoryBuilder;
+    use crate::ledger::ClusterLedger;
+    use dra_types::ResourceClaim;
+
+    /// Two halves of a device, and the whole of it.
+    fn partitions() -> InventoryBuilder {
+        let pool = json!({"name": "n1", "generation": 1, "resourceSliceCount": 2});
+        let part = |name: &str, amount: &str| {
+            let counters = json!([{"counterSet": "s", "counters": {"mem": {"value": amount}}}]);
+            json!({"name": name, "consumesCounters": counters})
+        };
+        let devices = json!([part("half-0", "1"), part("half-1", "1"), part("whole", "2")]);
+        let counters = json!([{"name": "s", "counters": {"mem": {"value": "2"}}}]);
+        let mut builder = builder(&["gpu"]);
+        builder.slice(slice("a", &json!({"driver": "gpu", "nodeName": "n1", "pool": pool, "devices": devices})));
+        builder
+            .slice(slice("b", &json!({"driver": "gpu", "nodeName": "n1", "pool": pool, "sharedCounters": counters})));
+        builder
+    }
+
+    fn held(device: &str, consumers: &Value) -> Arc<ResourceClaim> {
+        let result = json!({"request": "r", "driver": "gpu", "pool": "n1", "device": device});
+        let object = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "held"},
+            "spec": {"devices": {"requests": [exactly("r", "gpu", 1)]}},
+            "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": consumers},
+        });
+        Arc::new(ResourceClaim::from_json(&object).unwrap())
+    }
+
+    #[test]
+    fn what_a_released_claim_drew_can_be_drawn_again_until_it_is_taken_back() {
+        let mut builder = partitions();
+        let held = builder.claim(held("half-0", &json!([{"resource": "pods", "name": "p", "uid": "p"}])));
+        let both = claim(&mut builder, "both", &json!({"requests": [exactly("r", "gpu", 2)]}));
+        let inventory = builder.build();
+        let pod = Uid::from("p");
+        let released = inventory.held_alone(&BTreeSet::from([&pod]), &NodeName::from("n1"));
+        assert_eq!(released, [held]);
+        assert!(inventory.held_alone(&BTreeSet::from([&pod]), &NodeName::from("n2")).is_empty());
+        let mut ledger = ClusterLedger::new(&inventory);
+        let before = ledger.clone();
+        let given = |ledger: &ClusterLedger| names(&ask_with(&inventory, &[both], ledger).0);
+        assert!(given(&ledger).is_empty(), "half of it is taken");
+        let mark = ledger.mark();
+        ledger.release(&inventory, held);
+        assert_eq!(given(&ledger), ["half-0", "half-1"]);
+        ledger.rollback(mark);
+        assert!(ledger == before && given(&ledger).is_empty());
+        ledger.release(&inventory, held);
+        assert!(ledger != before);
+        ledger.take_back(&inventory, held);
+        assert!(ledger == before);
+    }
+}

@@ -1,0 +1,389 @@
+//! The rules about values that the API server checks when an object is created.
+//!
+//! For offline commands, so that they refuse what a cluster would. All broken rules are reported, each with its field.
+//! The texts of selectors are compiled too, by what the caller hands in ([`Compile`]).
+//!
+//! Not here: rules about changes of an object, and about the parts of a status that only drivers write.
+
+use std::collections::BTreeSet;
+
+use super::claim::{
+    AllocationMode, Config, ConstraintKind, DeviceSelector, ExactRequest, RequestKind, ResourceClaimSpec,
+};
+use super::class::DeviceClass;
+use super::device::{AttributeValue, Device};
+use super::json::{FieldError, Reason};
+use super::names::{QualifiedName, RequestName};
+use super::slice::{NodeScope, ResourceSlice};
+use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
+
+mod slice_parts;
+
+const MAX_REQUESTS: usize = 32;
+const MAX_ALTERNATIVES: usize = 8;
+const MAX_SELECTORS: usize = 32;
+/// Devices of one slice.
+pub const MAX_DEVICES: usize = 128;
+/// Devices of one slice if one of them [`is_advanced`].
+pub const MAX_ADVANCED_DEVICES: usize = 64;
+const MAX_ATTRIBUTES: usize = 32;
+const MAX_ATTRIBUTE_VALUES: usize = 48;
+const MAX_VALUE: usize = 64;
+const MAX_TAINTS: usize = 16;
+/// Sets of counters of one slice.
+pub const MAX_COUNTER_SETS: usize = 8;
+const MAX_COUNTERS: usize = 32;
+const MAX_CONSUMPTIONS: usize = 2;
+
+/// Compiles the text of a new selector as the API server would, or says why that fails: `k8s_cel::compiles`.
+pub type Compile<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+
+/// Broken rules, in the order of the fields.
+struct Problems(Vec<FieldError>);
+
+impl Problems {
+    fn add(&mut self, field: &str, reason: Reason) {
+        self.0.push(FieldError::new(field, reason));
+    }
+
+    fn invalid(&mut self, field: &str, reason: &str) {
+        self.add(field, Reason::Invalid(reason.to_owned()));
+    }
+
+    fn at_most(&mut self, field: &str, found: usize, limit: usize) {
+        if found > limit {
+            self.add(field, Reason::TooMany { limit, found });
+        }
+    }
+
+    /// A DNS label.
+    fn label(&mut self, field: &str, name: &str) {
+        if name.len() > 63 || !is_label(name) {
+            self.invalid(field, &format!("{name:?} is not a lowercase RFC 1123 label"));
+        }
+    }
+
+    /// A DNS subdomain of at most some length.
+    fn subdomain(&mut self, field: &str, name: &str, limit: usize) {
+        if name.is_empty() {
+            self.add(field, Reason::Required);
+        } else if name.len() > limit {
+            self.add(field, Reason::TooLong { limit });
+        } else if !name.split('.').all(is_label) {
+            self.invalid(field, &format!("{name:?} is not a lowercase RFC 1123 subdomain"));
+        }
+    }
+
+    fn qualified_name(&mut self, field: &str, name: &QualifiedName) {
+        if let Some(domain) = name.domain() {
+            self.subdomain(field, domain, 63);
+        }
+        let id = name.id();
+        if id.len() > 32 {
+            self.add(field, Reason::TooLong { limit: 32 });
+        }
+        let starts = id.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !starts || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            self.invalid(field, &format!("{id:?} is not a C identifier"));
+        }
+    }
+
+    fn unique<'a>(&mut self, field: &str, names: impl Iterator<Item = &'a str>) {
+        let mut seen = BTreeSet::new();
+        for (index, name) in names.enumerate() {
+            if !seen.insert(name) {
+                self.add(&format!("{field}[{index}]"), Reason::Duplicate(name.to_owned()));
+            }
+        }
+    }
+
+    fn selectors(&mut self, field: &str, selectors: &[DeviceSelector], compile: Compile<'_>) {
+        self.at_most(field, selectors.len(), MAX_SELECTORS);
+        for (index, selector) in selectors.iter().enumerate() {
+            match selector {
+                DeviceSelector::Other => self.add(&format!("{field}[{index}].cel"), Reason::Required),
+                DeviceSelector::Cel(text) => {
+                    if let Err(error) = compile(text) {
+                        self.invalid(&format!("{field}[{index}].cel.expression"), &error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn configs(&mut self, field: &str, configs: &[Config], requests: Option<&BTreeSet<String>>) {
+        self.at_most(field, configs.len(), 32);
+        for (index, config) in configs.iter().enumerate() {
+            let at = format!("{field}[{index}]");
+            match &config.opaque {
+                None => self.add(&format!("{at}.opaque"), Reason::Required),
+                Some(opaque) => self.subdomain(&format!("{at}.opaque.driver"), opaque.driver.as_str(), 63),
+            }
+            if let Some(requests) = requests {
+                self.references(&at, &config.requests, requests);
+            }
+        }
+    }
+
+    fn references(&mut self, field: &str, names: &[RequestName], requests: &BTreeSet<String>) {
+        for (index, name) in names.iter().enumerate() {
+            if !requests.contains(name.as_str()) {
+                let reason = format!("{name:?} is not the name of a request or of a request and a subrequest");
+                self.invalid(&format!("{field}.requests[{index}]"), &reason);
+            }
+        }
+    }
+}
+
+fn is_label(name: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
+        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+}
+
+fn outcome(problems: Problems) -> Result<(), Vec<FieldError>> {
+    if problems.0.is_empty() { Ok(()) } else { Err(problems.0) }
+}
+
+/// Checks a claim.
+///
+/// # Errors
+/// All rules that are broken.
+pub fn claim(claim: &ResourceClaim, compile: Compile<'_>) -> Result<(), Vec<FieldError>> {
+    let mut problems = Problems(Vec::new());
+    problems.subdomain("metadata.name", &claim.meta.name.name, 253);
+    claim_spec(&mut problems, "spec", &claim.spec, compile);
+    outcome(problems)
+}
+
+/// Checks a template of claims.
+///
+/// # Errors
+/// All rules that are broken.
+pub fn claim_template(template: &ClaimTemplate, compile: Compile<'_>) -> Result<(), Vec<FieldError>> {
+    let mut problems = Problems(Vec::new());
+    problems.subdomain("metadata.name", &template.meta.name.name, 253);
+    claim_spec(&mut problems, "spec.spec", &template.spec, compile);
+    outcome(problems)
+}
+
+/// Checks a class.
+///
+/// # Errors
+/// All rules that are broken.
+pub fn class(class: &DeviceClass, compile: Compile<'_>) -> Result<(), Vec<FieldError>> {
+    let mut problems = Problems(Vec::new());
+    problems.subdomain("metadata.name", &class.meta.name.name, 253);
+    problems.selectors("spec.selectors", &class.selectors, compile);
+    problems.configs("spec.config", &class.config, None);
+    outcome(problems)
+}
+
+fn claim_spec(problems: &mut Problems, field: &str, spec: &ResourceClaimSpec, compile: Compile<'_>) {
+    let field = format!("{field}.devices");
+    let requests = format!("{field}.requests");
+    problems.at_most(&requests, spec.requests.len(), MAX_REQUESTS);
+    problems.unique(&requests, spec.requests.iter().map(|request| request.name.as_str()));
+    let mut names = BTreeSet::new();
+    for (index, wanted) in spec.requests.iter().enumerate() {
+        let at = format!("{requests}[{index}]");
+        problems.label(&format!("{at}.name"), wanted.name.as_str());
+        names.insert(wanted.name.as_str().to_owned());
+        match &wanted.kind {
+            RequestKind::Neither => problems.invalid(&at, "exactly one of `exactly` or `firstAvailable` is required"),
+            RequestKind::Exactly(exactly) => request(problems, &format!("{at}.exactly"), exactly, compile),
+            RequestKind::FirstAvailable(alternatives) => {
+                let at = format!("{at}.firstAvailable");
+                problems.at_most(&at, alternatives.len(), MAX_ALTERNATIVES);
+                problems.unique(&at, alternatives.iter().map(|(name, _)| name.as_str()));
+                for (index, (name, alternative)) in alternatives.iter().enumerate() {
+                    problems.label(&format!("{at}[{index}].name"), name.as_str());
+                    names.insert(format!("{}/{name}", wanted.name));
+                    request(problems, &format!("{at}[{index}]"), alternative, compile);
+                }
+            }
+        }
+    }
+    for (index, constraint) in spec.constraints.iter().enumerate() {
+        let at = format!("{field}.constraints[{index}]");
+        problems.references(&at, &constraint.requests, &names);
+        let (name, key) = match &constraint.kind {
+            ConstraintKind::MatchAttribute(name) => (name, "matchAttribute"),
+            ConstraintKind::DistinctAttribute(name) => (name, "distinctAttribute"),
+            ConstraintKind::Other => {
+                problems.invalid(&at, "exactly one of `matchAttribute` or `distinctAttribute` is required");
+                continue;
+            }
+        };
+        problems.qualified_name(&format!("{at}.{key}"), name);
+        if name.domain().is_none() {
+            problems.invalid(&format!("{at}.{key}"), "must be a domain and a name separated by a slash");
+        }
+    }
+    problems.configs(&format!("{field}.config"), &spec.config, Some(&names));
+}
+
+fn request(problems: &mut Problems, field: &str, request: &ExactRequest, compile: Compile<'_>) {
+    problems.subdomain(&format!("{field}.deviceClassName"), request.device_class_name.as_str(), 253);
+    problems.selectors(&format!("{field}.selectors"), &request.selectors, compile);
+    match &request.allocation_mode {
+        AllocationMode::ExactCount(count) if *count <= 0 => {
+            problems.invalid(&format!("{field}.count"), "must be greater than zero");
+        }
+        AllocationMode::ExactCount(_) | AllocationMode::All => {}
+        AllocationMode::Other(mode) => {
+            problems.invalid(&format!("{field}.allocationMode"), &format!("{mode:?} is not one of All, ExactCount"));
+        }
+    }
+    for name in request.capacity.keys() {
+        problems.qualified_name(&format!("{field}.capacity.requests[{name}]"), name);
+    }
+}
+
+/// Checks a slice.
+///
+/// # Errors
+/// All rules that are broken.
+pub fn slice(slice: &ResourceSlice) -> Result<(), Vec<FieldError>> {
+    let mut problems = Problems(Vec::new());
+    problems.subdomain("metadata.name", &slice.meta.name.name, 253);
+    problems.subdomain("spec.driver", slice.driver.as_str(), 63);
+    if slice.pool.name.as_str().is_empty() {
+        problems.add("spec.pool.name", Reason::Required);
+    } else {
+        for part in slice.pool.name.as_str().split('/') {
+            problems.subdomain("spec.pool.name", part, 253);
+        }
+    }
+    if slice.pool.resource_slice_count <= 0 {
+        problems.invalid("spec.pool.resourceSliceCount", "must be greater than zero");
+    }
+    if slice.pool.generation < 0 {
+        problems.invalid("spec.pool.generation", "must be greater than or equal to zero");
+    }
+    scope(&mut problems, "spec", slice.node_scope.as_ref());
+    if !slice.devices.is_empty() && !slice.shared_counters.is_empty() {
+        problems.invalid("spec", "only one of `sharedCounters` or `devices` is allowed");
+    }
+    let advanced = slice.devices.iter().any(is_advanced);
+    let limit = if advanced { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
+    problems.at_most("spec.devices", slice.devices.len(), limit);
+    problems.unique("spec.devices", slice.devices.iter().map(|device| device.name.as_str()));
+    let per_device = slice.node_scope == Some(NodeScope::PerDevice);
+    for (index, found) in slice.devices.iter().enumerate() {
+        device(&mut problems, &format!("spec.devices[{index}]"), found, per_device);
+    }
+    problems.at_most("spec.sharedCounters", slice.shared_counters.len(), MAX_COUNTER_SETS);
+    problems.unique("spec.sharedCounters", slice.shared_counters.iter().map(|set| set.name.as_str()));
+    for (index, set) in slice.shared_counters.iter().enumerate() {
+        let at = format!("spec.sharedCounters[{index}]");
+        problems.label(&format!("{at}.name"), set.name.as_str());
+        problems.at_most(&format!("{at}.counters"), set.counters.len(), MAX_COUNTERS);
+    }
+    outcome(problems)
+}
+
+fn scope(problems: &mut Problems, field: &str, scope: Option<&NodeScope>) {
+    match scope {
+        None => problems.invalid(
+            field,
+            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required",
+        ),
+        Some(NodeScope::Node(name)) => problems.subdomain(&format!("{field}.nodeName"), name.as_str(), 253),
+        Some(NodeScope::Selector(selector)) => {
+            let field = format!("{field}.nodeSelector.nodeSelectorTerms");
+            match selector.terms.as_slice() {
+                [term] => slice_parts::term(problems, &format!("{field}[0]"), term),
+                _ => problems.invalid(&field, "must have exactly one node selector term"),
+            }
+        }
+        Some(NodeScope::AllNodes | NodeScope::PerDevice) => {}
+    }
+}
+
+fn is_list(value: &AttributeValue) -> bool {
+    use AttributeValue::{Bools, Ints, Strings, Versions};
+    matches!(value, Ints(_) | Bools(_) | Strings(_) | Versions(_))
+}
+
+/// Whether the device has taints, counters or lists, of which a slice can hold fewer.
+pub fn is_advanced(device: &Device) -> bool {
+    !device.taints.is_empty() || !device.consumes_counters.is_empty() || device.attributes.values().any(is_list)
+}
+
+fn device(problems: &mut Problems, field: &str, device: &Device, per_device: bool) {
+    problems.label(&format!("{field}.name"), device.name.as_str());
+    let entries = device.attributes.len() + device.capacity.len();
+    if entries > MAX_ATTRIBUTES {
+        problems.at_most(field, entries, MAX_ATTRIBUTES);
+    }
+    let values: usize = device.attributes.values().map(count_values).sum();
+    problems.at_most(&format!("{field}.attributes"), values, MAX_ATTRIBUTE_VALUES);
+    for (name, value) in &device.attributes {
+        let at = format!("{field}.attributes[{name}]");
+        problems.qualified_name(&at, name);
+        attribute(problems, &at, value);
+    }
+    for (name, capacity) in &device.capacity {
+        let at = format!("{field}.capacity[{name}]");
+        problems.qualified_name(&at, name);
+        if capacity.request_policy.is_some() && !device.allow_multiple_allocations {
+            problems.invalid(&format!("{at}.requestPolicy"), "allowMultipleAllocations must be true");
+        }
+        slice_parts::capacity(problems, &at, capacity);
+    }
+    problems.at_most(&format!("{field}.taints"), device.taints.len(), MAX_TAINTS);
+    for (place, taint) in device.taints.iter().enumerate() {
+        slice_parts::taint(problems, &format!("{field}.taints[{place}]"), taint);
+    }
+    let at = format!("{field}.consumesCounters");
+    problems.at_most(&at, device.consumes_counters.len(), MAX_CONSUMPTIONS);
+    problems.unique(&at, device.consumes_counters.iter().map(|consumption| consumption.counter_set.as_str()));
+    if per_device {
+        scope(problems, field, device.node_scope.as_ref());
+    } else if device.node_scope.is_some() {
+        problems.invalid(field, "node fields can only be set if `perDeviceNodeSelection` is true in the slice");
+    }
+}
+
+fn count_values(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::Ints(values) => values.len(),
+        AttributeValue::Bools(values) => values.len(),
+        AttributeValue::Strings(values) | AttributeValue::Versions(values) => values.len(),
+        AttributeValue::Int(_)
+        | AttributeValue::Bool(_)
+        | AttributeValue::String(_)
+        | AttributeValue::Version(_)
+        | AttributeValue::Unset
+        | AttributeValue::AfterLaunch => 1,
+    }
+}
+
+fn attribute(problems: &mut Problems, field: &str, value: &AttributeValue) {
+    let mut check = |text: &str, version: bool| {
+        if text.len() > MAX_VALUE {
+            problems.add(field, Reason::TooLong { limit: MAX_VALUE });
+        }
+        if version && let Err(error) = SemanticVersion::parse(text) {
+            problems.invalid(field, &error.to_string());
+        }
+    };
+    match value {
+        AttributeValue::String(text) => check(text, false),
+        AttributeValue::Version(text) => check(text, true),
+        AttributeValue::Strings(texts) => texts.iter().for_each(|text| check(text, false)),
+        AttributeValue::Versions(texts) => texts.iter().for_each(|text| check(text, true)),
+        AttributeValue::Unset => problems.invalid(field, "exactly one value must be specified"),
+        AttributeValue::Int(_)
+        | AttributeValue::Bool(_)
+        | AttributeValue::Ints(_)
+        | AttributeValue::Bools(_)
+        | AttributeValue::AfterLaunch => {}
+    }
+    if is_list(value) && count_values(value) == 0 {
+        problems.invalid(field, "must not be empty if specified");
+    }
+}

@@ -1,0 +1,10 @@
+//! The controllers: one folder per concern, named after the kind that it reconciles.
+
+pub(crate) mod handover;
+pub(crate) mod node;
+pub(crate) mod node_claim;
+pub(crate) mod node_overlay;
+pub(crate) mod node_pool;
+pub mod planner_state;
+pub(crate) mod provisioning;
+pub(crate) mod unreadable_pods;

@@ -1,0 +1,92 @@
+//! Which pods leave a draining node next.
+//!
+//! Pods leave in four tiers, the next one once the one before is gone: ordinary pods, ordinary DaemonSets' pods,
+//! critical pods, critical DaemonSets' pods. A pod whose own grace period would not end before the node's deadline
+//! leaves at once, whatever its tier.
+//!
+//! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
+//! classes have; Karpenter goes by their names.
+
+use api::taints;
+use model::pod::PodPhase;
+use model::{DurationMs, Interner, Pod, TaintEffect, Timestamp, Toleration, TolerationOperator};
+
+/// Lowest priority of pods that the cluster itself needs. User-defined classes end below it.
+const SYSTEM_CRITICAL: i32 = 2_000_000_000;
+/// A pod that should have been gone for this long never will be.
+const STUCK_AFTER: DurationMs = DurationMs::from_seconds(60);
+
+/// How far a drain is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Drain<'a> {
+    /// Pods that must leave, or are leaving. The node is drained when there is none.
+    pub remaining: usize,
+    /// Those whose turn it is.
+    pub next: Vec<&'a Pod>,
+}
+
+/// Looks at the pods of a node.
+pub(crate) fn decide<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    deadline: Option<Timestamp>,
+    interner: &Interner,
+    now: Timestamp,
+) -> Drain<'a> {
+    let remaining: Vec<&Pod> = pods.into_iter().filter(|pod| is_waiting(pod, interner, now)).collect();
+    let (forced, others): (Vec<&Pod>, Vec<&Pod>) =
+        remaining.iter().copied().partition(|pod| needs_force(pod, deadline, now));
+    let first_tier = others.iter().map(|pod| tier(pod)).min();
+    let next = others.into_iter().filter(|pod| Some(tier(pod)) == first_tier && pod.deletion_timestamp.is_none());
+    let mut next: Vec<&Pod> = forced.into_iter().chain(next).collect();
+    next.sort_by(|a, b| a.name.cmp(&b.name));
+    Drain { remaining: remaining.len(), next }
+}
+
+/// Whether a node cannot go while this pod is there.
+fn is_waiting(pod: &Pod, interner: &Interner, now: Timestamp) -> bool {
+    !pod.phase.is_terminal() && is_drainable(pod, interner, now)
+}
+
+/// Whether a drain has to do with the pod at all: not if it belongs to the node, tolerates the drain, or cannot end.
+pub(crate) fn is_drainable(pod: &Pod, interner: &Interner, now: Timestamp) -> bool {
+    let stuck = pod.deletion_timestamp.is_some_and(|gone_at| now > gone_at.saturating_add(STUCK_AFTER));
+    !pod.is_mirror && !stuck && !tolerates_disruption(&pod.shape.tolerations, interner)
+}
+
+/// Whether tolerations cover the taint of a disrupted node.
+fn tolerates_disruption(tolerations: &[Toleration], interner: &Interner) -> bool {
+    tolerations.iter().any(|toleration| {
+        let key = match toleration.key {
+            Some(key) => interner.key_name(key) == taints::DISRUPTED,
+            None => true,
+        };
+        let value = match toleration.operator {
+            TolerationOperator::Exists => true,
+            TolerationOperator::Equal => toleration.key.is_some() && toleration.value == model::ValueId::EMPTY,
+            TolerationOperator::Lt | TolerationOperator::Gt => false,
+        };
+        let effect = toleration.effect.is_none_or(|effect| effect == TaintEffect::NoSchedule);
+        key && value && effect
+    })
+}
+
+/// Whether waiting any longer would cut the pod's grace period short by more than it must be.
+pub(crate) fn needs_force(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> bool {
+    let (Some(deadline), Some(grace_s)) = (deadline, pod.termination_grace_period_s) else { return false };
+    match pod.deletion_timestamp {
+        Some(gone_at) => gone_at > deadline,
+        None => now > deadline.saturating_sub(DurationMs::from_seconds(grace_s.max(0))),
+    }
+}
+
+fn tier(pod: &Pod) -> (bool, bool) {
+    (pod.priority >= SYSTEM_CRITICAL, pod.is_daemon)
+}
+
+/// Whether a pod has ended.
+pub(crate) fn has_ended(phase: PodPhase) -> bool {
+    phase.is_terminal()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Waiting for what a machine's DRA drivers publish: what [`crate::world::machine_devices`] sees is told in conditions,
+//! events and metrics.
+
+use api::conditions::node_claim::{DEVICES_AS_DESCRIBED, DEVICES_NOT_PUBLISHED, DEVICES_PUBLISHED, MISMATCH, TIMEOUT};
+use api::{NodeClaim, events, labels};
+use dra_templates::Expansion;
+use k8s_openapi::api::core::v1::Node;
+use model::Timestamp;
+use tracing::warn;
+
+use super::{Draft, Lifecycle};
+use crate::runtime::metrics::{ByDriver, ByReason};
+use crate::runtime::recorder::{Event, Severity, reference};
+use crate::world::catalogues;
+use crate::world::{claim, machine_devices};
+
+impl Lifecycle {
+    /// Looks at what the machine's DRA drivers have published, and says so in conditions. Gives what is to be waited
+    /// for, and until when.
+    pub(super) async fn await_devices(&self, draft: &mut Draft, node: Option<&Node>) -> Option<(String, Timestamp)> {
+        if !machine_devices::are_expected(&draft.wanted) {
+            return None;
+        }
+        let node = node?;
+        // An overlay that is gone promises nothing.
+        let expansion = self.described(&draft.wanted).await?;
+        let found = machine_devices::look(&expansion, node, self.context.store.read().resource_slices.values());
+        let timeout = self.context.options.dra_publish_timeout;
+        let until = claim::registered_at(&draft.wanted)?.saturating_add(timeout);
+        match found {
+            machine_devices::Devices::Awaited(_, message) if draft.now < until => {
+                draft.conditions().set_unknown(DEVICES_PUBLISHED, DEVICES_NOT_PUBLISHED, &message);
+                Some((message, until))
+            }
+            machine_devices::Devices::Awaited(missing, message) => {
+                if draft.conditions().set_false(DEVICES_PUBLISHED, TIMEOUT, &message) {
+                    let of_claim = draft.wanted.metadata.labels.iter().flatten();
+                    for (_, instance_type) in of_claim.filter(|(key, _)| *key == labels::INSTANCE_TYPE) {
+                        let instance_type = instance_type.as_str().into();
+                        let overlays = &self.context.overlays;
+                        missing.iter().for_each(|it| overlays.device_failure(&instance_type, it, draft.now));
+                    }
+                    let text = format!("its devices are not there after {timeout}: {message}");
+                    self.tell_about_devices(draft, events::DEVICES_NOT_PUBLISHED, text);
+                }
+                None
+            }
+            machine_devices::Devices::Published(differences) => {
+                if draft.conditions().set_true(DEVICES_PUBLISHED) {
+                    for (driver, count) in expansion.device_counts() {
+                        let by_driver = ByDriver { driver: driver.to_string() };
+                        self.context.metrics.devices_published.get_or_create(&by_driver).inc_by(count as u64);
+                    }
+                }
+                if differences.is_empty() {
+                    draft.conditions().set_true(DEVICES_AS_DESCRIBED);
+                } else {
+                    let message = machine_devices::in_words(&differences);
+                    if draft.conditions().set_false(DEVICES_AS_DESCRIBED, MISMATCH, &message) {
+                        self.tell_about_devices(draft, events::DEVICES_DIFFER, message);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn tell_about_devices(&self, draft: &Draft, reason: &'static str, text: String) {
+        warn!(node_claim = claim::name(&draft.wanted), reason, text, "devices of a machine are not as described");
+        self.context.metrics.device_mismatches.get_or_create(&ByReason { reason: reason.to_owned() }).inc();
+        self.context.recorder.publish(Event::new(reference(&draft.wanted), Severity::Warning, reason, text));
+    }
+
+    /// The devices that a launched NodeClaim's machine is to have, by what is known of its type now.
+    pub(super) async fn described(&self, node_claim: &NodeClaim) -> Option<Expansion> {
+        let of_claim = node_claim.metadata.labels.as_ref()?;
+        let wanted = of_claim.get(labels::INSTANCE_TYPE)?;
+        let types = catalogues::launchable(&self.context, claim::node_pool(node_claim)).await?;
+        let instance_type = types.types.iter().find(|it| it.name.as_str() == wanted)?;
+        let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| of_claim.get(key).cloned());
+        expansion.ok().filter(|expansion| !expansion.is_empty())
+    }
+}

@@ -1,0 +1,173 @@
+//! What another controller has left on a registered machine, and what it had no reason to write.
+//!
+//! A Karpenter that is stopped in the middle of a disruption command or of a reboot leaves the taint
+//! `karpenter.sh/disrupted` or `karpenter.sh/rebooting`, a condition, and annotations. It alone knew what was to come
+//! next: the machine would take no pod, and nobody would remove it. So they are taken away, as Karpenter does at its
+//! own start. What is being deleted keeps them: there the taint is part of the way out.
+//!
+//! A Node from before Karpenter wrote the label of the node class gets it, also on its way out: by this label the
+//! controllers know their Nodes.
+
+use api::conditions::node_claim::{DISRUPTION_REASON, REBOOTING};
+use api::{NodeClaim, annotations, conditions, taints};
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use super::registration;
+use crate::runtime::conditions::ConditionSet;
+use crate::world::claim;
+use crate::world::node_facts;
+
+/// Annotations of a NodeClaim that mean something only while its machine is being rebooted.
+const OF_REBOOTS: [&str; 2] = [annotations::REBOOT_PRE_BOOT_ID, annotations::REBOOT_TERMINATION_GRACE_PERIOD];
+
+/// Whether [`tidied`] would change the Node of that NodeClaim.
+pub(crate) fn is_untidy(node_claim: &NodeClaim, node: &Node) -> bool {
+    node_facts::is_registered(node) && (lacks_class_label(node_claim, node) || has_stale_taint(node_claim, node))
+}
+
+/// The Node without what is left over, and with the label of its node class.
+pub(crate) fn tidied(node_claim: &NodeClaim, node: &Node) -> Node {
+    let mut tidied = node.clone();
+    if !node_facts::is_registered(node) {
+        return tidied;
+    }
+    if lacks_class_label(node_claim, node) {
+        let (key, value) = registration::class_label(node_claim);
+        tidied.metadata.labels.get_or_insert_default().insert(key, value);
+    }
+    if has_stale_taint(node_claim, node)
+        && let Some(of_node) = tidied.spec.as_mut().and_then(|spec| spec.taints.as_mut())
+    {
+        of_node.retain(|taint| !is_of_a_command(taint));
+    }
+    tidied
+}
+
+/// Takes away the conditions of a NodeClaim by which a command or a reboot would go on.
+pub(crate) fn clear(conditions: &mut ConditionSet<'_>) {
+    conditions.clear(DISRUPTION_REASON);
+    // One that is over says how it ended.
+    if conditions.get(REBOOTING).is_some_and(|rebooting| rebooting.status != conditions::FALSE) {
+        conditions.clear(REBOOTING);
+    }
+}
+
+/// Whether [`remove_annotations`] would remove any.
+pub(crate) fn are_annotated(node_claim: &NodeClaim) -> bool {
+    node_claim.metadata.annotations.iter().flatten().any(|(key, _)| OF_REBOOTS.contains(&key.as_str()))
+}
+
+/// Takes away the annotations of a reboot.
+pub(crate) fn remove_annotations(node_claim: &mut NodeClaim) {
+    if let Some(of_claim) = &mut node_claim.metadata.annotations {
+        of_claim.retain(|key, _| !OF_REBOOTS.contains(&key.as_str()));
+    }
+}
+
+fn lacks_class_label(node_claim: &NodeClaim, node: &Node) -> bool {
+    let (key, _) = registration::class_label(node_claim);
+    node.metadata.labels.as_ref().is_none_or(|of_node| !of_node.contains_key(&key))
+}
+
+fn has_stale_taint(node_claim: &NodeClaim, node: &Node) -> bool {
+    !claim::is_deleting(node_claim)
+        && node.metadata.deletion_timestamp.is_none()
+        && node_facts::taints_of(node).iter().any(is_of_a_command)
+}
+
+fn is_of_a_command(taint: &Taint) -> bool {
+    [taints::disrupted(), taints::rebooting()].iter().any(|known| node_facts::same_taint(known, taint))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::controllers::node_claim::Draft;
+
+    fn claim(metadata: Value, conditions: Value) -> NodeClaim {
+        let mut metadata = metadata;
+        metadata["name"] = "a".into();
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata,
+            "spec": {"nodeClassRef": {"group": "g.sh", "kind": "Class", "name": "n"}, "requirements": []},
+            "status": {"conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    fn node(metadata: Value, taints: Value) -> Node {
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"taints": taints}})).unwrap()
+    }
+
+    fn commands() -> Value {
+        json!([
+            {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},
+            {"key": "team", "effect": "NoSchedule"},
+            {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"},
+            {"key": "karpenter.sh/disrupted", "effect": "NoExecute"},
+        ])
+    }
+
+    #[test]
+    fn taints_of_commands_go_and_others_stay() {
+        let registered = || json!({"labels": {"karpenter.sh/registered": "true", "g.sh/class": "n"}});
+        let living = claim(json!({}), json!([]));
+        let before = node(registered(), commands());
+        assert!(is_untidy(&living, &before));
+        let after = tidied(&living, &before);
+        let left: Vec<String> =
+            node_facts::taints_of(&after).iter().map(super::super::initialization::display).collect();
+        assert_eq!(left, ["team:NoSchedule", "karpenter.sh/disrupted:NoExecute"]);
+        assert!(!is_untidy(&living, &after));
+        // On the way out they belong there.
+        let leaving = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert!(!is_untidy(&claim(leaving.clone(), json!([])), &before));
+        let mut metadata = registered();
+        metadata["deletionTimestamp"] = leaving["deletionTimestamp"].clone();
+        assert!(!is_untidy(&living, &node(metadata, commands())));
+        // Not ours yet.
+        assert!(!is_untidy(&living, &node(json!({}), commands())));
+    }
+
+    #[test]
+    fn a_node_gets_the_label_of_its_node_class_also_on_its_way_out() {
+        for metadata in [json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})] {
+            let of_claim = claim(metadata, json!([]));
+            let before = node(json!({"labels": {"karpenter.sh/registered": "true"}}), json!([]));
+            assert!(is_untidy(&of_claim, &before));
+            let after = tidied(&of_claim, &before);
+            assert_eq!(after.metadata.labels.as_ref().unwrap()["g.sh/class"], "n");
+            assert!(!is_untidy(&of_claim, &after));
+        }
+    }
+
+    #[test]
+    fn conditions_and_annotations_of_commands_go_and_how_a_reboot_ended_stays() {
+        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let types = |conditions: Value| -> Vec<String> {
+            let mut draft = Draft::new(claim(json!({}), conditions).into(), model::Timestamp::default());
+            clear(&mut draft.conditions());
+            let status = draft.wanted.status.unwrap();
+            let ours = status
+                .conditions
+                .into_iter()
+                .filter(|it| [DISRUPTION_REASON, REBOOTING, "Drifted"].contains(&&*it.type_));
+            ours.map(|it| it.type_).collect()
+        };
+        let begun = json!([
+            condition("DisruptionReason", "True"),
+            condition("Rebooting", "True"),
+            condition("Drifted", "True")
+        ]);
+        assert_eq!(types(begun), ["Drifted"]);
+        assert_eq!(types(json!([condition("Rebooting", "False")])), ["Rebooting"]);
+        let annotated = json!({"annotations": {"karpenter.sh/reboot-pre-boot-id": "x", "karpenter.sh/reboot-termination-grace-period": "1m", "a": "b"}});
+        let mut annotated = claim(annotated, json!([]));
+        assert!(are_annotated(&annotated));
+        remove_annotations(&mut annotated);
+        assert_eq!(annotated.metadata.annotations.as_ref().unwrap().len(), 1);
+        assert!(!are_annotated(&annotated));
+    }
+}

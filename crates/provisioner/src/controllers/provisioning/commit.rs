@@ -1,0 +1,323 @@
+//! Carries out the actions of a plan, if what they rely on still holds.
+//!
+//! Before anything is done, each NodePool that an action relies on is read from the API server once more. An action is
+//! dropped, and a new plan asked for, if one of its preconditions does not hold: its NodePool is another object by now,
+//! has changed its spec, is not ready or is being deleted, its limits are used up by NodeClaims that the plan did not
+//! know, none of a machine's pods waits any more, or a pod has come to a node that was to go.
+//!
+//! NodeClaims are created in parallel and put into the store at once, so that the next plan sees them. The name is
+//! chosen here and kept when a request is repeated, so an answer that got lost does not lead to a second machine. A
+//! request that is not answered is repeated for some minutes: while it may have been carried out, no plan can be made
+//! without the risk to launch for the same pods twice.
+
+pub(super) mod delete;
+pub(super) mod preconditions;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{NodeClaim, NodePool};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kube::api::{Api, PostParams};
+use model::{NodeClaimName, Uid};
+use scheduling::plan::action::Action;
+use scheduling::plan::{MachineId, Plan};
+use scheduling::snapshot::{PodId, Snapshot};
+use tokio::sync::Semaphore;
+use tracing::{error, info, warn};
+
+use self::preconditions::{Present, Stale};
+use super::node_claim::{self, node_claim, pod_uids, random_name};
+use super::planned_pods_update;
+use super::round::Launches;
+use crate::runtime::beats::Beat;
+use crate::runtime::failpoints;
+use crate::runtime::jitter::jittered;
+use crate::runtime::leader_election::NotLeading;
+use crate::runtime::patch::lean;
+use crate::world::context::Context;
+use crate::world::overlays::Outcome;
+use crate::world::store::{Revision, Stored};
+
+/// NodeClaims being created at the same time.
+const PARALLEL_CREATES: usize = 64;
+/// How often a name that is taken is replaced by another.
+const NAME_ATTEMPTS: usize = 5;
+
+/// How often a request is sent that is not answered, and the pause between two.
+const UNANSWERED_ATTEMPTS: usize = 4;
+const UNANSWERED_PAUSE: Duration = Duration::from_secs(2);
+
+/// What is to be committed.
+#[derive(Clone, Copy)]
+pub(super) struct Planned<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) plan: &'a Plan,
+    /// The NodePools that the plan was made from.
+    pub(super) pools: &'a [Arc<NodePool>],
+    pub(super) notes: Notes<'a>,
+}
+
+/// What came of a plan's machines and placements.
+#[derive(Debug, Default)]
+pub(super) struct Committed {
+    /// Created NodeClaims.
+    pub(super) created: BTreeMap<MachineId, NodeClaimName>,
+    /// Actions dropped because the cluster had changed.
+    pub(super) stale: usize,
+    /// NodeClaims that could not be created or deleted.
+    pub(super) failed: usize,
+}
+
+/// What NodeClaims say besides what the plan does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notes<'a> {
+    /// What NodeOverlays changed of the instance types.
+    pub(super) overlays: &'a Outcome,
+    /// For which classes of pods they are launched, and which are not launched now.
+    pub(super) launches: &'a Launches,
+}
+
+/// Does what the plan says, and remembers which pods wait for which machine.
+pub(super) async fn commit(context: &Context, beat: &Beat, planned: Planned<'_>) -> Committed {
+    let Planned { snapshot, plan, pools: planned_pools, notes } = planned;
+    context.assignments.set_stages(stages(snapshot, plan));
+    assign_existing(context, snapshot, plan);
+    let mut committed = Committed::default();
+    let pools = preconditions::current_pools(context, snapshot, plan, planned_pools).await;
+    let state = context.store.snapshot();
+    let present = Present { snapshot, plan, state: &state, pools: &pools, now: context.clock.now() };
+    let Ready { creates, deletes, stale } = ready(&present, &notes.launches.held_back);
+    for (action, why) in stale {
+        log_dropped(action, &why, planned);
+        committed.stale += 1;
+    }
+    // At the same time: requests for machines may go unanswered for minutes, and what was looked at would be old.
+    let mut deleted = Committed::default();
+    tokio::join!(
+        create_all(context, beat, planned, creates, &mut committed),
+        delete::all(&context.client, &context.store, beat, deletes, &mut deleted),
+    );
+    committed.stale += deleted.stale;
+    committed.failed += deleted.failed;
+    context.metrics.stale_plans.inc_by(u64::try_from(committed.stale).unwrap_or(u64::MAX));
+    committed
+}
+
+/// What is to be done now, and what is not done.
+#[derive(Default)]
+pub(super) struct Ready<'a> {
+    pub(super) creates: Vec<(MachineId, &'a Arc<NodePool>)>,
+    /// As they were looked at.
+    pub(super) deletes: Vec<Arc<NodeClaim>>,
+    pub(super) stale: Vec<(&'a Action, Stale)>,
+}
+
+/// Which actions may be carried out. Machines that are held back are in none of the lists.
+pub(super) fn ready<'a>(present: &Present<'a>, held_back: &BTreeSet<MachineId>) -> Ready<'a> {
+    let mut ready = Ready::default();
+    for action in &present.plan.actions {
+        let added = match action {
+            Action::Create { machine, .. } if held_back.contains(machine) => continue,
+            Action::Create { machine, .. } => present.check(action).and_then(|()| {
+                ready.creates.push((*machine, present.pool(present.plan.machines[*machine].node_pool)?));
+                Ok(())
+            }),
+            Action::Delete { nodes, .. } => present.check(action).and_then(|()| {
+                let claims: Vec<_> = nodes.iter().map(|&node| present.node_claim(node)).collect::<Result<_, _>>()?;
+                ready.deletes.extend(claims.into_iter().map(Arc::clone));
+                Ok(())
+            }),
+        };
+        if let Err(why) = added {
+            ready.stale.push((action, why));
+        }
+    }
+    ready
+}
+
+fn log_dropped(action: &Action, stale: &Stale, Planned { snapshot, plan, .. }: Planned<'_>) {
+    match action {
+        Action::Create { machine, .. } => {
+            let pool = &snapshot.node_pools[plan.machines[*machine].node_pool].name;
+            info!(nodepool = %pool, reason = %stale, "dropping a planned machine, planning again");
+        }
+        Action::Delete { nodes, .. } => {
+            let nodes: Vec<&str> = nodes.iter().map(|&id| snapshot.nodes[id].display_name()).collect();
+            info!(nodes = nodes.join(", "), reason = %stale, "dropping a planned deletion, planning again");
+        }
+    }
+}
+
+/// Creates NodeClaims, many at a time.
+async fn create_all(
+    context: &Context,
+    beat: &Beat,
+    planned: Planned<'_>,
+    claims: Vec<(MachineId, &Arc<NodePool>)>,
+    committed: &mut Committed,
+) {
+    let Planned { snapshot, plan, notes, .. } = planned;
+    let _promise = context.assignments.promise(claims.iter().map(|(id, _)| pod_uids(snapshot, &plan.machines[*id])));
+    let permits = Semaphore::new(PARALLEL_CREATES);
+    let numbered = claims.into_iter().enumerate();
+    let mut creating: FuturesUnordered<_> = numbered
+        .map(|(number, (id, pool))| create(context, snapshot, plan, Promised { number, id, pool }, notes, &permits))
+        .collect();
+    while let Some((id, result)) = creating.next().await {
+        beat.busy();
+        match result {
+            Ok(name) => {
+                committed.created.insert(id, name);
+            }
+            Err(failure) => {
+                let pool = &snapshot.node_pools[plan.machines[id].node_pool].name;
+                error!(nodepool = %pool, error = format!("{failure:#}"), "could not create nodeclaim");
+                committed.failed += 1;
+            }
+        }
+    }
+}
+
+/// The stages of the pods that get a machine with this plan; those that have one already keep theirs.
+fn stages(snapshot: &Snapshot, plan: &Plan) -> Vec<(Uid, u32)> {
+    let stages: BTreeMap<PodId, u32> = plan.stages().collect();
+    let on_machines = plan.machines.iter().flat_map(|machine| machine.pods.iter().copied());
+    let on_existing = plan.existing.iter().flat_map(|placement| {
+        let claim = snapshot.nodes[placement.node].node_claim.as_ref();
+        let is_new = move |pod: &PodId| claim.is_some() && snapshot.pods[*pod].planned_on.as_ref() != claim;
+        placement.pods.iter().copied().filter(is_new)
+    });
+    let stage = |pod: PodId| (snapshot.pods[pod].pod.uid.clone(), stages.get(&pod).copied().unwrap_or(0));
+    on_machines.chain(on_existing).map(stage).collect()
+}
+
+/// Pods planned onto NodeClaims that are under way wait for those.
+fn assign_existing(context: &Context, snapshot: &Snapshot, plan: &Plan) {
+    for placement in &plan.existing {
+        let Some(claim) = &snapshot.nodes[placement.node].node_claim else { continue };
+        let state = context.store.read();
+        let waits = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
+        // Who was bound meanwhile is forgotten, and stays so.
+        let pods = placement.pods.iter().map(|&pod| &snapshot.pods[pod]).filter(|pending| waits(&pending.pod.uid));
+        let before = pods.map(|pending| (pending.pod.uid.clone(), pending.planned_on.clone()));
+        context.assignments.extend(claim, before);
+    }
+    planned_pods_update::write(context, snapshot, plan);
+}
+
+/// A machine of the plan whose NodeClaim is being created.
+struct Promised<'a> {
+    /// By which its pods know it until then.
+    number: usize,
+    id: MachineId,
+    pool: &'a NodePool,
+}
+
+async fn create(
+    context: &Context,
+    snapshot: &Snapshot,
+    plan: &Plan,
+    promised: Promised<'_>,
+    notes: Notes<'_>,
+    permits: &Semaphore,
+) -> (MachineId, anyhow::Result<NodeClaimName>) {
+    let Promised { number, id, pool } = promised;
+    // The semaphore is never closed.
+    let _permit = permits.acquire().await;
+    let machine = &plan.machines[id];
+    let grace = context.cloud.config().default_termination_grace_period;
+    let result = match node_claim(snapshot, machine, pool, grace) {
+        Ok(mut claim) => {
+            node_claim::note_overlays(&mut claim, snapshot, machine, notes.overlays);
+            node_claim::note_classes(&mut claim, notes.launches.annotations.get(&id));
+            let pods = pod_uids(snapshot, machine);
+            node_claim::note_stages(&mut claim, &pods, &context.assignments.stages());
+            create_named(context, claim, (number, &pods)).await
+        }
+        Err(error) => Err(node_claim::Error::into(error)),
+    };
+    (id, result)
+}
+
+async fn create_named(
+    context: &Context,
+    mut claim: NodeClaim,
+    (number, pods): (usize, &[Uid]),
+) -> anyhow::Result<NodeClaimName> {
+    let api = Api::<NodeClaim>::all(context.client.clone());
+    let (mut attempt, mut unanswered) = (1, 0);
+    let mut name = random_name(&claim);
+    loop {
+        claim.metadata.name = Some(name.clone());
+        failpoints::hit("provision.before-create");
+        match api.create(&PostParams::default(), &claim).await {
+            Ok(created) => return Ok(remember(context, created, number, pods)),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                // Requests are repeated, so this may be the claim we have just asked for.
+                if let Some(existing) = api.get_opt(&name).await?.filter(|existing| is_same(existing, &claim)) {
+                    return Ok(remember(context, existing, number, pods));
+                }
+                anyhow::ensure!(attempt < NAME_ATTEMPTS, "{attempt} names were taken, last {name}");
+                attempt += 1;
+                name = random_name(&claim);
+            }
+            Err(error) if may_be_done(&error) && !context.stop.is_cancelled() => {
+                unanswered += 1;
+                anyhow::ensure!(unanswered < UNANSWERED_ATTEMPTS, "no answer to {unanswered} requests, last: {error}");
+                warn!(nodeclaim = name, %error, "not known whether the nodeclaim was created, asking again");
+                tokio::time::sleep(jittered(UNANSWERED_PAUSE)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether a request that failed so may have been carried out, or may be yet.
+fn may_be_done(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500,
+        kube::Error::Service(error) => !error.is::<NotLeading>(),
+        _ => true,
+    }
+}
+
+/// Whether a NodeClaim of the wanted name was made from this very request: claims of two machines differ in their pods.
+fn is_same(existing: &NodeClaim, wanted: &NodeClaim) -> bool {
+    existing.spec == wanted.spec && existing.metadata.annotations == wanted.metadata.annotations
+}
+
+fn remember(context: &Context, claim: NodeClaim, number: usize, pods: &[Uid]) -> NodeClaimName {
+    failpoints::hit("provision.after-create");
+    let name = claim.key();
+    context.assignments.keep_promise(number, &name, pods);
+    let revision = Revision::of(&claim.metadata);
+    context.store.apply(lean(claim), revision);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_repeated_under_its_name_only_while_nobody_knows_what_came_of_it() {
+        let answered = |code| kube::Error::Api(Status { code, ..Status::default() }.boxed());
+        let unanswered = crate::runtime::client::TimedOut::Answer(Duration::from_secs(35));
+        for (error, expected) in [
+            (answered(403), false),
+            (answered(422), false),
+            (answered(429), false),
+            (answered(500), true),
+            (answered(504), true),
+            (kube::Error::Service(unanswered.into()), true),
+            (kube::Error::Service(NotLeading.into()), false),
+        ] {
+            assert_eq!(may_be_done(&error), expected, "{error}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Brings the annotation with the planned pods up to date when a later plan puts more pods on a NodeClaim that is under
+//! way, so that a restart does not lose them.
+//!
+//! Best effort and in the background: what is not written now is written with the next plan. Pods that run there by now
+//! are not taken out, so that the annotation tells what the machine was planned for; whoever restores plans from it
+//! leaves them aside.
+
+use std::sync::Arc;
+
+use api::NodeClaim;
+use futures::StreamExt;
+use kube::api::{Api, Patch, PatchParams};
+use model::{NodeClaimName, Uid};
+use scheduling::plan::Plan;
+use scheduling::snapshot::Snapshot;
+use serde_json::json;
+use tracing::debug;
+
+use crate::world::assignments::Assignments;
+use crate::world::claim;
+use crate::world::context::Context;
+use crate::world::planned_pods;
+use crate::world::store::{Revision, State};
+
+/// Annotations written after one plan; the next plan writes what is left.
+const MAX_WRITES: usize = 200;
+/// Annotations being written at the same time.
+const PARALLEL_WRITES: usize = 8;
+
+/// An annotation that does not name all pods that wait for the NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Outdated {
+    name: NodeClaimName,
+    uid: String,
+    value: String,
+}
+
+/// Writes what the annotations of the plan's NodeClaims lack.
+pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
+    let outdated: Vec<Outdated> = {
+        let state = context.store.read();
+        let claims = plan.existing.iter().filter_map(|placement| snapshot.nodes[placement.node].node_claim.as_ref());
+        claims.filter_map(|name| outdated(&state, &context.assignments, name)).take(MAX_WRITES).collect()
+    };
+    if outdated.is_empty() {
+        return;
+    }
+    let (api, store) = (Api::<NodeClaim>::all(context.client.clone()), Arc::clone(&context.store));
+    context.in_background("write of planned pods", async move {
+        let writing = outdated.into_iter().map(|Outdated { name, uid, value }| {
+            let api = api.clone();
+            async move {
+                let patch = json!({"metadata": {"uid": uid, "annotations": {planned_pods::ANNOTATION: value}}});
+                (api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await, name)
+            }
+        });
+        let mut answers = futures::stream::iter(writing).buffer_unordered(PARALLEL_WRITES);
+        while let Some((answer, name)) = answers.next().await {
+            match answer {
+                Ok(written) => {
+                    let revision = Revision::of(&written.metadata);
+                    store.apply(written, revision);
+                }
+                Err(error) => debug!(nodeclaim = %name, %error, "could not note which pods wait for a nodeclaim"),
+            }
+        }
+    });
+}
+
+/// What the NodeClaim's annotation should say, if it lacks a pod that it could name.
+fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName) -> Option<Outdated> {
+    let node_claim = state.node_claims.get(name).filter(|claim| claim.metadata.deletion_timestamp.is_none())?;
+    let waiting = assignments.pods_of(name);
+    let noted = planned_pods::decode(node_claim.metadata.annotations.as_ref());
+    // Those that wait come first: if the annotation cannot hold all, they are the ones that a restart must not lose.
+    let node = claim::provider_id(node_claim).and_then(|id| state.nodes_of_machine(id).next());
+    let runs_there = |uid: &Uid| {
+        node.is_some_and(|node| {
+            state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.as_ref() == Some(&node.model.name))
+        })
+    };
+    let have_come = noted.iter().filter(|uid| runs_there(uid));
+    let value = planned_pods::encode(waiting.iter().chain(have_come), &assignments.stages())?;
+    let wanted = planned_pods::decode_value(&value);
+    let lacks_some = wanted.iter().any(|pod| !noted.contains(pod));
+    lacks_some.then(|| Outdated { name: name.clone(), uid: node_claim.metadata.uid.clone().unwrap_or_default(), value })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::world::store::watch::node_record;
+    use crate::world::store::{ClusterStore, RawObject};
+
+    fn store(annotation: Option<&str>) -> ClusterStore {
+        let store = ClusterStore::new();
+        let annotations = annotation.map(|value| json!({planned_pods::ANNOTATION: value}));
+        let claim: NodeClaim = serde_json::from_value(json!({
+            "metadata": {"name": "m", "uid": "claim-uid", "resourceVersion": "1", "annotations": annotations},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"providerID": "id-m"},
+        }))
+        .unwrap();
+        let revision = Revision::of(&claim.metadata);
+        store.apply(claim, revision);
+        store
+    }
+
+    fn lacking(annotation: Option<&str>, waiting: &[&str]) -> Option<String> {
+        let assignments = Assignments::default();
+        assignments.assign(&"m".into(), waiting.iter().map(|pod| Uid::from(*pod)));
+        let outdated = outdated(&store(annotation).read(), &assignments, &"m".into())?;
+        assert_eq!((outdated.name.as_str(), outdated.uid.as_str()), ("m", "claim-uid"));
+        Some(outdated.value)
+    }
+
+    #[test]
+    fn an_annotation_is_written_when_it_lacks_a_pod_and_only_then() {
+        assert_eq!(lacking(Some("a,b"), &["a", "b", "c"]).as_deref(), Some("a,b,c"));
+        assert_eq!(lacking(None, &["a"]).as_deref(), Some("a"));
+        assert_eq!(lacking(Some("a,b"), &["b", "a"]), None, "the order alone is not worth a write");
+        assert_eq!(lacking(Some("a,b"), &["b"]), None, "nor is a pod that has been bound");
+        assert_eq!(lacking(Some("a"), &[]), None);
+        assert_eq!(lacking(Some("a,b"), &["c"]).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn pods_that_run_on_the_machine_stay_in_its_annotation() {
+        let store = store(Some("here,elsewhere,gone"));
+        let node: Value = json!({
+            "metadata": {"name": "node", "uid": "node", "resourceVersion": "1"}, "spec": {"providerID": "id-m"},
+        });
+        let raw = RawObject::deserialize(node).unwrap();
+        store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+        for (name, node) in [("here", "node"), ("elsewhere", "another")] {
+            let pod: Value = json!({
+                "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
+                "spec": {"nodeName": node, "containers": [{"name": "a"}]},
+            });
+            let raw = RawObject::deserialize(pod).unwrap();
+            store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        }
+        let assignments = Assignments::default();
+        assignments.assign(&"m".into(), [Uid::from("new")]);
+        let outdated = outdated(&store.read(), &assignments, &"m".into()).unwrap();
+        assert_eq!(outdated.value, "new,here");
+    }
+
+    #[test]
+    fn pods_beyond_what_the_annotation_can_hold_do_not_make_it_be_written_again_and_again() {
+        let pods: Vec<String> = (0..1000).map(|index| format!("{index:036}")).collect();
+        let names: Vec<&str> = pods.iter().map(String::as_str).collect();
+        let written = lacking(None, &names).unwrap();
+        assert_eq!(lacking(Some(&written), &names), None);
+    }
+
+    #[test]
+    fn a_claim_that_is_gone_gets_no_annotation() {
+        let assignments = Assignments::default();
+        assignments.assign(&"other".into(), [Uid::from("a")]);
+        assert_eq!(outdated(&store(None).read(), &assignments, &"other".into()), None);
+    }
+}

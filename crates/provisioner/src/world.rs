@@ -1,0 +1,25 @@
+//! What the controllers know, and share: the cluster as watches show it, catalogues, and which pods a machine was
+//! launched for.
+//!
+//! Nothing here acts on the cluster.
+
+pub(crate) mod assignments;
+pub(crate) mod catalogues;
+pub(crate) mod claim;
+pub(crate) mod context;
+pub(crate) mod health;
+pub(crate) mod instance;
+pub(crate) mod machine_devices;
+pub(crate) mod metered_provider;
+pub(crate) mod node_facts;
+pub(crate) mod node_pool_hash;
+pub(crate) mod overlays;
+pub(crate) mod pace;
+pub(crate) mod plan_options;
+pub mod planned_pods;
+pub(crate) mod registration_health;
+pub(crate) mod status_conditions;
+pub mod store;
+pub(crate) mod termination;
+#[cfg(test)]
+pub(crate) mod test_pods;

@@ -1,0 +1,28 @@
+//! What of the controller's options the planner is given.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cloudprovider::ProviderConfig;
+use scheduling::snapshot::{Options as PlanOptions, UnsupportedStorage};
+
+use crate::options::Options;
+
+/// What of the controller's options changes a plan.
+pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> PlanOptions {
+    let names = |set: &BTreeSet<String>| set.iter().map(|name| Arc::from(name.as_str())).collect();
+    PlanOptions {
+        scheduler_names: options.scheduler_names.clone(),
+        unsupported_storage: UnsupportedStorage {
+            provisioners: names(&provider.unsupported_provisioners),
+            topology_keys: names(&provider.unsupported_topology_keys),
+        },
+        min_values: options.min_values_policy,
+        preference_policy: options.preference_policy,
+        preference_price: options.preference_price,
+        prioritized_list_policy: options.prioritized_list_policy,
+        node_price: options.node_price,
+        ignore_dra_requests: options.ignore_dra_requests,
+        ..PlanOptions::default()
+    }
+}

@@ -1,0 +1,470 @@
+//! The plan's linear relaxation: what its pods must cost at least, and what a copy of each class is worth.
+//!
+//! Let machines and copies be divisible: buy `x_o` of each offering at its price so that the copies `y_{k,o}` on it
+//! need no more than `x_o` times what it holds. A plan is one such solution, so the least price of all of them is a
+//! lower bound of every plan's. By duality it is the most that
+//!
+//! ```text
+//! Σ_k copies_k · w_k   with w_k ≤ π_o · requests_k for each o that takes k,  π_o ≥ 0,   π_o · allocatable_o ≤ price_o
+//! ```
+//!
+//! can be, and *any* such π gives a valid bound (Farley 1990, "A note on bounding a class of linear programming
+//! problems"). So π may be found roughly, in floats; it is rounded down and the bound is summed in integers. `w` is
+//! what a copy is worth: what other pods would save without it. It steers the fill
+//! ([`crate::provisioning::orders::patterns`]).
+//!
+//! * Classes with equal requests and equal offerings are one *kind*. Pods that exclude each other from a host need a
+//!   slot that each machine has one of; pods with claims one of as many as the machine's devices serve.
+//! * Of what a machine has, only what its pods can use counts ([`usable`]).
+//! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π
+//!   is that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
+//! * Machines are bought whole, which counts where pods need less than one (`whole`).
+//! * Existing nodes and reservations hold at most so many copies: what that room is worth at most is subtracted.
+//!
+//! Left out, which makes the bound lower but never wrong: limits, weights, spread, affinity, minValues,
+//! and that classes compete for devices.
+
+mod solve;
+mod usable;
+mod whole;
+mod worth;
+
+use std::{cell::RefCell, rc::Rc};
+
+use model::{
+    IdSet, IdVec, PriceNanoUsdPerHour, ResourceId, ResourceVec, ValueId,
+    collections::{FastMap, FastSet},
+    define_id,
+};
+
+use self::{solve::Solution, usable::Usable, whole::WholeMachines};
+use crate::catalogue::OfferingId;
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::pools::{PoolRank, PoolTable};
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::devices::{DeviceRequest, Spot};
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::Charging;
+use crate::simulation::topology::GroupId;
+use crate::tuning::{BOUND_MERGES, BOUND_ROUNDS, BOUND_SLOTS, KEPT_RELAXATIONS, MERGED_MACHINES};
+
+define_id! {
+    /// Classes that are alike to the relaxation.
+    struct KindId;
+}
+
+/// By class with claims, by pool: for how many copies a new machine of an offering has devices.
+type Served = FastMap<ClassId, Vec<FastMap<OfferingId, u32>>>;
+
+/// What the relaxation says of some pods.
+#[derive(Debug)]
+pub(crate) struct Relaxed {
+    /// No plan for these pods costs less.
+    pub(crate) bound: PriceNanoUsdPerHour,
+    /// By class: what a copy is worth in nano-dollars per hour, rounded down; 0 for classes that were not asked about.
+    pub(crate) worth: IdVec<ClassId, i64>,
+    /// What a copy is worth by other prices that are nearly as good. Which of the two makes the cheaper plan can't be
+    /// told beforehand.
+    pub(crate) other_worth: IdVec<ClassId, i64>,
+}
+
+/// Relaxations that were solved for earlier plans of a snapshot. Plans that differ in what pods prefer mostly have the
+/// same.
+#[derive(Debug, Default)]
+pub(crate) struct Solved {
+    solved: RefCell<Vec<(Relaxation, Rc<Solution>)>>,
+}
+
+impl Solved {
+    fn prices(&self, relaxation: &Relaxation) -> Rc<Solution> {
+        let mut solved = self.solved.borrow_mut();
+        if let Some((_, prices)) = solved.iter().find(|(known, _)| known.is_alike(relaxation)) {
+            return Rc::clone(prices);
+        }
+        let prices = Rc::new(relaxation.resource_prices());
+        if solved.len() >= KEPT_RELAXATIONS {
+            solved.remove(0);
+        }
+        solved.push((relaxation.clone(), Rc::clone(&prices)));
+        prices
+    }
+}
+
+/// The bound for so many copies of each class, and what they are worth.
+pub(crate) fn relax(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
+    let relaxation = Relaxation::new(problem, run, copies);
+    let solution = solved.prices(&relaxation);
+    let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
+    // Mostly the room of nodes is worth as much by either.
+    let bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
+        relaxation.bound(problem, &solution.amid, &other_worth)
+    } else {
+        relaxation.bound(problem, &solution.tight, &worth)
+    };
+    let by_class = |worth: &[i64]| {
+        let of_class =
+            |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
+        relaxation.kind_of.iter().map(of_class).collect()
+    };
+    Relaxed { bound, worth: by_class(&worth), other_worth: by_class(&other_worth) }
+}
+
+/// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
+#[derive(Debug, Clone)]
+struct Relaxation {
+    dimensions: Vec<Dimension>,
+    kinds: IdVec<KindId, Kind>,
+    kind_of: IdVec<ClassId, Option<KindId>>,
+    /// Offerings that matter, without limit.
+    sites: Vec<Site>,
+    /// The dimensions that can be full first on a site; the others need no price.
+    binding: Vec<usize>,
+    /// Offerings of reservations.
+    reserved: Vec<Reserved>,
+    whole: WholeMachines,
+}
+
+/// What is scarce on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dimension {
+    Resource(ResourceId),
+    /// A machine takes one pod of the group.
+    Slot(GroupId),
+    /// A machine has devices for so many copies of the class.
+    Served(ClassId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Kind {
+    requests: Vec<i64>,
+    copies: u64,
+}
+
+/// An offering, seen by what it holds for its price.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Site {
+    price: PriceNanoUsdPerHour,
+    /// As far as pods can use it.
+    holds: Vec<i64>,
+    takes: IdSet<KindId>,
+}
+
+/// A reservation: a few machines at a price that no other has.
+#[derive(Debug, Clone)]
+struct Reserved {
+    id: ValueId,
+    remaining: i64,
+    site: Site,
+}
+
+/// What tells kinds apart.
+#[derive(PartialEq, Eq, Hash)]
+struct KindKey {
+    requests: Vec<i64>,
+    /// By pool: the offerings that take a copy.
+    offerings: Vec<IdSet<OfferingId>>,
+}
+
+impl Relaxation {
+    fn new(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Self {
+        let served = served(problem, run, copies);
+        let dimensions = dimensions(problem, copies, &served);
+        let mut by_key: FastMap<KindKey, KindId> = FastMap::default();
+        let mut kinds: IdVec<KindId, Kind> = IdVec::default();
+        let mut offerings: Vec<Vec<IdSet<OfferingId>>> = Vec::new();
+        let mut kind_of = IdVec::filled(None, problem.classes.len());
+        for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
+            let key = KindKey {
+                requests: requests(problem, class, &dimensions),
+                offerings: problem.pools.ids().map(|pool| taking(problem, pool, class, &served)).collect(),
+            };
+            let of_key = by_key.get(&key).copied().unwrap_or_else(|| {
+                let kind = kinds.push(Kind { requests: key.requests.clone(), copies: 0 });
+                offerings.push(key.offerings.clone());
+                by_key.insert(key, kind);
+                kind
+            });
+            kinds[of_key].copies += u64::from(copies);
+            kind_of[class] = Some(of_key);
+        }
+        let whole = WholeMachines::new(kinds.len());
+        let usable = Usable::new(&kinds, dimensions.len());
+        let (reserved, binding) = (Vec::new(), Vec::new());
+        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), binding, reserved, whole };
+        let mut sites = Vec::new();
+        for (pool, table) in problem.pools.iter_enumerated() {
+            let index = model::Id::index(pool);
+            let of_pool: Vec<Option<&IdSet<OfferingId>>> = offerings.iter().map(|pools| pools.get(index)).collect();
+            sites.extend(relaxation.add_sites(table, index, &of_pool, &served, &usable));
+        }
+        relaxation.binding = usable.binding(&sites);
+        relaxation.sites = without_dominated(sites, &relaxation.total());
+        for share in BOUND_MERGES {
+            if relaxation.rounds() >= BOUND_ROUNDS.1 {
+                break;
+            }
+            relaxation.sites = merged(std::mem::take(&mut relaxation.sites), share);
+        }
+        relaxation
+    }
+
+    /// Whether prices of resources for the one are those for the other.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.dimensions.len() == other.dimensions.len()
+            && self.kinds.as_slice() == other.kinds.as_slice()
+            && self.sites == other.sites
+            && self.binding == other.binding
+    }
+
+    /// What the pool offers to the kinds, by kind. Offerings that draw on reservations are kept apart as `reserved`.
+    fn add_sites(
+        &mut self,
+        table: &PoolTable<'_>,
+        pool: usize,
+        by_kind: &[Option<&IdSet<OfferingId>>],
+        served: &Served,
+        usable: &Usable,
+    ) -> Vec<Site> {
+        // Mostly a pool is for few of the kinds, so that sets get room only where there is one.
+        let mut takes: IdVec<OfferingId, IdSet<KindId>> = IdVec::filled(IdSet::new(), table.catalogue.offerings.len());
+        for (kind, offerings) in self.kinds.ids().zip(by_kind) {
+            for offering in offerings.iter().flat_map(|offerings| offerings.iter()) {
+                let takes = &mut takes[offering];
+                if takes.is_empty() {
+                    *takes = IdSet::with_len(self.kinds.len());
+                }
+                takes.insert(kind);
+            }
+        }
+        let mut sites = Vec::new();
+        let mut seen: FastSet<(IdSet<KindId>, Vec<i64>)> = FastSet::default();
+        for &offering in &table.by_price {
+            if takes[offering].is_empty() {
+                continue;
+            }
+            let holds = self.amounts(table.net(offering), |class| {
+                let by_offering = served.get(&class).and_then(|pools| pools.get(pool));
+                by_offering.and_then(|most| most.get(&offering)).copied().unwrap_or(0)
+            });
+            let takes = std::mem::take(&mut takes[offering]);
+            let reservation = table.catalogue.offerings[offering].reservation.as_ref();
+            // The first of the others is the cheapest.
+            if reservation.is_none() && !seen.insert((takes.clone(), holds.clone())) {
+                continue;
+            }
+            let site = Site { price: table.price(offering), holds: usable.of(&holds), takes };
+            self.whole.add(&site.takes, site.price, reservation.is_some());
+            match reservation {
+                Some(reservation) => self.reserved.push(Reserved {
+                    id: reservation.id,
+                    remaining: i64::from(reservation.remaining),
+                    site,
+                }),
+                None => sites.push(site),
+            }
+        }
+        sites
+    }
+
+    /// What a machine or node has of each dimension, with so many resources and devices for so many copies.
+    fn amounts(&self, total: &ResourceVec, served: impl Fn(ClassId) -> u32) -> Vec<i64> {
+        let amount = |dimension: &Dimension| match dimension {
+            Dimension::Resource(resource) => total.get(*resource).max(0),
+            Dimension::Slot(_) => 1,
+            Dimension::Served(class) => i64::from(served(*class)),
+        };
+        self.dimensions.iter().map(amount).collect()
+    }
+
+    /// What all copies need of each binding dimension.
+    fn total(&self) -> Vec<(usize, f64)> {
+        let needs = |dimension: usize, kind: &Kind| {
+            kind.requests.get(dimension).copied().unwrap_or(0) as f64 * kind.copies as f64
+        };
+        let total = |&dimension: &usize| (dimension, self.kinds.iter().map(|kind| needs(dimension, kind)).sum());
+        self.binding.iter().map(total).collect()
+    }
+}
+
+/// Resources that some class asks for, and slots for pods that exclude each other.
+fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Served) -> Vec<Dimension> {
+    let mut resources: FastSet<ResourceId> = FastSet::default();
+    let mut slots: FastMap<GroupId, u64> = FastMap::default();
+    for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
+        resources.extend(problem.classes[class].shape.requests.iter().map(|(resource, _)| resource));
+        for group in problem.topology.alone_on_host(&problem.classes[class]) {
+            *slots.entry(group).or_default() += u64::from(copies);
+        }
+    }
+    let mut resources: Vec<ResourceId> = resources.into_iter().collect();
+    resources.sort_by_key(|resource| problem.names().resource_name(*resource));
+    let mut slots: Vec<(GroupId, u64)> = slots.into_iter().filter(|(_, copies)| *copies > 1).collect();
+    slots.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
+    slots.truncate(BOUND_SLOTS);
+    let mut claiming: Vec<ClassId> = served.keys().copied().collect();
+    claiming.sort_by_key(|&class| (std::cmp::Reverse(copies[class]), class));
+    claiming.truncate(BOUND_SLOTS);
+    let resources = resources.into_iter().map(Dimension::Resource);
+    let slots = slots.into_iter().map(|(group, _)| Dimension::Slot(group));
+    resources.chain(slots).chain(claiming.into_iter().map(Dimension::Served)).collect()
+}
+
+/// For how many copies new machines have devices. Classes of which that could not be decided are left out.
+fn served(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Served {
+    let mut served = Served::default();
+    if problem.devices.is_none() {
+        return served;
+    }
+    let packing = Packing::new(problem, run, Charging::Least);
+    for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
+        if problem.classes[class].devices.is_some()
+            && let Some(by_pool) = problem.pools.ids().map(|pool| most(&packing, pool, class, copies)).collect()
+        {
+            served.insert(class, by_pool);
+        }
+    }
+    served
+}
+
+/// By offering of the pool: the most copies, `wanted` at most, that a new machine has devices for.
+fn most(packing: &Packing<'_>, pool: PoolRank, class: ClassId, wanted: u32) -> Option<FastMap<OfferingId, u32>> {
+    let table = &packing.problem.pools[pool];
+    let mut most: FastMap<OfferingId, u32> = FastMap::default();
+    for alternative in &table.by_class[class] {
+        let ways =
+            packing.ways(DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: wanted });
+        if ways.as_ref().is_some_and(|ways| ways.is_cut_short) {
+            return None;
+        }
+        for offering in alternative.offerings.iter() {
+            let copies = match &ways {
+                Some(ways) => ways.at(table, offering).map_or(0, |(copies, _)| copies),
+                None => wanted,
+            };
+            let known = most.entry(offering).or_default();
+            *known = copies.max(*known);
+        }
+    }
+    Some(most)
+}
+
+/// What a copy needs at least of each dimension.
+fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> Vec<i64> {
+    let pods = &problem.classes[class];
+    let mut least = pods.requests(0).clone();
+    for variant in 1..pods.variants() {
+        least.min_assign(pods.requests(variant));
+    }
+    let alone: FastSet<GroupId> = problem.topology.alone_on_host(&problem.classes[class]).collect();
+    let amount = |dimension: &Dimension| match dimension {
+        Dimension::Resource(resource) => least.get(*resource).max(0),
+        Dimension::Slot(group) => i64::from(alone.contains(group)),
+        Dimension::Served(served) => i64::from(*served == class),
+    };
+    dimensions.iter().map(amount).collect()
+}
+
+/// The pool's offerings that hold a copy.
+fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served) -> IdSet<OfferingId> {
+    let table = &problem.pools[pool];
+    let mut taking = IdSet::new();
+    for alternative in &table.by_class[class] {
+        let mut here = alternative.offerings.clone();
+        for (resource, amount) in problem.classes[class].requests(alternative.variant).iter().filter(|(_, it)| *it > 0)
+        {
+            match table.at_least(resource, amount) {
+                Some(at_least) => here.intersect_with(at_least),
+                None => here.clear(),
+            }
+        }
+        taking.union_with(&here);
+    }
+    if let Some(by_offering) = served.get(&class).and_then(|pools| pools.get(model::Id::index(pool))) {
+        let without = |offering: &OfferingId| by_offering.get(offering).is_none_or(|copies| *copies == 0);
+        let unserved: IdSet<OfferingId> = taking.iter().filter(without).collect();
+        taking.difference_with(&unserved);
+    }
+    taking
+}
+
+/// The sites that no other beats: one that takes at least the same kinds and holds at least as much of everything per
+/// dollar. `total` names the dimensions and weighs them against each other.
+fn without_dominated(mut sites: Vec<Site>, total: &[(usize, f64)]) -> Vec<Site> {
+    // Whoever beats a site has no less per dollar in sum, so that it comes first.
+    let per_dollar = |site: &Site| -> f64 {
+        let shares = total.iter().filter(|(_, total)| *total > 0.0);
+        let sum: f64 = shares.map(|&(dimension, total)| site.has(dimension) as f64 / total).sum();
+        sum / site.price.0.max(0) as f64
+    };
+    sites.sort_by_cached_key(|site| {
+        let share = per_dollar(site);
+        // Not negative, so the bits are ordered as the numbers are.
+        (std::cmp::Reverse(share.to_bits()), std::cmp::Reverse(site.takes.count()), site.price)
+    });
+    let mut kept: Vec<Site> = Vec::new();
+    for site in sites {
+        if !kept.iter().any(|other| other.beats(&site, total)) {
+            kept.push(site);
+        }
+    }
+    kept
+}
+
+/// Sites that differ by less than a share of the most that any has per dollar become one, which has the most of each of
+/// them: the bound is lower for it, by about that share, but never wrong.
+fn merged(sites: Vec<Site>, share: f64) -> Vec<Site> {
+    let per_dollar = |site: &Site| -> Vec<f64> {
+        site.holds.iter().map(|&holds| holds as f64 / site.price.0.max(1) as f64).collect()
+    };
+    let mut most: Vec<f64> = Vec::new();
+    for site in &sites {
+        let has = per_dollar(site);
+        most.resize(has.len(), 0.0);
+        most.iter_mut().zip(has).for_each(|(most, has)| *most = most.max(has));
+    }
+    let mut groups: Vec<(Vec<f64>, Vec<Site>)> = Vec::new();
+    for site in sites {
+        let has = per_dollar(&site);
+        let is_alike = |(first, members): &&mut (Vec<f64>, Vec<Site>)| {
+            let is_near = |((a, b), most): ((&f64, &f64), &f64)| (a - b).abs() <= share * most;
+            members.first().is_some_and(|other| other.takes == site.takes && other.price.0 > 0)
+                && first.iter().zip(&has).zip(&most).all(is_near)
+        };
+        match groups.iter_mut().find(is_alike).filter(|_| site.price.0 > 0) {
+            Some((_, members)) => members.push(site),
+            None => groups.push((has, vec![site])),
+        }
+    }
+    groups.into_iter().flat_map(|(_, members)| most_of(&members).map_or(members, |one| vec![one])).collect()
+}
+
+/// A site that holds per dollar what any of several does; `None` for one alone, and where numbers are too large.
+fn most_of(members: &[Site]) -> Option<Site> {
+    let first = members.first().filter(|_| members.len() > 1)?;
+    // So many machines that rounding up to a whole unit matters little.
+    let price = members.iter().map(|site| site.price.0).max()?.checked_mul(MERGED_MACHINES)?;
+    let holds = |dimension: usize| {
+        let of_site = |site: &Site| {
+            let all = i128::from(*site.holds.get(dimension)?) * i128::from(price);
+            i64::try_from(all.div_euclid(i128::from(site.price.0)) + 1).ok()
+        };
+        members.iter().try_fold(0, |most, site| Some(of_site(site)?.max(most)))
+    };
+    let holds = (0..first.holds.len()).map(holds).collect::<Option<Vec<i64>>>()?;
+    Some(Site { price: PriceNanoUsdPerHour(price), holds, takes: first.takes.clone() })
+}
+
+impl Site {
+    fn has(&self, dimension: usize) -> i64 {
+        self.holds.get(dimension).copied().unwrap_or(0)
+    }
+
+    fn beats(&self, other: &Self, dimensions: &[(usize, f64)]) -> bool {
+        let (price, others) = (i128::from(self.price.0.max(0)), i128::from(other.price.0.max(0)));
+        let holds_more = |&(dimension, _): &(usize, f64)| {
+            i128::from(self.has(dimension)) * others >= i128::from(other.has(dimension)) * price
+        };
+        dimensions.iter().all(holds_more) && other.takes.is_subset(&self.takes)
+    }
+}

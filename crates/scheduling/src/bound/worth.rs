@@ -1,0 +1,112 @@
+//! What room that is there already, or is there only a few times, is worth at most.
+//!
+//! Copies on an existing node pay nothing. For *any* prices ρ ≥ 0 with `ρ · requests_k ≥ w_k` for each kind that the
+//! node takes, the copies on it are worth at most `ρ · room`. Such prices are those of each site, scaled up until they
+//! cover all kinds, and a price on one resource alone; the least of them counts.
+
+use model::{IdSet, PriceNanoUsdPerHour, collections::FastMap};
+
+use super::{
+    KindId, Relaxation,
+    solve::{ONE, ResourcePrices, at, pays},
+};
+use crate::simulation::compile::problem::Problem;
+
+/// Prices of resources that cover what kinds are worth: by dimension, scaled by a factor in parts of 2³².
+struct Cover<'p> {
+    prices: std::borrow::Cow<'p, [i128]>,
+    factor: i128,
+}
+
+impl Relaxation {
+    pub(super) fn worth_of_all(&self, worth: &[i64]) -> i128 {
+        self.kinds.iter().zip(worth).map(|(kind, &worth)| i128::from(worth) * i128::from(kind.copies)).sum()
+    }
+
+    /// What all copies are worth, minus what room can be worth that costs nothing or is limited.
+    pub(super) fn bound(&self, problem: &Problem<'_>, prices: &ResourcePrices, worth: &[i64]) -> PriceNanoUsdPerHour {
+        let mut bound = self.worth_of_all(worth);
+        let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
+        let mut elsewhere = IdSet::with_len(self.kinds.len());
+        for node in problem.node_order.iter().copied() {
+            if bound <= 0 {
+                return PriceNanoUsdPerHour(0);
+            }
+            // Which devices the node has free is not asked: as if it served all.
+            let room = self.amounts(&problem.room[node], |_| u32::MAX);
+            let mut takes = IdSet::with_len(self.kinds.len());
+            for (class, kind) in self.kind_of.iter_enumerated() {
+                if let Some(kind) = kind.filter(|_| problem.node_accepts(class, node))
+                    && self.fits(kind, &room)
+                {
+                    takes.insert(kind);
+                }
+            }
+            if takes.is_empty() {
+                continue;
+            }
+            elsewhere.union_with(&takes);
+            let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
+            bound -= self.room_worth(&takes, &room, covers, worth);
+        }
+        for reserved in &self.reserved {
+            let covers = self.covers(&reserved.site.takes, prices, worth);
+            let one = self.room_worth(&reserved.site.takes, &reserved.site.holds, &covers, worth);
+            let gain = (one - i128::from(reserved.site.price.0)).max(0);
+            bound -= gain * i128::from(self.left_of(problem, reserved));
+        }
+        let bound = bound.max(0) + self.whole.beyond(&self.kinds, worth, &elsewhere);
+        PriceNanoUsdPerHour(i64::try_from(bound).unwrap_or(i64::MAX))
+    }
+
+    fn left_of(&self, problem: &Problem<'_>, reserved: &super::Reserved) -> i64 {
+        let known = problem.reservations.iter().find(|(id, _)| *id == reserved.id);
+        known.map_or(reserved.remaining, |(_, left)| *left).max(0)
+    }
+
+    fn fits(&self, kind: KindId, room: &[i64]) -> bool {
+        self.kinds[kind].requests.iter().zip(room).all(|(amount, room)| amount <= room)
+    }
+
+    fn covers<'p>(&self, takes: &IdSet<KindId>, prices: &'p ResourcePrices, worth: &[i64]) -> Vec<Cover<'p>> {
+        let cover = |prices: std::borrow::Cow<'p, [i128]>| {
+            let mut factor = 0;
+            for kind in takes.iter() {
+                let worth = i128::from(at(worth, kind).copied().unwrap_or(0));
+                let paid = pays(&self.kinds[kind].requests, &prices);
+                if worth > 0 && paid <= 0 {
+                    return None;
+                }
+                if worth > 0 {
+                    // Rounded up: a cover must not be too cheap.
+                    factor = factor.max((worth * ONE).saturating_mul(ONE) / paid + 1);
+                }
+            }
+            Some(Cover { prices, factor })
+        };
+        let alone = (0..self.dimensions.len()).map(|dimension| {
+            let price = |index| if index == dimension { ONE } else { 0 };
+            std::borrow::Cow::Owned((0..self.dimensions.len()).map(price).collect())
+        });
+        let of_sites = prices.iter().map(|prices| std::borrow::Cow::Borrowed(prices.as_slice()));
+        of_sites.chain(alone).filter_map(cover).collect()
+    }
+
+    fn room_worth(&self, takes: &IdSet<KindId>, room: &[i64], covers: &[Cover<'_>], worth: &[i64]) -> i128 {
+        let each_alone = takes.iter().map(|kind| {
+            let of_kind = &self.kinds[kind];
+            let times = of_kind.requests.iter().zip(room).filter(|(amount, _)| **amount > 0);
+            let copies = times
+                .map(|(amount, room)| room / amount)
+                .min()
+                .map_or(of_kind.copies, |most| u64::try_from(most).unwrap_or(0).min(of_kind.copies));
+            i128::from(copies) * i128::from(at(worth, kind).copied().unwrap_or(0))
+        });
+        let covered = covers.iter().map(|cover| {
+            let priced = pays(room, &cover.prices);
+            // Two factors of 2³², divided away one by one so that nothing overflows.
+            (priced / ONE + 1).saturating_mul(cover.factor) / ONE + 1
+        });
+        covered.min().unwrap_or(i128::MAX).min(each_alone.fold(0, i128::saturating_add))
+    }
+}

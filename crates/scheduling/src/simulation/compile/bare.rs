@@ -1,0 +1,47 @@
+//! What a machine has to offer at all: its room beside what comes with every machine, whoever runs there now.
+//!
+//! A machine that was launched for a pod and could not hold it even if it were empty was launched in vain, and the next
+//! of its kind will be too.
+
+use model::{PodShape, ResourceVec, Taint};
+
+use super::{
+    affinity::{terms, untolerated},
+    daemons,
+};
+use crate::snapshot::{NodeId, Snapshot};
+
+/// What a node has beside its daemons, those to come included, and its static pods.
+pub fn bare_room(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
+    let node = &snapshot.nodes[id];
+    let mut room = node.allocatable.clone();
+    for pod in node.pods.iter().filter(|pod| pod.is_daemon || pod.is_mirror) {
+        room.saturating_sub_assign(&pod.shape.requests);
+    }
+    room.saturating_sub_assign(&daemons::missing(id, snapshot));
+    room
+}
+
+/// What keeps a pod from a node whoever else runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The node is too small.
+    Room,
+    /// A taint that the pod does not tolerate.
+    Taint(Taint),
+    /// Its labels are not those that the pod asks for.
+    Labels,
+}
+
+/// Why a pod of this shape could not run on a node beside its daemons and static pods, as far as its labels, taints and
+/// resources tell; `None` if it could. Rules between pods and devices are not asked.
+pub fn obstacle(id: NodeId, shape: &PodShape, snapshot: &Snapshot) -> Option<Obstacle> {
+    let (node, names) = (&snapshot.nodes[id], &*snapshot.interner);
+    if let Some(taint) = untolerated(&node.taints, &shape.tolerations, names) {
+        return Some(Obstacle::Taint(taint));
+    }
+    if !terms(shape, names).iter().any(|term| term.accepts(node, names)) {
+        return Some(Obstacle::Labels);
+    }
+    (!shape.requests.fits_in(&bare_room(id, snapshot))).then_some(Obstacle::Room)
+}

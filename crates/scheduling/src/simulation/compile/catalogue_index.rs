@@ -1,0 +1,162 @@
+//! What pools of one catalogue have in common, worked out once for all of them: which offerings have which labels, what
+//! they hold net of daemons, and their order by price. A cluster of sixty NodePools mostly has one catalogue.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
+
+use model::{IdSet, IdVec, Interner, KeyId, ResourceVec, ValueSet, collections::FastMap};
+
+use super::fit_index::FitIndex;
+use crate::{
+    catalogue::{Catalogue, OfferingId},
+    snapshot::{PoolId, Snapshot},
+};
+
+/// Facts about one catalogue; those about labels are found when they are asked for.
+#[derive(Debug)]
+pub(crate) struct CatalogueIndex<'s> {
+    catalogue: &'s Catalogue,
+    /// Cheapest first; equal prices by type, zone and capacity type.
+    pub(crate) by_price: Vec<OfferingId>,
+    by_key: IdVec<KeyId, OnceLock<Box<OfKey>>>,
+}
+
+/// What tables of one catalogue ask for again and again while they are made, and nobody does after that.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    agreeing: FastMap<(KeyId, ValueSet), IdSet<OfferingId>>,
+    nets: FastMap<Vec<(ResourceVec, IdSet<OfferingId>)>, Arc<Net>>,
+}
+
+/// Each distinct catalogue once, and which of them each pool has.
+#[derive(Debug)]
+pub(crate) struct Catalogues<'s> {
+    all: Vec<(Arc<CatalogueIndex<'s>>, Lookups)>,
+    of_pools: IdVec<PoolId, usize>,
+}
+
+impl<'s> Catalogues<'s> {
+    pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
+        let mut all: Vec<(Arc<CatalogueIndex<'s>>, Lookups)> = Vec::new();
+        let of_pool = |pool: &'s crate::snapshot::NodePool| {
+            let catalogue = &*pool.catalogue;
+            all.iter().position(|(known, _)| std::ptr::eq(known.catalogue, catalogue)).unwrap_or_else(|| {
+                all.push((Arc::new(CatalogueIndex::new(catalogue, &snapshot.interner)), Lookups::default()));
+                all.len() - 1
+            })
+        };
+        let of_pools = snapshot.node_pools.iter().map(of_pool).collect();
+        Self { all, of_pools }
+    }
+
+    pub(crate) fn of(&mut self, pool: PoolId) -> Option<(Arc<CatalogueIndex<'s>>, &mut Lookups)> {
+        let (index, lookups) = self.all.get_mut(self.of_pools[pool])?;
+        Some((Arc::clone(index), lookups))
+    }
+}
+
+/// What offerings say of one label key.
+#[derive(Debug)]
+pub(crate) struct OfKey {
+    /// Those that say something.
+    pub(crate) mentioned: IdSet<OfferingId>,
+    /// Those that leave several values possible.
+    pub(crate) open: IdSet<OfferingId>,
+}
+
+/// What offerings hold beside daemons.
+#[derive(Debug, Default)]
+pub(crate) struct Net {
+    /// Allocatable minus the daemons that would run there.
+    pub(crate) net: IdVec<OfferingId, ResourceVec>,
+    /// Requests of the daemons that would run there.
+    pub(crate) daemons: IdVec<OfferingId, ResourceVec>,
+    pub(crate) fit: FitIndex,
+}
+
+impl Net {
+    pub(crate) fn new(
+        net: IdVec<OfferingId, ResourceVec>,
+        daemons: IdVec<OfferingId, ResourceVec>,
+        names: &Interner,
+    ) -> Self {
+        let fit = FitIndex::new(&net, names.resource_count());
+        Self { net, daemons, fit }
+    }
+}
+
+impl<'s> CatalogueIndex<'s> {
+    fn new(catalogue: &'s Catalogue, names: &Interner) -> Self {
+        let mut by_price: Vec<OfferingId> = catalogue.offerings.ids().collect();
+        by_price.sort_by_key(|&offering| (catalogue.offerings[offering].price, offering));
+        let by_key = (0..names.key_count()).map(|_| OnceLock::new()).collect();
+        Self { catalogue, by_price, by_key }
+    }
+
+    /// What offerings say of the key.
+    pub(crate) fn of_key(&self, key: KeyId) -> &OfKey {
+        self.by_key[key].get_or_init(|| Box::new(self.look_for(key)))
+    }
+
+    fn look_for(&self, key: KeyId) -> OfKey {
+        let len = self.catalogue.offerings.len();
+        let mut of_key = OfKey { mentioned: IdSet::with_len(len), open: IdSet::with_len(len) };
+        for (id, offering) in self.catalogue.offerings.iter_enumerated() {
+            let Some(requirement) = offering.requirements.get(key) else { continue };
+            of_key.mentioned.insert(id);
+            if requirement.values.single_value().is_none() && requirement.values != ValueSet::only_absent() {
+                of_key.open.insert(id);
+            }
+        }
+        of_key
+    }
+
+    /// The offerings that say something of the key which agrees with the wanted values.
+    pub(crate) fn agreeing<'l>(
+        &self,
+        lookups: &'l mut Lookups,
+        key: KeyId,
+        wanted: &ValueSet,
+        names: &Interner,
+    ) -> &'l IdSet<OfferingId> {
+        lookups.agreeing.entry((key, wanted.clone())).or_insert_with(|| {
+            let mut agreeing = IdSet::with_len(self.catalogue.offerings.len());
+            agreeing.extend(self.of_key(key).mentioned.iter().filter(|&id| {
+                let offered = self.catalogue.offerings[id].requirements.get(key);
+                offered.is_some_and(|offered| offered.values.intersects(wanted, names))
+            }));
+            agreeing
+        })
+    }
+
+    /// What offerings hold where these daemons run: requests, and the offerings on whose machines they would.
+    pub(crate) fn net(
+        &self,
+        lookups: &mut Lookups,
+        running: Vec<(Cow<'_, ResourceVec>, IdSet<OfferingId>)>,
+        names: &Interner,
+    ) -> Arc<Net> {
+        let running: Vec<(ResourceVec, IdSet<OfferingId>)> =
+            running.into_iter().map(|(requests, offerings)| (requests.into_owned(), offerings)).collect();
+        if let Some(known) = lookups.nets.get(&running) {
+            return Arc::clone(known);
+        }
+        let mut daemons = IdVec::filled(ResourceVec::default(), self.catalogue.offerings.len());
+        for (requests, offerings) in &running {
+            for offering in offerings.iter() {
+                daemons[offering].saturating_add_assign(requests);
+            }
+        }
+        let net_of = |(offering, daemons): (OfferingId, &ResourceVec)| {
+            let mut net = self.catalogue.offerings[offering].allocatable.clone();
+            net.saturating_sub_assign(daemons);
+            net
+        };
+        let net: IdVec<OfferingId, ResourceVec> = daemons.iter_enumerated().map(net_of).collect();
+        let net = Arc::new(Net::new(net, daemons, names));
+        lookups.nets.insert(running, Arc::clone(&net));
+        net
+    }
+}

@@ -1,0 +1,49 @@
+//! How many copies of a class a new machine holds, at which price: worked out once, asked for any number.
+
+use model::PriceNanoUsdPerHour;
+
+use super::pools::{Fit, PoolTable};
+
+/// What holds more costs more; whatever does not was left out.
+#[derive(Debug)]
+pub(crate) struct Staircase {
+    /// (copies, the least price of an offering that holds as many), both rising.
+    steps: Vec<(u32, PriceNanoUsdPerHour)>,
+}
+
+impl Staircase {
+    /// For copies on the offerings of a pool that suit them.
+    pub(crate) fn new(table: &PoolTable<'_>, fit: &Fit) -> Self {
+        let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
+        for of_price in fit.by_price.chunk_by(|(one, _), (other, _)| one == other) {
+            // Of equal prices the one that holds most.
+            let holds =
+                of_price.iter().map(|(_, offering)| fit.requests.times_in(table.net(*offering), u32::MAX)).max();
+            let most = steps.last().map_or(0, |(most, _)| *most);
+            if let (Some(copies), Some((price, _))) = (holds.filter(|copies| *copies > most), of_price.first()) {
+                steps.push((copies, *price));
+            }
+        }
+        Self { steps }
+    }
+
+    /// The copies, `wanted` at most, that cost least each, and the price of their machine; more of them where that is
+    /// equal.
+    pub(crate) fn best(&self, wanted: u32) -> Option<(u32, PriceNanoUsdPerHour)> {
+        let mut best: Option<(u32, PriceNanoUsdPerHour)> = None;
+        for &(holds, price) in &self.steps {
+            let copies = holds.min(wanted);
+            let is_better = |(most, least): (u32, PriceNanoUsdPerHour)| {
+                let (mine, others) = (i128::from(price.0) * i128::from(most), i128::from(least.0) * i128::from(copies));
+                (mine, std::cmp::Reverse(copies)) < (others, std::cmp::Reverse(most))
+            };
+            if best.is_none_or(is_better) {
+                best = Some((copies, price));
+            }
+            if holds >= wanted {
+                break;
+            }
+        }
+        best
+    }
+}

@@ -1,0 +1,562 @@
+//! Devices while packing: the ledgers of `dra-sched` beside the packer's own state, and what its answers mean for
+//! offerings.
+//!
+//! The engine answers for shapes and domains, the packer chooses among offerings. A [`Way`] is where both meet: copies
+//! of a class, the offerings whose machines would give them their devices, the labels that this pins, and what it costs
+//! of the machine's own resources. A class without claims never gets here.
+//!
+//! Answers are kept until something that they depend on changes: the machine's own devices, or, where devices or claims
+//! are shared, anything at all. A machine that holds no claims yet answers like a new one.
+//!
+//! Pools that machines bring for their domain can be used by others once the domain is decided; [`hosts`] decides it
+//! where that is worth it.
+//!
+//! Where devices plainly run out, [`shortage`] says so before anybody searches for room.
+//!
+//! Steps of the engine are counted for the whole plan; a class that found no place while some answer was cut short is
+//! undecided, not refused.
+
+mod hosts;
+mod orders;
+mod problem;
+mod released;
+mod shapes;
+mod shortage;
+mod usage;
+mod ways;
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+
+use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger, verdict::RequestStep};
+use model::{Budget, IdSet, Interner, ResourceVec, ValueSet, collections::FastMap};
+
+use self::{
+    orders::{Held, Place, Pristine},
+    ways::{Asked, times},
+};
+use super::plan_run::PlanRun;
+use super::state::{Bin, BinId};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::pools::{PoolRank, PoolTable};
+use crate::simulation::compile::problem::Problem;
+use crate::tuning::{KEPT_DEVICE_ANSWERS, STEPS_PER_QUESTION};
+use crate::{catalogue::OfferingId, devices::NodeDevices, snapshot::NodeId};
+
+pub(crate) use hosts::{pinned, place_with_hosts, retry_with_hosts};
+pub(crate) use problem::ProblemDevices;
+pub(crate) use released::BeforeRelease;
+pub(crate) use shapes::ShapesOfPool;
+pub(crate) use shortage::want_too_much;
+pub(crate) use usage::DeviceUse;
+pub(crate) use ways::{Way, Ways, narrow};
+
+/// Why a node that has the devices is not given them.
+const KEPT_APART: &str =
+    "the scheduler may come to the claims planned there in an order that leaves one without devices";
+
+/// The devices of a planned machine that holds claims.
+#[derive(Debug, Clone)]
+pub(crate) struct BinDevices {
+    ledger: BinLedger,
+    version: u64,
+    /// What its pods' devices cost of the machine's own resources, by shape.
+    extra: Vec<(ShapeId, ResourceVec)>,
+    /// How many devices of which driver its pods get, by shape.
+    planned: Vec<(ShapeId, BTreeMap<Arc<str>, u32>)>,
+}
+
+impl BinDevices {
+    /// How many devices of which driver a machine of a shape gives its pods.
+    pub(crate) fn planned(&self, shape: Option<ShapeId>) -> Option<&BTreeMap<Arc<str>, u32>> {
+        self.planned.iter().find(|(known, _)| Some(*known) == shape).map(|(_, drivers)| drivers)
+    }
+
+    /// Whether a machine from the offering could have the shape and be in the domain that the claims were planned for.
+    pub(crate) fn allow(&self, table: &PoolTable<'_>, offering: OfferingId, names: &Interner) -> bool {
+        let shape = table.shapes.shape_of(offering);
+        let in_domain = self.ledger.domain().into_iter().flat_map(|domain| &domain.0).all(|(key, value)| {
+            let (Some(key), Some(value)) = (names.find_key(key), names.find_value(value)) else { return false };
+            table.can_have(Some(offering), key, &ValueSet::one(value), names)
+        });
+        in_domain && self.ledger.shapes().into_iter().flatten().any(|known| Some(known) == shape)
+    }
+
+    /// What the devices cost of a machine of a shape besides what pods ask for.
+    fn extra(&self, shape: ShapeId) -> Option<&ResourceVec> {
+        self.extra.iter().find(|(known, _)| *known == shape).map(|(_, extra)| extra)
+    }
+
+    /// Whether two machines look alike to claims.
+    pub(crate) fn looks_like(&self, other: &Self) -> bool {
+        self.ledger.domain() == other.ledger.domain()
+            && self.extra == other.extra
+            && self.planned == other.planned
+            && self.ledger.shapes().into_iter().flatten().eq(other.ledger.shapes().into_iter().flatten())
+    }
+}
+
+/// Why some machines give no devices.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) why: Arc<str>,
+    /// Devices that the requests could have used: more means nearer.
+    pub(crate) usable: u64,
+    /// The shapes that it is about; none for a node.
+    pub(crate) shapes: IdSet<ShapeId>,
+}
+
+/// What stops the requests of a class on machines of each shape that does not give it its devices.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    pub(crate) by_shape: Vec<(ShapeId, Ends)>,
+}
+
+/// Where requests end; else why there is none, or nothing where the search was given up.
+pub(crate) type Ends = Result<Vec<RequestStep>, Option<Arc<str>>>;
+
+/// Where devices are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Spot {
+    Node(NodeId),
+    Bin(BinId),
+    New(PoolRank),
+}
+
+/// Copies of a class that ask for devices at a place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceRequest {
+    pub(crate) spot: Spot,
+    pub(crate) class: ClassId,
+    /// Which of the class's variants it is by there.
+    pub(crate) variant: usize,
+    pub(crate) copies: u32,
+}
+
+/// For what devices are asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) problem: &'a Problem<'a>,
+    pub(crate) run: &'a PlanRun,
+    pub(crate) bins: &'a [Bin],
+    pub(crate) replaying: Replaying,
+}
+
+/// Whether allocations are replayed in other orders, and on which account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaying {
+    /// While placing: a plan has so many of them ([`crate::tuning::REPLAYS`]).
+    Placing,
+    /// In searches for contended room, which have others ([`crate::tuning::SEARCH_REPLAYS`]).
+    Searching,
+    /// The order of placing is taken to be that of binding.
+    Never,
+}
+
+/// Which of several ways is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// The one with the cheapest machine, then with most offerings.
+    Cheapest,
+    /// This one, with one shape only if that is given.
+    Only(usize, Option<ShapeId>),
+}
+
+/// A question: class, variant, place, version of the place.
+type Question = (ClassId, usize, Spot, u64);
+
+/// What is taken of devices.
+#[derive(Debug)]
+pub(crate) struct DeviceState {
+    cluster: ClusterLedger,
+    /// A machine of any shape that holds nothing: what a new one is asked like.
+    spare: BinLedger,
+    /// Nodes that are described by what is expected of them.
+    expected: BTreeMap<NodeId, BinLedger>,
+    of_nodes: FastMap<NodeId, u64>,
+    /// Changes with whatever can matter to other machines.
+    version: u64,
+    /// Never given out twice.
+    next_version: u64,
+    /// What is placed of classes with claims, in order.
+    held: Vec<Held>,
+    pristine: Rc<Pristine>,
+    kept: RefCell<FastMap<Question, (u64, Rc<Ways>)>>,
+}
+
+impl Clone for DeviceState {
+    fn clone(&self) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            spare: self.spare.clone(),
+            expected: self.expected.clone(),
+            of_nodes: self.of_nodes.clone(),
+            version: self.version,
+            next_version: self.next_version,
+            held: self.held.clone(),
+            pristine: Rc::clone(&self.pristine),
+            // The two part from here, and number what follows alike.
+            kept: RefCell::default(),
+        }
+    }
+}
+
+/// What an expected node was before.
+#[derive(Debug)]
+pub(crate) struct NodeBefore {
+    node: NodeId,
+    ledger: Option<BinLedger>,
+    version: Option<u64>,
+}
+
+/// A state of the devices to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceMark {
+    cluster: ledger::Mark,
+    version: u64,
+    held: usize,
+}
+
+impl DeviceState {
+    pub(crate) fn new(problem: &Problem<'_>) -> Option<Self> {
+        let devices = problem.devices.as_ref()?.devices;
+        let mut cluster = devices.ledger().clone();
+        let spare = BinLedger::machine_with(&devices.launchable_shapes(), devices.overhead(), &mut cluster);
+        let mut expected = BTreeMap::new();
+        for node in problem.snapshot.nodes.ids() {
+            if let Some(NodeDevices::Expected(shapes)) = devices.node(node) {
+                let mut ledger = BinLedger::machine_with(shapes, devices.overhead(), &mut cluster);
+                // What it brings for others is theirs from the start.
+                ledger.pin(&devices.inventory, &mut cluster, &Domain::default());
+                devices.give_nominated(node, &mut ledger, &mut cluster);
+                expected.insert(node, ledger);
+            }
+        }
+        let pristine = Pristine { cluster: RefCell::new(cluster.clone()), expected: expected.clone() };
+        Some(Self {
+            cluster,
+            spare,
+            expected,
+            held: Vec::new(),
+            pristine: Rc::new(pristine),
+            of_nodes: FastMap::default(),
+            version: 0,
+            next_version: 1,
+            kept: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn mark(&mut self) -> DeviceMark {
+        DeviceMark { cluster: self.cluster.mark(), version: self.version, held: self.held.len() }
+    }
+
+    pub(crate) fn keep(&mut self, mark: DeviceMark) {
+        self.cluster.keep(mark.cluster);
+    }
+
+    pub(crate) fn rollback(&mut self, mark: DeviceMark) {
+        self.cluster.rollback(mark.cluster);
+        self.held.truncate(mark.held);
+        // Numbers are never used twice, so what was kept for this state holds again.
+        self.version = mark.version;
+    }
+
+    pub(crate) fn restore(&mut self, before: NodeBefore) {
+        if let Some(ledger) = before.ledger {
+            self.expected.insert(before.node, ledger);
+        }
+        match before.version {
+            Some(version) => self.of_nodes.insert(before.node, version),
+            None => self.of_nodes.remove(&before.node),
+        };
+    }
+
+    fn new_version(&mut self) -> u64 {
+        self.next_version += 1;
+        self.next_version
+    }
+
+    /// Lets go of what is known of other places, where what was just placed can matter to them: by itself, by what it
+    /// competes with at its own place, or by the pools that its machine brings.
+    fn touch_others(&mut self, problem: &Problem<'_>) {
+        let (Some(of_problem), Some(last)) = (&problem.devices, self.held.last()) else { return };
+        let released = self.cluster.released();
+        let reaches = |held: &Held| {
+            of_problem.reach_after(&problem.classes[held.class], held.variant, released).is_beyond_machine()
+        };
+        let mut at_place = self.held.iter().filter(|held| held.place == last.place);
+        if of_problem.devices.brings_pools() || at_place.any(reaches) {
+            self.version = self.new_version();
+        }
+    }
+
+    /// The ways to give copies of a class their devices at a place; `None` if it wants none there.
+    pub(crate) fn ways(&self, asking: Asking<'_>, request: DeviceRequest) -> Option<Rc<Ways>> {
+        let Asking { problem, run, bins, .. } = asking;
+        let DeviceRequest { spot, class, variant, copies: wanted } = request;
+        let of_problem = problem.devices.as_ref()?;
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        if claims.is_empty() {
+            return None;
+        }
+        let bin = match spot {
+            Spot::Bin(id) => bins.get(id.0),
+            Spot::Node(_) | Spot::New(_) => None,
+        };
+        let own = bin.and_then(|bin| bin.devices.as_ref());
+        let (spot, version) = match (spot, own, bin) {
+            (Spot::Bin(_), Some(own), _) => (spot, own.version),
+            (Spot::Bin(_), None, Some(bin)) => (Spot::New(bin.pool), 0),
+            (Spot::Node(node), ..) => (spot, self.of_nodes.get(&node).copied().unwrap_or(0)),
+            (Spot::Bin(_) | Spot::New(_), ..) => (spot, 0),
+        };
+        let question = (class, variant, spot, version);
+        if let Some((at, kept)) = self.kept.borrow().get(&question)
+            && *at == self.version
+            && kept.answers(wanted)
+        {
+            if kept.is_cut_short {
+                run.devices().leave_undecided();
+            }
+            return Some(Rc::clone(kept));
+        }
+        let ledger = match (spot, own) {
+            (Spot::Bin(_), Some(own)) => Some(&own.ledger),
+            (Spot::Node(node), _) => self.expected.get(&node).or_else(|| of_problem.published.try_get(node)?.as_ref()),
+            (Spot::Bin(_) | Spot::New(_), _) => Some(&self.spare),
+        };
+        let shapes = match spot {
+            Spot::New(pool) => problem.pools[pool].shapes.all.clone(),
+            Spot::Bin(_) | Spot::Node(_) => ledger.and_then(BinLedger::shapes).into_iter().flatten().collect(),
+        };
+        let ways = match ledger {
+            None => Ways { asked: wanted, ..Ways::default() },
+            Some(ledger) => {
+                let offer = self.ask(of_problem, run, ledger, Copies { claims, copies: wanted }, &shapes);
+                let table = match spot {
+                    Spot::New(pool) => Some(&problem.pools[pool]),
+                    Spot::Bin(_) => bin.map(|bin| &problem.pools[bin.pool]),
+                    Spot::Node(_) => None,
+                };
+                let to_decide = of_problem.keys_to_decide(&shapes, own.and_then(|own| own.ledger.domain()));
+                let demand = of_problem.demand(&problem.classes[class])?;
+                let asked = Asked { problem, of_problem, demand, table, bin, to_decide };
+                let ways = asked.ways(offer, &shapes, wanted);
+                self.in_every_order(asking, DeviceRequest { spot, ..request }, ways)
+            }
+        };
+        if ways.is_cut_short {
+            run.devices().leave_undecided();
+        }
+        let ways = Rc::new(ways);
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() >= KEPT_DEVICE_ANSWERS {
+            kept.clear();
+        }
+        kept.insert(question, (self.version, Rc::clone(&ways)));
+        Some(ways)
+    }
+
+    fn ask(
+        &self,
+        problem: &ProblemDevices<'_>,
+        run: &PlanRun,
+        ledger: &BinLedger,
+        copies: Copies<'_>,
+        shapes: &IdSet<ShapeId>,
+    ) -> Offer {
+        let part = run.devices().steps_left().min(STEPS_PER_QUESTION);
+        let mut budget = Budget::new(part);
+        let offer = problem.devices.inventory.try_add(ledger, copies, shapes, &self.cluster, &mut budget);
+        run.devices().spend(part - budget.remaining());
+        offer
+    }
+
+    /// Why a place gives a class no devices, each reason once; for people.
+    pub(crate) fn refusals(&self, asking: Asking<'_>, spot: Spot, class: ClassId, variant: usize) -> Vec<Trouble> {
+        let problem = asking.problem;
+        let Some(of_problem) = &problem.devices else { return Vec::new() };
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        let (ledger, shapes) = match spot {
+            Spot::Node(node) => {
+                let ledger = self.expected.get(&node).or_else(|| of_problem.published.try_get(node)?.as_ref());
+                (ledger, ledger.and_then(BinLedger::shapes).into_iter().flatten().collect())
+            }
+            Spot::New(pool) => (Some(&self.spare), problem.pools[pool].shapes.all.clone()),
+            Spot::Bin(_) => (None, IdSet::default()),
+        };
+        let Some(ledger) = ledger.filter(|_| !claims.is_empty()) else { return Vec::new() };
+        let inventory = &of_problem.devices.inventory;
+        // Explaining is not planning: it has steps of its own.
+        let mut budget = Budget::new(STEPS_PER_QUESTION);
+        let offer = inventory.try_add(ledger, Copies { claims, copies: 1 }, &shapes, &self.cluster, &mut budget);
+        let mut all: Vec<Trouble> = Vec::new();
+        let is_kept_apart = offer.refused.is_empty()
+            && matches!(spot, Spot::Node(_))
+            && self
+                .ways(asking, DeviceRequest { spot, class, variant, copies: 1 })
+                .is_some_and(|ways| ways.most() == 0);
+        if is_kept_apart {
+            all.push(Trouble { why: KEPT_APART.into(), usable: 0, shapes: IdSet::default() });
+        }
+        for refused in &offer.refused {
+            let explained = inventory.explain(&refused.refusal, &|_| None);
+            let why: Arc<str> = explained.message.into();
+            match all.iter_mut().find(|known| known.why == why) {
+                Some(known) => known.shapes.extend(refused.shape),
+                None => all.push(Trouble {
+                    why,
+                    usable: explained.requests.iter().map(|request| request.usable).sum(),
+                    shapes: refused.shape.into_iter().collect(),
+                }),
+            }
+        }
+        all
+    }
+
+    /// What stops the requests of a class on a pool's machines, its types that can't be launched now included; for
+    /// people.
+    pub(crate) fn steps(&self, problem: &Problem<'_>, pool: PoolRank, class: ClassId, variant: usize) -> Steps {
+        let mut steps = Steps::default();
+        let Some(of_problem) = &problem.devices else { return steps };
+        let claims = of_problem.claims(&problem.classes[class], variant);
+        if claims.is_empty() {
+            return steps;
+        }
+        let inventory = &of_problem.devices.inventory;
+        let shapes: IdSet<ShapeId> = problem.pools[pool].shapes.by_shape.iter().map(|(shape, _)| *shape).collect();
+        let mut budget = Budget::new(STEPS_PER_QUESTION);
+        let offer = inventory.try_add(&self.spare, Copies { claims, copies: 1 }, &shapes, &self.cluster, &mut budget);
+        let is_given = |shape: ShapeId| offer.alternatives.iter().any(|alternative| alternative.shapes.contains(shape));
+        for shape in shapes.iter().filter(|shape| !is_given(*shape)) {
+            // Of several domains the one is told in which the requests have most to use.
+            let refused = offer.refused.iter().filter(|refused| refused.shape == Some(shape));
+            let told = refused.map(|refused| {
+                inventory.steps(&refused.refusal).ok_or_else(|| Some(refused.refusal.to_string().into()))
+            });
+            let usable = |steps: &Ends| match steps {
+                Ok(steps) => steps.iter().map(|step| step.usable).sum(),
+                Err(_) => 0_u64,
+            };
+            let nearest = told.reduce(|a, b| if usable(&b) > usable(&a) { b } else { a });
+            steps.by_shape.push((shape, nearest.unwrap_or(Err(None))));
+        }
+        steps
+    }
+
+    /// Takes devices on a node; the caller knows that there are enough. Gives what the copies cost of the node besides.
+    pub(crate) fn take_on_node(
+        &mut self,
+        problem: &Problem<'_>,
+        node: NodeId,
+        (class, variant): (ClassId, usize),
+        ways: &Ways,
+        copies: u32,
+    ) -> (ResourceVec, NodeBefore) {
+        let before =
+            NodeBefore { node, ledger: self.expected.get(&node).cloned(), version: self.of_nodes.get(&node).copied() };
+        let way = ways.ways.iter().rev().find(|way| way.copies >= copies);
+        let (Some(of_problem), Some(way)) = (&problem.devices, way) else { return (ResourceVec::default(), before) };
+        let mut allocations = way.allocations.clone();
+        allocations.copies = copies;
+        let inventory = &of_problem.devices.inventory;
+        match self.expected.get_mut(&node) {
+            Some(ledger) => inventory.commit(ledger, &mut self.cluster, &allocations),
+            None => {
+                if let Some(Some(ledger)) = of_problem.published.try_get(node) {
+                    // All that a node's ledger holds is in that of the cluster.
+                    inventory.commit(&mut ledger.clone(), &mut self.cluster, &allocations);
+                }
+            }
+        }
+        self.held.push(Held { place: Place::Node(node), class, variant, copies });
+        let version = self.new_version();
+        self.of_nodes.insert(node, version);
+        self.touch_others(problem);
+        (times(&way.extra_on_node(), copies), before)
+    }
+
+    /// Takes devices in a machine by one way, and narrows the machine to it.
+    pub(crate) fn take_in_bin(
+        &mut self,
+        problem: &Problem<'_>,
+        bin: &mut Bin,
+        request: DeviceRequest,
+        way: &Way,
+        shape: Option<ShapeId>,
+    ) {
+        let DeviceRequest { class, variant, copies, .. } = request;
+        let Some(of_problem) = &problem.devices else { return };
+        let inventory = &of_problem.devices.inventory;
+        let table = &problem.pools[bin.pool];
+        bin.offerings.intersect_with(&way.offerings);
+        if let Some(shape) = shape {
+            table.shapes.keep(&mut bin.offerings, shape);
+        }
+        let mut own = match bin.devices.take() {
+            Some(own) => Arc::unwrap_or_clone(own),
+            None => BinDevices {
+                ledger: BinLedger::machine_with(&table.shapes.all, of_problem.devices.overhead(), &mut self.cluster),
+                version: 0,
+                extra: Vec::new(),
+                planned: Vec::new(),
+            },
+        };
+        let mut allocations = way.allocations.clone();
+        allocations.copies = copies;
+        if let Some(shape) = shape {
+            allocations.shapes = [shape].into_iter().collect();
+        }
+        inventory.commit(&mut own.ledger, &mut self.cluster, &allocations);
+        if let Some(id) = own.ledger.id() {
+            self.held.push(Held { place: Place::Machine(id), class, variant, copies });
+        }
+        own.version = self.new_version();
+        for (shape, extra) in &way.extra {
+            let Some(shape) = shape else { continue };
+            let more = times(extra, copies);
+            match own.extra.iter_mut().find(|(known, _)| known == shape) {
+                Some((_, held)) => held.saturating_add_assign(&more),
+                None => own.extra.push((*shape, more)),
+            }
+        }
+        for shape in allocations.shapes.iter() {
+            let drivers = match own.planned.iter_mut().find(|(known, _)| *known == shape) {
+                Some((_, drivers)) => drivers,
+                None => {
+                    own.planned.push((shape, BTreeMap::new()));
+                    let Some((_, drivers)) = own.planned.last_mut() else { continue };
+                    drivers
+                }
+            };
+            for copy in 0..copies as usize {
+                for result in allocations.allocations(Some(shape), copy).iter().flat_map(|given| &given.results) {
+                    *drivers.entry(Arc::from(result.device.driver.as_str())).or_default() += 1;
+                }
+            }
+        }
+        bin.open.intersect(&way.pins, problem.names());
+        bin.devices = Some(Arc::new(own));
+        self.touch_others(problem);
+    }
+
+    /// Gives back what only shapes needed that the machine can't have any more.
+    pub(crate) fn release(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
+        self.pin_decided(problem, bin);
+        let (Some(of_problem), Some(own)) = (&problem.devices, &mut bin.devices) else { return };
+        let table = &problem.pools[bin.pool];
+        let left = table.shapes.shapes(&bin.offerings);
+        if own.ledger.shapes().into_iter().flatten().all(|shape| left.contains(shape)) {
+            return;
+        }
+        let own = Arc::make_mut(own);
+        own.ledger.release(&of_problem.devices.inventory, &mut self.cluster, &left);
+        own.extra.retain(|(shape, _)| left.contains(*shape));
+        own.planned.retain(|(shape, _)| left.contains(*shape));
+        self.next_version += 1;
+        own.version = self.next_version;
+        if of_problem.devices.has_shared_devices() {
+            self.next_version += 1;
+            self.version = self.next_version;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What claims are asked from: the part of the problem that is about devices. What a run uses up is in `usage`.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
+
+use dra_sched::{BinLedger, ClaimId, ClaimUse, ClusterLedger, Domain, Reach, ShapeId};
+use dra_types::DriverName;
+use model::{IdSet, IdVec};
+
+use crate::devices::{Demand, DemandId, Devices, NodeDevices};
+use crate::simulation::compile::classes::PodClass;
+use crate::snapshot::{NodeId, Snapshot};
+
+/// The part of the problem that is about devices.
+#[derive(Debug)]
+pub(crate) struct ProblemDevices<'s> {
+    pub(crate) devices: &'s Devices,
+    /// Nodes that are described by what they publish.
+    pub(super) published: IdVec<NodeId, Option<BinLedger>>,
+    /// Drivers whose devices for several machines some claims take more of where there are more.
+    pub(super) elastic: BTreeSet<DriverName>,
+    /// Drivers of which what others bring can leave claims less: those, and where names of pools decide for claims that
+    /// do not just take the first device that matches.
+    pub(super) decisive: BTreeSet<DriverName>,
+    /// What claims could take, by variant, of those that were asked about.
+    reaches: IdVec<DemandId, Vec<OnceLock<Reach>>>,
+    /// What they could take if none of them were allocated.
+    reaches_anew: IdVec<DemandId, Vec<OnceLock<Reach>>>,
+    nothing: Reach,
+}
+
+impl<'s> ProblemDevices<'s> {
+    pub(crate) fn new(snapshot: &'s Snapshot) -> Option<Self> {
+        let devices = &**snapshot.devices.as_ref()?;
+        let ledger = |node: NodeId| match devices.node(node)? {
+            NodeDevices::Published(facts) => Some(BinLedger::node(facts.clone())),
+            NodeDevices::Expected(_) => None,
+        };
+        let claims = devices.demands.iter().flat_map(|demand| &demand.variants).map(|variant| &variant.claims);
+        let mut elastic = BTreeSet::new();
+        let mut decisive = BTreeSet::new();
+        for claims in claims.filter(|_| devices.brings_pools()) {
+            elastic.extend(devices.inventory.elastic(claims));
+            if devices.inventory.takes_first_that_match(claims) {
+                continue;
+            }
+            let pools = devices.inventory.reach(claims).pools.into_iter();
+            decisive.extend(pools.filter(|(_, kinds)| kinds.is_unordered()).map(|(driver, _)| driver));
+        }
+        decisive.extend(elastic.iter().cloned());
+        let unknown: IdVec<DemandId, Vec<OnceLock<Reach>>> =
+            devices.demands.iter().map(|demand| vec![OnceLock::new(); demand.variants.len()]).collect();
+        Some(Self {
+            devices,
+            elastic,
+            decisive,
+            published: snapshot.nodes.ids().map(ledger).collect(),
+            reaches: unknown.clone(),
+            reaches_anew: unknown,
+            nothing: Reach::default(),
+        })
+    }
+
+    pub(super) fn demand(&self, class: &PodClass) -> Option<&'s Demand> {
+        self.devices.demands.try_get(class.devices.as_ref()?.demand)
+    }
+
+    pub(super) fn claims(&self, class: &PodClass, variant: usize) -> &'s [ClaimUse] {
+        let variant = self.demand(class).and_then(|demand| demand.variants.get(variant));
+        variant.map_or(&[], |variant| variant.claims.as_slice())
+    }
+
+    /// Labels of a machine of one of the shapes that have to be decided at once: where it is, what it brings changes
+    /// what claims get, and others have to count with it.
+    pub(super) fn keys_to_decide(&self, shapes: &IdSet<ShapeId>, decided: Option<&Domain>) -> BTreeSet<Arc<str>> {
+        if self.decisive.is_empty() {
+            return BTreeSet::new();
+        }
+        let inventory = &self.devices.inventory;
+        let keys = shapes.iter().flat_map(|shape| inventory.keys_of_brought(shape, &self.decisive));
+        keys.filter(|key| decided.is_none_or(|decided| !decided.0.contains_key(key))).collect()
+    }
+
+    /// What the claims of a class could take.
+    pub(crate) fn reach(&self, class: &PodClass, variant: usize) -> &Reach {
+        let demand = class.devices.as_ref().map(|devices| devices.demand);
+        demand.map_or(&self.nothing, |demand| self.reach_of(demand, variant))
+    }
+
+    /// Whether there can be more for the claims of a class where machines bring it.
+    pub(crate) fn grows(&self, class: &PodClass) -> bool {
+        let variants = self.demand(class).map_or(0, |demand| demand.variants.len());
+        self.devices.brings_pools() && (0..variants).any(|variant| self.reach(class, variant).grows)
+    }
+
+    /// What the claims of a demand could take.
+    pub(super) fn reach_of(&self, demand: DemandId, variant: usize) -> &Reach {
+        let of = self.devices.demands.try_get(demand).and_then(|demand| demand.variants.get(variant));
+        let known = self.reaches.try_get(demand).and_then(|reaches| reaches.get(variant));
+        let (Some(of), Some(known)) = (of, known) else { return &self.nothing };
+        known.get_or_init(|| self.devices.inventory.reach(&of.claims))
+    }
+
+    /// What the claims of a class could take once some of those that are allocated were released.
+    pub(super) fn reach_after(&self, class: &PodClass, variant: usize, released: &BTreeSet<ClaimId>) -> &Reach {
+        let is_released = |claim: &ClaimUse| matches!(claim, ClaimUse::Named { claim, .. } if released.contains(claim));
+        if released.is_empty() || !self.claims(class, variant).iter().any(is_released) {
+            return self.reach(class, variant);
+        }
+        let known = class.devices.as_ref().and_then(|devices| self.reaches_anew.try_get(devices.demand)?.get(variant));
+        let made = || self.devices.inventory.reach_anew(self.claims(class, variant));
+        known.map_or(&self.nothing, |known| known.get_or_init(made))
+    }
+
+    /// What is taken before anything is planned, once claims were released.
+    pub(super) fn ledger_after(&self, released: &BTreeSet<ClaimId>) -> Cow<'_, ClusterLedger> {
+        let mut ledger = Cow::Borrowed(self.devices.ledger());
+        for claim in released {
+            ledger.to_mut().release(&self.devices.inventory, *claim);
+        }
+        ledger
+    }
+}

@@ -1,0 +1,99 @@
+//! What a run uses up of the steps for devices, and what it finds out about orders of claims.
+
+use model::collections::NameMap;
+
+use super::Replaying;
+use super::orders::Replay;
+use crate::tuning::{KNOWN_REPLAYS, REPLAYS, SEARCH_REPLAYS};
+
+/// What the packings of one run have used of devices' steps together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeviceUse {
+    /// Steps that are left for the plan.
+    steps: u64,
+    steps_taken: u64,
+    undecided: bool,
+    /// Allocations that may still be replayed in other orders, while placing and in the search for contended room.
+    replays: usize,
+    search_replays: usize,
+    /// Whether orders of claims hold, which stays true for the whole problem.
+    known_replays: NameMap<Replay, bool>,
+    /// Whether claims were kept apart because there is an order in which they would not all get their devices.
+    pub(crate) kept_apart: bool,
+}
+
+impl DeviceUse {
+    pub(crate) fn new(steps: u64) -> Self {
+        Self { steps, replays: REPLAYS, search_replays: SEARCH_REPLAYS, ..Self::default() }
+    }
+
+    /// Begins a plan anew.
+    pub(crate) fn refill(&mut self, steps: u64) {
+        self.steps = steps;
+        self.replays = REPLAYS;
+        self.search_replays = SEARCH_REPLAYS;
+        self.undecided = false;
+    }
+
+    /// An answer was cut short.
+    pub(super) fn leave_undecided(&mut self) {
+        self.undecided = true;
+    }
+
+    /// Whether an answer was cut short since the last time somebody asked.
+    pub(crate) fn take_undecided(&mut self) -> bool {
+        std::mem::take(&mut self.undecided)
+    }
+
+    /// Steps that are left for the plan.
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.steps
+    }
+
+    /// Steps that were taken since the beginning, however often the plan was begun anew; those of replays are not among
+    /// them.
+    pub(crate) fn steps_taken(&self) -> u64 {
+        self.steps_taken
+    }
+
+    /// A question took so many steps.
+    pub(super) fn spend(&mut self, steps: u64) {
+        self.steps -= steps;
+        self.steps_taken = self.steps_taken.saturating_add(steps);
+    }
+
+    /// Replays took so many steps.
+    pub(super) fn spend_on_replays(&mut self, steps: u64) {
+        self.steps -= steps;
+    }
+
+    /// Whether a search for contended room has allocations to replay.
+    pub(crate) fn may_search(&self) -> bool {
+        self.search_replays > 0
+    }
+
+    /// Whether so many more allocations may be replayed.
+    pub(super) fn may_replay(&mut self, count: usize, replaying: Replaying) -> bool {
+        let left = match replaying {
+            Replaying::Placing => &mut self.replays,
+            Replaying::Searching => &mut self.search_replays,
+            Replaying::Never => return false,
+        };
+        let enough = *left >= count;
+        *left = left.saturating_sub(count);
+        self.undecided |= !enough;
+        enough
+    }
+
+    /// Whether an order holds, if it was replayed before.
+    pub(super) fn known(&self, replay: &Replay) -> Option<bool> {
+        self.known_replays.get(replay).copied()
+    }
+
+    /// An order holds or not, as its replay has shown.
+    pub(super) fn learn(&mut self, replay: Replay, holds: bool) {
+        if self.known_replays.len() < KNOWN_REPLAYS {
+            self.known_replays.insert(replay, holds);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What the engine offers, as sets of offerings that a packer can price.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use dra_sched::{Alternative as Allocations, Domain, Offer, ShapeId};
+use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, ValueSet};
+
+use super::{ProblemDevices, hosts::value_of};
+use crate::catalogue::OfferingId;
+use crate::devices::Demand;
+use crate::simulation::compile::pools::PoolTable;
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::packing::state::Bin;
+
+/// One way to give copies of a class their devices.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(super) allocations: Allocations,
+    /// Copies at most.
+    pub(crate) copies: u32,
+    /// Offerings whose machines give them their devices; none for nodes.
+    pub(crate) offerings: IdSet<OfferingId>,
+    /// Labels that the machine will have.
+    pub(super) pins: Requirements,
+    /// What a copy costs of the machine's own resources, by shape, where it costs anything.
+    pub(super) extra: Vec<(Option<ShapeId>, ResourceVec)>,
+    /// kube-scheduler's score of the first copy: more for earlier alternatives of firstAvailable requests.
+    pub(crate) score: u32,
+}
+
+/// All ways at one place.
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    pub(crate) ways: Vec<Way>,
+    pub(super) asked: u32,
+    pub(crate) is_cut_short: bool,
+}
+
+impl Ways {
+    /// The most copies that any of them gives.
+    pub(crate) fn most(&self) -> u32 {
+        self.ways.iter().map(|way| way.copies).max().unwrap_or(0)
+    }
+
+    /// The most copies on a machine from an offering, and what each costs of it besides.
+    pub(crate) fn at(&self, table: &PoolTable<'_>, offering: OfferingId) -> Option<(u32, Option<&ResourceVec>)> {
+        let here = self.ways.iter().filter(|way| way.offerings.contains(offering));
+        let best = here.max_by_key(|way| way.copies)?;
+        let shape = table.shapes.shape_of(offering);
+        Some((best.copies, best.extra.iter().find(|(of, _)| *of == shape).map(|(_, extra)| extra)))
+    }
+
+    pub(super) fn answers(&self, wanted: u32) -> bool {
+        self.asked >= wanted || self.most() < self.asked && !self.is_cut_short
+    }
+}
+
+impl Way {
+    /// The shapes that a machine can have.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.allocations.shapes.iter()
+    }
+
+    /// What a copy takes on a node that is there; the most of any shape that it may have.
+    pub(crate) fn extra_on_node(&self) -> ResourceVec {
+        let mut most = ResourceVec::default();
+        for (_, extra) in &self.extra {
+            most.max_assign(extra);
+        }
+        most
+    }
+}
+
+/// Drops the offerings that do not hold `requests` and what devices cost besides.
+fn drop_short(
+    offerings: &mut IdSet<OfferingId>,
+    table: &PoolTable<'_>,
+    requests: &ResourceVec,
+    extra: impl Fn(ShapeId) -> ResourceVec,
+) {
+    for (shape, of_shape) in &table.shapes.by_shape {
+        if !of_shape.intersects(offerings) {
+            continue;
+        }
+        let extra = extra(*shape);
+        if extra.is_zero() {
+            continue;
+        }
+        let mut total = requests.clone();
+        total.saturating_add_assign(&extra);
+        let short: Vec<OfferingId> = offerings
+            .iter()
+            .filter(|&offering| of_shape.contains(offering) && !total.fits_in(table.net(offering)))
+            .collect();
+        for offering in short {
+            offerings.remove(offering);
+        }
+    }
+}
+
+pub(super) fn times(extra: &ResourceVec, copies: u32) -> ResourceVec {
+    let mut product = ResourceVec::default();
+    for (resource, amount) in extra.iter() {
+        product.set(resource, amount.saturating_mul(i64::from(copies)));
+    }
+    product
+}
+
+/// Narrows offerings to those that hold `requests`, what the devices of the machine cost besides, and what more copies
+/// by one of the ways cost.
+pub(crate) fn narrow(
+    offerings: &mut IdSet<OfferingId>,
+    table: &PoolTable<'_>,
+    requests: &ResourceVec,
+    bin: Option<&Bin>,
+    more: Option<(&Way, u32)>,
+) {
+    let held = bin.and_then(|bin| bin.devices.as_ref());
+    if let Some((way, _)) = more {
+        offerings.intersect_with(&way.offerings);
+    }
+    let costs = held.is_some_and(|held| !held.extra.is_empty()) || more.is_some_and(|(way, _)| !way.extra.is_empty());
+    if !costs {
+        return;
+    }
+    drop_short(offerings, table, requests, |shape| {
+        let mut extra = held.and_then(|held| held.extra(shape)).cloned().unwrap_or_default();
+        if let Some((way, copies)) = more
+            && let Some((_, each)) = way.extra.iter().find(|(of, _)| *of == Some(shape))
+        {
+            extra.saturating_add_assign(&times(each, copies));
+        }
+        extra
+    });
+}
+
+/// Turns what the engine offers into ways.
+pub(super) struct Asked<'a, 's> {
+    pub(super) problem: &'a Problem<'s>,
+    pub(super) of_problem: &'a ProblemDevices<'s>,
+    pub(super) demand: &'a Demand,
+    /// The pool of a machine; `None` for a node.
+    pub(super) table: Option<&'a PoolTable<'s>>,
+    /// The machine, if it is open already.
+    pub(super) bin: Option<&'a Bin>,
+    /// Labels that each way has to decide.
+    pub(super) to_decide: BTreeSet<Arc<str>>,
+}
+
+impl Asked<'_, '_> {
+    pub(super) fn ways(&self, offer: Offer, shapes: &IdSet<ShapeId>, asked: u32) -> Ways {
+        let is_cut_short = !offer.undecided.is_empty();
+        let mut ways = Vec::new();
+        match self.table {
+            Some(table) => {
+                offer.alternatives.iter().for_each(|allocations| self.in_machine(table, allocations, &mut ways));
+            }
+            None => {
+                let all = offer.anywhere.into_iter().chain(offer.alternatives);
+                ways.extend(all.filter_map(|allocations| self.on_node(allocations, shapes)));
+            }
+        }
+        Ways { ways, asked, is_cut_short }
+    }
+
+    /// On a node that is there all is certain; one that is expected must hold the copies whatever comes of it.
+    fn on_node(&self, allocations: Allocations, shapes: &IdSet<ShapeId>) -> Option<Way> {
+        if !allocations.domain.0.is_empty() || !shapes.is_subset(&allocations.shapes) {
+            return None;
+        }
+        let of = |shape: Option<ShapeId>| Some((shape, self.extra(&allocations, shape)?));
+        let extra: Option<Vec<_>> = if shapes.is_empty() {
+            Some(vec![of(None)?])
+        } else {
+            shapes.iter().map(|shape| of(Some(shape))).collect()
+        };
+        let copies = allocations.copies;
+        let mut extra = extra?;
+        extra.retain(|(_, extra)| !extra.is_zero());
+        Some(Way { allocations, copies, offerings: IdSet::default(), pins: Requirements::default(), extra, score: 0 })
+    }
+
+    /// One way for each score that its shapes have; for pods without firstAvailable all scores are equal. And one for
+    /// each set of pools that these bring for others, where that changes what claims get.
+    fn in_machine(&self, table: &PoolTable<'_>, allocations: &Allocations, ways: &mut Vec<Way>) {
+        let Some((pins, in_domain)) = self.domain(table, &allocations.domain) else { return };
+        let mut by_score: BTreeMap<Reverse<u32>, Vec<IdSet<ShapeId>>> = BTreeMap::new();
+        let devices = self.of_problem;
+        let mut extra = Vec::new();
+        for shape in allocations.shapes.iter() {
+            let Some(of_shape) = self.extra(allocations, Some(shape)) else { continue };
+            if !of_shape.is_zero() {
+                extra.push((Some(shape), of_shape));
+            }
+            let of_score = by_score.entry(Reverse(allocations.score(Some(shape), 0))).or_default();
+            let bring_alike = |shapes: &&mut IdSet<ShapeId>| {
+                let first = shapes.iter().next();
+                first.is_some_and(|first| devices.devices.inventory.bring_alike(first, shape, &devices.decisive))
+            };
+            match of_score.iter_mut().find(bring_alike) {
+                Some(shapes) => {
+                    shapes.insert(shape);
+                }
+                None => of_score.push([shape].into_iter().collect()),
+            }
+        }
+        let by_score = by_score.into_iter().flat_map(|(score, of)| of.into_iter().map(move |shapes| (score, shapes)));
+        for (score, shapes) in by_score {
+            let mut offerings = table.shapes.offerings(&shapes);
+            if let Some(in_domain) = &in_domain {
+                offerings.intersect_with(in_domain);
+            }
+            if !offerings.intersects(&table.members) {
+                continue;
+            }
+            let mut allocations = allocations.clone();
+            allocations.shapes = shapes;
+            let (copies, score) = (allocations.copies, score.0);
+            let way = Way { allocations, copies, offerings, pins: pins.clone(), extra: extra.clone(), score };
+            self.decide(table, way, ways);
+        }
+    }
+
+    /// One way for each value of the labels to decide; what cannot be decided stays open.
+    fn decide(&self, table: &PoolTable<'_>, way: Way, ways: &mut Vec<Way>) {
+        let names = self.problem.names();
+        let open = self.to_decide.iter().filter(|key| !way.allocations.domain.0.contains_key(*key));
+        let keys: Vec<(&Arc<str>, KeyId)> = open.filter_map(|key| Some((key, names.find_key(key)?))).collect();
+        if keys.is_empty() {
+            ways.push(way);
+            return;
+        }
+        let mut by_values: BTreeMap<Vec<Option<Arc<str>>>, Way> = BTreeMap::new();
+        for offering in way.offerings.iter() {
+            let values: Vec<_> = keys.iter().map(|(_, key)| value_of(table, self.bin, offering, *key)).collect();
+            let texts = values.iter().map(|value| value.map(|value| names.value_arc(value))).collect();
+            let decided = by_values.entry(texts).or_insert_with(|| {
+                let (mut allocations, mut pins) = (way.allocations.clone(), way.pins.clone());
+                for ((name, key), value) in keys.iter().zip(&values) {
+                    let Some(value) = *value else { continue };
+                    allocations.domain.0.insert(Arc::clone(name), names.value_arc(value));
+                    pins.insert_intersect(Requirement::new(*key, ValueSet::one(value)), names);
+                }
+                let extra = way.extra.clone();
+                let offerings = IdSet::default();
+                Way { allocations, copies: way.copies, offerings, pins, extra, score: way.score }
+            });
+            decided.offerings.insert(offering);
+        }
+        ways.extend(by_values.into_values().filter(|way| way.offerings.intersects(&table.members)));
+    }
+
+    /// The labels of a domain, and the members of the pool that can be in it; `None` for all.
+    fn domain(&self, table: &PoolTable<'_>, domain: &Domain) -> Option<(Requirements, Option<IdSet<OfferingId>>)> {
+        let names = self.problem.names();
+        let mut pins = Requirements::default();
+        let mut inside: Option<IdSet<OfferingId>> = None;
+        for (key, value) in &domain.0 {
+            let (key, value) = (names.find_key(key)?, ValueSet::one(names.find_value(value)?));
+            let accepting = table.members.iter().filter(|&id| table.can_have(Some(id), key, &value, names)).collect();
+            match &mut inside {
+                Some(inside) => inside.intersect_with(&accepting),
+                None => inside = Some(accepting),
+            }
+            pins.insert_intersect(Requirement::new(key, value), names);
+        }
+        Some((pins, inside))
+    }
+
+    /// What a copy costs of the machine besides; `None` where it can't have that.
+    fn extra(&self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<ResourceVec> {
+        self.demand.extra(&allocations.demand(shape), self.problem.names()).ok().flatten()
+    }
+}

@@ -1,0 +1,196 @@
+//! What the making of a plan finds out and uses up, and what is asked of it. The problem is the same for all runs, and
+//! none of them changes it, so that several can go on at once.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{IdSet, IdVec};
+
+use super::devices::DeviceUse;
+use super::state::Bin;
+use crate::simulation::compile::classes::{ClassId, PodClass};
+use crate::simulation::compile::pools::{Alternative, PoolTable};
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Purpose;
+use crate::simulation::topology::{self, AllDomains, DomainId, GroupId, Place};
+use crate::snapshot::PoolId;
+
+/// What a plan is made for, what ends it early, and in which orders it has to hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Aim {
+    pub(crate) purpose: Purpose,
+    /// What ends the plan early, if it is only made to be compared.
+    pub(crate) limit: Option<LimitByClass>,
+    /// Whether the plan only has to hold in the order in which it is made: claims are not kept apart.
+    pub(crate) in_its_own_order: bool,
+}
+
+/// What a plan may cost, and how many copies of each class may have no place.
+#[derive(Debug, Clone)]
+pub(crate) struct LimitByClass {
+    /// Of all machines, in nano-dollars per hour.
+    pub(crate) cost: i128,
+    pub(crate) refused: IdVec<ClassId, u32>,
+}
+
+impl Aim {
+    /// A plan that is made to its end.
+    pub(crate) const WHOLE: &Self = &Self::of(Purpose::Needed);
+
+    /// Without a limit, in every order.
+    pub(crate) const fn of(purpose: Purpose) -> Self {
+        Self { purpose, limit: None, in_its_own_order: false }
+    }
+
+    /// For a plan that is only made to be compared.
+    pub(crate) fn compared(&self) -> Self {
+        Self { purpose: Purpose::Compared, ..self.clone() }
+    }
+
+    /// Whether machines that cost so much are more than a limit allows.
+    pub(crate) fn is_too_dear(&self, price: i128) -> bool {
+        self.limit.as_ref().is_some_and(|limit| price > limit.cost)
+    }
+
+    /// Whether so many copies without a place are more than a limit allows.
+    pub(crate) fn is_too_many(&self, class: ClassId, refused: u32) -> bool {
+        self.limit.as_ref().is_some_and(|limit| refused > limit.refused[class])
+    }
+}
+
+/// What a run knows when it begins: the same for all runs of a problem.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct RunStart {
+    domains: AllDomains,
+    devices: DeviceUse,
+}
+
+/// One run: plans of a problem in several orders, each of which goes on with what those before have shown.
+#[derive(Debug)]
+pub(crate) struct PlanRun {
+    /// Whether machines are kept out of domains that they would add to a spread.
+    pub(crate) keeps_outside: bool,
+    domains: AllDomains,
+    /// If machines are kept outside: ways to be on a machine of the plan that would add a domain, of classes that have
+    /// others.
+    avoided: BTreeSet<(PoolId, ClassId, usize)>,
+    /// Domains of spreads that do not count, because no machine is opened in them for the spread's pods.
+    closed: Vec<(GroupId, IdSet<DomainId>)>,
+    /// The ways to be on a machine in one of these.
+    closed_ways: BTreeSet<(PoolId, ClassId, usize)>,
+    /// Classes that avoid none, since they would have too few places.
+    avoids_none: BTreeSet<ClassId>,
+    /// Several packings of a run are there at a time, and draw on the same steps; all of them in one thread.
+    devices: RefCell<DeviceUse>,
+}
+
+impl RunStart {
+    pub(crate) fn new(topology: &topology::Topology, device_steps: u64) -> Self {
+        Self { domains: topology.domains_of_nodes(), devices: DeviceUse::new(device_steps) }
+    }
+
+    /// What a run knows now, with places of machines that could be launched for classes that have to be spread.
+    pub(crate) fn of(run: PlanRun, reachable: impl IntoIterator<Item = (GroupId, Place)>) -> Self {
+        let PlanRun { mut domains, devices, .. } = run;
+        for (group, place) in reachable {
+            Arc::make_mut(&mut domains[group]).open(place);
+        }
+        Self { domains, devices: devices.into_inner() }
+    }
+}
+
+impl PlanRun {
+    pub(crate) fn new(problem: &Problem<'_>) -> Self {
+        let RunStart { domains, devices } = problem.start.clone();
+        Self {
+            keeps_outside: false,
+            domains,
+            avoided: BTreeSet::new(),
+            closed: Vec::new(),
+            closed_ways: BTreeSet::new(),
+            avoids_none: BTreeSet::new(),
+            devices: RefCell::new(devices),
+        }
+    }
+
+    /// With machines kept out of the domains that another run keeps them out of.
+    pub(crate) fn kept_out_as(mut self, problem: &Problem<'_>, other: &Self) -> Self {
+        self.keeps_outside = other.keeps_outside;
+        for (group, domains) in &other.closed {
+            self.close(problem, *group, domains.clone());
+        }
+        self
+    }
+
+    /// Lets domains without nodes count no more for a spread, and keeps machines for its pods out of them.
+    pub(crate) fn close(&mut self, problem: &Problem<'_>, group: GroupId, domains: IdSet<DomainId>) {
+        Arc::make_mut(&mut self.domains[group]).close(&domains);
+        for (id, class) in problem.classes.iter_enumerated() {
+            let Some(position) = class.involved.iter().position(|mine| mine.owner && mine.group == group) else {
+                continue;
+            };
+            let is_closed = |way: &&Alternative| matches!(way.places.get(position), Some(Place::Domain(domain)) if domains.contains(*domain));
+            for table in &problem.pools {
+                let ways = table.by_class[id].iter().filter(is_closed);
+                self.closed_ways.extend(ways.map(|way| (table.id, id, way.index)));
+            }
+        }
+        self.closed.push((group, domains));
+    }
+
+    /// Adds all domains that machines of any plan could add.
+    pub(crate) fn open_all(&mut self, problem: &Problem<'_>) {
+        problem.topology.open_all(&mut self.domains, &problem.pools, problem.names());
+    }
+
+    /// Over which domains pods are spread, as far as plans of the run have shown.
+    pub(crate) fn domains(&self) -> &AllDomains {
+        &self.domains
+    }
+
+    /// What is used up of the steps for devices. To be let go of before anybody else asks.
+    pub(crate) fn devices(&self) -> RefMut<'_, DeviceUse> {
+        self.devices.borrow_mut()
+    }
+
+    /// Whether a plan that is given up half-way leaves nothing behind: none opens a domain, so that it is made once
+    /// more, and none asks for devices, which says of all plans whether claims were kept apart.
+    pub(crate) fn ends_with_first_round(&self, problem: &Problem<'_>) -> bool {
+        problem.devices.is_none() && problem.topology.is_open(&self.domains, &problem.pools, problem.names())
+    }
+
+    /// Adds the domains that machines of a plan add to spreads; says whether there is one.
+    pub(crate) fn open_planned(&mut self, problem: &Problem<'_>, bins: &[Bin]) -> bool {
+        problem.topology.open_planned(&mut self.domains, &problem.pools, bins, problem.names())
+    }
+
+    /// Looks again which ways would add a domain, as far as they are to be avoided.
+    pub(crate) fn avoid_adding(&mut self, problem: &Problem<'_>) {
+        self.avoided.clear();
+        if self.keeps_outside {
+            self.avoided = topology::adding_ways(problem, self);
+            self.avoided.retain(|(_, class, _)| !self.avoids_none.contains(class));
+        }
+    }
+
+    /// Lets those of the classes that avoid ways have all of them from now on; says whether there are some.
+    pub(crate) fn avoid_none(&mut self, classes: impl Iterator<Item = ClassId>) -> bool {
+        let avoiding: BTreeSet<ClassId> = self.avoided.iter().map(|(_, class, _)| *class).collect();
+        let before = self.avoids_none.len();
+        self.avoids_none.extend(classes.filter(|class| avoiding.contains(class)));
+        self.avoids_none.len() > before
+    }
+
+    /// Whether no machine is to be opened, or narrowed, that way.
+    pub(crate) fn is_avoided(&self, pool: &PoolTable<'_>, class: ClassId, way: &Alternative) -> bool {
+        let among = |ways: &BTreeSet<_>| !ways.is_empty() && ways.contains(&(pool.id, class, way.index));
+        among(&self.avoided) || among(&self.closed_ways)
+    }
+
+    /// Whether the class has to be spread over domains of which machines of a plan have added one.
+    pub(crate) fn is_spread_over_added(&self, class: &PodClass) -> bool {
+        let mut groups = class.involved.iter().filter(|mine| mine.owner);
+        groups.any(|mine| self.domains[mine.group].was_added_to)
+    }
+}

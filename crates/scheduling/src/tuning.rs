@@ -1,0 +1,336 @@
+//! What bounds the planner's work, and where it stops to look further: every such number, with what happens at the
+//! bound and what set it.
+//!
+//! Plans depend on these numbers, so a change of one is a change of plans: `cargo xtask same-plans BEFORE AFTER` shows
+//! which, `cargo xtask bench plan` what it does to the time, and `cargo xtask bench scheduling` to time and price in
+//! the cases of `docs/performance.md` (P1 to P7). Where "nothing is recorded", the history has neither a measurement of
+//! the number itself nor a reason for just this one; what follows says what it comes to beside other numbers, or which
+//! command shows what another would do.
+
+// Budgets of a plan.
+
+/// Steps of the search for contended room in a plan, if nobody says otherwise: placements that are tried. At the bound
+/// a pod without a place is refused as undecided. Nothing is recorded; plans without room in `cargo xtask bench plan`
+/// show what it costs.
+pub(crate) const SEARCH_STEPS: u64 = 200_000;
+
+/// Steps of the device allocator in a plan, if nobody says otherwise. At the bound answers are cut short, and pods that
+/// found no devices are undecided. Nothing is recorded; a hundred questions may take all of [`STEPS_PER_QUESTION`], and
+/// `cargo xtask bench dra` shows what a step takes.
+pub(crate) const DEVICE_STEPS: u64 = 20_000_000;
+
+/// Steps of the search for contended room in a plan that is only made to be compared. At the bound the plan is made
+/// with what has a place. Compared plans had the whole budget until a scenario with affinity kept the planner busy for
+/// minutes; a hundredth of it is what is left to them.
+pub(crate) const COMPARED_STEPS: u64 = 2_000;
+
+/// Steps of that search where machines are kept out of domains. At the bound pods have no place in that plan, and the
+/// one before is kept. An eighth of [`COMPARED_STEPS`]: what more has a place then seldom has to be searched for, and a
+/// plan without room took twice as long.
+pub(crate) const OUTSIDE_STEPS: u64 = 250;
+
+/// Fills of one plan at most: packings of all classes in one order. At the bound the best plan so far is the answer.
+/// Set far above what is measured, so that no plan that anybody waits for is cut short: at most 13 in the cases of
+/// `cargo xtask bench scheduling`, 25 for the groups and gangs of this crate's tests, and 98 in random mixes of what
+/// every pass is for.
+pub(crate) const MAX_FILLS: u32 = 2_000;
+
+/// Fills that are kept back for needed plans; these then do with one fill each. As often gangs may turn out to be short
+/// one after the other, before all of them are taken out ([`GANG_PLANS`]).
+pub(crate) const KEPT_BACK: u32 = 16;
+
+// Which plans are made and compared.
+
+/// A plan with a limit may cost one part in so many more than the limit before it is made by worth, which may make it
+/// cheaper. Beyond that it is given up. Nothing is recorded; the prices of P3 in `cargo xtask bench scheduling` show
+/// what worth saves.
+pub(crate) const CLOSE: i128 = 20;
+
+/// Above the bound by one part in so many, a plan that goes by worth is made with the relaxation's other prices too;
+/// else that is not worth its time. By one set of prices the log-normal mix with 1,000 pods came out 6.8 % above the
+/// bound, by the other 0.7 %, and half-full nodes the other way round.
+pub(crate) const WORTH_A_SECOND: i128 = 100;
+
+/// How much copies of much worth are preferred when a machine is filled: not at all, somewhat, as much as by worth per
+/// use. The filling that is worth most is taken. Only operations that give the same on every computer. Nothing is
+/// recorded; the prices of P3 in `cargo xtask bench scheduling` show what each of them is good for.
+pub(crate) const PREFERENCES: [fn(f64) -> f64; 3] =
+    [|worth| worth, |worth| worth * worth.sqrt(), |worth| worth * worth];
+
+/// Machines that are asked for room in Karpenter's order, where nobody asked for that order. At the bound it is given
+/// up and the plan before is kept. P1 with 5,000 pods had come to 4.5 times the CPU of before by this order and by
+/// plans that were made twice.
+pub(crate) const KARPENTER_STEPS: u64 = 1_000_000;
+
+/// A plan with groups of a label held to their domains is made if it could save one part in so many of the price. Else
+/// groups stay pod by pod. It takes as long as the first plan, and mostly saves a part of that: P1 with 5,000 pods had
+/// come to 4.5 times the CPU of before by plans that were made twice, and by Karpenter's order.
+pub(crate) const COLOCATION_WORTH_TRYING: i128 = 25;
+
+/// Plans to find out which preferences can be kept for all pods of a shape. At the bound no more are tried. Nothing is
+/// recorded; each may cost a whole plan, which P2 in `cargo xtask bench scheduling` shows.
+pub(crate) const PREFERENCE_PLANS: usize = 10;
+
+/// Plans after these, to find out for how many pods others can be kept. At the bound no more are tried. Nothing is
+/// recorded; P2 in `cargo xtask bench scheduling` shows it.
+pub(crate) const PREFERENCE_PLANS_FOR_SOME: usize = 8;
+
+/// Plans after each of which a single gang is taken out. At the bound all that are short go at once, so that gangs may
+/// be refused that had room. Nothing is recorded; each is a whole plan, and `cargo test -p scheduling gangs` shows who
+/// is refused.
+pub(crate) const GANG_PLANS: usize = 10;
+
+/// Values of a label that are tried for one group that has to be in one domain. At the bound the group is undecided if
+/// none of them has room. Nothing is recorded; each is a whole plan, and `cargo test -p scheduling group_domains` shows
+/// what is tried.
+pub(crate) const GROUP_DOMAIN_VALUES: usize = 32;
+
+/// Plans to compare values, of all groups. At the bound later groups are undecided if what was tried has no room.
+/// Nothing is recorded; it is three groups with all of [`GROUP_DOMAIN_VALUES`].
+pub(crate) const GROUP_DOMAIN_PLANS: usize = 96;
+
+// The search for contended room.
+
+/// Copies that are placed when the search is begun. Above that it is not: it could not end within any sensible budget,
+/// and each copy is a level of recursion. More steps change nothing there, so nobody is told to ask for them; room is
+/// looked for by chains of exchanges ([`CHAIN_LENGTH`]).
+pub(crate) const MAX_SEARCHED: u64 = 400;
+
+/// Steps of the search that a place costs for pods whose devices matter to others. Where devices are shared nothing
+/// that was found out about them holds for long, and a step there costs about a hundred others.
+pub(crate) const SHARED_DEVICE_STEPS: u64 = 100;
+
+/// Steps of the exact check of several limits of a NodePool at one leaf of the search. At the bound the leaf does not
+/// count as a plan. Nothing is recorded; it is a tenth of [`LAUNCH_LIMIT_STEPS`], and a search has many leaves, which
+/// `cargo xtask bench scheduling` shows in P6.
+pub(crate) const LEAF_LIMIT_STEPS: u64 = 2_000;
+
+/// Steps of the exact choice under several limits when machines are launched. At the bound machines keep all their
+/// types. Nothing is recorded; it is asked once for each NodePool of a plan, which `cargo xtask bench scheduling` shows
+/// in P6.
+pub(crate) const LAUNCH_LIMIT_STEPS: u64 = 20_000;
+
+/// Placements that a replay of the rules may go through for a step of the search: about as much as an attempt to place
+/// a copy costs. Replays were free until a scenario with affinity kept the planner busy for minutes.
+pub(crate) const PLACEMENTS_PER_STEP: u64 = 8;
+
+/// How many times a copy can displace others where room is found by exchanges. Longer chains are not looked for, so
+/// that no place found proves nothing. Two give rare pods room beyond [`MAX_SEARCHED`] copies; nothing is recorded
+/// about three, which would multiply the work by all that could leave: `cargo xtask bench plan` shows it.
+pub(crate) const CHAIN_LENGTH: usize = 2;
+
+/// Steps of the search that an attempt to exchange is worth: copies are moved and moved back. Nothing is recorded;
+/// plans without room in `cargo xtask bench plan` show it.
+pub(crate) const EXCHANGE_STEPS: u64 = 20;
+
+/// Assignments that are looked through in a step when somebody is to leave. Nothing is recorded; plans without room in
+/// `cargo xtask bench plan` show it.
+pub(crate) const ASSIGNMENTS_PER_STEP: u64 = 64;
+
+// Choosing machines.
+
+/// Machines opened last, and machines of which there are several alike, that are considered for a larger size: so many
+/// of each. Others have been passed over by enough classes; without a bound the work grew with the square of the
+/// machines. Nothing more is recorded; `cargo xtask bench scheduling` shows it in P1.
+pub(crate) const MAX_GROWN: usize = 64;
+
+/// Machines opened last that are asked what it costs that they take a class whose pods share a host. Others only take
+/// it if they hold more copies. Nothing is recorded about the number; that such pods get a machine for all of them gave
+/// 141 of 1,200 pods a place.
+pub(crate) const MAX_PRICED: usize = 16;
+
+/// How often it is looked for one class whether copies in machines have opened nodes to more. At the bound all that are
+/// left go to machines. Without a look the machine of a pod held one less (fidelity, seed 3004); nothing is recorded
+/// about the number, which `cargo xtask fidelity` shows.
+pub(crate) const LOOKS_AT_NODES: usize = 64;
+
+/// Kinds of copies for which a machine's answers about larger sizes are kept: one whose zone is open has one for each
+/// zone. At the bound they are forgotten and worked out again. Nothing is recorded; `cargo xtask bench plan` shows it.
+pub(crate) const KEPT_SIZES: usize = 8;
+
+/// Kinds of copies for which it is kept what they add to each machine. At the bound all are forgotten, and a class with
+/// more kinds asks each machine. Nothing is recorded about the number; `cargo xtask bench plan` shows it.
+pub(crate) const SIZE_ROWS: usize = 16;
+
+/// Combinations of rules over hosts for which it is kept what each machine takes. At the bound all are forgotten. To
+/// ask each machine was a quarter of a plan; the change that began to keep answers, with three others, took P1 with
+/// 5,000 pods from 826 to 714 million instructions.
+pub(crate) const HOST_ROOM_ROWS: usize = 64;
+
+/// Rounds in which copies are taken out to find an order of binding. At the bound there is none, so that the plan is
+/// not taken if there is another. Nothing is recorded; each round is one more time that pods wait for others, and
+/// `cargo run -p checker --example cases` plays them.
+pub(crate) const MAX_STAGES: usize = 8;
+
+// Compiling the problem.
+
+/// Combinations of node affinity terms and places of volumes of a pod. A pod with more is refused as not supported.
+/// Nothing is recorded; each is an alternative in each NodePool, which `cargo xtask bench plan` shows.
+pub(crate) const MAX_TERMS: usize = 64;
+
+/// Ways that a class may have in one NodePool. More can only come of several topology constraints with many values
+/// each; what is left out is not planned on, and no refusal of the class is a proof then. Nothing is recorded; each way
+/// is a set of offerings and is asked by every copy, which P5 in `cargo xtask bench scheduling` shows.
+pub(crate) const MAX_ALTERNATIVES: usize = 1024;
+
+/// Values of a `minValues` that are told apart in a list on the stack. If more are wanted, all values are counted
+/// instead. Nothing is recorded; P6 in `cargo xtask bench scheduling` shows it.
+pub(crate) const FEW_VALUES: usize = 32;
+
+/// Kinds of running pods below which nobody looks for those that no node has any more. Above it, the next look is at
+/// twice as many as were left. Nothing is recorded; `cargo xtask bench memory` shows what a cluster has.
+pub(crate) const RUNNING_KINDS: usize = 1024;
+
+// The linear relaxation.
+
+/// Groups of pods that exclude each other, and classes with claims, that the relaxation counts: so many of each, those
+/// with most copies. The bound is lower without the others, and holds all the same. Nothing is recorded; each is a
+/// dimension, for which all of [`BOUND_WORK`] is divided once more.
+pub(crate) const BOUND_SLOTS: usize = 16;
+
+/// By how much of the most per dollar sites may differ that are treated as one: one share after the other, as long as
+/// there are too many sites for [`BOUND_ROUNDS`]. Each makes the bound lower by as much at most. With them the
+/// relaxation came near its optimum where it did not before; nothing is recorded of the steps between.
+pub(crate) const BOUND_MERGES: [f64; 4] = [0.0025, 0.005, 0.01, 0.02];
+
+/// Machines that one merged site stands for, so that rounding up to a whole unit matters little. Where that many cost
+/// more than a number can hold, sites are not merged. Nothing is recorded; the bounds of P3 in
+/// `cargo xtask bench scheduling` show what more would be worth.
+pub(crate) const MERGED_MACHINES: i64 = 1 << 10;
+
+/// Relaxations of one snapshot whose prices are kept. At the bound the oldest is forgotten and solved again. Nothing is
+/// recorded; the plans of a snapshot that are compared mostly have few different ones, and P2 in
+/// `cargo xtask bench scheduling` shows them.
+pub(crate) const KEPT_RELAXATIONS: usize = 8;
+
+/// Multiplications that the relaxation may spend: they give the number of its rounds. Nothing is recorded;
+/// `cargo xtask bench scheduling` shows the time of a plan and the gap to its bound.
+pub(crate) const BOUND_WORK: usize = 20_000_000;
+
+/// Rounds of the relaxation at least and at most. At the bound the prices are taken as they are, which give a valid
+/// bound whatever they are. P1 with 5,000 pods still had 4.3 % between the sides after 600 rounds before averages began
+/// anew, and 0.2 % since.
+pub(crate) const BOUND_ROUNDS: (usize, usize) = (30, 600);
+
+/// After so many rounds it is looked at how far the two sides are apart. In between nothing ends. Nothing is recorded;
+/// `cargo xtask bench scheduling` shows the time.
+pub(crate) const ROUNDS_BETWEEN_LOOKS: usize = 40;
+
+/// The sides are near enough at so much of what kinds pay. Then the rounds end. Nothing is recorded; it is a tenth of
+/// the least by which plans are told apart ([`WORTH_A_SECOND`]), and `cargo xtask bench scheduling` shows the gap.
+pub(crate) const NEAR_ENOUGH: f64 = 0.001;
+
+/// Averages begin anew where the distance of the sides is so much of what it was when they last did. With kinds that
+/// choose after the prices of the round this brought P1 with 5,000 pods from 4.3 % between the sides to 0.2 %.
+pub(crate) const RESTART_AT: f64 = 0.8;
+
+// Devices.
+
+/// Steps of one question to the device allocator: what hostile claims can cost, once for each distinct question. At the
+/// bound the answer is cut short, and the class undecided if it finds no other place. Nothing is recorded; a hundredth
+/// of [`DEVICE_STEPS`], and `cargo xtask bench dra` shows what usual questions take.
+pub(crate) const STEPS_PER_QUESTION: u64 = 200_000;
+
+/// Answers about devices that are kept. At the bound all are forgotten and asked again. Nothing is recorded;
+/// `cargo xtask bench dra-scale` shows the controller's use with claims.
+pub(crate) const KEPT_DEVICE_ANSWERS: usize = 4096;
+
+/// Extended resources of one pod of which each may be served by a device plugin or by DRA. More are only told apart
+/// together: all by DRA, or none. Four make 16 variants, each of which is planned on; nothing is recorded, and
+/// `cargo xtask bench dra` shows what a variant asks.
+pub(crate) const MAX_EXTENDED: usize = 4;
+
+/// Steps to find out whether a node answers a demand with an error. At the bound it counts as one that does not.
+/// Nothing is recorded; a quarter of [`STEPS_PER_QUESTION`], since it is asked for each node before anything is
+/// planned.
+pub(crate) const END_STEPS: u64 = 50_000;
+
+/// Steps to find out whether a daemon gets its devices on one kind of machine. At the bound that is not decided, and no
+/// devices are held for it. Nothing is recorded; a quarter of [`STEPS_PER_QUESTION`], since it is asked for each daemon
+/// and shape before anything is planned.
+pub(crate) const DAEMON_STEPS: u64 = 50_000;
+
+/// Steps to give a nominated pod its devices. At the bound none are held for it. Nothing is recorded; a quarter of
+/// [`STEPS_PER_QUESTION`], since it is asked for each of these pods before anything is planned.
+pub(crate) const NOMINATED_STEPS: u64 = 50_000;
+
+/// Ways to decide open machines that are compared at a time, for pools that these bring for others. More are not looked
+/// at. Nothing is recorded; each is a trial of the whole class, which `cargo test -p scheduling domains` shows.
+pub(crate) const MAX_HOSTS: usize = 16;
+
+/// Comparisons of these ways for one class. What is left is placed as things are. Nothing is recorded; eight rounds of
+/// [`MAX_HOSTS`].
+pub(crate) const HOST_TRIALS: usize = 128;
+
+// Claims in every order.
+
+/// Allocations that are replayed in other orders while a plan is made. At the bound an order does not hold, and the
+/// answer is undecided. Nothing is recorded; `cargo xtask bench dra-scale` shows the controller's use with claims.
+pub(crate) const REPLAYS: usize = 6_000;
+
+/// How many in its searches for contended room, which ask again and again. At the bound the search ends. Nothing is
+/// recorded; it is a sixth of [`REPLAYS`], and apart from them, so that a search does not take what placing needs.
+pub(crate) const SEARCH_REPLAYS: usize = 1_000;
+
+/// Steps of the allocator for all orders of one question. At the bound the rest does not hold, and the answer is
+/// undecided. Nothing is recorded; half of [`STEPS_PER_QUESTION`], which is what the question itself may take.
+pub(crate) const REPLAY_STEPS: u64 = 100_000;
+
+/// Orders whose answers are kept. More are replayed each time. Without any, replays ran out and pods were refused as
+/// undecided that the next plan placed; nothing is recorded about the number, which is above all of [`REPLAYS`].
+pub(crate) const KNOWN_REPLAYS: usize = 10_000;
+
+/// Placements that compete and are replayed, if some of them are at other places; also machines that bring devices for
+/// others and are replayed beside them. With more, those of the place alone count. Nothing is recorded;
+/// `cargo run -p checker --example cases` plays what plans miss.
+pub(crate) const REPLAYED_PLACEMENTS: usize = 32;
+
+/// Shapes that are tried by themselves where not all of a way's hold. The way has none of the others. Nothing is
+/// recorded; each is a replay of all orders, and `cargo xtask bench dra-scale` shows the use.
+pub(crate) const REPLAYED_SHAPES: usize = 16;
+
+/// Domains in which machines are tried that are free to land in several. What others do is not looked at. Before these
+/// and the names of pools were looked at, the checker found 13 of 300 random clusters wrong; nothing is recorded about
+/// the number, and `cargo run -p checker --example cases` plays plans.
+pub(crate) const MAX_LANDINGS: usize = 4;
+
+/// Kinds of claims of which all orders are tried: 24 of four. Of more kinds, rotations there and back. Nothing is
+/// recorded; of five there would be 120, a fiftieth of [`REPLAYS`] for each allocation.
+pub(crate) const MAX_PERMUTED: usize = 4;
+
+/// Places of which all orders are tried where it matters which of them comes first. Of more, there and back. Nothing is
+/// recorded; it multiplies [`MAX_PERMUTED`]'s, so that it is less, and `cargo run -p checker --example cases` plays
+/// them.
+pub(crate) const MAX_PERMUTED_PLACES: usize = 3;
+
+/// Copies that are also allocated in turns, one of each kind after the other. More are not. Nothing is recorded; each
+/// copy is an allocation of its own then, and `cargo run -p checker --example cases` plays plans.
+pub(crate) const MAX_IN_TURNS: u32 = 24;
+
+// What people are told.
+
+/// Offerings that may be asked in one plan for remedies, a class and an alternative of its node affinity at a time. At
+/// the bound what is refused later is told what each NodePool says and no more; what is refused first is the most
+/// important. Nothing is recorded; it is as many as [`SEARCH_STEPS`], and plans without room in
+/// `cargo xtask bench plan` show it.
+pub(crate) const REMEDY_STEPS: u64 = 200_000;
+
+/// Changes of one remedy. One that needs more is not told: chosen as what somebody would try.
+pub(crate) const MAX_NEEDS: usize = 2;
+
+/// Remedies of one refusal, those with fewest changes first. The others are not told. Chosen to be read in an event.
+pub(crate) const MAX_REMEDIES: usize = 3;
+
+/// Contradictions that a message names, before the number of the rest. Chosen because a person mends the first ones.
+pub(crate) const TOLD_CONTRADICTIONS: usize = 3;
+
+/// Steps of the allocator that a message tells of one request, and zones that it names; the rest is a number. Chosen to
+/// be read in an event.
+pub(crate) const TOLD_STEPS: usize = 5;
+
+/// Different troubles with devices that a message tells of one NodePool; the rest is left out. Chosen to be read in an
+/// event.
+pub(crate) const TOLD_TROUBLES: usize = 3;
+
+/// Notes of one kind above which they are told as one. A hundred Deployments with a spread made a hundred lines.
+pub(crate) const TOLD_NOTES: usize = 3;

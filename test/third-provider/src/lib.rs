@@ -1,0 +1,70 @@
+//! A provider in memory, made as `docs/writing-a-provider.md` says.
+//!
+//! The tests of the binary have it in their table of providers. It shows that a crate and a row are all that a provider
+//! takes; no release contains it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cloudprovider::declaration::{Catalogue, CatalogueError, DefaultNodeClass};
+use cloudprovider::fake::{self, FakeCloudProvider};
+use cloudprovider::options::{OptionDeclaration, OptionKind, Visibility};
+use cloudprovider::{Declaration, InstanceType, NodeClassKind};
+use cloudprovider_plugin::{BuildError, Provider, ProviderPlugin, Setup};
+
+const NODE_CLASS_KIND: NodeClassKind =
+    NodeClassKind { group: "fake.example.com", version: "v1", kind: "FakeNodeClass", plural: "fakenodeclasses" };
+
+const ONLY_TYPE: OptionDeclaration = OptionDeclaration {
+    flag: "fake-only-type",
+    env: "FAKE_ONLY_TYPE",
+    kind: OptionKind::Text,
+    help: "The only instance type to launch [default: all]",
+    visibility: Visibility::Shown,
+};
+
+static DECLARATION: Declaration = Declaration {
+    name: "fake",
+    log_target: "third_provider",
+    options_heading: "Provider fake",
+    options: &[ONLY_TYPE],
+    node_class_kinds: &[NODE_CLASS_KIND],
+    crds: Vec::new,
+    default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "standard" },
+    default_instance_types: fake::default_types,
+    read_catalogue,
+    labels: |_| api::labels::ProviderLabels::default(),
+};
+
+/// The row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct ThirdPlugin;
+
+#[async_trait]
+impl ProviderPlugin for ThirdPlugin {
+    fn declaration(&self) -> &'static Declaration {
+        &DECLARATION
+    }
+
+    async fn build(&self, setup: Setup<'_>) -> Result<Provider, BuildError> {
+        let mut types = setup.instance_types.unwrap_or_else(fake::default_types);
+        if let Some(name) = setup.options.text(ONLY_TYPE.flag) {
+            types.retain(|instance_type| instance_type.name.as_str() == name);
+            if types.is_empty() {
+                return Err(BuildError::new(format!("--{} {name}", ONLY_TYPE.flag), "there is no such type"));
+            }
+        }
+        Ok(Provider { cloud: Arc::new(FakeCloudProvider::new(types)), background: None })
+    }
+}
+
+/// A file has the name of a type on each line.
+fn read_catalogue(text: &str) -> Result<Catalogue, CatalogueError> {
+    let is_wanted = |it: &InstanceType| text.lines().any(|line| line == it.name.as_str());
+    let instance_types: Vec<_> = fake::default_types().into_iter().filter(is_wanted).collect();
+    if instance_types.is_empty() {
+        Err(CatalogueError("no type".to_owned()))
+    } else {
+        Ok(Catalogue { instance_types, left_out: Vec::new() })
+    }
+}
