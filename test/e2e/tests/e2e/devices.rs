@@ -435,8 +435,12 @@ async fn what_a_machine_published_unasked_is_learnt_and_steps_back_before_a_pers
     .await?;
     let claims = corner.node_claims().await?;
     let claim = claims.first().context("a NodeClaim")?;
-    let events = corner.events(&claim.name_any()).await?;
-    ensure!(events.iter().any(|event| event.starts_with("DevicesNotDescribed: ")), "{events:#?}");
+    eventually("an event tells that devices are not described", DEADLINE, async || {
+        let events = corner.events(&claim.name_any()).await?;
+        ensure!(events.iter().any(|event| event.starts_with("DevicesNotDescribed: ")), "{events:#?}");
+        Ok(())
+    })
+    .await?;
     let generated_name = generated.name_any();
     let says = format!("2 of {} on 1 instance type", driver("gpu", name));
     told(&client, &generated_name, "ValidationSucceeded", ("True", "ValidationSucceeded", &says)).await?;

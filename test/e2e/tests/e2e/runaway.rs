@@ -310,7 +310,11 @@ async fn a_pod_on_a_node_that_cannot_be_read_keeps_it_full_and_is_not_forgotten_
         Ok(())
     })
     .await?;
-    let events = corner.events("vast").await?;
-    ensure!(events.iter().any(|event| event.starts_with("Evicted")), "{events:#?}");
-    Ok(())
+    // Events are written aside, after what they tell of.
+    eventually("an event tells of the eviction", DEADLINE, async || {
+        let events = corner.events("vast").await?;
+        ensure!(events.iter().any(|event| event.starts_with("Evicted")), "{events:#?}");
+        Ok(())
+    })
+    .await
 }
