@@ -5,6 +5,12 @@ use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
 use api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use decode::api_resources::{
+    CAPACITY_BUFFER, CSI_NODE, DAEMON_SET, DEVICE_CLASS, DEVICE_TAINT_RULE, LIMIT_RANGE, NAMESPACE, NODE, NODE_CLAIM,
+    NODE_OVERLAY, NODE_POOL, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, POD_DISRUPTION_BUDGET, POD_GROUP,
+    POD_TEMPLATE, PRIORITY_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA, RESOURCE_SLICE, SERVICE,
+    STORAGE_CLASS, VOLUME_ATTACHMENT,
+};
 use decode::capacity_buffer::{BufferTemplate, TemplateKey};
 use decode::limit_range::LimitRange;
 use decode::pod_selectors::{PodSelector, SelectorKey};
@@ -33,7 +39,7 @@ pub trait Kept: Debug + Send + Sync + Sized + 'static {
 }
 
 macro_rules! kinds {
-    ($($kind:ident, $name:literal, $type:ty, $key:ty, $table:ident;)*) => {
+    ($($kind:ident, $name:expr, $type:ty, $key:ty, $table:ident;)*) => {
         /// The kinds that the store watches.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[expect(missing_docs, reason = "the names are the kinds' own")]
@@ -77,34 +83,36 @@ macro_rules! kinds {
     };
 }
 
-// The kind, as manifests spell it, its type, the type of its name, its table.
+// The kind, as manifests spell it, its type, the type of its name, its table. What is read from several resources has
+// the name of the first. Which node classes there are is for the provider to say.
 kinds! {
-    Pod, "Pod", Pod, NamespacedName, pods;
-    Node, "Node", NodeRecord, NodeName, nodes;
-    NodeClaim, "NodeClaim", NodeClaim, NodeClaimName, node_claims;
-    NodePool, "NodePool", NodePool, NodePoolName, node_pools;
-    NodeOverlay, "NodeOverlay", NodeOverlay, NodeOverlayName, node_overlays;
+    Pod, POD.kind, Pod, NamespacedName, pods;
+    Node, NODE.kind, NodeRecord, NodeName, nodes;
+    NodeClaim, NODE_CLAIM.kind, NodeClaim, NodeClaimName, node_claims;
+    NodePool, NODE_POOL.kind, NodePool, NodePoolName, node_pools;
+    NodeOverlay, NODE_OVERLAY.kind, NodeOverlay, NodeOverlayName, node_overlays;
     NodeClass, "NodeClass", NodeClass, NodeClassKey, node_classes;
-    Namespace, "Namespace", Namespace, Arc<str>, namespaces;
-    DaemonSet, "DaemonSet", DaemonSet, NamespacedName, daemon_sets;
-    PersistentVolumeClaim, "PersistentVolumeClaim", PersistentVolumeClaim, NamespacedName, persistent_volume_claims;
-    PersistentVolume, "PersistentVolume", PersistentVolume, Arc<str>, persistent_volumes;
-    StorageClass, "StorageClass", StorageClass, Arc<str>, storage_classes;
-    CsiNode, "CSINode", CsiNode, NodeName, csi_nodes;
-    VolumeAttachment, "VolumeAttachment", VolumeAttachment, Arc<str>, volume_attachments;
-    PodDisruptionBudget, "PodDisruptionBudget", PodDisruptionBudget, NamespacedName, pod_disruption_budgets;
-    DeviceClass, "DeviceClass", DeviceClass, Arc<str>, device_classes;
-    ResourceSlice, "ResourceSlice", ResourceSlice, Arc<str>, resource_slices;
-    ResourceClaim, "ResourceClaim", ResourceClaim, NamespacedName, resource_claims;
-    ResourceClaimTemplate, "ResourceClaimTemplate", ClaimTemplate, NamespacedName, resource_claim_templates;
-    DeviceTaintRule, "DeviceTaintRule", DeviceTaintRule, Arc<str>, device_taint_rules;
-    PodGroup, "PodGroup", PodGroupRecord, NamespacedName, pod_groups;
-    PriorityClass, "PriorityClass", PriorityClass, Arc<str>, priority_classes;
-    ResourceQuota, "ResourceQuota", ResourceQuota, NamespacedName, resource_quotas;
-    CapacityBuffer, "CapacityBuffer", CapacityBuffer, NamespacedName, capacity_buffers;
-    BufferTemplate, "PodTemplate", BufferTemplate, TemplateKey, buffer_templates;
-    PodSelector, "Service", PodSelector, SelectorKey, pod_selectors;
-    LimitRange, "LimitRange", LimitRange, NamespacedName, limit_ranges;
+    Namespace, NAMESPACE.kind, Namespace, Arc<str>, namespaces;
+    DaemonSet, DAEMON_SET.kind, DaemonSet, NamespacedName, daemon_sets;
+    PersistentVolumeClaim, PERSISTENT_VOLUME_CLAIM.kind, PersistentVolumeClaim, NamespacedName,
+        persistent_volume_claims;
+    PersistentVolume, PERSISTENT_VOLUME.kind, PersistentVolume, Arc<str>, persistent_volumes;
+    StorageClass, STORAGE_CLASS.kind, StorageClass, Arc<str>, storage_classes;
+    CsiNode, CSI_NODE.kind, CsiNode, NodeName, csi_nodes;
+    VolumeAttachment, VOLUME_ATTACHMENT.kind, VolumeAttachment, Arc<str>, volume_attachments;
+    PodDisruptionBudget, POD_DISRUPTION_BUDGET.kind, PodDisruptionBudget, NamespacedName, pod_disruption_budgets;
+    DeviceClass, DEVICE_CLASS.kind, DeviceClass, Arc<str>, device_classes;
+    ResourceSlice, RESOURCE_SLICE.kind, ResourceSlice, Arc<str>, resource_slices;
+    ResourceClaim, RESOURCE_CLAIM.kind, ResourceClaim, NamespacedName, resource_claims;
+    ResourceClaimTemplate, RESOURCE_CLAIM_TEMPLATE.kind, ClaimTemplate, NamespacedName, resource_claim_templates;
+    DeviceTaintRule, DEVICE_TAINT_RULE.kind, DeviceTaintRule, Arc<str>, device_taint_rules;
+    PodGroup, POD_GROUP.kind, PodGroupRecord, NamespacedName, pod_groups;
+    PriorityClass, PRIORITY_CLASS.kind, PriorityClass, Arc<str>, priority_classes;
+    ResourceQuota, RESOURCE_QUOTA.kind, ResourceQuota, NamespacedName, resource_quotas;
+    CapacityBuffer, CAPACITY_BUFFER.kind, CapacityBuffer, NamespacedName, capacity_buffers;
+    BufferTemplate, POD_TEMPLATE.kind, BufferTemplate, TemplateKey, buffer_templates;
+    PodSelector, SERVICE.kind, PodSelector, SelectorKey, pod_selectors;
+    LimitRange, LIMIT_RANGE.kind, LimitRange, NamespacedName, limit_ranges;
 }
 
 impl Display for Kind {

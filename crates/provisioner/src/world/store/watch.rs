@@ -541,3 +541,6 @@ fn kubernetes_minor(minor: &str) -> Option<KubernetesMinor> {
     let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
     KubernetesMinor::from_minor(digits.parse().ok()?)
 }
+
+#[cfg(test)]
+mod tests;
