@@ -1,11 +1,11 @@
 //! The clusters that tests run on, and the corner of a shared one that a test has to itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::control_plane::{self, ControlPlane, Gates};
 use crate::controller::{self, Controller};
+pub use crate::wait::DEADLINE;
 use crate::{apply, binary, eventually, install, objects};
 use anyhow::{Result, ensure};
 use api::{NodeClaim, NodePool};
@@ -14,9 +14,6 @@ use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-
-/// For what takes a plan, a launch and a scheduler's turn; generous, because CI computers are slow.
-pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A control plane with everything installed and no controller.
 pub struct Cluster {
@@ -72,8 +69,15 @@ impl Cluster {
         install::rights_with(&self.client().await?, settings).await
     }
 
-    /// How to run the controller here: with the chart's rights, and quick to plan.
+    /// How to run the controller here: with the chart's rights, and quick to plan. It is the only one, and nobody is
+    /// elected: it would end where a busy computer keeps the API server from answering for ten seconds, as it should,
+    /// and there is no Kubernetes here to start it again.
     pub fn controller(&self) -> Result<controller::Options> {
+        Ok(self.candidate()?.env("DISABLE_LEADER_ELECTION", "true"))
+    }
+
+    /// How to run one of several controllers, of which one is elected, or one that is kept running.
+    pub fn candidate(&self) -> Result<controller::Options> {
         let environment = [
             ("LEADER_ELECTION_NAMESPACE", install::NAMESPACE),
             ("KWOK_INSTANCES_NAMESPACE", install::INSTANCES_NAMESPACE),
@@ -171,6 +175,16 @@ impl Corner {
         apply::apply_one(&self.client, objects::with(objects::node_pool(&self.name), changes)).await.map(drop)
     }
 
+    /// Waits until the controller says that the test's NodePool is ready.
+    pub async fn ready(&self) -> Result<()> {
+        eventually(&format!("NodePool {} is ready", self.name), DEADLINE, async || {
+            let conditions = self.pool().await?.status.unwrap_or_default().conditions;
+            ensure!(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"), "{conditions:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Applies objects.
     pub async fn apply(&self, objects: impl IntoIterator<Item = Value>) -> Result<()> {
         apply::apply(&self.client, objects).await
@@ -207,12 +221,18 @@ impl Corner {
         Ok(Api::all(self.client.clone()).get(&self.name).await?)
     }
 
-    /// Events on objects called `name`, as `reason: message`.
+    /// Events on objects called `name`, of this namespace or of none, as `reason: message`. They are written aside, so
+    /// one that tells of what has been seen already may still be to come.
     pub async fn events(&self, name: &str) -> Result<Vec<String>> {
         let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
         let events = Api::<Event>::all(self.client.clone()).list(&about).await?;
+        let is_here = |event: &Event| {
+            let namespace = event.involved_object.namespace.as_deref().unwrap_or_default();
+            namespace.is_empty() || namespace == self.name
+        };
         Ok(events
             .into_iter()
+            .filter(is_here)
             .map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default()))
             .collect())
     }
@@ -224,6 +244,49 @@ impl Corner {
             let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).map(describe_waiting).collect();
             ensure!(pods.len() == count && waiting.is_empty(), "{} pods, waiting: {waiting:#?}", pods.len());
             Ok(pods)
+        })
+        .await
+    }
+
+    /// Waits until an event on an object called `name` is as asked for.
+    pub async fn event(&self, what: &str, name: &str, is_it: impl Fn(&str) -> bool) -> Result<()> {
+        eventually(&format!("an event on {name}: {what}"), DEADLINE, async || {
+            let events = self.events(name).await?;
+            ensure!(events.iter().any(|event| is_it(event)), "{events:#?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until kube-scheduler has tried the `count` pods of the namespace, none of which has a place, and the
+    /// controller knows of it. A NodePool that comes now finds them all in one plan; otherwise there are as many plans
+    /// as the pods take to come, and which machines there are is chance.
+    pub async fn tried(&self, count: usize) -> Result<()> {
+        eventually(&format!("kube-scheduler has tried {count} pods of {}", self.name), DEADLINE, async || {
+            let pods = self.pods().await?;
+            let tried = pods.iter().filter(|pod| scheduled(pod).is_some()).count();
+            ensure!(pods.len() == count && tried == count, "{tried} of {}", pods.len());
+            Ok(())
+        })
+        .await?;
+        // The controller sees pods in the order of their changes, so who is told of this one has seen the others.
+        // kube-scheduler's own events begin otherwise.
+        self.apply([objects::pod(&self.name, LAST, &serde_json::json!({ "cpu": "1000" }))]).await?;
+        self.event("it has no place", LAST, |event| event.contains("Failed to schedule pod")).await?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.name);
+        pods.delete(LAST, &DeleteParams::default().grace_period(0)).await?;
+        Ok(())
+    }
+
+    /// Waits until every NodeClaim names its Node, and gives them. Pods may be bound to a Node before its NodeClaim says
+    /// whose it is: those are two writes.
+    pub async fn with_nodes(&self) -> Result<Vec<NodeClaim>> {
+        eventually(&format!("every NodeClaim of {} names its Node", self.name), DEADLINE, async || {
+            let claims = self.node_claims().await?;
+            let is_named = |claim: &&NodeClaim| claim.status.as_ref().is_some_and(|it| !it.node_name.is_empty());
+            let named = claims.iter().filter(is_named).count();
+            ensure!(named == claims.len(), "{named} of {} do", claims.len());
+            Ok(claims)
         })
         .await
     }
@@ -267,10 +330,11 @@ impl Corner {
         Ok(())
     }
 
-    /// Waits until nothing is left of the test's NodeClaims, Nodes and the provider's instances for them.
+    /// Waits until nothing is left of the test's NodeClaims and Nodes. A NodeClaim goes after the provider's instance.
     pub async fn emptied(&self) -> Result<()> {
         eventually(&format!("no machine of {} is left", self.name), DEADLINE, async || {
-            let claims: Vec<_> = self.node_claims().await?.iter().map(ResourceExt::name_any).collect();
+            let of_pool = self.node_claims().await?.into_iter();
+            let claims: BTreeSet<_> = of_pool.chain(self.all_node_claims().await?).map(|it| it.name_any()).collect();
             let nodes: Vec<_> = self.nodes().await?.iter().map(ResourceExt::name_any).collect();
             ensure!(claims.is_empty() && nodes.is_empty(), "NodeClaims {claims:?}, Nodes {nodes:?}");
             Ok(())
@@ -278,6 +342,9 @@ impl Corner {
         .await
     }
 }
+
+/// The pod that comes after all others, see [`Corner::tried`].
+const LAST: &str = "last";
 
 /// The node that a pod is bound to.
 pub fn node_of(pod: &Pod) -> Option<&str> {

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::supervisor::{Ends, Supervisor};
-use crate::wait::eventually;
+use crate::wait::{DEADLINE, eventually};
 
 /// What no log may hold: a panic is a defect whatever the test is about, and also where it is caught, or where the
 /// process is started again.
@@ -111,9 +111,8 @@ impl Controller {
     /// If it ends or is not ready in time; the end of its log is in the message.
     pub async fn start_ready(options: &Options) -> Result<Self> {
         let controller = Self::start(options)?;
-        let ready = eventually("the controller is ready", Duration::from_secs(60), async || {
-            controller.get("/readyz", controller.health_port)
-        });
+        let ready =
+            eventually("the controller is ready", DEADLINE, async || controller.get("/readyz", controller.health_port));
         let Err(error) = ready.await.map(drop) else { return Ok(controller) };
         let state = controller.status()?.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
         Err(error.context(format!("{state}; end of its log:\n{}", controller.log_end()?)))
@@ -174,7 +173,9 @@ impl Controller {
     /// # Errors
     /// If its log cannot be read.
     pub fn log(&self) -> Result<String> {
-        fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
+        // It is being written: what is read may end within a character.
+        let log = fs::read(&self.log).with_context(|| format!("read {}", self.log.display()))?;
+        Ok(String::from_utf8_lossy(&log).into_owned())
     }
 
     /// Nothing in it has panicked so far.

@@ -1,15 +1,16 @@
 //! Installs what a user would install: CRDs, and the chart's ServiceAccount with its rights.
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client};
-use serde_json::Value;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, discovery};
+use serde_json::{Value, json};
 
 use crate::apply;
-use crate::wait::eventually;
+use crate::wait::{DEADLINE, eventually};
 
 /// Release and namespace under which tests install the chart, as users of Karpenter are used to.
 pub const RELEASE: &str = "karpenter";
@@ -34,21 +35,31 @@ pub const SERVICE_ACCOUNT: &str = "kube-system/karpenter";
 pub async fn crds(client: &Client) -> Result<()> {
     let crds = apply::read(&go_programs::repository().join("crds"))?;
     ensure!(!crds.is_empty(), "crds/ holds no CRD");
-    let names: Vec<String> =
-        crds.iter().filter_map(|crd| crd.pointer("/metadata/name")?.as_str().map(str::to_owned)).collect();
-    apply::apply(client, crds).await?;
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    eventually("the CRDs are served", Duration::from_secs(30), async || {
-        for name in &names {
-            let status = api.get(name).await?.status.unwrap_or_default();
-            let conditions = status.conditions.unwrap_or_default();
-            let established =
-                conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
-            ensure!(established, "{name} is not established: {conditions:?}");
+    apply::apply(client, crds.clone()).await?;
+    eventually("the CRDs are served", DEADLINE, async || {
+        for crd in &crds {
+            is_served(client, crd).await?;
         }
         Ok(())
     })
     .await
+}
+
+/// Whether the server tells of a CRD's kind and lists its objects. Each part of the server learns of a CRD by a watch of
+/// its own.
+async fn is_served(client: &Client, crd: &Value) -> Result<()> {
+    let text = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    for version in versions.filter(|version| version["served"] == true) {
+        let version = version["name"].as_str().context("a version without a name")?;
+        let kind = GroupVersionKind::gvk(text("/spec/group"), version, text("/spec/names/kind"));
+        let (resource, _) = discovery::pinned_kind(client, &kind).await?;
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        all.list_metadata(&ListParams::default().limit(1))
+            .await
+            .with_context(|| format!("list {}", resource.plural))?;
+    }
+    Ok(())
 }
 
 /// Applies the chart's ServiceAccount, RBAC objects and admission policy with the objects that these are about, and
@@ -65,8 +76,39 @@ pub async fn rights(client: &Client) -> Result<()> {
 /// # Errors
 /// If the chart does not render or an object is refused.
 pub async fn rights_with(client: &Client, settings: &'static [&'static str]) -> Result<()> {
-    let objects = tokio::task::spawn_blocking(|| render("charts/dovetail", settings)).await??;
-    apply::apply(client, objects.into_iter().filter(is_about_rights)).await
+    let mut objects = tokio::task::spawn_blocking(|| render("charts/dovetail", settings)).await??;
+    objects.retain(is_about_rights);
+    apply::apply(client, objects.clone()).await?;
+    eventually("the controller's rights are in force", DEADLINE, async || are_in_force(client, &objects).await).await
+}
+
+/// Whether the server lets the controller do the first thing that each of its roles allows. It learns of roles and of
+/// bindings by watches of its own.
+async fn are_in_force(client: &Client, objects: &[Value]) -> Result<()> {
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    let is_binding = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding"));
+    for binding in objects.iter().filter(is_binding) {
+        let of_binding = &binding["roleRef"];
+        let is_it =
+            |object: &&Value| object["kind"] == of_binding["kind"] && object["metadata"]["name"] == of_binding["name"];
+        let role = objects.iter().find(is_it).with_context(|| format!("no role of {binding}"))?;
+        let rules = role["rules"].as_array().into_iter().flatten();
+        let Some(rule) = rules.into_iter().find(|rule| rule["resources"].is_array()) else { continue };
+        let resource = rule["resources"][0].as_str().unwrap_or_default();
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let review = json!({ "metadata": {}, "spec": {
+            "user": format!("system:serviceaccount:{NAMESPACE}:{RELEASE}"),
+            "resourceAttributes": {
+                "group": rule["apiGroups"][0], "resource": resource, "subresource": subresource,
+                "verb": rule["verbs"][0], "name": rule["resourceNames"][0],
+                "namespace": binding["metadata"]["namespace"],
+            },
+        } });
+        let answer = reviews.create(&PostParams::default(), &serde_json::from_value(review)?).await?;
+        let status = answer.status.unwrap_or_default();
+        ensure!(status.allowed, "{}: {:?}", role["metadata"]["name"], status.reason);
+    }
+    Ok(())
 }
 
 /// Whether an object says who the controller is, what it may do, or where.

@@ -65,8 +65,8 @@ pub struct History {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// By UID: the NodePool and the name.
-    claims: BTreeMap<String, (String, String)>,
+    /// By UID, as they were when they were seen first.
+    claims: BTreeMap<String, NodeClaim>,
     /// By the UID of the NodeClaim that they were launched for: UIDs of the provider's records.
     machines: BTreeMap<String, BTreeSet<String>>,
 }
@@ -79,8 +79,7 @@ impl History {
         let mut watching = JoinSet::new();
         let of_task = Arc::clone(&seen);
         watching.spawn(follow(Api::all(client.clone()), watcher::Config::default(), move |claim: NodeClaim| {
-            let (pool, name) = (claim.labels().get(labels::NODEPOOL).cloned().unwrap_or_default(), claim.name_any());
-            lock(&of_task).claims.insert(claim.uid().unwrap_or_default(), (pool, name));
+            lock(&of_task).claims.entry(claim.uid().unwrap_or_default()).or_insert(claim);
         }));
         let of_task = Arc::clone(&seen);
         let of_instances = watcher::Config::default().labels(INSTANCES);
@@ -92,19 +91,31 @@ impl History {
         Self { seen, _watching: watching }
     }
 
-    /// Names of all NodeClaims that a NodePool ever had, by UID.
+    /// All NodeClaims that a NodePool ever had, as they were when they were seen first.
     #[must_use]
-    pub fn claims_of(&self, node_pool: &str) -> BTreeMap<String, String> {
+    pub fn claims_of(&self, node_pool: &str) -> Vec<NodeClaim> {
         let seen = lock(&self.seen);
-        let of_pool = seen.claims.iter().filter(|(_, (pool, _))| pool == node_pool);
-        of_pool.map(|(uid, (_, name))| (uid.clone(), name.clone())).collect()
+        let is_of_pool = |claim: &&NodeClaim| claim.labels().get(labels::NODEPOOL).is_some_and(|it| it == node_pool);
+        seen.claims.values().filter(is_of_pool).cloned().collect()
     }
 
-    /// No NodeClaim ever had two machines, one after the other either, and all that are there now were seen.
+    /// No NodeClaim ever had two machines, one after the other either.
     ///
     /// # Errors
     /// Which had.
     pub async fn nothing_was_launched_twice(&self, client: &Client) -> Result<()> {
+        self.has_caught_up(client).await?;
+        let seen = lock(&self.seen);
+        let twice: Vec<_> = seen.machines.iter().filter(|(_, records)| records.len() > 1).collect();
+        ensure!(twice.is_empty(), "launched more than once: {twice:?}");
+        Ok(())
+    }
+
+    /// Waits until all that is there now was seen.
+    ///
+    /// # Errors
+    /// If it is not in time.
+    pub async fn has_caught_up(&self, client: &Client) -> Result<()> {
         eventually("the history has caught up", DEADLINE, async || {
             let there: Vec<NodeClaim> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
             let records = instances(client).await?;
@@ -118,11 +129,7 @@ impl History {
             );
             Ok(())
         })
-        .await?;
-        let seen = lock(&self.seen);
-        let twice: Vec<_> = seen.machines.iter().filter(|(_, records)| records.len() > 1).collect();
-        ensure!(twice.is_empty(), "launched more than once: {twice:?}");
-        Ok(())
+        .await
     }
 }
 

@@ -32,7 +32,7 @@ const NOMINATION: &str = "hand-over.before-nomination";
 /// How failpoints of what happens after NodeClaims are deleted begin.
 const TERMINATION: &str = "terminate.";
 /// Longer than a Lease that nobody renews lasts.
-const TAKE_OVER: Duration = Duration::from_secs(60);
+const TAKE_OVER: Duration = DEADLINE;
 
 /// Who goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -133,10 +133,12 @@ impl Stage {
             Successor::Standby => format!("{name}-standby"),
         };
         let corner = Corner::without_node_pool(self.client.clone(), &name).await?;
-        corner.node_pool(two_cpus()).await?;
         let options = self.options(crash, &name)?;
         let (doomed, standby) = self.start(crash, &options).await?;
         corner.apply(workload(&name, LARGE, crash.small())).await?;
+        // A plan for some small pods and no large ones would need one machine more.
+        corner.tried(crash.pods()).await?;
+        corner.node_pool(two_cpus()).await?;
         if crash.is_of_termination() {
             corner.bound(crash.pods()).await?;
             corner.delete_claims().await?;
@@ -198,17 +200,15 @@ impl Stage {
     }
 
     fn options(&self, crash: &Crash, name: &str) -> Result<controller::Options> {
-        let options = self
-            .cluster
-            .controller()?
+        let options = match crash.successor {
+            // No Lease: a dead holder's would have to run out each time.
+            Successor::Restart => self.cluster.controller()?,
+            Successor::Standby => self.cluster.candidate()?,
+        };
+        Ok(options
             .named(name)
             .env("BATCH_IDLE_DURATION", "100ms")
-            .env("HAND_OVER", if crash.failpoint == NOMINATION { "nominate" } else { "tolerate" });
-        Ok(match crash.successor {
-            // No Lease: a dead holder's would have to run out each time.
-            Successor::Restart => options.arg("--disable-leader-election"),
-            Successor::Standby => options,
-        })
+            .env("HAND_OVER", if crash.failpoint == NOMINATION { "nominate" } else { "tolerate" }))
     }
 
     /// Of each NodeClaim, by UID: its machine, if it says which it has.

@@ -64,7 +64,7 @@ impl Silence {
         let cluster = Cluster::new(name).await?;
         let client = cluster.client().await?;
         let proxy = FaultProxy::start(&cluster.control_plane, 1).await?;
-        let mut options = cluster.controller()?;
+        let mut options = cluster.candidate()?;
         options.kubeconfig = proxy.kubeconfig(&options.kubeconfig)?;
         let controller = Supervisor::start(options);
         let corner = Corner::new(client.clone(), name).await?;
@@ -74,8 +74,13 @@ impl Silence {
         ensure!(proxy.open_connections() > 10, "only {} connections: no watches?", proxy.open_connections());
 
         self.strike(&cluster, &proxy).await?;
-        let before = corner.node_claims().await?.len();
-        corner.apply([web(PODS)]).await?;
+        // Our own connection may have been to the server that was killed.
+        let before = eventually("the new pods are asked for", DEADLINE, async || {
+            let before = corner.node_claims().await?.len();
+            corner.apply([web(PODS)]).await?;
+            Ok(before)
+        })
+        .await?;
         // Kubernetes' own controllers take a while too after an API server that was away.
         eventually("kube-scheduler has no place for a new pod", BOUND + DEADLINE, async || {
             let pods = corner.pods().await?;

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use api::NodePool;
@@ -98,15 +97,9 @@ async fn a_selector_that_nothing_satisfies_is_named_in_an_event() -> Result<()> 
         json!({ "spec": { "nodeSelector": { "example.org/colour": "octarine" } } }),
     );
     corner.apply([lost, objects::pod(&corner.name, "found", &json!({ "cpu": "1" }))]).await?;
-    eventually("an event names the label", DEADLINE, async || {
-        let events = corner.events("lost").await?;
-        let named =
-            events.iter().any(|event| event.starts_with("FailedScheduling") && event.contains("example.org/colour"));
-        // kube-scheduler's own events have that reason too, but know no NodePool.
-        ensure!(named, "{events:#?}");
-        Ok(())
-    })
-    .await?;
+    // kube-scheduler's own events have that reason too, but know no NodePool.
+    let is_ours = |event: &str| event.starts_with("FailedScheduling") && event.contains("example.org/colour");
+    corner.event("it names the label", "lost", is_ours).await?;
     eventually("the other pod is bound", DEADLINE, async || {
         let pods = corner.pods().await?;
         ensure!(pods.iter().any(|pod| crate::cluster::node_of(pod).is_some()), "not yet");
@@ -123,16 +116,8 @@ async fn a_pod_that_waits_for_a_volume_is_told_so_and_gets_no_machine() -> Resul
         json!({ "spec": { "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "nowhere" } }] } }),
     );
     corner.apply([volume]).await?;
-    eventually("an event names the volume", DEADLINE, async || {
-        let events = corner.events("volume").await?;
-        ensure!(
-            events.iter().any(|event| event
-                .contains("it waits for something else: PersistentVolumeClaim waits/nowhere does not exist")),
-            "{events:#?}"
-        );
-        Ok(())
-    })
-    .await?;
+    let waits = "it waits for something else: PersistentVolumeClaim waits/nowhere does not exist";
+    corner.event("it names the volume", "volume", |event| event.contains(waits)).await?;
     ensure!(corner.node_claims().await?.is_empty(), "a machine for a pod without its volume");
     Ok(())
 }
@@ -160,7 +145,7 @@ async fn a_catalogue_that_does_not_parse_ends_the_controller_with_the_place() ->
     std::fs::write(&path, "[{\"name\": \"m\", \"offerings\": [{\"Price\": \"cheap\"}]}]")?;
     let options = cluster.controller()?.env("INSTANCE_TYPES_FILE_PATH", &path.to_string_lossy());
     let controller = Controller::start(&options)?;
-    let status = controller.ended(Duration::from_secs(30)).await?;
+    let status = controller.ended(DEADLINE).await?;
     let log = controller.log()?;
     ensure!(status.code() == Some(1), "it ended with {status}:\n{log}");
     ensure!(log.contains("catalogue.json"), "the file is not named:\n{log}");

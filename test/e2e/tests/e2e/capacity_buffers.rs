@@ -73,21 +73,26 @@ async fn a_buffer_gets_machines_that_pods_take_and_then_others() -> Result<()> {
     corner.apply([pod_template(&corner.name), buffer(&corner.name)]).await?;
     let spare = settled(&corner, &buffers, REPLICAS).await?;
     ensure!(corner.pods().await?.is_empty(), "virtual pods are in the planner's memory only");
-    let kept = controller.metrics()?;
     let series = format!(
         "dovetail_capacity_buffer_pods{{namespace=\"{}\",name=\"{BUFFER}\",state=\"existing\"}} 2",
         corner.name
     );
-    ensure!(kept.contains(&series), "{series} is not shown");
     let condition = format!(
         "operator_status_condition_count{{group=\"autoscaling.x-k8s.io\",kind=\"CapacityBuffer\",namespace=\"{}\",\
          name=\"{BUFFER}\",type=\"Provisioning\",status=\"True\",reason=\"FitsExistingCapacity\"}} 1",
         corner.name
     );
-    ensure!(kept.contains(&condition), "{condition} is not shown");
     let launched = "operator_status_condition_transitions_total{group=\"karpenter.sh\",kind=\"NodeClaim\",\
                     type=\"Launched\",status=\"True\",reason=\"Launched\"} 2";
-    ensure!(kept.contains(launched), "{launched} is not shown");
+    // What metrics tell of objects is what the controller's watches have brought.
+    eventually("metrics tell of it", DEADLINE, async || {
+        let metrics = controller.metrics()?;
+        for shown in [&*series, &*condition, launched] {
+            ensure!(metrics.contains(shown), "{shown} is not shown");
+        }
+        Ok(())
+    })
+    .await?;
 
     corner.apply([objects::deployment(&corner.name, "web", 2, &json!({ "cpu": REQUESTS }))]).await?;
     let pods = corner.bound(2).await?;

@@ -90,16 +90,7 @@ async fn a_deployment_without_constraints_is_spread_over_the_machines_that_were_
     let options = cluster.controller()?.env("SCHEDULER_CONFIG", &scheduler_config());
     // Nothing is planned for a NodePool that no controller has looked at.
     let controller = Controller::start_ready(&options).await?;
-    eventually("the NodePool is ready", DEADLINE, async || {
-        let status = corner.pool().await?.status.context("no status")?;
-        ensure!(
-            status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"),
-            "{:?}",
-            status.conditions
-        );
-        Ok(())
-    })
-    .await?;
+    corner.ready().await?;
     controller.terminate().await?;
 
     let service = json!({
@@ -137,7 +128,7 @@ async fn a_deployment_without_constraints_is_spread_over_the_machines_that_were_
 
     let name_of: BTreeMap<_, _> = pods.iter().filter_map(|pod| Some((pod.uid()?, pod.name_any()))).collect();
     let (mut promised, mut is) = (Machines::new(), Machines::new());
-    for claim in corner.node_claims().await? {
+    for claim in corner.with_nodes().await? {
         let node = claim.status.as_ref().map(|status| status.node_name.clone()).context("no status")?;
         let noted = claim.annotations().get(PLANNED_PODS).context("no planned pods")?;
         promised.insert(planned_uids(noted).filter_map(|uid| name_of.get(uid).cloned()).collect());

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use e2e::controller::Controller;
-use e2e::{eventually, objects};
+use e2e::objects;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::cluster::{Cluster, Corner, node_of};
 
 const GANG: &str = "gang";
 const MEMBERS: usize = 3;
@@ -45,12 +45,7 @@ async fn a_gang_gets_machines_for_all_its_pods_or_none() -> Result<()> {
     corner.apply([pod_group(&corner.name)]).await?;
     corner.apply((0..MEMBERS).map(|index| member(&corner.name, index))).await?;
     let reason = format!("needs {MEMBERS} pods at once, and {} of the {MEMBERS} that wait", MEMBERS - 1);
-    eventually("an event names what the gang lacks", DEADLINE, async || {
-        let events = corner.events("member-0").await?;
-        ensure!(events.iter().any(|event| event.contains(&reason)), "{events:#?}");
-        Ok(())
-    })
-    .await?;
+    corner.event("it names what the gang lacks", "member-0", |event| event.contains(&reason)).await?;
     let early = corner.node_claims().await?.len();
     ensure!(early == 0, "{early} machines for a part of the gang");
 

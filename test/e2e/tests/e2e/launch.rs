@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use api::NodeClaim;
 use e2e::fleet::planned_uids;
 use e2e::wait::stays;
 use e2e::{eventually, objects};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
@@ -28,7 +29,7 @@ async fn pending_pods_get_machines_and_are_bound_there() -> Result<()> {
     let pods = corner.bound(12).await?;
     let nodes: BTreeSet<_> = corner.nodes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(nodes_of(&pods), nodes, "each machine has pods, and no pod is elsewhere");
-    let claims = corner.node_claims().await?;
+    let claims = corner.with_nodes().await?;
     assert_eq!(claims.len(), nodes.len());
     let nodes_of_claims: BTreeSet<_> =
         claims.iter().filter_map(|claim| Some(claim.status.as_ref()?.node_name.clone())).collect();
@@ -138,9 +139,15 @@ async fn a_driver_enters_a_held_machine_first_and_the_pods_go_where_they_were_pl
         corner.apply([objects::deployment(&corner.name, name, 4, &json!({ "cpu": cpu }))]).await?;
     }
     let nodes = eventually("a driver runs on each machine and the machine is closed again", DEADLINE, async || {
-        let with_driver = nodes_of(&corner.pods().await?);
+        let pods = corner.pods().await?;
+        let with_driver = nodes_of(&pods);
+        let claims = corner.node_claims().await?;
+        // Machines of a later plan would have their startup taint for ever.
+        let planned: BTreeSet<&str> = claims.iter().filter_map(planned_on).flat_map(planned_uids).collect();
+        let of_plans = pods.iter().filter(|pod| pod.uid().is_some_and(|uid| planned.contains(uid.as_str()))).count();
+        ensure!(of_plans == 8, "{of_plans} of 8 pods have their place");
         let nodes = corner.nodes().await?;
-        ensure!(nodes.len() > 1, "{} nodes", nodes.len());
+        ensure!(nodes.len() > 1 && nodes.len() == claims.len(), "{} nodes of {}", nodes.len(), claims.len());
         for node in &nodes {
             ensure!(with_driver.contains(&node.name_any()), "{} has no driver", node.name_any());
             let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
@@ -167,14 +174,19 @@ async fn a_driver_enters_a_held_machine_first_and_the_pods_go_where_they_were_pl
         Ok(pods)
     })
     .await?;
-    for claim in corner.node_claims().await? {
+    for claim in corner.with_nodes().await? {
         let node = claim.status.as_ref().context("no status")?.node_name.clone();
         let on_node = pods.iter().filter(|pod| node_of(pod) == Some(&node) && pod.labels()["app"] != "driver");
         let bound: BTreeSet<String> = on_node.filter_map(ResourceExt::uid).collect();
-        let planned = claim.annotations().get("dovetail.sh/planned-pods").context("no plan")?;
+        let planned = planned_on(&claim).context("no plan")?;
         ensure!(bound == planned_uids(planned).map(str::to_owned).collect(), "{node} has {bound:?}, planned {planned}");
     }
     Ok(())
+}
+
+/// The annotation that says which pods a machine was planned for.
+fn planned_on(claim: &NodeClaim) -> Option<&str> {
+    claim.annotations().get(api::annotations::PLANNED_PODS).map(String::as_str)
 }
 
 /// Who has written into an object, by its managed fields.
@@ -203,24 +215,7 @@ async fn equal_pods_are_bound_on_their_machines_and_none_is_patched() -> Result<
         { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } });
     corner.apply([objects::deployment(&corner.name, "web", 30, &json!({ "cpu": "1200m" }))]).await?;
     // All in one plan: pods of a second one are nobody's when the first machines come.
-    eventually("kube-scheduler has tried all pods", DEADLINE, async || {
-        let pods = corner.pods().await?;
-        let tried = pods.iter().filter(|pod| e2e::cluster::scheduled(pod).is_some()).count();
-        ensure!(tried == 30, "{tried} of {}", pods.len());
-        Ok(())
-    })
-    .await?;
-    // The controller sees pods in the order of their changes, so who is told of this one has seen the others.
-    corner.apply([objects::pod(&corner.name, "last", &json!({ "cpu": "1000" }))]).await?;
-    eventually("the controller has seen all pods", DEADLINE, async || {
-        let events = corner.events("last").await?;
-        // kube-scheduler's own events begin otherwise.
-        ensure!(events.iter().any(|event| event.contains("Failed to schedule pod")), "{events:#?}");
-        Ok(())
-    })
-    .await?;
-    let last = Api::<Pod>::namespaced(corner.client.clone(), &corner.name);
-    last.delete("last", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await?;
+    corner.tried(30).await?;
     corner.node_pool(four_cpus.clone()).await?;
     let patched_pods = patched(&corner, 30).await?;
     ensure!(patched_pods.is_empty(), "patched: {patched_pods:?}");
@@ -232,11 +227,12 @@ async fn equal_pods_are_bound_on_their_machines_and_none_is_patched() -> Result<
         ensure!(!keys.contains(&api::taints::HELD), "{} tolerates {keys:?}", pod.name_any());
     }
     // Two sizes that could be packed otherwise: who writes into pods is seen.
-    let mixed = Corner::shared("patched").await?;
-    mixed.node_pool(four_cpus).await?;
+    let mixed = Corner::shared_without_node_pool("patched").await?;
     for (name, cpu) in [("large", "2"), ("small", "700m")] {
         mixed.apply([objects::deployment(&mixed.name, name, 4, &json!({ "cpu": cpu }))]).await?;
     }
+    mixed.tried(8).await?;
+    mixed.node_pool(four_cpus).await?;
     let patched_pods = patched(&mixed, 8).await?;
     ensure!(!patched_pods.is_empty(), "none of the mixed pods was patched, so this test sees nothing");
     Ok(())
@@ -287,8 +283,9 @@ async fn a_nodepools_limit_is_never_passed() -> Result<()> {
     // Three to a machine of 4, so five machines if there were no limit.
     corner.apply([objects::deployment(&corner.name, "web", 15, &json!({ "cpu": "1" }))]).await?;
     eventually("two machines hold pods", DEADLINE, async || {
-        let bound = nodes_of(&corner.pods().await?);
-        ensure!(bound.len() == 2, "{bound:?}");
+        let pods = corner.pods().await?;
+        let bound = nodes_of(&pods);
+        ensure!(pods.len() == 15 && bound.len() == 2, "{} pods on {bound:?}", pods.len());
         Ok(())
     })
     .await?;
@@ -298,24 +295,14 @@ async fn a_nodepools_limit_is_never_passed() -> Result<()> {
         Ok(())
     })
     .await?;
-    let waiting: Vec<_> = corner.pods().await?.into_iter().filter(|pod| node_of(pod).is_none()).collect();
-    assert!(!waiting.is_empty());
-    let name = waiting[0].name_any();
-    eventually("a waiting pod is told about the limit", DEADLINE, async || {
-        let events = corner.events(&name).await?;
-        ensure!(events.iter().any(|event| event.contains("limit")), "{events:#?}");
-        Ok(())
-    })
-    .await
+    let pods = corner.pods().await?;
+    let waiting = pods.iter().find(|pod| node_of(pod).is_none()).context("no pod waits")?;
+    corner.event("it is told about the limit", &waiting.name_any(), |event| event.contains("limit")).await
 }
 
 #[tokio::test]
 async fn daemonset_pods_have_room_on_new_machines() -> Result<()> {
-    let corner = Corner::shared("daemonsets").await?;
-    corner
-        .node_pool(json!({ "spec": { "template": { "spec": { "requirements": [
-        { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } }))
-        .await?;
+    let corner = Corner::shared_without_node_pool("daemonsets").await?;
     let agent = json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -336,6 +323,11 @@ async fn daemonset_pods_have_room_on_new_machines() -> Result<()> {
     corner.apply([agent]).await?;
     // Two of these and the agent fill a machine of 4; three without the agent would too.
     corner.apply([objects::deployment(&corner.name, "web", 4, &json!({ "cpu": "1" }))]).await?;
+    corner.tried(4).await?;
+    corner
+        .node_pool(json!({ "spec": { "template": { "spec": { "requirements": [
+        { "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"] }] } } } }))
+        .await?;
     let nodes = eventually("web and agent run side by side", DEADLINE, async || {
         let pods = corner.pods().await?;
         let on = |app: &str| -> Vec<String> {

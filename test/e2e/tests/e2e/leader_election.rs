@@ -14,10 +14,12 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, Corner, DEADLINE};
 
+/// A Lease that its holder leaves as it is lasts for 15 s.
+const SOONER_THAN_BY_EXPIRY: Duration = Duration::from_secs(12);
 const LEASE: &str = "karpenter-leader-election";
 
 async fn held(client: &Client) -> Result<String> {
-    eventually("somebody leads", Duration::from_secs(40), async || holder(client).await?.context("nobody")).await
+    eventually("somebody leads", DEADLINE, async || holder(client).await?.context("nobody")).await
 }
 
 #[tokio::test]
@@ -25,12 +27,12 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     let cluster = Cluster::new("leaders").await?;
     let client = cluster.client().await?;
     let corner = Corner::new(client.clone(), "leaders").await?;
-    let of_pod = cluster.controller()?.named("first").env("POD_NAME", "karpenter-5d4f-x7k2p");
+    let of_pod = cluster.candidate()?.named("first").env("POD_NAME", "karpenter-5d4f-x7k2p");
     let first = Controller::start_ready(&of_pod).await?;
     let leader = held(&client).await?;
     ensure!(leader.starts_with("karpenter-5d4f-x7k2p_"), "the holder {leader} does not start with its pod's name");
 
-    let mut second = Controller::start(&cluster.controller()?.named("second"))?;
+    let mut second = Controller::start(&cluster.candidate()?.named("second"))?;
     stays("the first leads", Duration::from_secs(4), async || {
         ensure!(holder(&client).await?.as_deref() == Some(leader.as_str()), "another leader");
         Ok(())
@@ -38,10 +40,11 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     .await?;
     ensure!(second.runs()?, "the second ended:\n{}", second.log()?);
 
-    // An orderly stop hands over much sooner than the lease would run out.
+    // An orderly stop hands over: nobody waits until the Lease has run out.
     let status = first.terminate().await?;
     ensure!(status.success(), "the first ended with {status}:\n{}", first.log()?);
-    let next = eventually("the second leads", Duration::from_secs(8), async || {
+    ensure!(holder(&client).await?.as_deref() != Some(leader.as_str()), "the first has not released the Lease");
+    let next = eventually("the second leads", SOONER_THAN_BY_EXPIRY, async || {
         let now = holder(&client).await?.context("nobody")?;
         ensure!(now != leader, "still the first");
         Ok(now)
@@ -53,9 +56,9 @@ async fn the_second_controller_waits_and_takes_over_when_the_first_stops_or_dies
     corner.bound(1).await?;
 
     // A death is noticed when the lease has run out.
-    let third = Controller::start(&cluster.controller()?.named("third"))?;
+    let third = Controller::start(&cluster.candidate()?.named("third"))?;
     second.kill()?;
-    eventually("the third leads", Duration::from_secs(60), async || {
+    eventually("the third leads", DEADLINE, async || {
         let now = holder(&client).await?.context("nobody")?;
         ensure!(now != next, "still the second");
         Ok(())
@@ -79,11 +82,11 @@ async fn a_leader_whose_call_hangs_gives_up_and_the_next_one_finishes_its_plan()
     let corner = Corner::without_node_pool(client.clone(), "hung-leader").await?;
     let size = json!([{ "key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"] }]);
     corner.node_pool(json!({ "spec": { "template": { "spec": { "requirements": size } } } })).await?;
-    let mut options = cluster.controller()?.named("first");
+    let mut options = cluster.candidate()?.named("first");
     options.kubeconfig = proxy.kubeconfig(&options.kubeconfig)?;
     let first = Controller::start_ready(&options).await?;
     let leader = held(&client).await?;
-    let second = Controller::start(&cluster.controller()?.named("second"))?;
+    let second = Controller::start(&cluster.candidate()?.named("second"))?;
 
     let never_heard =
         Rule::new(Fault::Hold(Point::Answer)).verbs(&[Verb::Create]).path("/apis/karpenter.sh/v1/nodeclaims");
@@ -129,11 +132,11 @@ async fn it_does_not_start_beside_a_leader_in_another_namespace_unless_told() ->
         },
     });
     apply::apply_one(&client, lease).await?;
-    let refused = Controller::start(&cluster.controller()?.named("refused"))?;
-    let status = refused.ended(Duration::from_secs(30)).await?;
+    let refused = Controller::start(&cluster.candidate()?.named("refused"))?;
+    let status = refused.ended(DEADLINE).await?;
     let log = refused.log()?;
     ensure!(status.code() == Some(1), "it ended with {status}:\n{log}");
     ensure!(log.contains("karpenter-7d9_1234") && log.contains("karpenter/karpenter-leader-election"), "{log}");
-    let told = Controller::start_ready(&cluster.controller()?.named("told").arg("--allow-other-leader")).await?;
+    let told = Controller::start_ready(&cluster.candidate()?.named("told").arg("--allow-other-leader")).await?;
     told.terminate().await.map(drop)
 }

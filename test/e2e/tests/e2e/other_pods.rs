@@ -1,8 +1,6 @@
 //! Pods that are not kube-scheduler's usual ones: those that want no machine of a NodePool, and those of other
 //! schedulers.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use e2e::controller::Controller;
 use e2e::{eventually, objects};
@@ -11,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of, shared};
 
 const IGNORED: &str = "karpenter_scheduler_ignored_pods_count";
 const UNSCHEDULABLE: &str = "karpenter_scheduler_unschedulable_pods_count";
@@ -45,12 +43,7 @@ async fn a_pod_that_opts_out_of_node_pools_counts_as_ignored_and_nothing_is_told
         Ok(())
     })
     .await?;
-    eventually("the pod that no machine holds is told so", DEADLINE, async || {
-        let events = corner.events("too-large").await?;
-        ensure!(events.iter().any(|message| message.contains("Failed to schedule pod")), "{events:?}");
-        Ok(())
-    })
-    .await?;
+    corner.event("no machine holds it", "too-large", |event| event.contains("Failed to schedule pod")).await?;
     // Both were refused by one plan, so an event of the other would have come with it.
     let events = corner.events("opted-out").await?;
     ensure!(!events.iter().any(|message| message.contains("Failed to schedule pod")), "{events:?}");
@@ -90,11 +83,19 @@ async fn a_pod_of_another_scheduler_gets_a_machine_and_is_let_in() -> Result<()>
         "metadata": { "name": "batch", "namespace": corner.name },
         "target": { "apiVersion": "v1", "kind": "Node", "name": node } });
     let _: Value = pods.create_subresource("binding", "batch", &PostParams::default(), &binding).await?;
-    // Well before the machine would be opened for want of its pod.
-    eventually("the machine is open", Duration::from_secs(30), async || {
+    eventually("the machine is open", DEADLINE, async || {
         let nodes = corner.nodes().await?;
         let taints = nodes.first().and_then(|node| node.spec.as_ref()?.taints.as_ref());
         ensure!(!taints.into_iter().flatten().any(|taint| taint.key == HELD), "it is held");
+        Ok(())
+    })
+    .await?;
+    eventually("it was opened because its pod has come, and not for want of it", DEADLINE, async || {
+        let log = shared().await?.controller.log()?;
+        let of_node = format!("\"node\":\"{node}\"");
+        let told = log.lines().find(|line| line.contains("\"opened node\"") && line.contains(&of_node));
+        let told = told.context("the log does not tell")?;
+        ensure!(told.contains("\"outcome\":\"handed_over\""), "{told}");
         Ok(())
     })
     .await

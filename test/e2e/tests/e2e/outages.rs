@@ -13,7 +13,7 @@ async fn survives(component: Component) -> Result<()> {
     let cluster = Cluster::new(&name).await?;
     let client = cluster.client().await?;
     // Losing its Lease ends it.
-    let supervisor = Supervisor::start(cluster.controller()?);
+    let supervisor = Supervisor::start(cluster.candidate()?);
     let corner = Corner::new(client.clone(), &name).await?;
     let requests = json!({ "cpu": "600m" });
     corner.apply([objects::deployment(&name, "web", 20, &requests)]).await?;

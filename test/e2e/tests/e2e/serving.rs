@@ -27,8 +27,7 @@ async fn the_metrics_that_karpenters_suites_sample_are_there() -> Result<()> {
         Ok(())
     })
     .await?;
-    ensure!(controller.is_ready(), "/readyz");
-    Ok(())
+    eventually("it is ready", DEADLINE, async || controller.probe("/readyz").map(drop)).await
 }
 
 #[tokio::test]

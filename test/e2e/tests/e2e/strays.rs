@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, Corner, DEADLINE, instances};
 
 /// The first look is soon after a start; what was too young then is seen two minutes later.
-const TWO_LOOKS: Duration = Duration::from_secs(180);
+const TWO_LOOKS: Duration = Duration::from_secs(240);
 
 #[tokio::test]
 async fn a_vanished_machine_is_seen_on_its_node_and_a_machine_without_nodeclaim_is_collected() -> Result<()> {
@@ -27,7 +27,7 @@ async fn a_vanished_machine_is_seen_on_its_node_and_a_machine_without_nodeclaim_
     let first = Controller::start_ready(&options).await?;
     corner.apply(["one", "two"].map(|name| objects::pod(&corner.name, name, &json!({ "cpu": "600m" })))).await?;
     corner.bound(2).await?;
-    let claims = corner.node_claims().await?;
+    let claims = corner.with_nodes().await?;
     let [lost, orphaning] = claims.as_slice() else { anyhow::bail!("{} NodeClaims", claims.len()) };
     let node = lost.status.clone().context("no status")?.node_name;
     let (lost, orphaning) = (lost.name_any(), orphaning.name_any());
@@ -77,7 +77,8 @@ async fn a_vanished_machine_is_seen_on_its_node_and_a_machine_without_nodeclaim_
     })
     .await?;
     let log = second.log()?;
-    let told = log.lines().find(|line| line.contains("garbage collecting instance")).context("it is not told")?;
-    ensure!(told.contains(&format!("\"node_claim\":\"{orphaning}\"")), "{told}");
+    let mut told = log.lines().filter(|line| line.contains("garbage collecting instance"));
+    let of_claim = format!("\"node_claim\":\"{orphaning}\"");
+    ensure!(told.any(|line| line.contains(&of_claim)), "{orphaning} is not in the log of the second");
     second.terminate().await.map(drop)
 }
