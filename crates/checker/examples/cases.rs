@@ -15,6 +15,7 @@ use std::fs;
 use std::path::Path;
 
 use self::clusters::Size;
+use seeded_random::Random;
 use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let few_types = few_types().to_string();
     for seed in 0..seeds.to_string_lossy().parse()? {
         for (name, size) in [("rules", Size::Any), ("rules-of-few-pods", Size::Small)] {
-            write(name, seed, &few_types, &clusters::manifests(&mut clusters::Random(seed), size))?;
+            write(name, seed, &few_types, &clusters::manifests(&mut Random::new(seed), size))?;
         }
-        let random = &mut random_clusters::Random(seed);
+        let random = &mut Random::new(seed);
         let types = random_clusters::instance_types(random);
         write("claims", seed, &types, &random_clusters::manifests(random))?;
-        let random = &mut random_clusters::Random(seed);
+        let random = &mut Random::new(seed);
         let types = random_pools::instance_types(random);
         write("claims-of-pools", seed, &types, &random_pools::manifests(random))?;
     }

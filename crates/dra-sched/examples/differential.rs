@@ -26,8 +26,8 @@ use compare::{Comparison, KnownDifference};
 use oracle_harness::arguments::Arguments;
 use oracle_harness::counts::Floor;
 use oracle_harness::oracle::Oracle;
-use oracle_harness::random::Random;
 use oracle_harness::tally::Tally;
+use seeded_random::Random;
 
 /// Questions are small, so that both sides answer nearly all of them; the rest is for those on which a search takes too
 /// long.

@@ -26,9 +26,9 @@ use compare::{Comparison, KnownDifference};
 use oracle_harness::arguments::Arguments;
 use oracle_harness::counts::Floor;
 use oracle_harness::oracle::Oracle;
-use oracle_harness::random::Random;
 use oracle_harness::tally::Tally;
 use oracle_harness::varying::Among;
+use seeded_random::Random;
 
 /// Questions that the oracle has at a time: its plugins wait more than they compute.
 const ASKED_AHEAD: u64 = 16;

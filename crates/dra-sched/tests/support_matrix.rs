@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dra_sched::support::{Check, FEATURES};
-use oracle_harness::random::Random;
+use seeded_random::Random;
 use serde_json::Value;
 
 const OBJECTS: &str = "Objects of v1, v1beta2, v1beta1; DeviceTaintRule of v1, v1beta2, v1alpha3";

@@ -11,7 +11,7 @@
 #[path = "cel_cases/generate.rs"]
 mod generate;
 
-use oracle_harness::random::Random;
+use seeded_random::Random;
 
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u64>().unwrap_or(0));

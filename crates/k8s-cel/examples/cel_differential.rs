@@ -24,9 +24,9 @@ use serde_json::Value;
 use oracle_harness::arguments::Arguments;
 use oracle_harness::counts::{Floor, Unanswered};
 use oracle_harness::oracle::Oracle;
-use oracle_harness::random::Random;
 use oracle_harness::tally::Tally;
 use oracle_harness::varying::Among;
+use seeded_random::Random;
 
 /// Upstream answers every selector but those on which its compiler crashes, of which there are fewer than one in a
 /// thousand.

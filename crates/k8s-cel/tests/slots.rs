@@ -5,7 +5,7 @@ mod generate;
 
 use dra_types::{AttributeValue, Compat, Device, DriverName, Gates, KubernetesMinor};
 use k8s_cel::{DeviceView, Selector, SlotTable};
-use oracle_harness::random::Random;
+use seeded_random::Random;
 use serde_json::{Value, json};
 
 /// Compares both evaluators on a device, for two releases; how many programs there were.

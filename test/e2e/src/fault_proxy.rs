@@ -5,7 +5,7 @@
 //! use e2e::fault_proxy::{Connections, Fault, FaultProxy, Point, Rule, Verb};
 //!
 //! let proxy = FaultProxy::start(&cluster.control_plane, 1).await?;
-//! let mut options = cluster.controller()?;
+//! let mut options = cluster.candidate()?;
 //! options.kubeconfig = proxy.kubeconfig(&options.kubeconfig)?;
 //! // One in ten creations of NodeClaims happens, and the controller never hears of it.
 //! proxy.rules([Rule::new(Fault::Hold(Point::Answer)).verbs(&[Verb::Create]).path("/nodeclaims").per_mille(100)]);
@@ -52,7 +52,7 @@ use self::gate::{Gate, Switch};
 use self::rule::Rules;
 pub use self::rule::{Ending, Fault, Point, Rule, Verb};
 use crate::ControlPlane;
-use crate::random::Random;
+use seeded_random::Random;
 
 /// How long a cut waits until what came before it has left.
 const FLUSH: Duration = Duration::from_millis(20);

@@ -22,7 +22,6 @@ pub mod fidelity;
 pub mod fleet;
 pub mod install;
 pub mod objects;
-pub mod random;
 pub mod scratch;
 pub mod wait;
 

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use checker::Room;
 use model::{NodeClaimName, Uid};
 use scheduling::{Snapshot, plan::Verdict, provisioning, snapshot::PodId};
+use seeded_random::Random;
 
 use self::{
     input::{node_claim, read, render},
-    random_clusters::{Random, instance_types, manifests, object},
+    random_clusters::{instance_types, manifests, object},
 };
 
 const CASES: u64 = 100;
@@ -33,7 +34,7 @@ fn planned_pods_get_their_devices_whatever_is_launched_and_no_refusal_is_wrong()
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first = number("CHECKER_SEED").unwrap_or(0);
     for seed in first..first + number("CHECKER_CASES").unwrap_or(CASES) {
-        let (snapshot, text) = snapshot(&mut Random(seed));
+        let (snapshot, text) = snapshot(&mut Random::new(seed));
         let plan = provisioning::plan(&snapshot);
         let problems = checker::check(&snapshot, &plan);
         assert!(problems.is_empty(), "seed {seed}: {problems:#?}\n{}\n{text}", render(&snapshot, &plan));
@@ -75,7 +76,7 @@ fn pods_stay_planned_on_the_machines_that_were_created_for_them() {
     // zones.
     let last = if std::env::var_os("CHECKER_SEED").is_some() { &[][..] } else { &[275, 1612] };
     for seed in (first..first + number("CHECKER_CASES").unwrap_or(CASES_AGAIN)).chain(last.iter().copied()) {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let types = instance_types(random);
         let mut text = manifests(random);
         let before = read(&types, &text, &[]);
@@ -87,7 +88,7 @@ fn pods_stay_planned_on_the_machines_that_were_created_for_them() {
         let mut planned_on = Vec::new();
         for (index, machine) in plan.machines.iter().enumerate() {
             let name = format!("machine-{index}");
-            object(&mut text, &node_claim(&before, machine, &name, random.chance(60)));
+            object(&mut text, &node_claim(&before, machine, &name, random.percent(60)));
             let uids = machine.pods.iter().map(|&pod| before.pods[pod].pod.uid.clone());
             planned_on.extend(uids.map(|uid| (uid, NodeClaimName::from(name.as_str()))));
         }
@@ -118,7 +119,7 @@ fn devices_of_several_pools_of_a_driver_are_planned_whatever_their_names() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first = number("CHECKER_SEED").unwrap_or(0);
     for seed in first..first + number("CHECKER_CASES").unwrap_or(CASES_OF_POOLS) {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let types = random_pools::instance_types(random);
         let text = random_pools::manifests(random);
         let snapshot = read(&types, &text, &[]);

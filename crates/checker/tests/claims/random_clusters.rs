@@ -2,28 +2,8 @@
 
 use std::fmt::Write as _;
 
+use seeded_random::Random;
 use serde_json::{Value, json};
-
-/// A small generator of numbers (splitmix64), so that a seed is all that a failure needs.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
-    }
-}
 
 pub(crate) const GPU: &str = "gpu.example.com";
 pub(crate) const NET: &str = "net.example.com";
@@ -35,10 +15,10 @@ pub(crate) const MODELS: [&str; 2] = ["x", "y"];
 /// What a machine brings: GPUs of its own, perhaps links for all nodes of its zone.
 pub(crate) fn templates(random: &mut Random) -> Value {
     let mut resources = gpus(random);
-    if random.chance(30) {
+    if random.percent(30) {
         let nodes = json!({"nodeSelectorTerms": [{"matchLabelKeys": [ZONE]}]});
         let devices: Vec<Value> = (0..1 + random.below(3)).map(|index| json!({"name": format!("l{index}")})).collect();
-        let scope = random.pick(&["Machine", "Domain"]);
+        let scope = *random.pick(&["Machine", "Domain"]);
         let spec = json!({"driver": NET, "scope": scope, "nodeSelector": nodes, "devices": devices});
         let mut all = resources["resourceSliceTemplates"].as_array().cloned().unwrap_or_default();
         all.push(json!({"metadata": {"name": "links"}, "spec": spec}));
@@ -53,17 +33,17 @@ pub(crate) fn gpus(random: &mut Random) -> Value {
     if count == 0 {
         return json!({});
     }
-    let partitioned = random.chance(25);
+    let partitioned = random.percent(25);
     let devices: Vec<Value> = (0..count)
         .map(|index| {
-            let attributes = json!({"model": {"string": random.pick(&MODELS)}, "revision": {"int": 1}});
+            let attributes = json!({"model": {"string": *random.pick(&MODELS)}, "revision": {"int": 1}});
             let mut device = json!({"name": format!("g{index}"), "attributes": attributes});
             if partitioned {
                 let slices = 1 + random.below(2);
                 device["consumesCounters"] =
                     json!([{"counterSet": "board", "counters": {"slices": {"value": slices.to_string()}}}]);
             }
-            if random.chance(10) {
+            if random.percent(10) {
                 device["taints"] = json!([{"key": "old", "value": "yes", "effect": "NoSchedule"}]);
             }
             device
@@ -87,11 +67,11 @@ pub(crate) fn gpus(random: &mut Random) -> Value {
 pub(crate) fn instance_types(random: &mut Random) -> String {
     let types: Vec<Value> = (0..1 + random.below(3))
         .map(|index| {
-            let zones: Vec<&str> = if random.chance(60) { ZONES.to_vec() } else { vec![random.pick(&ZONES)] };
+            let zones: Vec<&str> = if random.percent(60) { ZONES.to_vec() } else { vec![*random.pick(&ZONES)] };
             let offerings: Vec<Value> = zones
                 .into_iter()
                 .map(|zone| {
-                    json!({"Price": 1 + random.below(9), "Available": random.chance(90), "Requirements": [
+                    json!({"Price": 1 + random.below(9), "Available": random.percent(90), "Requirements": [
                         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
                         {"key": ZONE, "operator": "In", "values": [zone]}]})
                 })
@@ -115,30 +95,30 @@ pub(crate) fn resource(kind: &str, name: &str, spec: &Value) -> Value {
 /// What a claim asks for.
 pub(crate) fn requests(random: &mut Random) -> Value {
     let exact = |random: &mut Random| {
-        let class = random.pick(&["gpu", "gpu", "gpu-x", "net"]);
+        let class = *random.pick(&["gpu", "gpu", "gpu-x", "net"]);
         let mut exact = json!({"deviceClassName": class});
-        if random.chance(8) {
+        if random.percent(8) {
             exact["allocationMode"] = "All".into();
         } else {
-            exact["count"] = random.pick(&[1, 1, 1, 2]).into();
+            exact["count"] = (*random.pick(&[1, 1, 1, 2])).into();
         }
-        if random.chance(30) {
+        if random.percent(30) {
             exact["tolerations"] = json!([{"operator": "Exists"}]);
         }
-        if random.chance(8) {
+        if random.percent(8) {
             // What fails on devices that lack the attribute, or whose value is known after launch.
             let root = "device.attributes['resource.kubernetes.io'].pcieRoot";
             let revision = format!("device.attributes['{GPU}'].revision == 1");
             let of_root = [format!("has({root})"), format!("!has({root})"), format!("{root} == 'p'")];
-            let expression = if random.chance(50) { revision } else { of_root[random.below(3) as usize].clone() };
+            let expression = if random.percent(50) { revision } else { of_root[random.below(3) as usize].clone() };
             exact["selectors"] = json!([{"cel": {"expression": expression}}]);
         }
         exact
     };
     let mut all = Vec::new();
-    for index in 0..random.pick(&[1, 1, 2]) {
+    for index in 0..*random.pick(&[1, 1, 2]) {
         let name = format!("r{index}");
-        if random.chance(20) {
+        if random.percent(20) {
             let alternatives: Vec<Value> = (0..2)
                 .map(|index| {
                     let mut alternative = exact(random);
@@ -152,8 +132,8 @@ pub(crate) fn requests(random: &mut Random) -> Value {
         }
     }
     let mut devices = json!({"requests": all});
-    if random.chance(35) {
-        devices["constraints"] = json!([{"matchAttribute": random.pick(&[ROOT, "gpu.example.com/model"])}]);
+    if random.percent(35) {
+        devices["constraints"] = json!([{"matchAttribute": *random.pick(&[ROOT, "gpu.example.com/model"])}]);
     }
     devices
 }
@@ -174,7 +154,7 @@ pub(crate) fn manifests(random: &mut Random) -> String {
     ] {
         object(&mut text, &resource("DeviceClass", name, &json!({"selectors": [{"cel": {"expression": expression}}]})));
     }
-    let limits = if random.chance(25) { json!({"nodes": 1 + random.below(2)}) } else { json!({}) };
+    let limits = if random.percent(25) { json!({"nodes": 1 + random.below(2)}) } else { json!({}) };
     let requirement = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     object(
         &mut text,
@@ -185,8 +165,8 @@ pub(crate) fn manifests(random: &mut Random) -> String {
     );
     let device = |random: &mut Random, index: u64| {
         let mut attributes =
-            json!({"model": {"string": random.pick(&MODELS)}, ROOT: {"string": random.pick(&["p", "q"])}});
-        if random.chance(50) {
+            json!({"model": {"string": *random.pick(&MODELS)}, ROOT: {"string": *random.pick(&["p", "q"])}});
+        if random.percent(50) {
             attributes["revision"] = json!({"int": random.below(2)});
         }
         json!({"name": format!("d{index}"), "attributes": attributes})
@@ -197,31 +177,31 @@ pub(crate) fn manifests(random: &mut Random) -> String {
         object(
             &mut text,
             &json!({"apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, ZONE: random.pick(&ZONES)}},
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, ZONE: *random.pick(&ZONES)}},
                 "status": {"allocatable": {"cpu": random.below(4).to_string(), "memory": "8Gi", "pods": "20"},
                     "conditions": [{"type": "Ready", "status": "True"}]}}),
         );
         let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
-        if random.chance(70) {
+        if random.percent(70) {
             slice(&mut text, &format!("{name}-gpus"), GPU, ("nodeName", name.as_str().into()), &devices);
         }
     }
-    if random.chance(40) {
-        let zone = random.pick(&ZONES);
+    if random.percent(40) {
+        let zone = *random.pick(&ZONES);
         let term = json!({"matchExpressions": [requirement(ZONE, &[zone])]});
         let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
         let selector = json!({"nodeSelectorTerms": [term]});
         slice(&mut text, "shared-zonal", NET, ("nodeSelector", selector), &devices);
     }
-    if random.chance(20) {
+    if random.percent(20) {
         let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
-        slice(&mut text, "shared-everywhere", random.pick(&[NET, GPU]), ("allNodes", true.into()), &devices);
+        slice(&mut text, "shared-everywhere", *random.pick(&[NET, GPU]), ("allNodes", true.into()), &devices);
     }
     pods(random, &mut text, &["200m", "900m", "1700m"], 20, requests);
-    if random.chance(30) {
+    if random.percent(30) {
         spare_room(random, &mut text);
     }
-    if random.chance(30) {
+    if random.percent(30) {
         taken_before(random, nodes, &mut text);
     }
     text
@@ -250,8 +230,8 @@ pub(crate) fn pods(
                 Some(json!({"name": "c", "resourceClaimTemplateName": claim}))
             }
         };
-        let cpu = random.pick(cpus);
-        let selector = if random.chance(zonal) { json!({ZONE: random.pick(&ZONES)}) } else { json!({}) };
+        let cpu = *random.pick(cpus);
+        let selector = if random.percent(zonal) { json!({ZONE: *random.pick(&ZONES)}) } else { json!({}) };
         for copy in 0..1 + random.below(3) {
             let claims = if entry.is_some() { json!([{"name": "c"}]) } else { json!([]) };
             let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "claims": claims}});
@@ -281,7 +261,7 @@ pub(crate) fn taken_before(random: &mut Random, nodes: u64, text: &mut String) {
                 "status": {"nominatedNodeName": node}}),
         );
     }
-    let zone = json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [random.pick(&ZONES)]}]}]);
+    let zone = json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [*random.pick(&ZONES)]}]}]);
     let devices = json!({"requests": [{"name": "r", "exactly": {"deviceClassName": "net", "count": 1}}]});
     let mut claim = resource("ResourceClaim", "held", &json!({"devices": devices}));
     let result = json!({"request": "r", "driver": NET, "pool": "links-of-zone", "device": "l0"});

@@ -1,9 +1,10 @@
 //! Random small clusters in which one driver has pools of several kinds: of the machine, of each machine for its zone,
 //! and one for the zone, so that it matters which of them the scheduler comes to first and which are published when.
 
+use seeded_random::Random;
 use serde_json::{Value, json};
 
-use super::random_clusters::{Random, ZONE, ZONES, object, pods, resource};
+use super::random_clusters::{ZONE, ZONES, object, pods, resource};
 
 const DRIVERS: [&str; 2] = ["gpu.example.com", "net.example.com"];
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
@@ -12,10 +13,10 @@ const MODELS: [&str; 2] = ["x", "y"];
 /// Devices of one pool, and the counters that they draw from.
 fn devices(random: &mut Random, prefix: &str, driver: &str) -> (Vec<Value>, Value) {
     let count = 1 + random.below(2);
-    let draws = random.chance(15);
+    let draws = random.percent(15);
     let devices = (0..count).map(|index| {
         let mut device = json!({"name": format!("{prefix}{index}"),
-            "attributes": {format!("{driver}/model"): {"string": random.pick(&MODELS)}}});
+            "attributes": {format!("{driver}/model"): {"string": *random.pick(&MODELS)}}});
         if draws {
             let units = (1 + random.below(2)).to_string();
             device["consumesCounters"] = json!([{"counterSet": "board", "counters": {"units": {"value": units}}}]);
@@ -35,7 +36,7 @@ fn templates(random: &mut Random, of_zone: &[OfZone]) -> Value {
     let mut bound = Vec::new();
     for (driver, of_zone) in DRIVERS.into_iter().zip(of_zone) {
         for (kind, chance) in [("own", 60), ("host", 25), ("zone", 35)] {
-            if !random.chance(chance) {
+            if !random.percent(chance) {
                 continue;
             }
             let name = format!("{}-{kind}", driver.split('.').next().unwrap_or_default());
@@ -43,7 +44,7 @@ fn templates(random: &mut Random, of_zone: &[OfZone]) -> Value {
                 "zone" => of_zone.clone(),
                 _ => devices(random, &format!("{}{}", &name[..1], &kind[..1]), driver),
             };
-            if kind != "zone" && random.chance(40) {
+            if kind != "zone" && random.percent(40) {
                 let each = devices.iter().map(|it| json!({"resourceSliceTemplate": name, "device": it["name"]}));
                 bound.extend(each);
             }
@@ -73,7 +74,7 @@ pub(crate) fn instance_types(random: &mut Random) -> String {
     let of_zone = DRIVERS.map(|driver| devices(random, &format!("{}z", &driver[..1]), driver));
     let types: Vec<Value> = (0..1 + random.below(3))
         .map(|index| {
-            let zones: Vec<&str> = if random.chance(60) { ZONES.to_vec() } else { vec![random.pick(&ZONES)] };
+            let zones: Vec<&str> = if random.percent(60) { ZONES.to_vec() } else { vec![*random.pick(&ZONES)] };
             let offerings = zones.into_iter().map(|zone| {
                 json!({"Price": 1 + random.below(9), "Available": true, "Requirements": [
                     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
@@ -90,18 +91,18 @@ pub(crate) fn instance_types(random: &mut Random) -> String {
 
 fn requests(random: &mut Random) -> Value {
     let exact = |random: &mut Random| {
-        let mut exact = json!({"deviceClassName": random.pick(&["gpu", "gpu", "gpu-x", "net", "any"])});
-        if random.chance(15) {
+        let mut exact = json!({"deviceClassName": *random.pick(&["gpu", "gpu", "gpu-x", "net", "any"])});
+        if random.percent(15) {
             exact["allocationMode"] = "All".into();
         } else {
-            exact["count"] = random.pick(&[1, 1, 1, 2]).into();
+            exact["count"] = (*random.pick(&[1, 1, 1, 2])).into();
         }
         exact
     };
     let mut all = Vec::new();
-    for index in 0..random.pick(&[1, 1, 2]) {
+    for index in 0..*random.pick(&[1, 1, 2]) {
         let name = format!("r{index}");
-        if random.chance(15) {
+        if random.percent(15) {
             let alternative = |random: &mut Random, index: u64| {
                 let mut alternative = exact(random);
                 alternative["name"] = format!("s{index}").into();
@@ -114,8 +115,8 @@ fn requests(random: &mut Random) -> Value {
         }
     }
     let mut devices = json!({"requests": all});
-    if random.chance(25) {
-        devices["constraints"] = json!([{"matchAttribute": random.pick(&[ROOT, "gpu.example.com/model"])}]);
+    if random.percent(25) {
+        devices["constraints"] = json!([{"matchAttribute": *random.pick(&[ROOT, "gpu.example.com/model"])}]);
     }
     devices
 }
@@ -138,11 +139,11 @@ pub(crate) fn manifests(random: &mut Random) -> String {
                 "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"},
                 "requirements": [{"key": ZONE, "operator": "In", "values": ZONES}]}}}}),
     );
-    if random.chance(20) {
-        let driver = random.pick(&DRIVERS);
+    if random.percent(20) {
+        let driver = *random.pick(&DRIVERS);
         let devices =
-            json!([{"name": "p0", "attributes": {format!("{driver}/model"): {"string": random.pick(&MODELS)}}}]);
-        let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [random.pick(&ZONES)]}]});
+            json!([{"name": "p0", "attributes": {format!("{driver}/model"): {"string": *random.pick(&MODELS)}}}]);
+        let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [*random.pick(&ZONES)]}]});
         let spec = json!({"driver": driver, "devices": devices, "nodeSelector": {"nodeSelectorTerms": [term]},
             "pool": {"name": "m-published", "generation": 1, "resourceSliceCount": 1}});
         object(&mut text, &resource("ResourceSlice", "published", &spec));

@@ -2,27 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A small generator of numbers (splitmix64), so that a seed is all that a failure needs.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        let index = self.below(from.len() as u64);
-        from[usize::try_from(index).unwrap_or(0)]
-    }
-}
+use seeded_random::Random;
 
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
 const APPS: [&str; 3] = ["web", "db", "ring"];
@@ -44,7 +24,7 @@ pub(crate) enum Size {
 pub(crate) fn manifests(random: &mut Random, size: Size) -> String {
     let mut text = String::new();
     for (index, zones) in ["[test-zone-a, test-zone-b, test-zone-c]", "[test-zone-b]"].iter().enumerate() {
-        if index == 1 && random.chance(50) {
+        if index == 1 && random.percent(50) {
             break;
         }
         let _ = write!(
@@ -52,7 +32,7 @@ pub(crate) fn manifests(random: &mut Random, size: Size) -> String {
             "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: pool-{index}}}\nspec:\n  weight: {}\n",
             1 + random.below(2)
         );
-        if random.chance(25) {
+        if random.percent(25) {
             let _ = writeln!(text, "  limits: {{nodes: {}}}", 1 + random.below(4));
         }
         let rack =
@@ -64,7 +44,7 @@ pub(crate) fn manifests(random: &mut Random, size: Size) -> String {
             "  template:\n    spec:\n      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: c}}{taint}\n      \
              requirements:\n      - {{key: topology.kubernetes.io/zone, operator: In, values: {zones}}}\n      - {{key: \
              kubernetes.io/arch, operator: In, values: [amd64]}}\n      - {{key: karpenter.sh/capacity-type, operator: In, values: [{}]}}{rack}",
-            random.pick(&["on-demand", "spot, on-demand"])
+            *random.pick(&["on-demand", "spot, on-demand"])
         );
     }
     for node in 0..random.below(if size == Size::Small { 3 } else { 4 }) {
@@ -73,9 +53,9 @@ pub(crate) fn manifests(random: &mut Random, size: Size) -> String {
             "---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{node}, labels: {{kubernetes.io/hostname: n{node}, {}: {}{}}}}}\nspec: {{{}}}\n\
              status: {{allocatable: {{cpu: {}, memory: 8Gi, pods: 20}}, conditions: [{{type: Ready, status: \"True\"}}]}}",
             KEYS[0],
-            random.pick(&ZONES),
-            random.pick(&["", ", rack: r1", ", rack: r3"]),
-            random.pick(&["", "", "taints: [{key: team, value: x, effect: NoSchedule}]"]),
+            *random.pick(&ZONES),
+            *random.pick(&["", ", rack: r1", ", rack: r3"]),
+            *random.pick(&["", "", "taints: [{key: team, value: x, effect: NoSchedule}]"]),
             random.below(5),
         );
         for pod in 0..random.below(3) {
@@ -86,16 +66,16 @@ pub(crate) fn manifests(random: &mut Random, size: Size) -> String {
         let copies = 1 + random.below(if size == Size::Small { 2 } else { 5 });
         pods(random, &mut text, &format!("p{class}"), copies, None);
     }
-    if random.chance(30) {
+    if random.percent(30) {
         let _ = writeln!(
             text,
             "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: agent, namespace: d}}\nspec:\n  selector: {{matchLabels: {{app: \
              agent}}}}\n  template:\n    metadata: {{labels: {{app: agent}}}}\n    spec:\n      {}\n      containers: [{{name: c, image: x, \
              ports: [{{containerPort: 1, hostPort: 80}}], resources: {{requests: {{cpu: 100m}}}}}}]",
-            random.pick(&["", "nodeSelector: {topology.kubernetes.io/zone: test-zone-a}"]),
+            *random.pick(&["", "nodeSelector: {topology.kubernetes.io/zone: test-zone-a}"]),
         );
     }
-    if size == Size::Any && random.chance(30) {
+    if size == Size::Any && random.percent(30) {
         group_in_one_domain(random, &mut text);
     }
     text
@@ -103,15 +83,15 @@ pub(crate) fn manifests(random: &mut Random, size: Size) -> String {
 
 /// A PodGroup whose pods have to be in one zone or rack; some may run.
 fn group_in_one_domain(random: &mut Random, text: &mut String) {
-    let policy = random.pick(&["gang: {minCount: 2}", "gang: {minCount: 3}", "basic: {}"]);
-    let key = random.pick(&["topology.kubernetes.io/zone", "rack"]);
+    let policy = *random.pick(&["gang: {minCount: 2}", "gang: {minCount: 3}", "basic: {}"]);
+    let key = *random.pick(&["topology.kubernetes.io/zone", "rack"]);
     let _ = write!(
         text,
         "---\napiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {{name: together, namespace: d}}\nspec:\n  \
          schedulingPolicy: {{{policy}}}\n  schedulingConstraints: {{topology: [{{key: {key}}}]}}\n"
     );
-    let runs = random.chance(30);
-    let cpu = random.pick(&["200m", "1700m", "3"]);
+    let runs = random.percent(30);
+    let cpu = *random.pick(&["200m", "1700m", "3"]);
     for index in 0..2 + random.below(3) {
         let node = if runs && index == 0 { "  nodeName: n0\n" } else { "" };
         let _ = write!(
@@ -125,33 +105,33 @@ fn group_in_one_domain(random: &mut Random, text: &mut String) {
 
 /// Pods of one template.
 fn pods(random: &mut Random, text: &mut String, name: &str, copies: u64, node: Option<u64>) {
-    let app = random.pick(&APPS);
+    let app = *random.pick(&APPS);
     let mut spec = String::new();
-    let selector = |random: &mut Random| format!("{{matchLabels: {{app: {}}}}}", random.pick(&APPS));
-    if random.chance(35) {
+    let selector = |random: &mut Random| format!("{{matchLabels: {{app: {}}}}}", *random.pick(&APPS));
+    if random.percent(35) {
         spec.push_str("  topologySpreadConstraints:\n");
         for _ in 0..1 + random.below(2) {
             let _ = writeln!(
                 spec,
                 "  - {{maxSkew: {}, topologyKey: {}, whenUnsatisfiable: DoNotSchedule, labelSelector: {}{}{}{}}}",
                 1 + random.below(2),
-                random.pick(&KEYS),
-                if random.chance(70) { format!("{{matchLabels: {{app: {app}}}}}") } else { selector(random) },
-                random.pick(&["", "", ", minDomains: 2", ", minDomains: 4"]),
-                random.pick(&["", "", ", nodeAffinityPolicy: Ignore"]),
-                random.pick(&["", "", ", nodeTaintsPolicy: Honor"]),
+                *random.pick(&KEYS),
+                if random.percent(70) { format!("{{matchLabels: {{app: {app}}}}}") } else { selector(random) },
+                *random.pick(&["", "", ", minDomains: 2", ", minDomains: 4"]),
+                *random.pick(&["", "", ", nodeAffinityPolicy: Ignore"]),
+                *random.pick(&["", "", ", nodeTaintsPolicy: Honor"]),
             );
         }
     }
     let mut affinity = String::new();
     for kind in ["podAffinity", "podAntiAffinity"] {
-        if random.chance(20) {
+        if random.percent(20) {
             let selector =
-                if random.chance(60) { format!("{{matchLabels: {{app: {app}}}}}") } else { selector(random) };
+                if random.percent(60) { format!("{{matchLabels: {{app: {app}}}}}") } else { selector(random) };
             let _ = writeln!(
                 affinity,
                 "    {kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: {}, labelSelector: {selector}}}]}}",
-                random.pick(&KEYS),
+                *random.pick(&KEYS),
             );
         }
     }
@@ -159,20 +139,20 @@ fn pods(random: &mut Random, text: &mut String, name: &str, copies: u64, node: O
         let _ = write!(spec, "  affinity:\n{affinity}");
     }
     match random.below(6) {
-        0 => drop(writeln!(spec, "  nodeSelector: {{{}: {}}}", KEYS[0], random.pick(&ZONES))),
+        0 => drop(writeln!(spec, "  nodeSelector: {{{}: {}}}", KEYS[0], *random.pick(&ZONES))),
         1 => spec.push_str("  tolerations: [{key: team, operator: Exists}]\n"),
         _ => {}
     }
-    let port = if random.chance(15) {
+    let port = if random.percent(15) {
         format!(
             ", ports: [{{containerPort: 1, hostPort: 80{}}}]",
-            random.pick(&["", ", hostIP: 10.0.0.1", ", protocol: UDP"])
+            *random.pick(&["", ", hostIP: 10.0.0.1", ", protocol: UDP"])
         )
     } else {
         String::new()
     };
-    let cpu = random.pick(&["200m", "900m", "1700m", "3"]);
-    let priority = random.pick(&["0", "0", "0", "10"]);
+    let cpu = *random.pick(&["200m", "900m", "1700m", "3"]);
+    let priority = *random.pick(&["0", "0", "0", "10"]);
     for copy in 0..copies {
         let bound = node.map(|node| format!("  nodeName: n{node}\n")).unwrap_or_default();
         let _ = write!(

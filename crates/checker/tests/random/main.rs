@@ -9,8 +9,9 @@ use checker::Room;
 use cloudprovider_kwok::catalogue::default_instance_types;
 use cluster::offline::{self, Settings};
 use scheduling::{Plan, Snapshot, plan::Verdict, provisioning, snapshot::PodId};
+use seeded_random::Random;
 
-use self::clusters::{Random, Size, manifests};
+use self::clusters::{Size, manifests};
 
 const CASES: u64 = 300;
 
@@ -87,7 +88,7 @@ fn plan_and_check(text: &str, snapshot: &Snapshot) -> Result<Plan, String> {
 fn every_planned_pod_is_let_in_whatever_is_launched() {
     let (mut placed, mut refused, mut together) = (0, 0, 0);
     check_cases(|seed| {
-        let text = manifests(&mut Random(seed), Size::Any);
+        let text = manifests(&mut Random::new(seed), Size::Any);
         let snapshot = snapshot(&text);
         let plan = plan_and_check(&text, &snapshot)?;
         let unsupported =
@@ -109,7 +110,7 @@ fn every_planned_pod_is_let_in_whatever_is_launched() {
 fn no_refusal_is_wrong() {
     let (mut proved, mut spread) = (0, 0);
     check_cases(|seed| {
-        let text = manifests(&mut Random(seed), Size::Small);
+        let text = manifests(&mut Random::new(seed), Size::Small);
         let snapshot = snapshot(&text);
         let plan = plan_and_check(&text, &snapshot)?;
         let refused = |pod: PodId| plan.refusals.iter().any(|refusal| refusal.pod == pod);
@@ -134,7 +135,7 @@ fn no_refusal_is_wrong() {
 fn no_plan_is_dearer_than_karpenters_order() {
     let (mut compared, mut cheaper) = (0, 0);
     check_cases(|seed| {
-        let text = manifests(&mut Random(seed), Size::Any);
+        let text = manifests(&mut Random::new(seed), Size::Any);
         let snapshot = snapshot(&text);
         let theirs = provisioning::plan_in_karpenters_order(&snapshot);
         // It may count on pods being bound in an order that nobody sees to.
@@ -157,7 +158,7 @@ fn no_plan_is_dearer_than_karpenters_order() {
 fn a_machine_that_no_action_creates_or_more_than_one_is_found() {
     let (snapshot, plan) = seeds()
         .find_map(|seed| {
-            let snapshot = snapshot(&manifests(&mut Random(seed), Size::Any));
+            let snapshot = snapshot(&manifests(&mut Random::new(seed), Size::Any));
             let plan = provisioning::plan(&snapshot);
             (!plan.machines.is_empty()).then_some((snapshot, plan))
         })

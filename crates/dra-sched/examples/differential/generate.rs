@@ -3,7 +3,7 @@
 use dra_types::{Gate, Gates, KubernetesMinor};
 use serde_json::{Map, Value, json};
 
-use oracle_harness::random::Random;
+use seeded_random::Random;
 
 const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
@@ -31,7 +31,7 @@ pub(crate) fn question(random: &mut Random, name: &str) -> Value {
         pool(random, style, index, &mut slices);
     }
     let devices = device_ids(&slices);
-    let chosen = |random: &mut Random, chance: usize| -> Vec<Value> {
+    let chosen = |random: &mut Random, chance: u64| -> Vec<Value> {
         devices.iter().filter(|_| random.percent(chance)).map(|(id, _)| json!(id)).collect()
     };
     let in_use = random.below(30);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use oracle_harness::random::Random;
+use seeded_random::Random;
 
 const NODE: &str = "node-1";
 const GPU: &str = "example.com/gpu";

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use oracle_harness::random::Random;
+use seeded_random::Random;
 
 /// A case: a device, a text, gates.
 pub(crate) fn case(random: &mut Random, name: &str) -> Value {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use crate::random::Random;
+use seeded_random::Random;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -21,8 +21,8 @@ use super::audit::{History, ensure_nothing_leaked};
 use crate::cluster::{Cluster, Corner, node_of};
 use crate::controller::{Ends, Supervisor};
 use crate::fault_proxy::{Connections, Ending, Fault, FaultProxy, Point, Rule, Verb};
-use crate::random::Random;
 use crate::{Component, eventually, objects};
+use seeded_random::Random;
 
 /// How long it may take until all is right, once the faults are over: a Lease has to run out, hung calls to be given
 /// up, and what failed many times waits long before it is tried again.
@@ -135,7 +135,7 @@ impl Rounds {
         let client = cluster.client().await?;
         let history = History::start(&client);
         let proxy = FaultProxy::start(&cluster.control_plane, seed).await?;
-        let mut options = cluster.controller()?;
+        let mut options = cluster.candidate()?;
         options.kubeconfig = proxy.kubeconfig(&options.kubeconfig)?;
         let controller = Supervisor::start(options);
         Ok(Self { cluster, client, history, proxy, controller })
@@ -180,7 +180,7 @@ impl Rounds {
         let mut wanted = self.scale(&corner, &mut random).await?;
         for _ in 0..random.within(&STEPS) {
             tokio::time::sleep(random.time_within(&PAUSE)).await;
-            let Some(&step) = random.choose(&Step::ALL) else { break };
+            let step = *random.pick(&Step::ALL);
             round.steps.push(step.name());
             if let Some(now) = self.step(step, &corner, &mut random).await.with_context(|| step.name())? {
                 wanted = now;
@@ -241,16 +241,10 @@ impl Rounds {
             Step::ChangeRules => self.proxy.rules(some_rules(random)),
             Step::Silence => {
                 let which = [Connections::All, Connections::Half, Connections::OlderThan(Duration::from_secs(5))];
-                if let Some(which) = random.choose(&which) {
-                    self.proxy.silence(*which);
-                }
+                self.proxy.silence(*random.pick(&which));
             }
             Step::ForgetIdle => self.proxy.forget_idle_after(Some(Duration::from_secs(2))),
-            Step::Cut => {
-                if let Some(which) = random.choose(&[Connections::All, Connections::Half]) {
-                    self.proxy.cut(*which);
-                }
-            }
+            Step::Cut => drop(self.proxy.cut(*random.pick(&[Connections::All, Connections::Half]))),
             Step::KillController => self.controller.kill().await?,
             Step::KillApiServer | Step::KillEtcd => {
                 let component = if matches!(step, Step::KillEtcd) { Component::Etcd } else { Component::Apiserver };
@@ -359,5 +353,5 @@ fn some_rules(random: &mut Random) -> Vec<Rule> {
         Rule::new(Fault::LoseEvents(Ending::Closed)).per_mille(500),
         Rule::new(Fault::LoseEvents(Ending::Expired)).per_mille(500),
     ];
-    (0..=random.below(3)).filter_map(|_| random.choose(&all).cloned()).collect()
+    (0..=random.below(3)).map(|_| random.pick(&all).clone()).collect()
 }

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use seeded_random::Random;
 use serde_json::{Value, json};
 
-use super::scenario::Random;
 use crate::cluster::{Corner, DEADLINE};
 use crate::eventually;
 
@@ -38,12 +38,12 @@ pub(super) struct Resized {
 /// Which of the pods that stay are resized.
 pub(super) fn of(seed: u64, pods: &[Value]) -> Vec<Resized> {
     // A stream of its own, so that all else of a scenario is what it was without them.
-    let mut random = Random(seed ^ 0x7265_7369_7a65_7321);
+    let mut random = Random::new(seed ^ 0x7265_7369_7a65_7321);
     let mut resized = Vec::new();
     // Every other one goes.
     for pod in pods.iter().skip(1).step_by(2) {
-        let resize = random.choose(&[Resize::Deferred, Resize::Infeasible, Resize::Shrinking]);
-        if !random.chance(2) {
+        let resize = *random.pick(&[Resize::Deferred, Resize::Infeasible, Resize::Shrinking]);
+        if !random.one_in(2) {
             continue;
         }
         let before = pod["spec"]["containers"][0]["resources"]["requests"].clone();

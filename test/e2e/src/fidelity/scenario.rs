@@ -9,6 +9,7 @@ mod class;
 #[cfg(test)]
 mod tests;
 
+use seeded_random::Random;
 use serde_json::{Value, json};
 
 use class::{Classes, requests};
@@ -114,18 +115,18 @@ impl Scenario {
     }
 
     fn with(seed: u64, rules: Rules) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let name = format!("random-{seed}");
         let node_pools = node_pools(&name, rules, &mut random);
-        let agent = random.chance(2).then(|| agent(&name, &mut random));
-        let before = if random.chance(3) && rules == Rules::All { before(&name, &mut random) } else { Vec::new() };
+        let agent = random.one_in(2).then(|| agent(&name, &mut random));
+        let before = if random.one_in(3) && rules == Rules::All { before(&name, &mut random) } else { Vec::new() };
         let classes = 2 + random.below(5);
         let label =
             |pool: &Value| pool.pointer("/spec/template/metadata/labels").is_some_and(|it| it.get(TEAM).is_some());
         let team = node_pools.iter().any(label);
         let mut made = Classes::new(&name, rules, team);
         let mut pods: Vec<Value> = (0..classes).flat_map(|class| made.next(class, &mut random)).collect();
-        if random.chance(3) {
+        if random.one_in(3) {
             let most = pods.len() as u64 / 10;
             pods.extend(made.impossible(classes, most.min(1 + random.below(4)), &mut random));
         }
@@ -143,16 +144,16 @@ impl Scenario {
 fn node_pools(name: &str, rules: Rules, random: &mut Random) -> Vec<Value> {
     let mut requirements = vec![
         json!({ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }),
-        json!({ "key": "karpenter.kwok.sh/instance-cpu", "operator": "Lt", "values": [random.choose(&["9", "17", "65"])] }),
+        json!({ "key": "karpenter.kwok.sh/instance-cpu", "operator": "Lt", "values": [*random.pick(&["9", "17", "65"])] }),
     ];
-    if random.chance(3) {
-        let family = random.choose(&["c", "s", "m"]);
+    if random.one_in(3) {
+        let family = *random.pick(&["c", "s", "m"]);
         requirements.push(json!({ "key": "karpenter.kwok.sh/instance-family", "operator": "In", "values": [family] }));
     }
-    if random.chance(3) {
+    if random.one_in(3) {
         requirements.push(json!({ "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] }));
     }
-    if random.chance(8) && rules == Rules::All {
+    if random.one_in(8) && rules == Rules::All {
         // A pod may leave two sizes of one family and architecture.
         requirements.push(json!({
             "key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 2,
@@ -162,12 +163,12 @@ fn node_pools(name: &str, rules: Rules, random: &mut Random) -> Vec<Value> {
         objects::node_pool(name),
         json!({ "spec": { "template": { "spec": { "requirements": requirements } } } }),
     );
-    if random.chance(6) && rules == Rules::All {
+    if random.one_in(6) && rules == Rules::All {
         let softly = json!({ "key": TEAM, "value": "red", "effect": "PreferNoSchedule" });
         add_taint(&mut pool, softly);
     }
     let mut pools = vec![pool];
-    if random.chance(4) {
+    if random.one_in(4) {
         // A second pool in fewer zones, preferred to the first or not.
         let mut fewer = requirements;
         fewer.push(json!({ "key": ZONE, "operator": "In", "values": [ZONES[0], ZONES[1]] }));
@@ -176,7 +177,7 @@ fn node_pools(name: &str, rules: Rules, random: &mut Random) -> Vec<Value> {
             "spec": { "weight": 1 + random.below(50), "template": { "spec": { "requirements": fewer } } },
         });
         let mut second = objects::with(objects::node_pool(name), changes);
-        if rules == Rules::All && random.chance(2) {
+        if rules == Rules::All && random.one_in(2) {
             // For those who tolerate it only; some of them ask for it.
             second["spec"]["template"]["metadata"]["labels"][TEAM] = json!("blue");
             add_taint(&mut second, json!({ "key": TEAM, "value": "blue", "effect": "NoSchedule" }));
@@ -216,30 +217,4 @@ fn before(name: &str, random: &mut Random) -> Vec<Value> {
             objects::with(objects::pod(name, &format!("before-{index}"), &requests), labels)
         })
         .collect()
-}
-
-/// SplitMix64: the same numbers from the same seed everywhere.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// True once in so many times.
-    pub(super) fn chance(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    pub(super) fn choose<T: Copy>(&mut self, values: &[T]) -> T {
-        values[usize::try_from(self.below(values.len() as u64)).unwrap_or(0)]
-    }
 }

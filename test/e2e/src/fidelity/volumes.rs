@@ -15,11 +15,12 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
+use seeded_random::Random;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::CLASS;
-use super::scenario::{Random, ZONE, ZONES, Zones, is_spread_over_zones};
+use super::scenario::{ZONE, ZONES, Zones, is_spread_over_zones};
 use crate::cluster::{Corner, DEADLINE};
 use crate::{eventually, objects};
 
@@ -201,9 +202,9 @@ enum Volumes {
 /// Gives some classes of pods volumes; the claims, and the volumes that are there already.
 pub(super) fn add(seed: u64, namespace: &str, pods: &mut [Value]) -> Vec<Value> {
     // A stream of its own, so that all else of a scenario is what it was without volumes.
-    let mut random = Random(seed ^ 0x766f_6c75_6d65_7321);
+    let mut random = Random::new(seed ^ 0x766f_6c75_6d65_7321);
     let mut objects = Vec::new();
-    if !random.chance(2) {
+    if !random.one_in(2) {
         return objects;
     }
     let mut of_class: BTreeMap<String, (Volumes, &'static str, usize)> = BTreeMap::new();
@@ -212,8 +213,8 @@ pub(super) fn add(seed: u64, namespace: &str, pods: &mut [Value]) -> Vec<Value> 
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if !of_class.contains_key(&class) {
             let zones = Zones::of(&pod["spec"]);
-            let kind = random.choose(kinds(&pod["spec"], zones));
-            let has_volumes = random.chance(2) && !zones.is_empty();
+            let kind = *random.pick(kinds(&pod["spec"], zones));
+            let has_volumes = random.one_in(2) && !zones.is_empty();
             let (zone, first) = if has_volumes { (zones.choose(&mut random), 0) } else { ("", usize::MAX) };
             of_class.insert(class.clone(), (kind, zone, first));
         }

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    bound::Random,
-    fixture::{Fixture, gib, render},
-};
+use seeded_random::Random;
+
+use super::fixture::{Fixture, gib, render};
 use crate::plan::reason::Reason;
 use crate::plan::{Plan, Verdict};
 use crate::provisioning::orders::Planning;
@@ -90,7 +89,7 @@ fn mix(random: &mut Random) -> Snapshot {
 
 #[test]
 fn no_plan_takes_more_fills_than_there_are_and_each_is_whole() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let (mut most, mut cut_short, mut whole) = (0, 0, 0);
     for _ in 0..12 {
         let snapshot = mix(&mut random);

@@ -1,9 +1,8 @@
 //! Pods of a gang are placed together or not at all.
 
-use super::{
-    bound::Random,
-    fixture::{Fixture, gib, render},
-};
+use seeded_random::Random;
+
+use super::fixture::{Fixture, gib, render};
 use crate::{plan::Verdict, provisioning::plan, snapshot::Snapshot};
 
 /// A pool that may launch so many machines of four CPUs.
@@ -127,7 +126,7 @@ fn the_reason_names_the_gang_and_what_keeps_it() {
 /// No subset of random gangs that the plan refuses would fit beside what it places, and none is placed in part.
 #[test]
 fn no_gang_is_placed_in_part_in_random_mixes() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for round in 0..200 {
         let mut f = machines(1 + random.below(7));
         for group in ["a", "b", "c", "d"].iter().take(1 + random.below(4) as usize) {

@@ -1,9 +1,8 @@
 //! PodGroups that have to be in one domain of a label.
 
-use super::{
-    bound::Random,
-    fixture::{Fixture, gib, render},
-};
+use seeded_random::Random;
+
+use super::fixture::{Fixture, gib, render};
 use crate::{
     plan::{Plan, Verdict},
     provisioning::plan,
@@ -195,7 +194,7 @@ fn a_label_that_nobody_has_and_spread_beside_it_are_told() {
 /// plan.
 #[test]
 fn the_domain_is_the_best_by_counting() {
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let (mut in_one, mut nowhere) = (0, 0);
     for round in 0..150 {
         let limits = [random.below(4), random.below(4)];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use self::pods::{Mix, pod};
 use crate::case::{Case, Options, Preferences};
-use crate::random::Random;
+use seeded_random::Random;
 
 /// A case that can be made.
 pub(crate) struct Named {
@@ -174,13 +174,13 @@ fn half_full(count: usize) -> Case {
     let templates = pods::deployments(Mix::Balanced, 600, &mut random);
     let mut case = on_demand(pods::deployments(Mix::Ratios, count, &mut random));
     for index in 0..NODES {
-        let (size, cpus, gib) = *random.one_of(&sizes);
+        let (size, cpus, gib) = *random.pick(&sizes);
         let (cpu, memory) = (cpus * 1000 - 100, gib * 947 - 900);
         let mut running = Vec::new();
         let (mut used_cpu, mut used_memory) = (0, 0);
         // Until half of either is used.
         while used_cpu < cpu / 2 && used_memory < memory / 2 && running.len() < 40 {
-            let template = random.one_of(&templates);
+            let template = random.pick(&templates);
             let (of_cpu, of_memory) = requests(template);
             if used_cpu + of_cpu > cpu * 3 / 4 || used_memory + of_memory > memory * 3 / 4 {
                 continue;
@@ -240,8 +240,8 @@ fn many_pools(count: usize) -> Case {
         .map(|mut pod| {
             let app = pod["metadata"]["labels"]["app"].clone();
             if app != last {
-                team = format!("team-{}", random.between(0, TEAMS as u64 - 1));
-                tier = random.between(0, 19);
+                team = format!("team-{}", random.below(TEAMS as u64));
+                tier = random.below(20);
                 last = app;
             }
             pod["spec"]["tolerations"] = json!([{"key": "dedicated", "operator": "Equal", "value": team}]);
@@ -273,12 +273,12 @@ fn cold_start(count: usize) -> Case {
     for index in 0..NODES {
         let of_node = (0..PODS_ON_NODE).map(|pod| match pod {
             0 => wide[(60 + index % 240) % wide.len()].clone(),
-            _ => random.one_of(&running).clone(),
+            _ => random.pick(&running).clone(),
         });
         let of_node: Vec<Value> = of_node.collect();
         // Room for little more.
         let used = of_node.iter().map(requests).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-        let spare = random.between(150, 900);
+        let spare = random.within(&(150..901));
         case.nodes.push((node(index, "m6i.8xlarge", used.0 + 150 + spare, used.1 + 328 + 2 * spare, 110), of_node));
     }
     case

@@ -19,7 +19,6 @@ mod instructions;
 mod ours;
 mod plot;
 mod process;
-mod random;
 mod report;
 mod theirs;
 mod verdict;

@@ -9,10 +9,10 @@
 mod offered;
 mod pods;
 
+use seeded_random::Random;
 use serde_json::{Value, json};
 
 use self::offered::{Gpus, OfZones, Offered};
-use super::super::scenario::Random;
 use crate::fidelity::Scenario;
 use crate::{Gates, objects};
 
@@ -72,22 +72,22 @@ impl DeviceScenario {
     /// The scenario of a seed, with features that a cluster with these gates has.
     #[must_use]
     pub fn random(seed: u64, gates: Gates) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let name = format!("dra-{seed}");
-        let mut families = vec![random.choose(&[Family::Gpu, Family::Gpu, Family::Partition, Family::Link])];
+        let mut families = vec![*random.pick(&[Family::Gpu, Family::Gpu, Family::Partition, Family::Link])];
         for other in [Family::Nic, Family::Shared, Family::Link, Family::Partition, Family::Gpu] {
-            if random.chance(3) && !families.contains(&other) {
+            if random.one_in(3) && !families.contains(&other) {
                 families.push(other);
             }
         }
-        if matches!(gates, Gates::All) && random.chance(2) {
+        if matches!(gates, Gates::All) && random.one_in(2) {
             families.push(Family::Advanced);
         }
-        if random.chance(4) {
+        if random.one_in(4) {
             families.push(Family::Attached);
         }
         // A zone has one pool, so all machines describe it alike.
-        let links = (random.choose(&["Machine", "Domain"]), 1 + random.below(4));
+        let links = (*random.pick(&["Machine", "Domain"]), 1 + random.below(4));
         let attached = attached(&mut random);
         let mut scenario = Writer {
             name,
@@ -106,7 +106,7 @@ impl DeviceScenario {
         };
         scenario.overlays();
         scenario.device_classes();
-        if matches!(gates, Gates::All) && scenario.random.chance(4) {
+        if matches!(gates, Gates::All) && scenario.random.one_in(4) {
             scenario.taint_rule();
         }
         let node_pool = scenario.node_pool();
@@ -114,7 +114,7 @@ impl DeviceScenario {
         let agent = scenario.agent();
         let classes = 1 + scenario.random.below(4);
         let mut pods: Vec<Value> = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
-        if pods.len() >= 10 && scenario.random.chance(2) {
+        if pods.len() >= 10 && scenario.random.one_in(2) {
             pods.push(scenario.impossible(classes));
         }
         let Writer { name, objects, .. } = scenario;
@@ -137,10 +137,10 @@ impl DeviceScenario {
 fn attached(random: &mut Random) -> Value {
     let device = json!({ "name": "att-{index}", "replicas": 1 + random.below(3),
         "bindingConditions": ["Attached"], "bindingFailureConditions": ["Failed"] });
-    match random.choose(&["", "Machine", "Domain"]) {
+    match *random.pick(&["", "Machine", "Domain"]) {
         "" => json!({ "devices": [device] }),
         scope => {
-            let tied = objects::with(device, json!({ "bindsToNode": random.chance(2) }));
+            let tied = objects::with(device, json!({ "bindsToNode": random.one_in(2) }));
             json!({ "scope": scope, "nodeSelector": { "nodeSelectorTerms": [{ "matchLabelKeys": [ZONE] }] },
                 "devices": [tied] })
         }
@@ -223,17 +223,17 @@ impl Writer {
         let random = &mut self.random;
         let mut unused = Offered::default();
         let offered = self.offered.last_mut().unwrap_or(&mut unused);
-        let model = random.choose(&["x", "y"]);
+        let model = *random.pick(&["x", "y"]);
         match family {
             Family::Gpu => {
                 let mut gpu = json!({ "name": "gpu-{index}", "replicas": count,
                     "attributes": { "model": { "string": model } }, "capacity": { "memory": { "value": "40Gi" } } });
-                offered.gpus = Gpus { model, count, is_tainted: random.chance(6) };
+                offered.gpus = Gpus { model, count, is_tainted: random.one_in(6) };
                 if offered.gpus.is_tainted {
                     gpu["taints"] = json!([{ "key": "example.com/old", "value": "yes", "effect": "NoSchedule" }]);
                 }
                 let mut devices = vec![gpu];
-                if random.chance(3) {
+                if random.one_in(3) {
                     let other = if model == "x" { "y" } else { "x" };
                     let count = 1 + random.below(2);
                     offered.other_gpus = Gpus { model: other, count, is_tainted: false };
@@ -255,7 +255,7 @@ impl Writer {
                         "attributes": { "profile": { "string": name } } })
                 };
                 let mut devices = vec![part("whole", 4), part("half-a", 2), part("half-b", 2)];
-                offered.has_quarters = random.chance(2);
+                offered.has_quarters = random.one_in(2);
                 if offered.has_quarters {
                     devices.push(part("quarter", 1));
                 }
@@ -309,8 +309,8 @@ impl Writer {
 
     /// Devices of one driver are tainted from outside.
     fn taint_rule(&mut self) {
-        let family = self.random.choose(&self.families.clone());
-        let effect = self.random.choose(&["NoSchedule", "None"]);
+        let family = *self.random.pick(&self.families.clone());
+        let effect = *self.random.pick(&["NoSchedule", "None"]);
         self.tainted = (effect == "NoSchedule").then_some(family);
         self.objects.push(json!({
             "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": { "name": self.name },
@@ -337,12 +337,12 @@ impl Writer {
             json!({ "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] }),
             json!({ "key": CPU, "operator": "In", "values": ["2", "4", "8", "16"] }),
         ];
-        if self.random.chance(3) {
-            let some = &ZONES[..self.random.choose(&[1, 2])];
+        if self.random.one_in(3) {
+            let some = &ZONES[..*self.random.pick(&[1, 2])];
             self.pool_zones = Some(some.to_vec());
             requirements.push(json!({ "key": ZONE, "operator": "In", "values": some }));
         }
-        if self.random.chance(3) {
+        if self.random.one_in(3) {
             requirements
                 .push(json!({ "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] }));
         }

@@ -1,15 +1,16 @@
 //! Pods that are alike: what they ask for, and the rules that they come with.
 
+use seeded_random::Random;
 use serde_json::{Map, Value, json};
 
 use super::super::CLASS;
-use super::{HOST, PRIORITIES, RELEASE, RUNTIME_CLASS, Random, Rules, TEAM, ZONE, ZONES};
+use super::{HOST, PRIORITIES, RELEASE, RUNTIME_CLASS, Rules, TEAM, ZONE, ZONES};
 use crate::objects::{self, TEST_KEY};
 
 pub(super) fn requests(random: &mut Random) -> Value {
     json!({
-        "cpu": format!("{}m", random.choose(&[100, 250, 400, 700, 1000, 1500, 3000])),
-        "memory": format!("{}Mi", random.choose(&[64, 200, 512, 1024, 3000])),
+        "cpu": format!("{}m", *random.pick(&[100, 250, 400, 700, 1000, 1500, 3000])),
+        "memory": format!("{}Mi", *random.pick(&[64, 200, 512, 1024, 3000])),
     })
 }
 
@@ -24,7 +25,7 @@ impl Zones {
 
     pub(in super::super) fn choose(self, random: &mut Random) -> &'static str {
         let left: Vec<&str> = self.iter().collect();
-        random.choose(&left)
+        *random.pick(&left)
     }
 
     pub(in super::super) fn iter(self) -> impl Iterator<Item = &'static str> {
@@ -123,40 +124,40 @@ impl<'n> Classes<'n> {
         // Another class may be another release of the same application: rules by application mean both then.
         let before = format!("class-{}", class.saturating_sub(1));
         let is_first_of_it = self.known.iter().filter(|known| known.app == before).count() == 1;
-        let shared = rules == Rules::All && class > 0 && random.chance(6) && is_first_of_it && !self.is_near(&before);
+        let shared = rules == Rules::All && class > 0 && random.one_in(6) && is_first_of_it && !self.is_near(&before);
         let app = if shared { before } else { format!("class-{class}") };
         let release = if shared { "new" } else { "old" };
         let mut zones = Zones::ALL;
         let mut spec = Map::new();
         let mut selector = Map::new();
         let mut tolerations = json!([{ "key": TEST_KEY, "operator": "Equal", "value": name, "effect": "NoSchedule" }]);
-        if self.team && random.chance(2) {
-            if random.chance(2) {
+        if self.team && random.one_in(2) {
+            if random.one_in(2) {
                 selector.insert(TEAM.to_owned(), json!("blue"));
                 zones = Zones::FIRST_TWO;
             }
             let tolerations = tolerations.as_array_mut();
             tolerations.into_iter().for_each(|all| all.push(json!({ "key": TEAM, "operator": "Exists" })));
         }
-        if random.chance(4) {
+        if random.one_in(4) {
             let zone = zones.choose(random);
             selector.insert(ZONE.to_owned(), json!(zone));
             zones = Zones::only(zone);
         }
-        if random.chance(5) {
-            selector.insert("kubernetes.io/arch".to_owned(), json!(random.choose(&["amd64", "arm64"])));
+        if random.one_in(5) {
+            selector.insert("kubernetes.io/arch".to_owned(), json!(*random.pick(&["amd64", "arm64"])));
         }
         spec.insert("nodeSelector".to_owned(), selector.into());
         spec.insert("tolerations".to_owned(), tolerations);
-        if random.chance(3) && rules == Rules::All {
-            let (priority, _) = PRIORITIES[usize::from(random.chance(2))];
+        if random.one_in(3) && rules == Rules::All {
+            let (priority, _) = PRIORITIES[usize::from(random.one_in(2))];
             spec.insert("priorityClassName".to_owned(), json!(priority));
         }
         let (node_affinity, left) = node_affinity(zones, random);
         if rules == Rules::All {
             zones = left;
         }
-        let spread = (random.chance(3) && rules == Rules::All).then(|| spread(&app, zones, random));
+        let spread = (random.one_in(3) && rules == Rules::All).then(|| spread(&app, zones, random));
         let is_spread = spread.as_ref().is_some_and(is_spread_over_zones);
         spec.extend(spread.map(|it| ("topologySpreadConstraints".to_owned(), it)));
         let asking = Asking { app: &app, release, zones, is_spread, shared };
@@ -166,11 +167,11 @@ impl<'n> Classes<'n> {
             spec.insert("affinity".to_owned(), affinity.into());
         }
         self.known.push(Known { app: app.clone(), release, zones, is_near: is_near && rules == Rules::All });
-        if rules == Rules::All && random.chance(8) {
+        if rules == Rules::All && random.one_in(8) {
             spec.insert("runtimeClassName".to_owned(), json!(RUNTIME_CLASS));
         }
         // What is asked for by the pod as a whole covers all of its containers.
-        let whole = rules == Rules::All && random.chance(8);
+        let whole = rules == Rules::All && random.one_in(8);
         let mut main = json!({ "name": "main", "image": "example.org/main" });
         if whole {
             spec.insert("resources".to_owned(), json!({ "requests": requests }));
@@ -178,12 +179,12 @@ impl<'n> Classes<'n> {
             main["resources"] = json!({ "requests": requests });
         }
         let mut containers = json!([main]);
-        if random.chance(8) && rules == Rules::All {
+        if random.one_in(8) && rules == Rules::All {
             containers[0]["ports"] = json!([{ "containerPort": 80, "hostPort": 8000 + random.below(2) }]);
         }
-        if random.chance(6) && !whole {
+        if random.one_in(6) && !whole {
             let init = json!({ "cpu": "1200m", "memory": "100Mi" });
-            let always = random.chance(2).then_some("Always");
+            let always = random.one_in(2).then_some("Always");
             let mut sidecar = json!({ "name": "init", "image": "example.org/init", "resources": { "requests": init } });
             if let Some(always) = always {
                 sidecar["restartPolicy"] = json!(always);
@@ -256,25 +257,25 @@ pub(in super::super) fn is_spread_over_zones(constraints: &Value) -> bool {
 /// Constraints that pods of those zones can keep: they would be held back by empty zones that they may not go to.
 fn spread(app: &str, zones: Zones, random: &mut Random) -> Value {
     let mut constraint = json!({
-        "topologyKey": random.choose(&[ZONE, ZONE, HOST]),
+        "topologyKey": *random.pick(&[ZONE, ZONE, HOST]),
         "maxSkew": 1 + random.below(2),
-        "whenUnsatisfiable": if random.chance(4) { "ScheduleAnyway" } else { "DoNotSchedule" },
+        "whenUnsatisfiable": if random.one_in(4) { "ScheduleAnyway" } else { "DoNotSchedule" },
         "labelSelector": { "matchLabels": { "app": app } },
     });
     let may_be_in_several = zones.iter().count() > 1;
-    if random.chance(5) && constraint["whenUnsatisfiable"] == "DoNotSchedule" && may_be_in_several {
+    if random.one_in(5) && constraint["whenUnsatisfiable"] == "DoNotSchedule" && may_be_in_several {
         constraint["minDomains"] = json!(2);
     }
-    if random.chance(5) {
+    if random.one_in(5) {
         constraint["nodeTaintsPolicy"] = json!("Honor");
     }
-    if random.chance(6) && zones == Zones::ALL {
+    if random.one_in(6) && zones == Zones::ALL {
         constraint["nodeAffinityPolicy"] = json!("Ignore");
     }
-    if random.chance(4) {
+    if random.one_in(4) {
         constraint["matchLabelKeys"] = json!([RELEASE]);
     }
-    if random.chance(6) {
+    if random.one_in(6) {
         let mut second = constraint.clone();
         second["topologyKey"] = json!(if constraint["topologyKey"] == ZONE { HOST } else { ZONE });
         second["maxSkew"] = json!(2 + random.below(2));
@@ -290,7 +291,7 @@ fn node_affinity(zones: Zones, random: &mut Random) -> (Map<String, Value>, Zone
     let wanted = |key: &str, operator: &str, value: &str| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": [value] }] });
     let (affinity, left) = match random.below(10) {
         0 => {
-            let zone = random.choose(&ZONES);
+            let zone = *random.pick(&ZONES);
             let left = zones.without(zone);
             if left.iter().next().is_none() {
                 return (Map::new(), zones);
@@ -298,7 +299,7 @@ fn node_affinity(zones: Zones, random: &mut Random) -> (Map<String, Value>, Zone
             (required(json!([wanted(ZONE, "NotIn", zone)])), left)
         }
         1 => {
-            let in_zone = wanted(ZONE, "In", random.choose(&ZONES));
+            let in_zone = wanted(ZONE, "In", *random.pick(&ZONES));
             let preferred = json!([{ "weight": 1 + random.below(100), "preference": in_zone }]);
             (json!({ "preferredDuringSchedulingIgnoredDuringExecution": preferred }), zones)
         }

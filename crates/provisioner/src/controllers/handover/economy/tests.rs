@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::ResourceId;
+use seeded_random::Random;
 
 use super::*;
 
@@ -170,69 +171,50 @@ impl Play<'_> {
     }
 }
 
-/// A small generator, so that a failing seed can be run again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
+/// Few pods on few machines, planned by filling them one after the other, and some things beside the plan.
+fn random_round(random: &mut Random) -> Round {
+    let classes = 1 + random.below(2_usize);
+    let mut round = Round::default();
+    for _ in 0..classes {
+        let mut class = class(1 + random.below(3), random.below(3));
+        class.priority = i32::from(random.one_in(4));
+        class.unplanned = u32::from(random.one_in(10));
+        round.classes.push(class);
     }
-
-    fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    fn amount(&mut self, limit: u64) -> i64 {
-        i64::try_from(self.below(limit)).unwrap()
-    }
-
-    /// Few pods on few machines, planned by filling them one after the other, and some things beside the plan.
-    fn round(&mut self) -> Round {
-        let classes = 1 + usize::try_from(self.below(2)).unwrap();
-        let mut round = Round::default();
-        for _ in 0..classes {
-            let mut class = class(1 + self.amount(3), self.amount(3));
-            class.priority = i32::from(self.one_in(4));
-            class.unplanned = u32::from(self.one_in(10));
-            round.classes.push(class);
+    for _ in 0..1 + random.below(3) {
+        let (cpu, memory) = (1 + random.below(6), 1 + random.below(6));
+        let mut machine = Machine { free: amounts(cpu, memory), ..machine(cpu, &vec![0; classes]) };
+        machine.stage = *random.pick(&[Stage::Usable, Stage::Usable, Stage::Usable, Stage::Open, Stage::Coming]);
+        if random.one_in(4) {
+            machine.reserved = amounts(random.below(2), random.below(2));
         }
-        for _ in 0..1 + self.below(3) {
-            let (cpu, memory) = (1 + self.amount(6), 1 + self.amount(6));
-            let mut machine = Machine { free: amounts(cpu, memory), ..machine(cpu, &vec![0; classes]) };
-            machine.stage = [Stage::Usable, Stage::Usable, Stage::Usable, Stage::Open, Stage::Coming]
-                [usize::try_from(self.below(5)).unwrap()];
-            if self.one_in(4) {
-                machine.reserved = amounts(self.amount(2), self.amount(2));
-            }
-            for entry in &mut machine.entries {
-                if self.one_in(4) {
-                    *entry = Entry::Barred;
-                }
-            }
-            let mut left = machine.free.clone();
-            left.saturating_sub_assign(&machine.reserved);
-            for class in 0..classes {
-                let requests = &round.classes[class].requests;
-                let most = if machine.entries[class] == Entry::Barred { 0 } else { requests.times_in(&left, 3) };
-                // Mostly full, as plans are.
-                let count = if self.one_in(3) { u32::try_from(self.below(u64::from(most) + 1)).unwrap() } else { most };
-                left.checked_add_multiple(requests, -i64::from(count)).unwrap();
-                machine.planned[class] = count;
-            }
-            if machine.classes().next().is_some() {
-                round.machines.push(machine);
+        for entry in &mut machine.entries {
+            if random.one_in(4) {
+                *entry = Entry::Barred;
             }
         }
-        round
+        let mut left = machine.free.clone();
+        left.saturating_sub_assign(&machine.reserved);
+        for class in 0..classes {
+            let requests = &round.classes[class].requests;
+            let most = if machine.entries[class] == Entry::Barred { 0 } else { requests.times_in(&left, 3) };
+            // Mostly full, as plans are.
+            let count = if random.one_in(3) { random.below(most + 1) } else { most };
+            left.checked_add_multiple(requests, -i64::from(count)).unwrap();
+            machine.planned[class] = count;
+        }
+        if machine.classes().next().is_some() {
+            round.machines.push(machine);
+        }
     }
+    round
 }
 
 #[test]
 fn where_no_patches_are_needed_each_machine_gets_what_was_planned_in_every_order_of_binding() {
     let (mut together, mut mixed, mut beside_patched, mut patched_in_vain) = (0, 0, 0, 0);
     for seed in 0..20_000 {
-        let round = Random(seed).round();
+        let round = random_round(&mut Random::new(seed));
         let opens = round.needs_no_patches();
         let all: Vec<bool> = round.machines.iter().map(|machine| machine.stage == Stage::Usable).collect();
         if !opens.contains(&true) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::random::Random;
+use seeded_random::Random;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -61,12 +61,12 @@ fn apart(key: &str, value: &str) -> Value {
 
 fn label(random: &mut Random) -> &'static str {
     const LABELS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
-    random.one_of::<&str>(&LABELS)
+    random.pick::<&str>(&LABELS)
 }
 
 fn sized(labels: Value, spec: Value, random: &mut Random) -> Value {
-    let cpu = *random.one_of(&[100, 250, 500, 1000, 1500]);
-    let memory = *random.one_of(&[100, 256, 512, 1024, 2048, 4096]);
+    let cpu = *random.pick(&[100, 250, 500, 1000, 1500]);
+    let memory = *random.pick(&[100, 256, 512, 1024, 2048, 4096]);
     pod(labels, cpu, memory, spec)
 }
 
@@ -99,11 +99,11 @@ impl Mix {
         [(Self::Balanced, "balanced"), (Self::Ratios, "ratios"), (Self::LogNormal, "lognormal")];
 
     fn requests(self, random: &mut Random) -> (u64, u64) {
-        let cpu = *random.one_of(&[100_u64, 250, 500, 1000, 2000, 4000]);
+        let cpu = *random.pick(&[100_u64, 250, 500, 1000, 2000, 4000]);
         match self {
             Self::Balanced => (cpu, rounded(cpu as f64 * 4.096 * (0.7 + 0.6 * random.unit()), 16, 64 << 10)),
             Self::Ratios => {
-                (cpu, rounded(cpu as f64 * 1.024 * *random.one_of(&[1.0, 2.0, 4.0, 8.0, 12.0]), 16, 64 << 10))
+                (cpu, rounded(cpu as f64 * 1.024 * *random.pick(&[1.0, 2.0, 4.0, 8.0, 12.0]), 16, 64 << 10))
             }
             Self::LogNormal => {
                 let cpu = 500.0 * power_of_two(random.normal() * 1.45);
@@ -137,7 +137,7 @@ pub(super) fn deployments(mix: Mix, count: usize, random: &mut Random) -> Vec<Va
         }
         let (cpu, memory) = mix.requests(random);
         let template = pod(json!({"app": format!("app-{number}")}), cpu, memory, json!({}));
-        let replicas = (random.between(5, 60) as usize).min(count - pods.len());
+        let replicas = (random.within(&(5..61)) as usize).min(count - pods.len());
         pods.extend(std::iter::repeat_n(template, replicas));
     }
     pods

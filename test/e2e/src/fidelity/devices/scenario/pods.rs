@@ -11,7 +11,7 @@ impl Writer {
     /// A request for so many devices of a family.
     fn exactly(&mut self, family: Family, count: u64, tolerates: bool) -> Value {
         let mut exact = json!({ "deviceClassName": self.class(family), "count": count });
-        if self.random.chance(3) || tolerates || self.tainted == Some(family) {
+        if self.random.one_in(3) || tolerates || self.tainted == Some(family) {
             exact["tolerations"] = json!([{ "operator": "Exists" }]);
         }
         exact
@@ -20,14 +20,14 @@ impl Writer {
     /// What the claims of a class with pods in that zone ask for, and what each takes of what zones have.
     fn devices(&mut self, zone: Option<&str>) -> (Value, Vec<(Family, u64)>) {
         let families = self.families_left(zone);
-        let target = self.random.choose(&self.offered.clone());
+        let target = *self.random.pick(&self.offered.clone());
         if families.is_empty() {
             let watched = self.families[0];
             return (json!({ "requests": [self.watching(watched)] }), vec![(watched, 0)]);
         }
-        let family = self.random.choose(&families);
-        if families.len() > 1 && self.random.chance(6) {
-            let other = self.random.choose(&families);
+        let family = *self.random.pick(&families);
+        if families.len() > 1 && self.random.one_in(6) {
+            let other = *self.random.pick(&families);
             let mut alternatives = [self.exactly(family, 2, true), self.exactly(other, 1, true)];
             for (alternative, name) in alternatives.iter_mut().zip(["two", "other"]) {
                 alternative["name"] = json!(name);
@@ -42,13 +42,13 @@ impl Writer {
             Family::Nic | Family::Link | Family::Attached => (self.exactly(family, 1, false), Vec::new()),
             Family::Advanced => {
                 let mut exact = self.exactly(family, 1, false);
-                if self.random.chance(2) {
+                if self.random.one_in(2) {
                     exact["selectors"] = self.selector(family, "numa.includes(1)");
                 }
                 (exact, Vec::new())
             }
         };
-        if self.random.chance(12) {
+        if self.random.one_in(12) {
             return (json!({ "requests": [self.watching(family)] }), vec![(family, 0)]);
         }
         let devices = json!({ "requests": [{ "name": "r", "exactly": request }], "constraints": constraints });
@@ -72,14 +72,14 @@ impl Writer {
         let held = self.held(Family::Gpu);
         let left = |gpus: Gpus| gpus.count.saturating_sub(held);
         let (main, other) = (left(target.gpus), left(target.other_gpus));
-        let count = self.random.choose(&[1, 1, 2]);
+        let count = *self.random.pick(&[1, 1, 2]);
         let driver = self.driver(Family::Gpu);
         let mut constraints = Vec::new();
         let mut has_roots = true;
         let mut first = self.exactly(Family::Gpu, count.min(main), target.gpus.is_tainted);
         match self.random.below(8) {
             0 | 1 => {
-                let is_other = other > 0 && self.random.chance(2);
+                let is_other = other > 0 && self.random.one_in(2);
                 let (gpus, most) = if is_other { (target.other_gpus, other) } else { (target.gpus, main) };
                 has_roots = !is_other;
                 first["count"] = json!(count.min(most));
@@ -108,13 +108,13 @@ impl Writer {
         }
         let pairs = target.nics.saturating_sub(self.held(Family::Nic).max(held));
         let mut requests = vec![json!({ "name": "r", "exactly": first })];
-        if has_roots && pairs > 0 && self.random.chance(2) {
+        if has_roots && pairs > 0 && self.random.one_in(2) {
             requests.push(json!({ "name": "nic", "exactly": self.exactly(Family::Nic, 1, false) }));
             if requests[0]["exactly"]["count"] == 1 {
                 constraints.push(json!({ "matchAttribute": ROOT }));
             }
         }
-        if self.random.chance(12) {
+        if self.random.one_in(12) {
             return json!({ "requests": [self.watching(Family::Gpu)] });
         }
         json!({ "requests": requests, "constraints": constraints })
@@ -124,17 +124,17 @@ impl Writer {
         let mut first = self.exactly(Family::Partition, 1, false);
         let profiles: &[&str] =
             if target.has_quarters { &["whole", "half", "quarter", ""] } else { &["whole", "half", ""] };
-        let profile = self.random.choose(profiles);
+        let profile = *self.random.pick(profiles);
         first["selectors"] = self.selector(Family::Partition, &format!("profile.startsWith('{profile}')"));
         first
     }
 
     fn bandwidth(&mut self, target: &Offered) -> (Value, Vec<Value>) {
         let mut first = self.exactly(Family::Shared, 1, false);
-        let bandwidth = self.random.choose(&["1G", "3G", "2500M", "6G"]);
+        let bandwidth = *self.random.pick(&["1G", "3G", "2500M", "6G"]);
         first["capacity"] = json!({ "requests": { "bandwidth": bandwidth } });
         let mut constraints = Vec::new();
-        if self.random.chance(4) && target.shared > 1 {
+        if self.random.one_in(4) && target.shared > 1 {
             first["count"] = json!(2);
             constraints.push(json!({ "distinctAttribute": format!("{}/card", self.driver(Family::Shared)) }));
         }
@@ -145,16 +145,16 @@ impl Writer {
     pub(super) fn class_of_pods(&mut self, class: u64) -> Vec<Value> {
         let mut spec = Map::new();
         let mut container = json!({ "name": "main", "image": "example.org/main", "resources": { "requests": {
-            "cpu": format!("{}m", self.random.choose(&[100, 400, 900, 1500])),
-            "memory": format!("{}Mi", self.random.choose(&[64, 512, 1500])),
+            "cpu": format!("{}m", *self.random.pick(&[100, 400, 900, 1500])),
+            "memory": format!("{}Mi", *self.random.pick(&[64, 512, 1500])),
         } } });
         let zones = self.zones();
-        let mut zone = self.random.chance(3).then(|| self.random.choose(&zones));
+        let mut zone = self.random.one_in(3).then(|| *self.random.pick(&zones));
         let mut count = 1 + self.random.below(6);
         let extended = self.extended_gpus();
-        if extended > 0 && self.random.chance(6) {
+        if extended > 0 && self.random.one_in(6) {
             let resource = self.extended_resource();
-            let wanted = self.random.choose(&[1, 2]).min(extended);
+            let wanted = (*self.random.pick(&[1, 2])).min(extended);
             container["resources"]["limits"] = json!({ resource: wanted.to_string() });
         } else {
             let (claim, is_for_one) = self.claim(class, &mut zone, &mut count);
@@ -208,14 +208,14 @@ impl Writer {
     /// so of devices that cost the node something. Says in which zone pods have to be for it, and how many they are at
     /// most.
     fn claim(&mut self, class: u64, zone: &mut Option<&'static str>, count: &mut u64) -> (Value, bool) {
-        if let Some((shared, its_zone)) = self.shared.take().filter(|_| self.random.chance(2)) {
+        if let Some((shared, its_zone)) = self.shared.take().filter(|_| self.random.one_in(2)) {
             (*zone, *count) = (its_zone, (*count).min(2));
             return (json!({ "name": "devices", "resourceClaimName": shared }), false);
         }
         let name = format!("claim-{class}");
         let (devices, takes) = self.devices(*zone);
         let is_for_one = takes.iter().any(|(family, _)| *family == Family::Advanced);
-        let (kind, field, spec) = if self.random.chance(6) && !is_for_one {
+        let (kind, field, spec) = if self.random.one_in(6) && !is_for_one {
             self.shared = Some((name.clone(), *zone));
             *count = (*count).min(3);
             ("ResourceClaim", "resourceClaimName", json!({ "devices": devices }))
@@ -238,17 +238,17 @@ impl Writer {
         // It leaves something to others.
         let local = self.families.iter().copied().filter(|family| !family.is_of_zone() && self.can_spare(*family));
         let local: Vec<Family> = local.collect();
-        if local.is_empty() || !self.random.chance(3) {
+        if local.is_empty() || !self.random.one_in(3) {
             return None;
         }
-        let family = self.random.choose(&local);
+        let family = *self.random.pick(&local);
         let mut device = json!({ "deviceClassName": self.class(family) });
-        if self.random.chance(4) {
+        if self.random.one_in(4) {
             device["adminAccess"] = json!(true);
         } else {
             self.held_by_agent = Some(family);
-            if family == Family::Gpu && self.random.chance(2) {
-                let model = self.random.choose(&["x", "y"]);
+            if family == Family::Gpu && self.random.one_in(2) {
+                let model = *self.random.pick(&["x", "y"]);
                 device["selectors"] = self.selector(family, &format!("model == '{model}'"));
             } else if family == Family::Shared {
                 device["capacity"] = json!({ "requests": { "bandwidth": "2G" } });
@@ -269,12 +269,12 @@ impl Writer {
 
     /// A PodGroup whose claim the pods share, where the cluster has such claims.
     fn group(&mut self, class: u64, pods: u64, claim: &Value) -> Option<String> {
-        if !matches!(self.gates, Gates::All) || claim["resourceClaimTemplateName"].is_null() || !self.random.chance(5) {
+        if !matches!(self.gates, Gates::All) || claim["resourceClaimTemplateName"].is_null() || !self.random.one_in(5) {
             return None;
         }
         let name = format!("group-{class}");
         let policy =
-            if self.random.chance(2) { json!({ "gang": { "minCount": pods.min(3) } }) } else { json!({ "basic": {} }) };
+            if self.random.one_in(2) { json!({ "gang": { "minCount": pods.min(3) } }) } else { json!({ "basic": {} }) };
         self.objects.push(json!({ "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
             "metadata": { "name": name, "namespace": self.name },
             "spec": { "schedulingPolicy": policy, "resourceClaims": [claim] } }));
@@ -283,7 +283,7 @@ impl Writer {
 
     /// GPUs under the name that their class gives them, or under the class's own.
     fn extended_resource(&mut self) -> String {
-        if self.random.chance(3) {
+        if self.random.one_in(3) {
             return format!("deviceclass.resource.kubernetes.io/{}", self.class(Family::Gpu));
         }
         self.named_resource()

@@ -1,21 +1,13 @@
 //! What holds whatever happens, by random histories.
 
+use seeded_random::Random;
+
 use super::*;
-
-/// A small generator, so that a failing seed can be run again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
 
 #[test]
 fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let tolerate = random.below(2) == 0;
         let mut cluster = Cluster::new(Config { tolerate, ..Config::default() });
         cluster.count_waiting = random.below(2) == 0;
