@@ -1,6 +1,7 @@
 //! A limit on the work of one search.
 //!
-//! Counted in steps, not in time, so that the same input ends in the same answer on any machine.
+//! Counted in steps, not in time, so that the same input ends in the same answer on any machine. Whoever asks a function
+//! that searches gets an [`Answer`], which says whether a budget ended the search before it was through.
 
 /// How many steps a search may still take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,76 @@ impl Budget {
     }
 }
 
+/// How the searches ended that an answer comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use = "whoever refuses something has to know whether a budget ended the search"]
+pub enum SearchEnd {
+    /// All of them went through: there is no more than they found.
+    #[default]
+    Finished,
+    /// A budget ended one of them: there may be more than they found.
+    OutOfBudget,
+}
+
+impl SearchEnd {
+    /// The end of a search that a budget ended or did not.
+    pub const fn of(is_out_of_budget: bool) -> Self {
+        if is_out_of_budget { Self::OutOfBudget } else { Self::Finished }
+    }
+
+    /// Takes another search into account.
+    pub fn and(&mut self, other: Self) {
+        *self = Self::of(self.is_out_of_budget() | other.is_out_of_budget());
+    }
+
+    /// Whether a budget ended one of the searches.
+    pub const fn is_out_of_budget(self) -> bool {
+        matches!(self, Self::OutOfBudget)
+    }
+}
+
+/// What searches found, with how they ended. Nobody comes by the one without saying what becomes of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "whoever refuses something has to know whether a budget ended the search"]
+pub struct Answer<T> {
+    found: T,
+    end: SearchEnd,
+}
+
+impl<T> Answer<T> {
+    /// What was found by searches that ended so.
+    pub const fn new(found: T, end: SearchEnd) -> Self {
+        Self { found, end }
+    }
+
+    /// What was found by searches that went through.
+    pub const fn finished(found: T) -> Self {
+        Self::new(found, SearchEnd::Finished)
+    }
+
+    /// What was found, for an answer that is made of this one and others: `end` is how the searches of all of them
+    /// ended.
+    pub fn part_of(self, end: &mut SearchEnd) -> T {
+        end.and(self.end);
+        self.found
+    }
+
+    /// What was found, for a caller who refuses nothing if that is less than there is.
+    pub fn so_far(self) -> T {
+        self.found
+    }
+
+    /// How the searches ended.
+    pub const fn end(&self) -> SearchEnd {
+        self.end
+    }
+
+    /// An answer made of what was found.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer::new(make(self.found), self.end)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +125,17 @@ mod tests {
         assert_eq!(budget.spend(11), Err(OutOfBudget));
         assert_eq!(budget.remaining(), 0);
         assert_eq!(budget.spend(1), Err(OutOfBudget));
+    }
+
+    #[test]
+    fn an_answer_made_of_others_is_out_of_budget_if_one_of_them_is() {
+        let all = [SearchEnd::Finished, SearchEnd::OutOfBudget];
+        for (first, second) in all.into_iter().flat_map(|first| all.map(|second| (first, second))) {
+            let mut end = SearchEnd::default();
+            let sum =
+                Answer::new(1, first).part_of(&mut end) + Answer::new(2, second).map(|it| it + 1).part_of(&mut end);
+            assert_eq!(sum, 4);
+            assert_eq!(end.is_out_of_budget(), all[1] == first || all[1] == second, "{first:?} {second:?}");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub mod unsupported;
 pub mod volume;
 pub mod workload;
 
-pub use budget::{Budget, OutOfBudget};
+pub use budget::{Answer, Budget, OutOfBudget, SearchEnd};
 pub use id::{Id, IdVec};
 pub use idset::IdSet;
 pub use intern::{Interner, KeyId, ResourceId, ValueId};

@@ -332,11 +332,12 @@ fn most(packing: &Packing<'_>, pool: PoolRank, class: ClassId, wanted: u32) -> O
     let table = &packing.problem.pools[pool];
     let mut most: FastMap<OfferingId, u32> = FastMap::default();
     for alternative in &table.by_class[class] {
-        let ways =
-            packing.ways(DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: wanted });
-        if ways.as_ref().is_some_and(|ways| ways.is_cut_short) {
+        let request = DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: wanted };
+        let ways = packing.ways(request);
+        if ways.end().is_out_of_budget() {
             return None;
         }
+        let ways = ways.so_far();
         for offering in alternative.offerings.iter() {
             let copies = match &ways {
                 Some(ways) => ways.at(table, offering).map_or(0, |(copies, _)| copies),

@@ -12,7 +12,7 @@ mod tally;
 use std::sync::Arc;
 
 use model::{
-    IdSet, Interner, KeyId, Requirement, ValueId, ValueSet,
+    IdSet, Interner, KeyId, Requirement, SearchEnd, ValueId, ValueSet,
     requirement::{Incompatible, IncompatibleKind},
 };
 
@@ -54,7 +54,7 @@ pub(crate) fn reasons(
     }
     let mut reasons = Vec::new();
     if verdict == Verdict::OutOfBudget {
-        reasons.push(match devices_undecided(packing, class) {
+        reasons.push(match devices_out_of_budget(packing, class) {
             Some(steps) => Reason::DevicesOutOfBudget { steps },
             None if backtracking::may_be_brought(problem, class) => Reason::OthersMayBringDevices { steps },
             None if backtracking::is_too_large(&backtracking::with_one_more(packing, class)) => {
@@ -104,27 +104,22 @@ pub(crate) fn reasons(
     reasons.into()
 }
 
-/// Steps that the allocation of devices took, if it left the class undecided somewhere.
-fn devices_undecided(packing: &Packing<'_>, class: ClassId) -> Option<u64> {
+/// Steps that the allocation of devices took, if it could not finish for the class somewhere.
+fn devices_out_of_budget(packing: &Packing<'_>, class: ClassId) -> Option<u64> {
     let problem = packing.problem;
     problem.classes[class].devices.as_ref()?;
-    let run = packing.run;
-    run.devices().take_undecided();
+    let mut end = SearchEnd::default();
+    let mut ask = |spot: Spot, variant: usize| {
+        packing.ways(DeviceRequest { spot, class, variant, copies: 1 }).part_of(&mut end);
+    };
     for &node in problem.node_order.iter().filter(|&&node| problem.node_accepts(class, node)) {
-        packing.ways(DeviceRequest {
-            spot: Spot::Node(node),
-            class,
-            variant: problem.variant_on(class, node),
-            copies: 1,
-        });
+        ask(Spot::Node(node), problem.variant_on(class, node));
     }
     for (pool, table) in problem.pools.iter_enumerated() {
-        for alternative in &table.by_class[class] {
-            packing.ways(DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: 1 });
-        }
+        table.by_class[class].iter().for_each(|alternative| ask(Spot::New(pool), alternative.variant));
     }
-    let taken = problem.snapshot.options.device_steps.saturating_sub(run.devices().steps_left());
-    run.devices().take_undecided().then_some(taken)
+    let taken = problem.snapshot.options.device_steps.saturating_sub(packing.run.devices().steps_left());
+    end.is_out_of_budget().then_some(taken)
 }
 
 fn existing_nodes(packing: &Packing<'_>, class: ClassId, rules: &mut Vec<Arc<str>>) -> ExistingNodes {
@@ -165,7 +160,7 @@ fn without_devices(packing: &Packing<'_>, class: ClassId, node: NodeId) -> Optio
         return None;
     }
     let variant = problem.variant_on(class, node);
-    let ways = packing.ways(DeviceRequest { spot: Spot::Node(node), class, variant, copies: 1 })?;
+    let ways = packing.ways(DeviceRequest { spot: Spot::Node(node), class, variant, copies: 1 }).so_far()?;
     if ways.most() > 0 {
         return None;
     }
@@ -450,7 +445,8 @@ pub(crate) fn with_devices(
     packing.problem.classes[class].devices.as_ref()?;
     let mut given = IdSet::with_len(table.catalogue.offerings.len());
     for alternative in &table.by_class[class] {
-        match packing.ways(DeviceRequest { spot: Spot::New(rank), class, variant: alternative.variant, copies: 1 }) {
+        let request = DeviceRequest { spot: Spot::New(rank), class, variant: alternative.variant, copies: 1 };
+        match packing.ways(request).so_far() {
             None => given.extend(alternative.offerings.iter()),
             Some(ways) => {
                 for way in &ways.ways {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use model::collections::FastMap;
-use model::{Budget, IdSet};
+use model::{Budget, IdSet, OutOfBudget};
 
 use super::{Alternative, ClaimUse, NodeDemand, Offer};
 use crate::inventory::{Inventory, ShapeId};
@@ -58,8 +58,9 @@ impl Inventory {
         Arc::make_mut(overhead.by_shape.entry(shape).or_default()).add(&most);
         OverheadVerdict::Given(costs)
     }
+
     /// Gives such a pod its devices on a machine that holds others already, or on a node, where it has them in time; in
-    /// each of the shapes given by itself. False if the search was given up.
+    /// each of the shapes given by itself. A search that is given up takes nothing more.
     pub fn add_late_overhead(
         &self,
         bin: &mut BinLedger,
@@ -67,7 +68,7 @@ impl Inventory {
         claims: &[ClaimUse],
         cluster: &mut ClusterLedger,
         budget: &mut Budget,
-    ) -> bool {
+    ) -> Result<(), OutOfBudget> {
         let possible: Vec<ShapeId> =
             bin.shapes().into_iter().flatten().filter(|shape| shapes.contains(*shape)).collect();
         if let Kind::Node(_) = &bin.kind {
@@ -75,13 +76,13 @@ impl Inventory {
             if let Some(given) = offer.alternatives.first() {
                 self.commit(bin, cluster, given);
             }
-            return offer.undecided.is_empty();
+            return if offer.undecided.is_empty() { Ok(()) } else { Err(OutOfBudget) };
         }
         for shape in possible {
             let only: IdSet<ShapeId> = [shape].into_iter().collect();
             let offer = self.try_add(bin, crate::Copies { claims, copies: 1 }, &only, cluster, budget);
             if !offer.undecided.is_empty() {
-                return false;
+                return Err(OutOfBudget);
             }
             let (most, _) = self.of_machine_alone(&offer, shape);
             if let Kind::Machine { hypotheses, .. } = &mut bin.kind {
@@ -89,7 +90,7 @@ impl Inventory {
                 of_shape.for_each(|hypothesis| hypothesis.usage.add(&most));
             }
         }
-        true
+        Ok(())
     }
 
     /// Gives back what one copy was given on a node that exists.

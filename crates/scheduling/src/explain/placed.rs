@@ -243,7 +243,7 @@ impl Asking<'_> {
         if !requests.fits_in(&state.room[id]) {
             return Some(lacking(&requests, &state.room[id], self.names()));
         }
-        if self.packing.copies_on_node(id, self.class, 1) == 0 {
+        if self.packing.copies_on_node(id, self.class, 1).so_far() == 0 {
             let mut rules = Vec::new();
             closing(&self.packing, pods, |mine, _| problem.topology.place_of_node(mine.group, id), &mut rules);
             return Some(rules.first().map_or(Fall::NodeAffinity, |rule| Fall::PodRule(rule.to_string())));
@@ -312,7 +312,7 @@ impl Asking<'_> {
         let only: IdSet<OfferingId> = [id].into_iter().collect();
         let with_others = !table.min_values.is_empty();
         let way = if with_others { way.clone() } else { Alternative { offerings: only.clone(), ..way.clone() } };
-        if self.packing.copies_in_new_bin(rank, self.class, &way, 1) == 1 {
+        if self.packing.copies_in_new_bin(rank, self.class, &way, 1).so_far() == 1 {
             let is_without = self.giving.get(&table.id).is_some_and(|giving| !giving.contains(id));
             return is_without.then_some(Fall::Devices);
         }

@@ -20,7 +20,7 @@ mod vacate;
 
 use std::rc::Rc;
 
-use model::{IdSet, ResourceVec, ValueId, collections::FastMap};
+use model::{Answer, IdSet, ResourceVec, ValueId, collections::FastMap};
 
 use self::devices::{Asking, DeviceRequest, DeviceState, Replaying, Ways};
 use self::mode::Mode;
@@ -123,10 +123,11 @@ impl<'p> Packing<'p> {
     }
 
     /// How copies of a class can have their devices at a place; `None` if it wants none there.
-    pub(crate) fn ways(&self, request: DeviceRequest) -> Option<Rc<Ways>> {
+    pub(crate) fn ways(&self, request: DeviceRequest) -> Answer<Option<Rc<Ways>>> {
+        let Some(devices) = &self.state.devices else { return Answer::finished(None) };
         let replaying = if self.aim.in_its_own_order { Replaying::Never } else { self.mode.replaying };
         let asking = Asking { problem: self.problem, run: self.run, bins: &self.state.bins, replaying };
-        self.state.devices.as_ref()?.ways(asking, request)
+        devices.ways(asking, request)
     }
 
     /// To ask for devices of places beside which no machine is open.

@@ -317,7 +317,7 @@ pub(crate) fn reachable(problem: &Problem<'_>, run: &PlanRun) -> Vec<(GroupId, P
         }
         for (pool, table) in problem.pools.iter_enumerated() {
             for alternative in &table.by_class[id] {
-                if untouched.copies_in_new_bin(pool, id, alternative, 1) == 1 {
+                if untouched.copies_in_new_bin(pool, id, alternative, 1).so_far() == 1 {
                     let mine = class.involved.iter().zip(&alternative.places).filter(|(mine, _)| is_spread(mine));
                     places.extend(mine.map(|(mine, place)| (mine.group, *place)));
                 }

@@ -30,7 +30,8 @@ use crate::simulation::topology::Scope;
 use crate::snapshot::NodeId;
 use crate::tuning::KARPENTER_STEPS;
 
-/// Places what it can of the waiting copies; says whether it came to the end. Nobody waits for it but who asked for it.
+/// Places what it can of the waiting copies; says whether it came to the end. Nobody waits for it but who asked for it,
+/// and nobody is refused by it: what is left goes class by class.
 pub(crate) fn place(packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>, is_asked_for: bool) -> bool {
     let problem = packing.problem;
     let mut order: Vec<ClassId> =
@@ -45,7 +46,7 @@ pub(crate) fn place(packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>
         for &class in &order {
             let mut copies = Copies::new(packing, class);
             if copies.is_free {
-                waiting[class] = on_nodes(packing, class, waiting[class]);
+                waiting[class] = on_nodes(packing, class, waiting[class]).so_far();
             }
             while waiting[class] > 0 {
                 let placed = copies.place_some(packing, &mut machines, waiting[class]);
@@ -208,7 +209,7 @@ impl<'p> Copies<'p> {
             if self.nodes_without_room.contains(&node) {
                 continue;
             }
-            if packing.copies_on_node(node, self.class, 1) == 1 {
+            if packing.copies_on_node(node, self.class, 1).so_far() == 1 {
                 packing.place_on_node(node, self.class, 1);
                 // It may take another.
                 self.from_node = position;
@@ -266,7 +267,7 @@ impl<'p> Copies<'p> {
             if is_elsewhere || way.on_host(packing, id, class).is_none() {
                 continue;
             }
-            let copies = packing.copies_in_bin(id, class, way.alternative, wanted);
+            let copies = packing.copies_in_bin(id, class, way.alternative, wanted).so_far();
             if copies > 0 {
                 packing.place_in_bin(id, class, way.alternative, copies);
                 return copies;
@@ -284,7 +285,7 @@ impl<'p> Copies<'p> {
         for (pool, table) in packing.problem.pools.iter_enumerated() {
             for way in &table.by_class[self.class] {
                 machines.steps += 1;
-                if packing.copies_in_new_bin(pool, self.class, way, 1) == 1 {
+                if packing.copies_in_new_bin(pool, self.class, way, 1).so_far() == 1 {
                     let id = BinId(packing.state.bins.len());
                     packing.open_bin(pool, self.class, way, 1);
                     machines.add_pods(packing, id, 1);

@@ -45,7 +45,7 @@ pub(crate) fn is_free(problem: &Problem<'_>, class: ClassId) -> bool {
 
 fn opens(packing: &mut Packing<'_>, pool: PoolRank, class: ClassId) -> bool {
     let alternatives = &packing.problem.pools[pool].by_class[class];
-    alternatives.iter().any(|alternative| packing.copies_in_new_bin(pool, class, alternative, 1) == 1)
+    alternatives.iter().any(|alternative| packing.copies_in_new_bin(pool, class, alternative, 1).so_far() == 1)
 }
 
 /// The classes of one pool and the offerings that they could be on.
@@ -195,14 +195,14 @@ impl Patterns {
             let Some(way) = alternative_at(table, item.class, site.offering) else { continue };
             let placed = match bin {
                 Some(id) => {
-                    let placed = packing.copies_in_bin(id, item.class, way, copies);
+                    let placed = packing.copies_in_bin(id, item.class, way, copies).so_far();
                     if placed > 0 {
                         packing.place_in_bin(id, item.class, way, placed);
                     }
                     placed
                 }
                 None => {
-                    let placed = packing.copies_in_new_bin(self.pool, item.class, way, copies);
+                    let placed = packing.copies_in_new_bin(self.pool, item.class, way, copies).so_far();
                     if placed > 0 {
                         bin = Some(BinId(packing.state.bins.len()));
                         packing.open_bin(self.pool, item.class, way, placed);

@@ -37,13 +37,13 @@ fn ask(packing: &mut Packing<'_>) -> u32 {
     for class in problem.classes.ids() {
         for wanted in [1, 3, 1000] {
             for &node in &problem.node_order {
-                answered += u32::from(packing.copies_on_node(node, class, wanted) > 0);
+                answered += u32::from(packing.copies_on_node(node, class, wanted).so_far() > 0);
             }
             for (pool, table) in problem.pools.iter_enumerated() {
                 for alternative in &table.by_class[class] {
-                    answered += u32::from(packing.copies_in_new_bin(pool, class, alternative, wanted) > 0);
+                    answered += u32::from(packing.copies_in_new_bin(pool, class, alternative, wanted).so_far() > 0);
                     for bin in (0..packing.state.bins.len()).map(BinId) {
-                        answered += u32::from(packing.copies_in_bin(bin, class, alternative, wanted) > 0);
+                        answered += u32::from(packing.copies_in_bin(bin, class, alternative, wanted).so_far() > 0);
                     }
                 }
             }
@@ -62,7 +62,7 @@ fn a_trial_without_claims_allocates_no_memory() {
     for class in problem.classes.ids() {
         for (pool, table) in problem.pools.iter_enumerated() {
             if let Some(first) = table.by_class[class].first()
-                && packing.copies_in_new_bin(pool, class, first, 1) == 1
+                && packing.copies_in_new_bin(pool, class, first, 1).so_far() == 1
             {
                 packing.open_bin(pool, class, first, 1);
             }

@@ -108,7 +108,7 @@ fn larger_sizes_are_those_that_looking_at_each_offering_finds() {
     let mark = packing.mark();
     for (id, &class) in (0..packing.state.bins.len()).map(BinId).zip(classes.iter().rev()) {
         for alternative in &table.by_class[class] {
-            if packing.copies_in_bin(id, class, alternative, 1) == 1 {
+            if packing.copies_in_bin(id, class, alternative, 1).so_far() == 1 {
                 packing.place_in_bin(id, class, alternative, 1);
             }
         }

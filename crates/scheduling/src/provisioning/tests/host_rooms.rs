@@ -73,7 +73,7 @@ fn what_rules_over_hosts_allow_is_kept_until_a_machine_changes() {
     let mark = packing.mark();
     for (id, &class) in (0..packing.state.bins.len()).map(BinId).zip(classes.iter().rev()) {
         let way = &table.by_class[class][0];
-        if packing.copies_in_bin(id, class, way, 1) == 1 {
+        if packing.copies_in_bin(id, class, way, 1).so_far() == 1 {
             packing.place_in_bin(id, class, way, 1);
         }
     }

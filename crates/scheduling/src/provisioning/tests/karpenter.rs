@@ -83,7 +83,7 @@ fn pod_by_pod(packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>) {
 
 fn place_one(packing: &mut Packing<'_>, class: ClassId) -> bool {
     let problem = packing.problem;
-    if on_nodes(packing, class, 1) == 0 {
+    if on_nodes(packing, class, 1).so_far() == 0 {
         return true;
     }
     let pods = |id: usize| -> u32 { packing.state.bins[id].contents.iter().map(|(_, _, copies)| copies).sum() };
@@ -91,7 +91,7 @@ fn place_one(packing: &mut Packing<'_>, class: ClassId) -> bool {
     open.sort_unstable();
     for (_, id) in open {
         for way in &problem.pools[packing.state.bins[id].pool].by_class[class] {
-            if packing.copies_in_bin(BinId(id), class, way, 1) == 1 {
+            if packing.copies_in_bin(BinId(id), class, way, 1).so_far() == 1 {
                 packing.place_in_bin(BinId(id), class, way, 1);
                 return true;
             }
@@ -99,7 +99,7 @@ fn place_one(packing: &mut Packing<'_>, class: ClassId) -> bool {
     }
     for (pool, table) in problem.pools.iter_enumerated() {
         for way in &table.by_class[class] {
-            if packing.copies_in_new_bin(pool, class, way, 1) == 1 {
+            if packing.copies_in_new_bin(pool, class, way, 1).so_far() == 1 {
                 packing.open_bin(pool, class, way, 1);
                 return true;
             }

@@ -1,5 +1,6 @@
 //! Nodes without the pods that run there, and back.
 
+use model::Answer;
 use serde_json::json;
 
 use super::devices::GPU;
@@ -53,7 +54,7 @@ fn request() -> Request<'static> {
     attachments::as_resources(&Request::of(&fixture().snapshot())).expect("volumes are limited")
 }
 
-fn class_of(problem: &Problem<'_>, pod: &str) -> ClassId {
+pub(super) fn class_of(problem: &Problem<'_>, pod: &str) -> ClassId {
     let is_it = |&member: &crate::snapshot::PodId| *problem.snapshot.pods[member].pod.name.name == *pod;
     problem.classes.ids().find(|&class| problem.classes[class].members.iter().any(is_it)).expect("it waits")
 }
@@ -64,7 +65,7 @@ fn node(problem: &Problem<'_>, name: &str) -> NodeId {
 
 /// Which of the pods a node takes.
 fn taken<'n>(packing: &Packing<'_>, on: NodeId, pods: &[&'n str]) -> Vec<&'n str> {
-    let fits = |pod: &&str| packing.copies_on_node(on, class_of(packing.problem, pod), 1) == 1;
+    let fits = |pod: &&str| packing.copies_on_node(on, class_of(packing.problem, pod), 1).so_far() == 1;
     pods.iter().copied().filter(fits).collect()
 }
 
@@ -101,7 +102,7 @@ fn a_vacated_node_has_no_shared_volume_attached_any_more() {
     assert!(packing.vacate(n0));
     packing.place_on_node(n0, shares, 1);
     packing.place_on_node(n0, class_of(&problem, "volume"), 1);
-    assert_eq!(packing.copies_on_node(n0, shares, 1), 1);
+    assert_eq!(packing.copies_on_node(n0, shares, 1), Answer::finished(1));
     let resource = request.snapshot.interner.find_resource(&crate::snapshot::attach_resource(DRIVER)).unwrap();
     assert_eq!(packing.state.room[n0].get(resource), 0, "both have been attached");
 }

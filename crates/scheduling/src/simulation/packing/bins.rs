@@ -172,7 +172,7 @@ impl Packing<'_> {
         let problem = self.problem;
         let DeviceRequest { spot, copies, .. } = request;
         let table = &problem.pools[bin.pool];
-        let Some(ways) = self.ways(request) else {
+        let Some(ways) = self.ways(request).so_far() else {
             // Pods without claims on a machine whose devices cost something, or that has fewer shapes left.
             let mut offerings = std::mem::take(&mut bin.offerings);
             narrow(&mut offerings, table, &bin.requests, Some(bin), None);

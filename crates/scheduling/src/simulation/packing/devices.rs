@@ -13,8 +13,8 @@
 //!
 //! Where devices plainly run out, [`shortage`] says so before anybody searches for room.
 //!
-//! Steps of the engine are counted for the whole plan; a class that found no place while some answer was cut short is
-//! undecided, not refused.
+//! Steps of the engine are counted for the whole plan. An answer for which they did not last says so, whoever asks for
+//! it again.
 
 mod hosts;
 mod orders;
@@ -28,7 +28,7 @@ mod ways;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger, verdict::RequestStep};
-use model::{Budget, IdSet, Interner, ResourceVec, ValueSet, collections::FastMap};
+use model::{Answer, Budget, IdSet, Interner, ResourceVec, ValueSet, collections::FastMap};
 
 use self::{
     orders::{Held, Place, Pristine},
@@ -290,7 +290,13 @@ impl DeviceState {
     }
 
     /// The ways to give copies of a class their devices at a place; `None` if it wants none there.
-    pub(crate) fn ways(&self, asking: Asking<'_>, request: DeviceRequest) -> Option<Rc<Ways>> {
+    pub(crate) fn ways(&self, asking: Asking<'_>, request: DeviceRequest) -> Answer<Option<Rc<Ways>>> {
+        let ways = self.ways_if_wanted(asking, request);
+        let end = ways.as_ref().map(|ways| ways.end).unwrap_or_default();
+        Answer::new(ways, end)
+    }
+
+    fn ways_if_wanted(&self, asking: Asking<'_>, request: DeviceRequest) -> Option<Rc<Ways>> {
         let Asking { problem, run, bins, .. } = asking;
         let DeviceRequest { spot, class, variant, copies: wanted } = request;
         let of_problem = problem.devices.as_ref()?;
@@ -314,9 +320,6 @@ impl DeviceState {
             && *at == self.version
             && kept.answers(wanted)
         {
-            if kept.is_cut_short {
-                run.devices().leave_undecided();
-            }
             return Some(Rc::clone(kept));
         }
         let ledger = match (spot, own) {
@@ -344,9 +347,6 @@ impl DeviceState {
                 self.in_every_order(asking, DeviceRequest { spot, ..request }, ways)
             }
         };
-        if ways.is_cut_short {
-            run.devices().leave_undecided();
-        }
         let ways = Rc::new(ways);
         let mut kept = self.kept.borrow_mut();
         if kept.len() >= KEPT_DEVICE_ANSWERS {
@@ -394,6 +394,7 @@ impl DeviceState {
             && matches!(spot, Spot::Node(_))
             && self
                 .ways(asking, DeviceRequest { spot, class, variant, copies: 1 })
+                .so_far()
                 .is_some_and(|ways| ways.most() == 0);
         if is_kept_apart {
             all.push(Trouble { why: KEPT_APART.into(), usable: 0, shapes: IdSet::default() });

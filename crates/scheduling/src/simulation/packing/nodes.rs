@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use model::ResourceVec;
+use model::{Answer, ResourceVec};
 
 use super::Packing;
 use super::state::{Assignment, Target, Undo};
@@ -13,23 +13,25 @@ use crate::snapshot::NodeId;
 
 impl Packing<'_> {
     /// Copies of the class that the node has room for, at most `wanted`.
-    pub(crate) fn copies_on_node(&self, node: NodeId, class: ClassId, wanted: u32) -> u32 {
+    pub(crate) fn copies_on_node(&self, node: NodeId, class: ClassId, wanted: u32) -> Answer<u32> {
         let problem = self.problem;
         let copies = self.copies_beside_devices(node, class, wanted);
         let pods = &problem.classes[class];
         if copies == 0 || pods.devices.is_none() {
-            return copies;
+            return Answer::finished(copies);
         }
         let variant = problem.variant_on(class, node);
         let room = self.room_beside_volumes(node, class);
         let request = DeviceRequest { spot: Spot::Node(node), class, variant, copies };
-        let Some(ways) = self.ways(request) else { return copies };
         let copies_by = |way: &Way| {
             let mut each = pods.requests(variant).clone();
             each.saturating_add_assign(&way.extra_on_node());
             each.times_in(&room, way.copies.min(copies))
         };
-        ways.ways.iter().map(copies_by).max().unwrap_or(0)
+        self.ways(request).map(|ways| match ways {
+            Some(ways) => ways.ways.iter().map(copies_by).max().unwrap_or(0),
+            None => copies,
+        })
     }
 
     /// How many copies a node would take if there were devices for all of them.
@@ -112,7 +114,7 @@ impl Packing<'_> {
             problem.shared_volumes.attach(class, &mut self.state.attached[node]);
             self.state.journal.push(|| Undo::Attached(node, before));
         }
-        if let Some(ways) = self.ways(DeviceRequest { spot: Spot::Node(node), class, variant, copies })
+        if let Some(ways) = self.ways(DeviceRequest { spot: Spot::Node(node), class, variant, copies }).so_far()
             && let Some(devices) = &mut self.state.devices
         {
             let (extra, before) = devices.take_on_node(problem, node, (class, variant), &ways, copies);

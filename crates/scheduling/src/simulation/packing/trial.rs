@@ -1,7 +1,7 @@
 //! How many more copies of a class a machine holds: nothing is changed, and nothing allocated unless the class asks for
 //! an open label or for devices.
 
-use model::{IdSet, Interner, ResourceId, ResourceVec};
+use model::{Answer, IdSet, Interner, ResourceId, ResourceVec};
 use smallvec::SmallVec;
 
 use super::Packing;
@@ -16,22 +16,28 @@ use crate::simulation::packing::devices::{DeviceRequest, Spot, Way, Ways, narrow
 
 impl Packing<'_> {
     /// Copies of the class that an open machine takes in the given way, at most `wanted`.
-    pub(crate) fn copies_in_bin(&mut self, bin: BinId, class: ClassId, alternative: &Alternative, wanted: u32) -> u32 {
+    pub(crate) fn copies_in_bin(
+        &mut self,
+        bin: BinId,
+        class: ClassId,
+        alternative: &Alternative,
+        wanted: u32,
+    ) -> Answer<u32> {
         let problem = self.problem;
         let wanted = self.copies_allowed(Some(bin), class, alternative, wanted);
         if wanted == 0 {
-            return 0;
+            return Answer::finished(0);
         }
         self.with_buffers(|packing, candidates, trial| {
-            let Some(held) = packing.state.bins.get(bin.0) else { return 0 };
+            let Some(held) = packing.state.bins.get(bin.0) else { return Answer::finished(0) };
             let table = &problem.pools[held.pool];
             if held.is_elsewhere(table, alternative) || self.run.is_avoided(table, class, alternative) {
-                return 0;
+                return Answer::finished(0);
             }
             candidates.clone_from(&held.offerings);
             candidates.intersect_with(&alternative.offerings);
             if !packing.open_labels_agree(table, held, alternative, candidates, problem.names()) {
-                return 0;
+                return Answer::finished(0);
             }
             let most = Trial { problem, pool: held.pool, bin: Some((bin, held)), class, alternative, ways: None };
             packing.most(most, candidates, trial, wanted)
@@ -45,14 +51,14 @@ impl Packing<'_> {
         class: ClassId,
         alternative: &Alternative,
         wanted: u32,
-    ) -> u32 {
+    ) -> Answer<u32> {
         let problem = self.problem;
         if self.run.is_avoided(&problem.pools[pool], class, alternative) {
-            return 0;
+            return Answer::finished(0);
         }
         let wanted = self.copies_allowed(None, class, alternative, wanted);
         if wanted == 0 {
-            return 0;
+            return Answer::finished(0);
         }
         self.with_buffers(|packing, candidates, trial| {
             candidates.clone_from(&alternative.offerings);
@@ -74,18 +80,18 @@ impl Packing<'_> {
             candidates.clone_from(&alternative.offerings);
             packing.drop_exhausted_reservations(pool, candidates);
             let trial = Trial { problem, pool, bin: None, class, alternative, ways: None };
-            u32::from(packing.fits(&trial, candidates, buffer, 1))
+            packing.fits(&trial, candidates, buffer, 1)
         };
-        self.copies_allowed(None, class, alternative, 1) == 1 && self.with_buffers(fitting) == 1
+        self.copies_allowed(None, class, alternative, 1) == 1 && self.with_buffers(fitting)
     }
 
     /// Runs a trial on the two buffers that all trials share.
-    fn with_buffers(&mut self, run: impl FnOnce(&Self, &mut IdSet<OfferingId>, &mut IdSet<OfferingId>) -> u32) -> u32 {
+    fn with_buffers<T>(&mut self, run: impl FnOnce(&Self, &mut IdSet<OfferingId>, &mut IdSet<OfferingId>) -> T) -> T {
         let mut candidates = std::mem::take(&mut self.state.candidates);
         let mut trial = std::mem::take(&mut self.state.trial);
-        let copies = run(self, &mut candidates, &mut trial);
+        let found = run(self, &mut candidates, &mut trial);
         (self.state.candidates, self.state.trial) = (candidates, trial);
-        copies
+        found
     }
 
     /// The largest number of copies, at most `wanted`, that leaves an offering of `candidates`. What devices say is
@@ -96,14 +102,16 @@ impl Packing<'_> {
         candidates: &IdSet<OfferingId>,
         buffer: &mut IdSet<OfferingId>,
         wanted: u32,
-    ) -> u32 {
+    ) -> Answer<u32> {
         let most = at_most(wanted, |copies| self.fits(&trial, candidates, buffer, copies));
         if most == 0 || trial.problem.classes[trial.class].devices.is_none() {
-            return most;
+            return Answer::finished(most);
         }
-        let Some(ways) = self.ways(trial.request(most)) else { return most };
-        let trial = Trial { ways: Some(&ways), ..trial };
-        at_most(most.min(ways.most()), |copies| self.fits(&trial, candidates, buffer, copies))
+        self.ways(trial.request(most)).map(|ways| {
+            let Some(ways) = ways else { return most };
+            let trial = Trial { ways: Some(&ways), ..trial };
+            at_most(most.min(ways.most()), |copies| self.fits(&trial, candidates, buffer, copies))
+        })
     }
 
     fn fits(

@@ -15,7 +15,7 @@
 //! Complexity: exponential in the worst case, hence the budget. A step is one attempt to place one copy on one target;
 //! a leaf costs what it takes to replay it.
 
-use model::{Budget, OutOfBudget};
+use model::{Budget, OutOfBudget, SearchEnd};
 
 use super::fill::place;
 use super::reservations::Reserving;
@@ -36,10 +36,29 @@ use crate::{plan::Verdict, snapshot::NodeId};
 pub(crate) struct Repaired<'p> {
     pub(crate) packing: Packing<'p>,
     pub(crate) left: u32,
-    /// What the refusal of those left means.
-    pub(crate) verdict: Verdict,
-    /// Counting has proved it, whatever else was left open.
-    pub(crate) is_counted: bool,
+    /// Why those are left.
+    pub(crate) why: NoRoom,
+}
+
+/// Why the search has no room for a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// Counting has proved that there is none, whatever is found out of single places.
+    Counted,
+    /// It went through all arrangements of what it knows of.
+    Searched,
+    /// It did not come to its end, or there is more than it looks at.
+    OutOfBudget,
+}
+
+impl NoRoom {
+    /// What the refusal of a copy means for which places were searched before, with such an end.
+    pub(crate) fn verdict_after(self, end: SearchEnd) -> Verdict {
+        match (self, end) {
+            (Self::Counted, _) | (Self::Searched, SearchEnd::Finished) => Verdict::DoesNotFit,
+            (Self::Searched, SearchEnd::OutOfBudget) | (Self::OutOfBudget, _) => Verdict::OutOfBudget,
+        }
+    }
 }
 
 /// Tries to place `left` more copies of `class` by rearranging what is placed.
@@ -50,40 +69,44 @@ pub(crate) fn place_more<'p>(
     budget: &mut Budget,
 ) -> Repaired<'p> {
     let problem = packing.problem;
+    // For the devices of all that is tried.
+    let mut end = SearchEnd::default();
     while left > 0 {
         let mut copies = with_one_more(&packing, class);
         if want_too_much(&packing, &copies) {
-            return Repaired { packing, left, verdict: Verdict::DoesNotFit, is_counted: true };
+            return Repaired { packing, left, why: NoRoom::Counted };
         }
         if is_too_large(&copies) {
-            left = relocation::make_room(&mut packing, class, left, budget);
-            return Repaired { packing, left, verdict: Verdict::OutOfBudget, is_counted: false };
+            // That finds some room and proves nothing.
+            left = relocation::make_room(&mut packing, class, left, budget).so_far();
+            return Repaired { packing, left, why: NoRoom::OutOfBudget };
         }
         // Stable: otherwise the classes stay in their order.
         copies.sort_by_key(|(class, _)| grows(problem, *class));
-        let mut search = Search { packing: packing.emptied(), copies: &copies, budget };
-        match search.run() {
+        let mut search = Search { packing: packing.emptied(), copies: &copies, budget, end: SearchEnd::default() };
+        let has_room = search.run();
+        end.and(search.end);
+        match has_room {
             Ok(true) => {
                 packing.state = search.packing.state;
                 packing.recharge(Charging::Least);
                 left -= 1;
                 // The search made room for one; there may be more now.
-                left = place(&mut packing, class, left);
+                left = place(&mut packing, class, left).part_of(&mut end);
             }
             Ok(false) => {
                 let is_cut_off =
                     |(class, _): &(ClassId, u32)| problem.pools.iter().any(|table| table.cut_off.contains(*class));
                 let hangs_on_others = |(class, _): &(ClassId, u32)| may_be_brought(problem, *class);
-                let is_proof = !copies.iter().any(is_cut_off) && !copies.iter().any(hangs_on_others);
-                let verdict = if is_proof { Verdict::DoesNotFit } else { Verdict::OutOfBudget };
-                return Repaired { packing, left, verdict, is_counted: false };
+                let is_proof =
+                    !end.is_out_of_budget() && !copies.iter().any(is_cut_off) && !copies.iter().any(hangs_on_others);
+                let why = if is_proof { NoRoom::Searched } else { NoRoom::OutOfBudget };
+                return Repaired { packing, left, why };
             }
-            Err(OutOfBudget) => {
-                return Repaired { packing, left, verdict: Verdict::OutOfBudget, is_counted: false };
-            }
+            Err(OutOfBudget) => return Repaired { packing, left, why: NoRoom::OutOfBudget },
         }
     }
-    Repaired { packing, left, verdict: Verdict::DoesNotFit, is_counted: false }
+    Repaired { packing, left, why: NoRoom::Searched }
 }
 
 /// Whether there are too many copies to search for another arrangement of them.
@@ -120,6 +143,8 @@ struct Search<'p, 'b> {
     packing: Packing<'p>,
     copies: &'b [(ClassId, u32)],
     budget: &'b mut Budget,
+    /// How the searches ended for the devices of all that was tried.
+    end: SearchEnd,
 }
 
 /// Targets in the order in which copies of one class go through them.
@@ -227,7 +252,8 @@ impl Search<'_, '_> {
     /// others, so then each shape is tried by itself too.
     fn picks(&self, spot: Spot, class: ClassId, alternative: &Alternative) -> Vec<Pick> {
         let request = DeviceRequest { spot, class, variant: alternative.variant, copies: 1 };
-        let Some(ways) = self.packing.ways(request) else {
+        // The caller has asked whether there are some.
+        let Some(ways) = self.packing.ways(request).so_far() else {
             return vec![Pick::Cheapest];
         };
         let each_shape = self.shares_devices();
@@ -248,7 +274,7 @@ impl Search<'_, '_> {
         rest: impl FnOnce(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
         self.spend(class)?;
-        if self.packing.copies_on_node(node, class, 1) == 0 {
+        if self.packing.copies_on_node(node, class, 1).part_of(&mut self.end) == 0 {
             return Ok(false);
         }
         let mark = self.packing.mark();
@@ -264,7 +290,7 @@ impl Search<'_, '_> {
         rest: impl Fn(&mut Self) -> Result<bool, OutOfBudget>,
     ) -> Result<bool, OutOfBudget> {
         self.spend(class)?;
-        if self.packing.copies_in_bin(bin, class, alternative, 1) == 0 {
+        if self.packing.copies_in_bin(bin, class, alternative, 1).part_of(&mut self.end) == 0 {
             return Ok(false);
         }
         for pick in self.picks(Spot::Bin(bin), class, alternative) {
@@ -288,7 +314,8 @@ impl Search<'_, '_> {
     ) -> Result<bool, OutOfBudget> {
         self.spend(class)?;
         let mode = Mode { reserving, ..self.packing.mode().clone() };
-        if self.packing.with(mode.clone(), |packing| packing.copies_in_new_bin(pool, class, alternative, 1)) == 0 {
+        let copies = self.packing.with(mode.clone(), |packing| packing.copies_in_new_bin(pool, class, alternative, 1));
+        if copies.part_of(&mut self.end) == 0 {
             return Ok(false);
         }
         for pick in self.picks(Spot::New(pool), class, alternative) {

@@ -13,7 +13,7 @@ mod larger_sizes;
 
 use std::{borrow::Cow, cmp::Ordering, rc::Rc};
 
-use model::ResourceVec;
+use model::{Answer, ResourceVec, SearchEnd};
 
 use smallvec::SmallVec;
 
@@ -63,44 +63,46 @@ fn cost_cmp(mine: (i64, u32), theirs: (i64, u32)) -> Ordering {
 }
 
 /// Places up to `wanted` copies in machines and returns how many are left.
-pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     place_until(packing, class, wanted, false)
 }
 
 /// Places some of the copies in machines, so that it can be looked at what that changes, and returns how many are left.
-pub(crate) fn place_some(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn place_some(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     place_until(packing, class, wanted, true)
 }
 
-fn place_until(packing: &mut Packing<'_>, class: ClassId, wanted: u32, some_are_enough: bool) -> u32 {
-    let mut left = into_paid_room(packing, class, wanted);
+fn place_until(packing: &mut Packing<'_>, class: ClassId, wanted: u32, some_are_enough: bool) -> Answer<u32> {
+    let mut end = SearchEnd::default();
+    let mut left = into_paid_room(packing, class, wanted).part_of(&mut end);
     while left > 0 {
         if some_are_enough && left < wanted {
-            return left;
+            return Answer::new(left, end);
         }
-        let placed = by_preference(packing, class, left);
+        let placed = by_preference(packing, class, left).part_of(&mut end);
         if placed == 0 {
             break;
         }
         left -= placed;
         if packing.aim.is_too_dear(packing.state.price()) {
-            return left;
+            return Answer::new(left, end);
         }
     }
     let mut open = Open::default();
     for bin in (0..packing.state.bins.len()).map(BinId) {
         if left == 0 {
-            return 0;
+            break;
         }
-        left -= at_any_price(packing, bin, class, left, &mut open);
+        left -= at_any_price(packing, bin, class, left, &mut open).part_of(&mut end);
     }
-    left
+    Answer::new(left, end)
 }
 
 /// Places copies in machines whose price stays, and returns how many are left.
-pub(crate) fn into_paid_room(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn into_paid_room(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let pods = &packing.problem.classes[class];
     let mut left = wanted;
+    let mut end = SearchEnd::default();
     let mut from = BinId(0);
     let mut open = Open::default();
     while left > 0 {
@@ -110,56 +112,65 @@ pub(crate) fn into_paid_room(packing: &mut Packing<'_>, class: ClassId, wanted: 
             Some(_) => Some(from),
         };
         let Some(id) = next.filter(|id| id.0 < packing.state.bins.len()) else { break };
-        left -= without_growth(packing, id, class, left, &mut open);
+        left -= without_growth(packing, id, class, left, &mut open).part_of(&mut end);
         from = BinId(id.0 + 1);
     }
-    left
+    Answer::new(left, end)
 }
 
-/// Places some copies where it is cheapest. A class whose claims have alternatives gets a machine for a later one only
+/// Places some copies where it is cheapest and returns how many. A class whose claims have alternatives gets a machine for a later one only
 /// if no machine that can be launched gives it an earlier one, unless only the price counts.
-pub(crate) fn by_preference(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
-    for score in scores(packing, class) {
+pub(crate) fn by_preference(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
+    let mut end = SearchEnd::default();
+    for score in scores(packing, class).part_of(&mut end) {
         let mode = Mode { least_score: score, ..packing.mode().clone() };
-        let placed = packing.with(mode, |packing| match best_offer(packing, class, wanted) {
-            Some(offer) => take(packing, class, &offer),
+        let placed = packing.with(mode, |packing| match best_offer(packing, class, wanted).part_of(&mut end) {
+            Some(offer) => take(packing, class, &offer).part_of(&mut end),
             None => 0,
         });
         if placed > 0 {
-            return placed;
+            return Answer::new(placed, end);
         }
     }
-    0
+    Answer::new(0, end)
 }
 
 /// What kube-scheduler makes of the machines that could be launched for the class, the best first; 0 alone for classes
 /// whose claims have no alternatives.
-fn scores(packing: &Packing<'_>, class: ClassId) -> Vec<u32> {
+fn scores(packing: &Packing<'_>, class: ClassId) -> Answer<Vec<u32>> {
     let problem = packing.problem;
     let in_order = problem.snapshot.options.prioritized_list_policy == PrioritizedListPolicy::Order;
     if !in_order || !problem.classes[class].has_alternatives() {
-        return vec![0];
+        return Answer::finished(vec![0]);
     }
+    let mut end = SearchEnd::default();
     let mut scores: Vec<u32> = Vec::new();
     for (pool, table) in problem.pools.iter_enumerated() {
         for alternative in &table.by_class[class] {
-            let ways =
-                packing.ways(DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: 1 });
+            let request = DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: 1 };
+            let ways = packing.ways(request).part_of(&mut end);
             scores.extend(ways.iter().flat_map(|ways| &ways.ways).map(|way| way.score));
         }
     }
     scores.push(0);
     scores.sort_unstable_by(|a, b| b.cmp(a));
     scores.dedup();
-    scores
+    Answer::new(scores, end)
 }
 
 /// Places copies where the machine's cheapest offering still holds them.
-fn without_growth<'p>(packing: &mut Packing<'p>, id: BinId, class: ClassId, wanted: u32, open: &mut Open<'p>) -> u32 {
+fn without_growth<'p>(
+    packing: &mut Packing<'p>,
+    id: BinId,
+    class: ClassId,
+    wanted: u32,
+    open: &mut Open<'p>,
+) -> Answer<u32> {
     let problem = packing.problem;
     let pods = &problem.classes[class];
-    let Some(pool) = packing.state.bins.get(id.0).map(|bin| bin.pool) else { return 0 };
+    let Some(pool) = packing.state.bins.get(id.0).map(|bin| bin.pool) else { return Answer::finished(0) };
     let table = &problem.pools[pool];
+    let mut end = SearchEnd::default();
     let mut best: Option<(&Alternative, u32)> = None;
     for way in open.ways(packing, pool, class, wanted) {
         let alternative = way.alternative;
@@ -169,24 +180,24 @@ fn without_growth<'p>(packing: &mut Packing<'p>, id: BinId, class: ClassId, want
         }
         let Some(allowed) = way.on_host(packing, id, class) else { continue };
         let Some(bin) = packing.state.bins.get(id.0) else { break };
-        let ways = Size::new(packing, Spot::Bin(id), class, alternative, allowed);
+        let size = Size::new(packing, Spot::Bin(id), class, alternative, allowed).part_of(&mut end);
         let same_price = table
             .at_least_at_price(bin.price)
             .take_while(|&&offering| table.price(offering) == bin.price)
             .filter(|&&offering| bin.offerings.contains(offering) && alternative.offerings.contains(offering));
         let copies =
-            same_price.map(|&offering| ways.copies(table, offering, &bin.requests, allowed)).max().unwrap_or(0);
+            same_price.map(|&offering| size.copies(table, offering, &bin.requests, allowed)).max().unwrap_or(0);
         if copies > best.map_or(0, |(_, most)| most) {
             best = Some((alternative, copies));
         }
     }
-    let Some((alternative, copies)) = best else { return 0 };
-    let copies = packing.copies_in_bin(id, class, alternative, copies);
+    let Some((alternative, copies)) = best else { return Answer::new(0, end) };
+    let copies = packing.copies_in_bin(id, class, alternative, copies).part_of(&mut end);
     if copies > 0 {
         packing.place_in_bin(id, class, alternative, copies);
         *open = Open::default();
     }
-    copies
+    Answer::new(copies, end)
 }
 
 /// A way for a class to be in machines of a pool that is open to some copies.
@@ -281,12 +292,14 @@ struct Size<'a> {
 }
 
 impl<'a> Size<'a> {
-    fn new(packing: &Packing<'a>, spot: Spot, class: ClassId, alternative: &Alternative, wanted: u32) -> Self {
+    fn new(packing: &Packing<'a>, spot: Spot, class: ClassId, alternative: &Alternative, wanted: u32) -> Answer<Self> {
         let pods = &packing.problem.classes[class];
         let variant = alternative.variant;
-        let ways =
-            pods.devices.as_ref().and_then(|_| packing.ways(DeviceRequest { spot, class, variant, copies: wanted }));
-        Self { requests: pods.requests(variant), ways }
+        let requests = pods.requests(variant);
+        if pods.devices.is_none() {
+            return Answer::finished(Self { requests, ways: None });
+        }
+        packing.ways(DeviceRequest { spot, class, variant, copies: wanted }).map(|ways| Self { requests, ways })
     }
 
     /// Copies that a machine from the offering takes on top of what it holds.
@@ -315,16 +328,17 @@ pub(crate) fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &Re
 }
 
 /// The cheapest way to place some copies: in the first pool that can have a new machine for them, else `None`.
-fn best_offer<'p>(packing: &mut Packing<'p>, class: ClassId, wanted: u32) -> Option<Offer<'p>> {
+fn best_offer<'p>(packing: &mut Packing<'p>, class: ClassId, wanted: u32) -> Answer<Option<Offer<'p>>> {
     let problem = packing.problem;
+    let mut end = SearchEnd::default();
     for (pool, table) in problem.pools.iter_enumerated() {
         let mut best: Option<Offer<'p>> = None;
         for alternative in &table.by_class[class] {
-            let most = packing.copies_in_new_bin(pool, class, alternative, wanted);
+            let most = packing.copies_in_new_bin(pool, class, alternative, wanted).part_of(&mut end);
             if most == 0 {
                 continue;
             }
-            let mut offer = new_machine(packing, pool, class, alternative, most);
+            let mut offer = new_machine(packing, pool, class, alternative, most).part_of(&mut end);
             // A large machine may be within limits where no smaller one has been asked for.
             offer.copies = offer.copies.min(most);
             keep_best(&mut best, offer);
@@ -337,7 +351,7 @@ fn best_offer<'p>(packing: &mut Packing<'p>, class: ClassId, wanted: u32) -> Opt
         let first_of_last = last.saturating_sub(MAX_GROWN);
         let repeated = packing.state.alike.repeated(MAX_GROWN).filter(|id| id.0 < first_of_last);
         let repeated: SmallVec<[BinId; MAX_GROWN]> = repeated.collect();
-        let mut larger = LargerSizes { packing, pool, table, class, best };
+        let mut larger = LargerSizes { packing, pool, table, class, best, end };
         if problem.classes[class].devices.is_some() || open.len() > SIZE_ROWS {
             for id in (first_of_last..last).rev().map(BinId).chain(repeated) {
                 if larger.packing.state.bins.get(id.0).is_some_and(|bin| bin.pool == pool) {
@@ -347,9 +361,9 @@ fn best_offer<'p>(packing: &mut Packing<'p>, class: ClassId, wanted: u32) -> Opt
         } else {
             larger.of_plain(&[Some64::Last(first_of_last..last), Some64::These(&repeated)], &open);
         }
-        return larger.best;
+        return Answer::new(larger.best, larger.end);
     }
-    None
+    Answer::new(None, end)
 }
 
 fn keep_best<'p>(best: &mut Option<Offer<'p>>, offer: Offer<'p>) {
@@ -365,9 +379,10 @@ pub(crate) fn new_machine<'p>(
     class: ClassId,
     alternative: &'p Alternative,
     wanted: u32,
-) -> Offer<'p> {
+) -> Answer<Offer<'p>> {
     let table = &packing.problem.pools[pool];
-    let size = Size::new(packing, Spot::New(pool), class, alternative, wanted);
+    let mut end = SearchEnd::default();
+    let size = Size::new(packing, Spot::New(pool), class, alternative, wanted).part_of(&mut end);
     let offer = |copies, added| Offer { bin: None, pool, alternative, copies, added, is_forced: false };
     let mut best: Option<Offer<'p>> = None;
     if size.ways.is_none() {
@@ -382,38 +397,47 @@ pub(crate) fn new_machine<'p>(
             }
         }
     }
-    best.unwrap_or_else(|| offer(wanted, i64::MAX))
+    Answer::new(best.unwrap_or_else(|| offer(wanted, i64::MAX)), end)
 }
 
-/// Carries an offer out, with fewer copies if limits, minValues or open labels ask for it.
-fn take(packing: &mut Packing<'_>, class: ClassId, offer: &Offer<'_>) -> u32 {
+/// Carries an offer out, with fewer copies if limits, minValues or open labels ask for it; returns how many.
+fn take(packing: &mut Packing<'_>, class: ClassId, offer: &Offer<'_>) -> Answer<u32> {
     let Offer { bin, pool, alternative, copies, .. } = *offer;
     let Some(id) = bin else {
-        let copies = packing.copies_in_new_bin(pool, class, alternative, copies);
-        if copies > 0 {
-            packing.open_bin(pool, class, alternative, copies);
-        }
-        return copies;
+        return packing.copies_in_new_bin(pool, class, alternative, copies).map(|copies| {
+            if copies > 0 {
+                packing.open_bin(pool, class, alternative, copies);
+            }
+            copies
+        });
     };
-    let possible = packing.copies_in_bin(id, class, alternative, copies);
-    if possible > 0 {
-        packing.place_in_bin(id, class, alternative, possible);
-    }
-    possible
+    packing.copies_in_bin(id, class, alternative, copies).map(|possible| {
+        if possible > 0 {
+            packing.place_in_bin(id, class, alternative, possible);
+        }
+        possible
+    })
 }
 
 /// Places copies in an open machine, by the term that takes most of them.
-fn at_any_price<'p>(packing: &mut Packing<'p>, bin: BinId, class: ClassId, wanted: u32, open: &mut Open<'p>) -> u32 {
-    let Some(pool) = packing.state.bins.get(bin.0).map(|bin| bin.pool) else { return 0 };
+fn at_any_price<'p>(
+    packing: &mut Packing<'p>,
+    bin: BinId,
+    class: ClassId,
+    wanted: u32,
+    open: &mut Open<'p>,
+) -> Answer<u32> {
+    let Some(pool) = packing.state.bins.get(bin.0).map(|bin| bin.pool) else { return Answer::finished(0) };
+    let mut end = SearchEnd::default();
     let mut best: Option<(&Alternative, u32)> = None;
     for &Allowed { alternative, copies: wanted, .. } in open.ways(packing, pool, class, wanted) {
-        let copies = packing.copies_in_bin(bin, class, alternative, wanted);
+        let copies = packing.copies_in_bin(bin, class, alternative, wanted).part_of(&mut end);
         if copies > best.map_or(0, |(_, most)| most) {
             best = Some((alternative, copies));
         }
     }
-    let Some((alternative, copies)) = best else { return 0 };
+    let Some((alternative, copies)) = best else { return Answer::new(0, end) };
     packing.place_in_bin(bin, class, alternative, copies);
     *open = Open::default();
-    copies
+    Answer::new(copies, end)
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Budget, IdVec, NodeClaimName, collections::NameMap};
+use model::{Answer, Budget, IdVec, NodeClaimName, SearchEnd, collections::NameMap};
 
 use super::{choose, reservations};
 use crate::provisioning::orders::{karpenter, patterns};
@@ -145,9 +145,9 @@ pub(crate) fn fill(
             refused.push((class, wanted, Verdict::DoesNotFit));
             continue;
         }
-        run.devices().take_undecided();
+        let mut end = SearchEnd::default();
         let before = packing.state.assignments.len();
-        let mut left = place(&mut packing, class, wanted);
+        let mut left = place(&mut packing, class, wanted).part_of(&mut end);
         if let Some(to_come) = &mut to_come
             && to_come.has_broken(
                 problem,
@@ -162,23 +162,21 @@ pub(crate) fn fill(
         if aim.is_too_many(class, left) && u64::from(left) > budget.remaining() {
             return None;
         }
-        left = reservations::make_room(&mut packing, class, left);
+        left = reservations::make_room(&mut packing, class, left).part_of(&mut end);
         if left > 0 && keeps_itself_out(&packing, class).is_some() {
             refused.push((class, left, Verdict::DoesNotFit));
-        } else if left > 0 && fits_alone(&mut untouched, class) {
+        } else if left > 0 && fits_alone(&mut untouched, class).part_of(&mut end) {
             let repaired = backtracking::place_more(packing, class, left, budget);
             packing = repaired.packing;
             left = repaired.left;
             if left > 0 {
-                let is_open = run.devices().take_undecided() && !repaired.is_counted;
-                let verdict = if is_open { Verdict::OutOfBudget } else { repaired.verdict };
-                refused.push((class, left, verdict));
+                refused.push((class, left, repaired.why.verdict_after(end)));
             }
         } else if left > 0 {
             let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
             let lacks_devices_of_others =
                 backtracking::may_be_brought(problem, class) && fits_beside_devices(&mut untouched, class);
-            let is_open = (is_cut_off || run.devices().take_undecided() || lacks_devices_of_others)
+            let is_open = (is_cut_off || end.is_out_of_budget() || lacks_devices_of_others)
                 && !want_too_much(&packing, &backtracking::with_one_more(&packing, class));
             let verdict = if is_open { Verdict::OutOfBudget } else { Verdict::DoesNotFit };
             refused.push((class, left, verdict));
@@ -247,7 +245,7 @@ fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> 
 
 /// Puts pods where an earlier plan put them, as far as that still holds, oldest pods first. Pods that others have to
 /// come before are tried again as long as some are kept; what was planned together may also be bound in an order of its
-/// own.
+/// own. Nobody is refused here: who does not stay is placed with the others of its class.
 fn keep_earlier_placements(packing: &mut Packing<'_>) -> Vec<(ClassId, PodId, NodeId)> {
     let problem = packing.problem;
     let mut by_claim: NameMap<NodeClaimName, NodeId> = NameMap::default();
@@ -277,7 +275,7 @@ fn keep_earlier_placements(packing: &mut Packing<'_>) -> Vec<(ClassId, PodId, No
             loop {
                 let tried = waiting.len();
                 waiting.retain(|&(class, pod, node)| {
-                    let fits = packing.copies_on_node(node, class, 1) == 1;
+                    let fits = packing.copies_on_node(node, class, 1).so_far() == 1;
                     if fits {
                         packing.place_on_node(node, class, 1);
                         kept.push((class, pod, node));
@@ -294,7 +292,7 @@ fn keep_earlier_placements(packing: &mut Packing<'_>) -> Vec<(ClassId, PodId, No
         let mark = packing.mark();
         let all_fit = packing.checking(Checking::AtTheEnd, |packing| {
             waiting.iter().all(|&(class, _, node)| {
-                let fits = packing.copies_on_node(node, class, 1) == 1;
+                let fits = packing.copies_on_node(node, class, 1).so_far() == 1;
                 if fits {
                     packing.place_on_node(node, class, 1);
                 }
@@ -313,27 +311,29 @@ fn keep_earlier_placements(packing: &mut Packing<'_>) -> Vec<(ClassId, PodId, No
     kept
 }
 
-/// Places what goes by worth: what is coupled first, then whatever fits into room that is paid for, then patterns.
+/// Places what goes by worth: what is coupled first, then whatever fits into room that is paid for, then patterns. What
+/// is left over is refused by nobody here; it goes class by class.
 fn by_worth(packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>, worth: &IdVec<ClassId, i64>) {
     let problem = packing.problem;
     for class in problem.classes.ids().filter(|&class| !problem.classes[class].is_refused()) {
         let wanted = waiting[class];
-        waiting[class] = if patterns::is_free(problem, class) {
+        let left = if patterns::is_free(problem, class) {
             on_nodes(packing, class, wanted)
         } else {
             place(packing, class, wanted)
         };
+        waiting[class] = left.so_far();
     }
     for class in problem.classes.ids().filter(|&class| patterns::is_free(problem, class)) {
-        waiting[class] = choose::into_paid_room(packing, class, waiting[class]);
+        waiting[class] = choose::into_paid_room(packing, class, waiting[class]).so_far();
     }
     patterns::place(packing, waiting, worth);
 }
 
 /// Places up to `wanted` copies and returns how many are left.
-pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     if wanted == 0 {
-        return 0;
+        return Answer::finished(0);
     }
     if packing.problem.classes[class].involved.is_empty() {
         return place_with_hosts(packing, class, wanted);
@@ -342,19 +342,20 @@ pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u
 }
 
 /// Places up to `wanted` copies on existing nodes and returns how many are left.
-pub(crate) fn on_nodes(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn on_nodes(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
+    let mut end = SearchEnd::default();
     let mut left = wanted;
     let mut from = 0;
     while left > 0 {
         let Some((position, node)) = packing.next_node(from, class) else { break };
         from = position + 1;
-        let copies = packing.copies_on_node(node, class, left);
+        let copies = packing.copies_on_node(node, class, left).part_of(&mut end);
         if copies > 0 {
             packing.place_on_node(node, class, copies);
             left -= copies;
         }
     }
-    left
+    Answer::new(left, end)
 }
 
 /// The rule by which the class has to be away from the very pods to which it has to be near, if there is one of these:
@@ -373,14 +374,16 @@ pub(crate) fn keeps_itself_out(packing: &Packing<'_>, class: ClassId) -> Option<
 }
 
 /// Whether one copy would have a place if nothing else were planned. If not, its refusal needs no search.
-fn fits_alone(untouched: &mut Packing<'_>, class: ClassId) -> bool {
+fn fits_alone(untouched: &mut Packing<'_>, class: ClassId) -> Answer<bool> {
     let problem = untouched.problem;
-    problem.node_order.iter().any(|&node| untouched.copies_on_node(node, class, 1) == 1)
+    let mut end = SearchEnd::default();
+    let mut is_one = |copies: Answer<u32>| copies.part_of(&mut end) == 1;
+    let fits = problem.node_order.iter().any(|&node| is_one(untouched.copies_on_node(node, class, 1)))
         || problem.pools.iter_enumerated().any(|(pool, table)| {
-            table.by_class[class]
-                .iter()
-                .any(|alternative| untouched.copies_in_new_bin(pool, class, alternative, 1) == 1)
-        })
+            let mut ways = table.by_class[class].iter();
+            ways.any(|way| is_one(untouched.copies_in_new_bin(pool, class, way, 1)))
+        });
+    Answer::new(fits, end)
 }
 
 /// Whether one copy would have a place if nothing else were planned and there were devices for it.

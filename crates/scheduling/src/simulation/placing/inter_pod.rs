@@ -13,6 +13,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
+use model::{Answer, SearchEnd};
 use smallvec::SmallVec;
 
 use super::choose;
@@ -28,48 +29,54 @@ use crate::simulation::topology::{Checking, DomainId, GroupId, Involvement, Kind
 use crate::tuning::{LOOKS_AT_NODES, MAX_PRICED};
 
 /// Places up to `wanted` copies and returns how many are left.
-pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let problem = packing.problem;
-    if let Some(begins) = begins(packing, class) {
-        let left = together(packing, class, wanted, &begins);
-        return own_rules_only(packing, class, left);
-    }
-    let left = rounds(wanted, |left| on_nodes(packing, class, left));
-    let left = match spread(problem, class) {
+    let mut end = SearchEnd::default();
+    let left = if let Some(begins) = begins(packing, class) {
+        together(packing, class, wanted, &begins).part_of(&mut end)
+    } else {
+        let mut left = rounds(wanted, |left| on_nodes(packing, class, left)).part_of(&mut end);
         // With affinity the order matters; see `rules_hold`.
-        Some(spread) if problem.classes[class].affinity_sets.is_empty() => by_shares(packing, class, left, spread),
-        _ => left,
+        if let Some(spread) = spread(problem, class).filter(|_| problem.classes[class].affinity_sets.is_empty()) {
+            left = by_shares(packing, class, left, spread).part_of(&mut end);
+        }
+        step_by_step(packing, class, left).part_of(&mut end)
     };
-    let left = step_by_step(packing, class, left);
-    own_rules_only(packing, class, left)
+    let left = own_rules_only(packing, class, left).part_of(&mut end);
+    Answer::new(left, end)
 }
 
 /// Places what found no place because it would have broken a skew that others were planned with. They do not keep it
 /// from being bound; it is only better bound after them.
-fn own_rules_only(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+fn own_rules_only(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let problem = packing.problem;
     let is_spread =
         |mine: &Involvement| !mine.owner && matches!(problem.topology.groups[mine.group].kind, Kind::Spread { .. });
     if wanted == 0 || !problem.classes[class].involved.iter().any(is_spread) {
-        return wanted;
+        return Answer::finished(wanted);
     }
     packing.checking(Checking::OwnOnly, |packing| step_by_step(packing, class, wanted))
 }
 
-fn step_by_step(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
-    let mut looks = if has_room_that_may_open(packing, class) { LOOKS_AT_NODES } else { 0 };
-    rounds(wanted, |left| {
-        let left = on_nodes(packing, class, left);
-        if looks == 0 {
-            return choose::place(packing, class, left);
-        }
-        looks -= 1;
-        choose::place_some(packing, class, left)
-    })
+fn step_by_step(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
+    let mut end = SearchEnd::default();
+    let mut looks = if has_room_that_may_open(packing, class).part_of(&mut end) { LOOKS_AT_NODES } else { 0 };
+    let left = rounds(wanted, |left| {
+        let mut end = SearchEnd::default();
+        let left = on_nodes(packing, class, left).part_of(&mut end);
+        let left = if looks == 0 {
+            choose::place(packing, class, left)
+        } else {
+            looks -= 1;
+            choose::place_some(packing, class, left)
+        };
+        Answer::new(left.part_of(&mut end), end)
+    });
+    Answer::new(left.part_of(&mut end), end)
 }
 
 /// Whether nodes have room for the class but for a skew that it has to keep and that more copies elsewhere may mend.
-fn has_room_that_may_open(packing: &mut Packing<'_>, class: ClassId) -> bool {
+fn has_room_that_may_open(packing: &mut Packing<'_>, class: ClassId) -> Answer<bool> {
     let problem = packing.problem;
     let is_spread = |mine: &Involvement| {
         let group = &problem.topology.groups[mine.group];
@@ -78,30 +85,33 @@ fn has_room_that_may_open(packing: &mut Packing<'_>, class: ClassId) -> bool {
             && !group.depends_on_domain_alone(&packing.state.counts[mine.group])
     };
     if !problem.classes[class].involved.iter().any(is_spread) {
-        return false;
+        return Answer::finished(false);
     }
     packing.checking(Checking::AtTheEnd, |packing| {
+        let mut end = SearchEnd::default();
         let mut from = 0;
-        std::iter::from_fn(|| {
+        let has_room = std::iter::from_fn(|| {
             let (position, node) = packing.next_node(from, class)?;
             from = position + 1;
-            Some(packing.copies_on_node(node, class, 1))
+            Some(packing.copies_on_node(node, class, 1).part_of(&mut end))
         })
-        .any(|copies| copies > 0)
+        .any(|copies| copies > 0);
+        Answer::new(has_room, end)
     })
 }
 
 /// Repeats while something changes.
-fn rounds(wanted: u32, mut round: impl FnMut(u32) -> u32) -> u32 {
+fn rounds(wanted: u32, mut round: impl FnMut(u32) -> Answer<u32>) -> Answer<u32> {
+    let mut end = SearchEnd::default();
     let mut left = wanted;
     while left > 0 {
-        let after = round(left);
+        let after = round(left).part_of(&mut end);
         if after == left {
             break;
         }
         left = after;
     }
-    left
+    Answer::new(left, end)
 }
 
 /// The one spread over values of a label that the class has to keep and is counted in.
@@ -131,15 +141,16 @@ fn spread(problem: &Problem<'_>, class: ClassId) -> Option<Spread> {
 }
 
 /// Deals the copies out over the domains; all of them are placed or none.
-fn by_shares(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spread) -> u32 {
+fn by_shares(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spread) -> Answer<u32> {
     if wanted < 2 {
-        return wanted;
+        return Answer::finished(wanted);
     }
+    let mut end = SearchEnd::default();
     let (domains, on_nodes_of) = packing.checking(Checking::AtTheEnd, |packing| {
-        let domains = cheapest_first(packing, class, wanted, spread.position);
-        (domains, room_on_nodes(packing, class, wanted, spread))
+        let domains = cheapest_first(packing, class, wanted, spread.position).part_of(&mut end);
+        (domains, room_on_nodes(packing, class, wanted, spread).part_of(&mut end))
     });
-    let deal_out = |packing: &mut Packing<'_>, domains: &[DomainId], nodes: bool| {
+    let mut deal_out = |packing: &mut Packing<'_>, domains: &[DomainId], nodes: bool| {
         let counts: Vec<u32> =
             domains.iter().map(|&domain| packing.state.counts[spread.group].matched(domain)).collect();
         let room = |domain: &DomainId| if nodes { on_nodes_of.get(domain).copied().unwrap_or(0) } else { 0 };
@@ -150,8 +161,8 @@ fn by_shares(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spr
             let confined = SmallVec::from_slice(&[(spread.position, domain)]);
             let mode = Mode { checking: Checking::AtTheEnd, confined, ..packing.mode().clone() };
             packing.with(mode, |packing| {
-                let left = if nodes { on_nodes(packing, class, share) } else { share };
-                left == 0 || choose::place(packing, class, left) == 0
+                let left = if nodes { on_nodes(packing, class, share).part_of(&mut end) } else { share };
+                left == 0 || choose::place(packing, class, left).part_of(&mut end) == 0
             })
         });
         let is_right = all_placed && rules_hold_since(packing.problem, &packing.state, &mark);
@@ -166,14 +177,21 @@ fn by_shares(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spr
         let (mut first, rest): (Vec<_>, Vec<_>) = domains.iter().partition(|domain| on_nodes_of.contains_key(domain));
         first.extend(rest);
         if deal_out(packing, &first, true) {
-            return 0;
+            return Answer::new(0, end);
         }
     }
-    if deal_out(packing, &domains, false) { 0 } else { wanted }
+    let left = if deal_out(packing, &domains, false) { 0 } else { wanted };
+    Answer::new(left, end)
 }
 
 /// By domain with such nodes: for how many copies they have room, at most `wanted` each. The caller leaves skews out.
-fn room_on_nodes(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spread) -> BTreeMap<DomainId, u32> {
+fn room_on_nodes(
+    packing: &mut Packing<'_>,
+    class: ClassId,
+    wanted: u32,
+    spread: Spread,
+) -> Answer<BTreeMap<DomainId, u32>> {
+    let mut end = SearchEnd::default();
     let mut rooms: BTreeMap<DomainId, u32> = BTreeMap::new();
     let mut from = 0;
     while let Some((position, node)) = packing.next_node(from, class) {
@@ -181,27 +199,28 @@ fn room_on_nodes(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread:
         let Place::Domain(domain) = packing.problem.topology.place_of_node(spread.group, node) else { continue };
         let known = rooms.get(&domain).copied().unwrap_or(0);
         if known < wanted {
-            let copies = packing.copies_on_node(node, class, wanted - known);
+            let copies = packing.copies_on_node(node, class, wanted - known).part_of(&mut end);
             if copies > 0 {
                 rooms.insert(domain, known + copies);
             }
         }
     }
-    rooms
+    Answer::new(rooms, end)
 }
 
 /// The domains in which the class could get a new machine, by what a copy costs there, then by name. The caller leaves
 /// skews out.
-fn cheapest_first(packing: &mut Packing<'_>, class: ClassId, wanted: u32, position: usize) -> Vec<DomainId> {
+fn cheapest_first(packing: &mut Packing<'_>, class: ClassId, wanted: u32, position: usize) -> Answer<Vec<DomainId>> {
+    let mut end = SearchEnd::default();
     let mut offers: Vec<(DomainId, Offer<'_>)> = Vec::new();
     for (pool, table) in packing.problem.pools.iter_enumerated() {
         for alternative in &table.by_class[class] {
             let Some(&Place::Domain(domain)) = alternative.places.get(position) else { continue };
-            let most = packing.copies_in_new_bin(pool, class, alternative, wanted);
+            let most = packing.copies_in_new_bin(pool, class, alternative, wanted).part_of(&mut end);
             if most == 0 {
                 continue;
             }
-            let offer = choose::new_machine(packing, pool, class, alternative, most);
+            let offer = choose::new_machine(packing, pool, class, alternative, most).part_of(&mut end);
             match offers.iter_mut().find(|(known, _)| *known == domain) {
                 // A preferred pool goes first, whatever its price.
                 Some((_, known)) if known.pool == pool && offer.cmp(known) == Ordering::Less => *known = offer,
@@ -211,7 +230,7 @@ fn cheapest_first(packing: &mut Packing<'_>, class: ClassId, wanted: u32, positi
         }
     }
     offers.sort_by(|(one, a), (other, b)| a.cost_cmp(b).then(one.cmp(other)));
-    offers.into_iter().map(|(domain, _)| domain).collect()
+    Answer::new(offers.into_iter().map(|(domain, _)| domain).collect(), end)
 }
 
 /// How many copies go to each domain, given what each has and for how many its nodes have room: most onto nodes, else
@@ -324,7 +343,8 @@ fn begins(packing: &Packing<'_>, class: ClassId) -> Option<Vec<Beginning>> {
 }
 
 /// Tries each beginning and keeps the one that places most copies for the least addition to the price.
-fn together(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginnings: &[Beginning]) -> u32 {
+fn together(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginnings: &[Beginning]) -> Answer<u32> {
+    let mut end = SearchEnd::default();
     let mut best: Option<(u32, i128, &Beginning, First)> = None;
     for beginning in beginnings {
         for first in [First::RoomiestNode, First::Cheapest, First::RoomiestMachine] {
@@ -334,7 +354,7 @@ fn together(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginnings: 
             }
             let mark = packing.mark();
             let before = packing.state.price();
-            let left = begin(packing, class, wanted, beginning, first);
+            let left = begin(packing, class, wanted, beginning, first).part_of(&mut end);
             let added = packing.state.price() - before;
             packing.rollback(mark);
             if left < wanted && best.as_ref().is_none_or(|(least, cost, ..)| (left, added) < (*least, *cost)) {
@@ -342,10 +362,11 @@ fn together(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginnings: 
             }
         }
     }
-    match best {
-        Some((_, _, beginning, first)) => begin(packing, class, wanted, beginning, first),
+    let left = match best {
+        Some((_, _, beginning, first)) => begin(packing, class, wanted, beginning, first).part_of(&mut end),
         None => wanted,
-    }
+    };
+    Answer::new(left, end)
 }
 
 /// Where the first copies go of a class that has to be together.
@@ -359,11 +380,12 @@ enum First {
     RoomiestMachine,
 }
 
-fn begin(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginning: &Beginning, first: First) -> u32 {
+fn begin(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginning: &Beginning, first: First) -> Answer<u32> {
     let mode = Mode { confined: beginning.clone(), ..packing.mode().clone() };
-    packing.with(mode, |packing| match first {
+    let mut end = SearchEnd::default();
+    let left = packing.with(mode, |packing| match first {
         First::RoomiestNode => {
-            let copies = |node| packing.copies_on_node(node, class, wanted);
+            let mut copies = |node| packing.copies_on_node(node, class, wanted).part_of(&mut end);
             let roomiest = packing
                 .problem
                 .node_order
@@ -377,25 +399,27 @@ fn begin(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginning: &Beg
             match roomiest {
                 Some((copies, node)) => {
                     packing.place_on_node(node, class, copies);
-                    step_by_step(packing, class, wanted - copies)
+                    step_by_step(packing, class, wanted - copies).part_of(&mut end)
                 }
                 None => wanted,
             }
         }
         First::Cheapest => {
-            let left = choose::place(packing, class, wanted);
-            step_by_step(packing, class, left)
+            let left = choose::place(packing, class, wanted).part_of(&mut end);
+            step_by_step(packing, class, left).part_of(&mut end)
         }
         First::RoomiestMachine => {
-            let left = most_on_one(packing, class, wanted);
-            step_by_step(packing, class, left)
+            let left = most_on_one(packing, class, wanted).part_of(&mut end);
+            step_by_step(packing, class, left).part_of(&mut end)
         }
-    })
+    });
+    Answer::new(left, end)
 }
 
 /// Places copies on the one machine that takes most of them, and returns how many are left: on a new one or on one of
 /// those opened last, by what they add to the price, or on another open one if that takes more.
-fn most_on_one(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+fn most_on_one(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
+    let mut end = SearchEnd::default();
     let ways = || {
         let pools = packing.problem.pools.iter_enumerated();
         pools.flat_map(|(pool, table)| table.by_class[class].iter().map(move |alternative| (pool, alternative)))
@@ -415,6 +439,7 @@ fn most_on_one(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
                 Some(id) => packing.copies_in_bin(id, class, alternative, wanted),
                 None => packing.copies_in_new_bin(pool, class, alternative, wanted),
             };
+            let copies = copies.part_of(&mut end);
             let is_better = |added: i128| {
                 best.is_none_or(|(most, least, of)| {
                     copies > most || (copies == most && (pool, added) < (of.pool, least) && is_priced)
@@ -433,9 +458,9 @@ fn most_on_one(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
             }
         }
     }
-    let Some((copies, _, machine)) = best else { return wanted };
+    let Some((copies, _, machine)) = best else { return Answer::new(wanted, end) };
     machine.put(packing, class, copies);
-    wanted - copies
+    Answer::new(wanted - copies, end)
 }
 
 /// A machine to share, open or new.

@@ -10,7 +10,7 @@
 //! Complexity: (nodes and machines) × classes there for a copy, to the power of the length of the chain; bounded by the
 //! budget.
 
-use model::{Budget, OutOfBudget, ResourceVec};
+use model::{Answer, Budget, OutOfBudget, ResourceVec, SearchEnd};
 
 use super::fill::place;
 use crate::provisioning::orders::patterns;
@@ -19,21 +19,24 @@ use crate::simulation::packing::Packing;
 use crate::simulation::packing::state::{BinId, Target};
 use crate::tuning::{ASSIGNMENTS_PER_STEP, CHAIN_LENGTH, EXCHANGE_STEPS};
 
-/// Finds room for copies of a class where others move, and returns how many are left.
-pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32, budget: &mut Budget) -> u32 {
-    let mut chain = Chain { packing, budget };
+/// Finds room for copies of a class where others move, and returns how many are left. How the searches for devices
+/// ended is another question than whether the budget for chains lasted.
+pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32, budget: &mut Budget) -> Answer<u32> {
+    let mut chain = Chain { packing, budget, end: SearchEnd::default() };
     // What goes without displacing twice is found before all the rest is tried.
     while left > 0 && (1..=CHAIN_LENGTH).any(|length| matches!(chain.make_room(class, length), Ok(true))) {
         left -= 1;
         // Those that moved may have left room for more.
-        left = place(chain.packing, class, left);
+        left = place(chain.packing, class, left).part_of(&mut chain.end);
     }
-    left
+    Answer::new(left, chain.end)
 }
 
 struct Chain<'p, 'b> {
     packing: &'b mut Packing<'p>,
     budget: &'b mut Budget,
+    /// How the searches ended for the devices of all that was tried.
+    end: SearchEnd,
 }
 
 /// Copies that could leave a node or machine.
@@ -107,7 +110,7 @@ impl Chain<'_, '_> {
         let is_placed = match target {
             Target::Node(node) => {
                 self.packing.take_from_node(node, leaving.class, copies);
-                let fits = self.packing.copies_on_node(node, class, 1) == 1;
+                let fits = self.packing.copies_on_node(node, class, 1).part_of(&mut self.end) == 1;
                 if fits {
                     self.packing.place_on_node(node, class, 1);
                 }
@@ -117,7 +120,7 @@ impl Chain<'_, '_> {
                 self.packing.take_from_bin(id, (leaving.class, leaving.alternative), copies);
                 let pool = self.packing.state.bins.get(id.0).map(|bin| bin.pool);
                 let mut ways = pool.iter().flat_map(|&pool| &problem.pools[pool].by_class[class]);
-                let way = ways.find(|way| self.packing.copies_in_bin(id, class, way, 1) == 1);
+                let way = ways.find(|way| self.packing.copies_in_bin(id, class, way, 1).part_of(&mut self.end) == 1);
                 if let Some(way) = way {
                     self.packing.place_in_bin(id, class, way, 1);
                 }
@@ -127,7 +130,7 @@ impl Chain<'_, '_> {
         let mut left = copies;
         let mut result = Ok(false);
         if is_placed {
-            left = place(self.packing, leaving.class, copies);
+            left = place(self.packing, leaving.class, copies).part_of(&mut self.end);
             while left > 0 {
                 result = self.make_room(leaving.class, length - 1);
                 if !matches!(result, Ok(true)) {

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use model::ValueId;
+use model::{Answer, SearchEnd, ValueId};
 use smallvec::{SmallVec, smallvec};
 
 use super::fill::place;
@@ -60,7 +60,8 @@ impl Packing<'_> {
 
 /// Places up to `left` copies that have no place because reservations are used up: of the machines that draw on one,
 /// those that can do without leave it, the cheapest change first. Returns how many are left.
-pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32) -> u32 {
+pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32) -> Answer<u32> {
+    let mut end = SearchEnd::default();
     for index in 0..packing.problem.reservations.len() {
         while left > 0 {
             let Some(&(reservation, remaining)) = packing.state.reservations_left().get(index) else { break };
@@ -70,7 +71,7 @@ pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32
             let mark = packing.mark();
             let before = left;
             if leave_one(packing, reservation) {
-                left = place(packing, class, left);
+                left = place(packing, class, left).part_of(&mut end);
             }
             if left == before {
                 packing.rollback(mark);
@@ -79,7 +80,7 @@ pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32
             packing.commit(mark);
         }
     }
-    left
+    Answer::new(left, end)
 }
 
 fn could_draw(problem: &Problem<'_>, class: ClassId, reservation: ValueId) -> bool {

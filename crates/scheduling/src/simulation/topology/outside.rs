@@ -58,7 +58,7 @@ pub(crate) fn adding_ways(problem: &Problem<'_>, run: &PlanRun) -> BTreeSet<(Poo
                 if groups.iter().any(adds) {
                     of_class.push((table.id, class, way.index));
                 } else {
-                    has_others |= untouched.copies_in_new_bin(pool, class, way, 1) == 1;
+                    has_others |= untouched.copies_in_new_bin(pool, class, way, 1).so_far() == 1;
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Claims that are kept apart because the scheduler may come to them in another order.
 
 use expect_test::expect;
+use model::{Answer, SearchEnd};
 use serde_json::json;
 
 use super::{GPU, mixed};
@@ -9,8 +10,16 @@ use crate::provisioning::{
     tests::{
         check,
         fixture::{exactly, gib},
+        vacate::class_of,
     },
 };
+use crate::simulation::compile::problem::Problem;
+use crate::simulation::compile::request::Request;
+use crate::simulation::packing::Packing;
+use crate::simulation::packing::devices::Replaying;
+use crate::simulation::packing::plan_run::PlanRun;
+use crate::simulation::packing::state::{BinId, Charging};
+use crate::tuning::REPLAYS;
 
 #[test]
 fn claims_that_could_take_each_others_devices_are_kept_apart_and_the_plan_says_what_that_costs() {
@@ -26,6 +35,30 @@ fn claims_that_could_take_each_others_devices_are_kept_apart_and_the_plan_says_w
     );
     let snapshot = f.snapshot();
     assert_eq!(plan(&snapshot).kept_apart.map(|price| price.0), Some(100));
+}
+
+#[test]
+fn an_answer_for_which_replays_ran_out_says_so_each_time_it_is_asked_for() {
+    let mut f = mixed();
+    f.pod("picky").requests(2000, gib(1)).claims_from("large");
+    f.pod("any").requests(1000, gib(1)).claims_from("any");
+    let snapshot = f.snapshot();
+    let request = Request::of(&snapshot);
+    let problem = Problem::new(&request);
+    let (picky, any) = (class_of(&problem, "picky"), class_of(&problem, "any"));
+    for end in [SearchEnd::Finished, SearchEnd::OutOfBudget] {
+        let run = PlanRun::new(&problem);
+        if end.is_out_of_budget() {
+            assert!(run.devices().may_replay(REPLAYS, Replaying::Placing), "all of them are left");
+        }
+        let mut packing = Packing::new(&problem, &run, Charging::Least);
+        let (pool, table) = problem.pools.iter_enumerated().next().unwrap();
+        packing.open_bin(pool, picky, &table.by_class[picky][0], 1);
+        for time in ["first", "second"] {
+            let copies = packing.copies_in_bin(BinId(0), any, &table.by_class[any][0], 1);
+            assert_eq!(copies, Answer::new(0, end), "asked for the {time} time");
+        }
+    }
 }
 
 #[test]

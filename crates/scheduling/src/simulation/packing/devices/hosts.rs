@@ -15,7 +15,7 @@ use std::{
 };
 
 use dra_sched::Domain;
-use model::{Budget, IdSet, KeyId, Requirement, Requirements, ValueId, ValueSet};
+use model::{Answer, Budget, IdSet, KeyId, Requirement, Requirements, SearchEnd, ValueId, ValueSet};
 
 use super::{DeviceState, narrow};
 use crate::catalogue::OfferingId;
@@ -37,32 +37,36 @@ struct Host {
 
 /// Places up to `wanted` copies of a class and returns how many are left; where machines bring pools for others, one
 /// may be pinned to its domain for it.
-pub(crate) fn place_with_hosts(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
+pub(crate) fn place_with_hosts(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let problem = packing.problem;
     let brings_pools = problem.devices.as_ref().is_some_and(|of| of.devices.brings_pools());
     if !brings_pools || problem.classes[class].devices.is_none() {
         return place_as_is(packing, class, wanted);
     }
-    let mut left = fill::on_nodes(packing, class, wanted);
+    let mut end = SearchEnd::default();
+    let mut left = fill::on_nodes(packing, class, wanted).part_of(&mut end);
     let mut trials = HOST_TRIALS;
     while left > 0 && trials > 0 {
-        if let Some(host) = best_host(packing, class, left, &mut trials)
+        if let Some(host) = best_host(packing, class, left, &mut trials).part_of(&mut end)
             && packing.pin_bin(host.bin, &host.pins)
         {
-            left = fill::on_nodes(packing, class, left);
+            left = fill::on_nodes(packing, class, left).part_of(&mut end);
         }
-        left = choose::into_paid_room(packing, class, left);
-        let placed = if left > 0 { choose::by_preference(packing, class, left) } else { 0 };
+        left = choose::into_paid_room(packing, class, left).part_of(&mut end);
+        let placed = if left > 0 { choose::by_preference(packing, class, left).part_of(&mut end) } else { 0 };
         left -= placed;
         if placed == 0 {
             break;
         }
     }
-    place_as_is(packing, class, left)
+    left = place_as_is(packing, class, left).part_of(&mut end);
+    Answer::new(left, end)
 }
 
 /// Tries classes again that found no devices, or for which the search ended early: by now machines may bring them. Room
-/// that is contended is searched once more, since the machines of classes that came later are among what is placed.
+/// that is contended is searched once more, since the machines of classes that came later are among what is placed. What
+/// is still left stays refused for the reason that it was: classes for which machines may bring something were out of
+/// budget before, unless they want more than there can be.
 pub(crate) fn retry_with_hosts<'p>(
     mut packing: Packing<'p>,
     refused: &mut Vec<(ClassId, u32, Verdict)>,
@@ -75,7 +79,7 @@ pub(crate) fn retry_with_hosts<'p>(
         if pods.devices.is_none() || pods.is_refused() {
             continue;
         }
-        *left = fill::place(&mut packing, *class, *left);
+        *left = fill::place(&mut packing, *class, *left).so_far();
         if *left > 0 && of_problem.grows(pods) {
             let repaired = backtracking::place_more(packing, *class, *left, budget);
             (packing, *left) = (repaired.packing, repaired.left);
@@ -85,32 +89,36 @@ pub(crate) fn retry_with_hosts<'p>(
     packing
 }
 
-fn place_as_is(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> u32 {
-    let left = fill::on_nodes(packing, class, wanted);
-    choose::place(packing, class, left)
+fn place_as_is(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
+    let mut end = SearchEnd::default();
+    let left = fill::on_nodes(packing, class, wanted).part_of(&mut end);
+    let left = choose::place(packing, class, left).part_of(&mut end);
+    Answer::new(left, end)
 }
 
 /// The machine to be decided for the class, if that leaves fewer copies or costs less.
-fn best_host(packing: &mut Packing<'_>, class: ClassId, wanted: u32, trials: &mut usize) -> Option<Host> {
+fn best_host(packing: &mut Packing<'_>, class: ClassId, wanted: u32, trials: &mut usize) -> Answer<Option<Host>> {
     let hosts = hosts(packing);
     *trials = trials.saturating_sub(hosts.len() + 1);
     if hosts.is_empty() {
-        return None;
+        return Answer::finished(None);
     }
+    let mut end = SearchEnd::default();
     let mut outcome = |host: Option<&Host>| {
         let mark = packing.mark();
         let outcome = host.is_none_or(|host| packing.pin_bin(host.bin, &host.pins)).then(|| {
-            let left = place_as_is(packing, class, wanted);
+            let left = place_as_is(packing, class, wanted).part_of(&mut end);
             let price: i128 = packing.state.bins.iter().map(|bin| i128::from(bin.price.0)).sum();
             (left, price)
         });
         packing.rollback(mark);
         outcome
     };
-    let as_is = outcome(None)?;
+    let as_is = outcome(None);
     let tried = hosts.into_iter().filter_map(|host| Some((outcome(Some(&host))?, host)));
-    let best = tried.min_by_key(|(outcome, _)| *outcome)?;
-    (best.0 < as_is).then_some(best.1)
+    let best = tried.min_by_key(|(outcome, _)| *outcome);
+    let better = best.zip(as_is).and_then(|((best, host), as_is)| (best < as_is).then_some(host));
+    Answer::new(better, end)
 }
 
 /// Machines that would bring more pools if they were decided, in each of their ways.

@@ -23,7 +23,7 @@
 //! Bounds: all orders of up to `MAX_PERMUTED` kinds, the new one first, and rotations of more; turns for up to
 //! `MAX_IN_TURNS` copies. Of placements that compete, up to `REPLAYED_PLACEMENTS` count, and if there are more, the
 //! place's own. A plan has so many allocations to replay (`REPLAYS`, `SEARCH_REPLAYS`). An order that runs out of
-//! steps, or for which none are left, does not hold, and the answer is no more than undecided. Since every order begins
+//! steps, or for which none are left, does not hold, and the answer is out of budget. Since every order begins
 //! with nothing planned, an answer holds for as long as the problem does, and `KNOWN_REPLAYS` of them are kept.
 //! [`crate::tuning`] has the numbers.
 
@@ -40,7 +40,7 @@ use dra_sched::{
     ledger::BinId as LedgerId,
 };
 use dra_types::DriverName;
-use model::{Budget, IdSet};
+use model::{Answer, Budget, IdSet, SearchEnd};
 
 use super::{Asking, DeviceRequest, DeviceState, ProblemDevices, Replaying, Spot, Way, Ways};
 use crate::devices::RunningDaemon;
@@ -250,12 +250,13 @@ impl DeviceState {
         let before = budget.remaining();
         let before_count = ways.ways.len();
         let most = ways.most();
-        ways.ways = ways.ways.into_iter().flat_map(|way| question.holding(way, table, &mut budget)).collect();
+        let end = &mut ways.end;
+        let holding = ways.ways.into_iter().flat_map(|way| question.holding(way, table, &mut budget).part_of(end));
+        ways.ways = holding.collect();
         run.devices().spend_on_replays(before - budget.remaining());
         if ways.most() < most || ways.ways.len() != before_count {
             run.devices().kept_apart = true;
         }
-        ways.is_cut_short |= budget.remaining() == 0;
         ways
     }
 
@@ -343,17 +344,18 @@ fn is_of(bin: &Bin, place: Place) -> bool {
 
 impl Question<'_> {
     /// What of a way holds: all of it, fewer copies, or the machines of some shapes.
-    fn holding(&self, mut way: Way, table: Option<&PoolTable<'_>>, budget: &mut Budget) -> Vec<Way> {
+    fn holding(&self, mut way: Way, table: Option<&PoolTable<'_>>, budget: &mut Budget) -> Answer<Vec<Way>> {
+        let mut end = SearchEnd::default();
         let all = way.allocations.shapes.clone();
-        if self.holds(&way, &all, way.copies, budget) {
-            return vec![way];
+        if self.holds(&way, &all, way.copies, budget).part_of(&mut end) {
+            return Answer::new(vec![way], end);
         }
         let mut ways = Vec::new();
         if let Some(table) = table.filter(|_| all.count() > 1) {
             let alone = |shape: &ShapeId| [*shape].into_iter().collect::<IdSet<ShapeId>>();
             let some = all.iter().take(REPLAYED_SHAPES);
-            let shapes: IdSet<ShapeId> =
-                some.filter(|shape| self.holds(&way, &alone(shape), way.copies, budget)).collect();
+            let mut holds_on = |shape: &ShapeId| self.holds(&way, &alone(shape), way.copies, budget).part_of(&mut end);
+            let shapes: IdSet<ShapeId> = some.filter(&mut holds_on).collect();
             if !shapes.is_empty() {
                 let mut allocations = way.allocations.clone();
                 let mut offerings = way.offerings.clone();
@@ -366,17 +368,17 @@ impl Question<'_> {
         let (mut most, mut too_many) = (0, way.copies);
         while too_many - most > 1 {
             let middle = most + (too_many - most) / 2;
-            if self.holds(&way, &all, middle, budget) { most = middle } else { too_many = middle }
+            if self.holds(&way, &all, middle, budget).part_of(&mut end) { most = middle } else { too_many = middle }
         }
         if most > 0 {
             way.copies = most;
             ways.push(way);
         }
-        ways
+        Answer::new(ways, end)
     }
 
     /// Whether so many copies hold beside what is there, on a machine of any of the shapes.
-    fn holds(&self, way: &Way, shapes: &IdSet<ShapeId>, copies: u32, budget: &mut Budget) -> bool {
+    fn holds(&self, way: &Way, shapes: &IdSet<ShapeId>, copies: u32, budget: &mut Budget) -> Answer<bool> {
         let mut parts = self.there.clone();
         let whose = Whose::Pods(self.class, self.variant);
         parts.push(Part { place: self.place, whose, claims: self.claims, copies });
@@ -398,12 +400,14 @@ impl Question<'_> {
         domain.0.extend(way.allocations.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
         let landings = self.landings(shapes, &domain, &parts);
         let assumed = || self.pool_orders.iter().flat_map(|&pools| (0..landings).map(move |landing| (pools, landing)));
-        sequences::all(&parts, &kinds, self.by_place).all(|parts| {
+        let mut end = SearchEnd::default();
+        let holds = sequences::all(&parts, &kinds, self.by_place).all(|parts| {
             assumed().all(|(pools, landing)| {
                 let assumed = Assumed { pools, landing: (landings > 1).then_some(landing) };
-                self.replays(assumed, &parts, shapes, &domain, budget)
+                self.replays(assumed, &parts, shapes, &domain, budget).part_of(&mut end)
             })
-        })
+        });
+        Answer::new(holds, end)
     }
 
     /// Whether all get their devices if they come like this.
@@ -414,7 +418,7 @@ impl Question<'_> {
         shapes: &IdSet<ShapeId>,
         domain: &Domain,
         budget: &mut Budget,
-    ) -> bool {
+    ) -> Answer<bool> {
         let mut order: Vec<Place> = Vec::new();
         let parts_by_place = parts.iter().map(|part| {
             let known = order.iter().position(|place| *place == part.place);
@@ -436,16 +440,17 @@ impl Question<'_> {
         };
         let known = self.run.devices().known(&replay);
         if let Some(known) = known {
-            return known;
+            return Answer::finished(known);
         }
         if !self.run.devices().may_replay(parts.len(), self.replaying) {
-            return false;
+            return Answer::new(false, SearchEnd::OutOfBudget);
         }
         let holds = self.replay(&replay, parts, budget);
-        if budget.remaining() > 0 {
+        let end = SearchEnd::of(budget.remaining() == 0);
+        if !end.is_out_of_budget() {
             self.run.devices().learn(replay, holds);
         }
-        holds
+        Answer::new(holds, end)
     }
 
     /// In how many ways machines could land that are free to: claims get other devices there.
@@ -533,7 +538,7 @@ impl Question<'_> {
             if let Whose::Daemon(number) = part.whose {
                 let mut daemons = self.daemons.iter();
                 let Some(daemon) = daemons.find(|daemon| daemon.daemon == number) else { return true };
-                return inventory.add_late_overhead(ledger, &daemon.shapes, part.claims, cluster, budget);
+                return inventory.add_late_overhead(ledger, &daemon.shapes, part.claims, cluster, budget).is_ok();
             }
             let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
             let offer = inventory.try_add(

@@ -12,7 +12,6 @@ pub(crate) struct DeviceUse {
     /// Steps that are left for the plan.
     steps: u64,
     steps_taken: u64,
-    undecided: bool,
     /// Allocations that may still be replayed in other orders, while placing and in the search for contended room.
     replays: usize,
     search_replays: usize,
@@ -32,17 +31,6 @@ impl DeviceUse {
         self.steps = steps;
         self.replays = REPLAYS;
         self.search_replays = SEARCH_REPLAYS;
-        self.undecided = false;
-    }
-
-    /// An answer was cut short.
-    pub(super) fn leave_undecided(&mut self) {
-        self.undecided = true;
-    }
-
-    /// Whether an answer was cut short since the last time somebody asked.
-    pub(crate) fn take_undecided(&mut self) -> bool {
-        std::mem::take(&mut self.undecided)
     }
 
     /// Steps that are left for the plan.
@@ -73,7 +61,7 @@ impl DeviceUse {
     }
 
     /// Whether so many more allocations may be replayed.
-    pub(super) fn may_replay(&mut self, count: usize, replaying: Replaying) -> bool {
+    pub(crate) fn may_replay(&mut self, count: usize, replaying: Replaying) -> bool {
         let left = match replaying {
             Replaying::Placing => &mut self.replays,
             Replaying::Searching => &mut self.search_replays,
@@ -81,7 +69,6 @@ impl DeviceUse {
         };
         let enough = *left >= count;
         *left = left.saturating_sub(count);
-        self.undecided |= !enough;
         enough
     }
 

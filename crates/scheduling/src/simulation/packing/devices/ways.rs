@@ -7,7 +7,7 @@ use std::{
 };
 
 use dra_sched::{Alternative as Allocations, Domain, Offer, ShapeId};
-use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, ValueSet};
+use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, SearchEnd, ValueSet};
 
 use super::{ProblemDevices, hosts::value_of};
 use crate::catalogue::OfferingId;
@@ -37,7 +37,8 @@ pub(crate) struct Way {
 pub(crate) struct Ways {
     pub(crate) ways: Vec<Way>,
     pub(super) asked: u32,
-    pub(crate) is_cut_short: bool,
+    /// How the searches for them ended.
+    pub(super) end: SearchEnd,
 }
 
 impl Ways {
@@ -55,7 +56,7 @@ impl Ways {
     }
 
     pub(super) fn answers(&self, wanted: u32) -> bool {
-        self.asked >= wanted || self.most() < self.asked && !self.is_cut_short
+        self.asked >= wanted || self.most() < self.asked && !self.end.is_out_of_budget()
     }
 }
 
@@ -153,7 +154,7 @@ pub(super) struct Asked<'a, 's> {
 
 impl Asked<'_, '_> {
     pub(super) fn ways(&self, offer: Offer, shapes: &IdSet<ShapeId>, asked: u32) -> Ways {
-        let is_cut_short = !offer.undecided.is_empty();
+        let end = SearchEnd::of(!offer.undecided.is_empty());
         let mut ways = Vec::new();
         match self.table {
             Some(table) => {
@@ -164,7 +165,7 @@ impl Asked<'_, '_> {
                 ways.extend(all.filter_map(|allocations| self.on_node(allocations, shapes)));
             }
         }
-        Ways { ways, asked, is_cut_short }
+        Ways { ways, asked, end }
     }
 
     /// On a node that is there all is certain; one that is expected must hold the copies whatever comes of it.

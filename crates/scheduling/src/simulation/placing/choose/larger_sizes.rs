@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use model::PriceNanoUsdPerHour;
+use model::{PriceNanoUsdPerHour, SearchEnd};
 use smallvec::SmallVec;
 
 use super::{Allowed, Offer, Size, cost_cmp, keep_best};
@@ -20,6 +20,8 @@ pub(super) struct LargerSizes<'o, 'p> {
     pub(super) table: &'p PoolTable<'p>,
     pub(super) class: ClassId,
     pub(super) best: Option<Offer<'p>>,
+    /// How the searches for it ended.
+    pub(super) end: SearchEnd,
 }
 
 impl<'p> LargerSizes<'_, 'p> {
@@ -119,7 +121,7 @@ impl<'p> LargerSizes<'_, 'p> {
             return;
         }
         let Some(bin) = self.packing.state.bins.get(id.0) else { return };
-        let size = Size::new(self.packing, Spot::Bin(id), class, alternative, wanted);
+        let size = Size::new(self.packing, Spot::Bin(id), class, alternative, wanted).part_of(&mut self.end);
         let mut found: Option<Offer<'p>> = None;
         for &offering in table.at_least_at_price(least.max(bin.price)) {
             let price = table.price(offering);
@@ -176,12 +178,15 @@ impl<'p> LargerSizes<'_, 'p> {
     /// Keeps an offer of an open machine if it beats the best so far, and if limits, minValues and open labels let it
     /// be.
     fn keep_if_possible(&mut self, id: BinId, offer: Offer<'p>) -> bool {
-        let is_better = self.best.as_ref().is_none_or(|best| offer.cmp(best) == Ordering::Less)
-            && self.packing.copies_in_bin(id, self.class, offer.alternative, offer.copies) == offer.copies;
-        if is_better {
+        if self.best.as_ref().is_some_and(|best| offer.cmp(best) != Ordering::Less) {
+            return false;
+        }
+        let possible = self.packing.copies_in_bin(id, self.class, offer.alternative, offer.copies);
+        let is_possible = possible.part_of(&mut self.end) == offer.copies;
+        if is_possible {
             self.best = Some(offer);
         }
-        is_better
+        is_possible
     }
 }
 
