@@ -42,7 +42,7 @@ pub use self::room::{Room, room_for};
 /// What is wrong with the plan; nothing for a right one.
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     // Room that is kept free must be as good as pods that take it.
-    match scheduling::provisioning::with_virtual_pods(snapshot, plan) {
+    match scheduling::plan::with_virtual_pods(snapshot, plan) {
         Some((snapshot, plan)) => check_pods(&snapshot, &plan),
         None => check_pods(snapshot, plan),
     }

@@ -9,6 +9,7 @@ pub mod action;
 pub mod placement;
 pub(crate) mod rank;
 pub mod reason;
+pub(crate) mod virtual_pods;
 
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::catalogue::{OfferingId, TypeId};
 use crate::plan::action::Action;
 use crate::plan::reason::{Note, Reason};
 use crate::snapshot::{NodeId, PodId, PoolId};
+
+pub use virtual_pods::with_virtual_pods;
 
 define_id! {
     /// A machine of one [`Plan`].

@@ -28,7 +28,6 @@ mod tests;
 pub use crate::explain::placed::why_placed;
 use crate::plan::Plan;
 use crate::provisioning::orders::Planning;
-pub use crate::provisioning::passes::buffers::with_virtual_pods;
 use crate::provisioning::passes::{Orders, Pass, Rest};
 use crate::provisioning::passes::{
     attachments::Attachments, buffers::Buffers, colocation::Colocation, gangs::Gangs, group_domains::GroupDomains,

@@ -20,6 +20,7 @@ use crate::{
 
 pub mod pending;
 mod running;
+mod virtual_pods;
 
 pub use running::{Kinds, RunningKind, RunningPods};
 

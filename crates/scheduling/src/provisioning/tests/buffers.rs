@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::fixture::{Fixture, exactly, gib, render};
 use crate::{
-    plan::{Machine, Plan},
-    provisioning::{plan, with_virtual_pods},
+    plan::{Machine, Plan, with_virtual_pods},
+    provisioning::plan,
     snapshot::Snapshot,
 };
 
