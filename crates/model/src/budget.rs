@@ -1,7 +1,7 @@
 //! A limit on the work of one search.
 //!
-//! Counted in steps, not in time, so that the same input ends in the same answer on any machine. Whoever asks a function
-//! that searches gets an [`Answer`], which says whether a budget ended the search before it was through.
+//! Counted in steps, not in time, so that the same input ends in the same answer on any machine. Whoever asks a
+//! function that searches gets an [`Answer`], which says whether a budget ended the search before it was through.
 
 /// How many steps a search may still take.
 #[derive(Debug, Clone, PartialEq, Eq)]

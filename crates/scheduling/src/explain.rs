@@ -20,17 +20,16 @@ use self::tally::{Shortages, Troubles};
 use crate::catalogue::{OfferingId, TypeId};
 use crate::plan::Verdict;
 use crate::plan::reason::{ExistingNodes, NoInstanceType, Reason};
-use crate::simulation::compile::affinity;
-use crate::simulation::compile::affinity::{Term, accepts_unknown};
 use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::pools::{Alternative, PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
 use crate::simulation::packing::devices::{DeviceRequest, Spot, Trouble};
-use crate::simulation::packing::state::BinId;
 use crate::simulation::placing::{backtracking, fill};
 use crate::simulation::topology::{Checking, Involvement, Kind, Place, Scope};
 use crate::snapshot::NodeId;
+use crate::snapshot::affinity;
+use crate::snapshot::affinity::{Term, accepts_unknown};
 
 /// All reasons of one class, against the state in which it was refused.
 pub(crate) fn reasons(
@@ -205,7 +204,7 @@ pub(crate) fn closing_ways<'w>(
     for way in ways {
         let place = |mine: &Involvement, position: usize| match way.places.get(position) {
             Some(Place::OwnHost) => {
-                Place::Domain(packing.problem.topology.groups[mine.group].host_of(BinId(packing.state.bins.len())))
+                Place::Domain(packing.problem.topology.groups[mine.group].host_of(packing.state.bins.len()))
             }
             Some(place) => *place,
             None => Place::Outside,

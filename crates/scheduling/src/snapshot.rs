@@ -18,6 +18,8 @@ use crate::{
     devices::Devices,
 };
 
+pub(crate) mod affinity;
+pub(crate) mod daemons;
 pub mod pending;
 mod running;
 mod virtual_pods;
@@ -128,6 +130,16 @@ pub struct Volumes {
     pub volumes: BTreeMap<Arc<str>, Arc<PersistentVolume>>,
     /// StorageClasses.
     pub classes: BTreeMap<Arc<str>, Arc<StorageClass>>,
+}
+
+impl Volumes {
+    /// The named StorageClass or, without a name, the default one.
+    pub(crate) fn class_of(&self, name: Option<&Arc<str>>) -> Option<&Arc<StorageClass>> {
+        match name {
+            Some(name) => self.classes.get(name),
+            None => self.classes.values().find(|class| class.is_default),
+        }
+    }
 }
 
 /// Options that change a plan. Part of every snapshot file, so that a replay plans alike.

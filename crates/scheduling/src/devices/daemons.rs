@@ -30,7 +30,7 @@ use model::{Budget, IdSet, IdVec, Interner, NamespacedName, ResourceVec, workloa
 
 use super::{Demand, DemandId, NodeDevices};
 use crate::catalogue::{OfferingId, TypeId};
-use crate::simulation::compile::daemons::{can_run, missing_sets};
+use crate::snapshot::daemons::{can_run, missing_sets};
 use crate::snapshot::{Node, NodeId, NodePool};
 use crate::tuning::DAEMON_STEPS;
 

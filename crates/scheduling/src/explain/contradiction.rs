@@ -5,9 +5,9 @@ use std::sync::Arc;
 use model::{Interner, PodShape, pod::VolumeRef};
 
 use crate::plan::reason::Contradiction;
-use crate::simulation::compile::affinity;
-use crate::simulation::compile::affinity::Term;
 use crate::snapshot::Volumes;
+use crate::snapshot::affinity;
+use crate::snapshot::affinity::Term;
 
 /// What contradicts what, of a shape without any [`Term`] left.
 pub(super) fn contradictions(shape: &PodShape, volumes: &Volumes, names: &Interner) -> Vec<Contradiction> {

@@ -16,16 +16,17 @@ use crate::catalogue::OfferingId;
 use crate::explain::{closing, with_devices};
 use crate::plan::placement::{Decision, Fall, Passed, Placement};
 use crate::plan::{Machine, MachineId, Plan, with_virtual_pods};
-use crate::simulation::compile::affinity::{Term, surely};
+use crate::simulation::compile::attachments;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{Alternative, PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::request::Request;
-use crate::simulation::compile::{affinity, attachments};
 use crate::simulation::packing::Packing;
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::packing::state::Charging;
 use crate::simulation::topology::Involvement;
+use crate::snapshot::affinity;
+use crate::snapshot::affinity::{Term, surely};
 use crate::snapshot::{Limit, Node, NodeId, NodeLabels, NodeState, PodId, PoolId, Snapshot};
 
 /// Why the plan, which is one of this snapshot, puts a pod where it does; `None` for a pod without a place.

@@ -22,12 +22,13 @@ use model::{
 use crate::catalogue::{OfferingId, Reservation};
 use crate::explain::{label_for_rule, names_node};
 use crate::plan::reason::{Excluding, Need, Reason, Remedies, Remedy};
-use crate::simulation::compile::affinity::{Term, accepts_unknown};
 use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::daemons;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
-use crate::simulation::compile::{affinity, daemons};
 use crate::simulation::packing::Packing;
 use crate::snapshot::Limit;
+use crate::snapshot::affinity;
+use crate::snapshot::affinity::{Term, accepts_unknown};
 use crate::tuning::{MAX_NEEDS, MAX_REMEDIES, REMEDY_STEPS};
 
 /// What an offering would need, with the rule that each need is about.

@@ -7,7 +7,8 @@ use model::{Id as _, NamespacedName};
 use super::{BufferRoom, ExistingPlacement, Plan, Refusal, Verdict};
 use crate::snapshot::{NodeId, PodId, PodsToPlace, Snapshot};
 
-/// Takes the virtual pods out of a plan for a snapshot that had them ([`Snapshot::with_virtual_pods`]), and says where their room is.
+/// Takes the virtual pods out of a plan for a snapshot that had them ([`Snapshot::with_virtual_pods`]), and says where
+/// their room is.
 pub(crate) fn set_aside(mut plan: Plan, snapshot: &Snapshot) -> Plan {
     let own = snapshot.pods.len();
     let owners: Vec<usize> = PodsToPlace { pods: &snapshot.pods, buffers: &snapshot.buffers }.owners().collect();

@@ -10,11 +10,11 @@ use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::supported;
 use crate::simulation::compile::supported::Obstacle;
+use crate::simulation::packing::binding::stages;
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::packing::state::Target;
 use crate::simulation::packing::{Packing, state};
 use crate::simulation::placing::fill::Filled;
-use crate::simulation::topology;
 use crate::snapshot::{NodeId, PodId};
 use model::{IdVec, PriceNanoUsdPerHour};
 use std::{collections::BTreeMap, sync::Arc};
@@ -29,7 +29,7 @@ pub(crate) fn assemble(
     let Filled { state, kept, refused, cut_short } = filled;
     let packing = Packing::of(problem, run, state);
     let mut dealt = Dealt::new(problem, &packing.state.bins, kept);
-    let stages = topology::stages(problem, &packing.state).unwrap_or_default();
+    let stages = stages(problem, &packing.state).unwrap_or_default();
     let mut comes_later: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
     for (stage, copies) in stages.iter().enumerate() {
         for &(assignment, copies) in copies {

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod karpenter;
+mod order;
 pub(crate) mod patterns;
 
 use crate::bound;
@@ -9,15 +10,17 @@ use crate::bound::{Relaxed, Solved};
 use crate::plan::{Plan, Verdict};
 use crate::provisioning::assemble::assemble;
 use crate::provisioning::orders::budget::PlanBudget;
+use crate::provisioning::orders::order::Order;
 use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::request::Limit;
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::binding::{late_on_open_nodes, rules_hold, skews_hold};
+use crate::simulation::packing::outside::keep_outside;
 use crate::simulation::packing::plan_run::{Aim, LimitByClass, PlanRun};
+use crate::simulation::packing::unopened::unopened;
 use crate::simulation::placing::fill;
-use crate::simulation::placing::fill::{Filled, Order};
-use crate::simulation::topology;
-use crate::simulation::topology::{rules_hold, skews_hold};
+use crate::simulation::placing::fill::Filled;
 use crate::tuning::{CLOSE, COMPARED_STEPS, OUTSIDE_STEPS, WORTH_A_SECOND};
 use model::{Budget, IdVec, PriceNanoUsdPerHour};
 
@@ -96,7 +99,7 @@ pub(crate) struct Bounds<'a> {
 
 /// Whether the order matters to what is placed: what rules or devices couple goes in the plain order anyway.
 pub(crate) fn has_choice(problem: &Problem<'_>, placed: &IdVec<ClassId, u32>) -> bool {
-    problem.classes.ids().any(|class| placed[class] > 0 && patterns::is_free(problem, class))
+    problem.classes.ids().any(|class| placed[class] > 0 && problem.is_free(class))
 }
 
 /// The first plan, made in the plain order by that run, or a better one in another order. `None` if the aim has a
@@ -201,11 +204,11 @@ fn over_opened_domains(
 ) -> Option<(PlanRun, (Filled, u64))> {
     let Baseline { plan, worth } = baseline;
     let refused = plan.refused.iter().map(|(class, _, _)| *class).collect();
-    let unopened = topology::unopened(problem, &plan.state, &refused);
+    let unopened = unopened(problem, &plan.state, &refused);
     if unopened.is_empty() {
         return None;
     }
-    let mut fewer = PlanRun::new(problem).kept_out_as(problem, run);
+    let mut fewer = run.afresh().kept_out_as(problem, run);
     for (group, domains) in unopened {
         fewer.close(problem, group, domains);
     }
@@ -235,7 +238,7 @@ fn off_open_nodes<'s>(
     plan: &Filled,
     budget: &mut PlanBudget,
 ) -> Option<OffOpenNodes<'s>> {
-    let (classes, late) = topology::late_on_open_nodes(problem, &plan.state);
+    let (classes, late) = late_on_open_nodes(problem, &plan.state);
     if classes.is_empty() {
         return None;
     }
@@ -248,7 +251,7 @@ fn off_open_nodes<'s>(
     let karpenters = is_comparable.then_some(Order::Karpenter { is_asked_for: false });
     let filled = [Order::Plain, Order::CountedFirst].into_iter().chain(karpenters).find_map(|order| {
         let other = fill_all(&off, &mut off_run, &at_any_cost, order, budget)?;
-        let (_, still_late) = topology::late_on_open_nodes(&off, &other.0.state);
+        let (_, still_late) = late_on_open_nodes(&off, &other.0.state);
         let is_surer = still_late < late && other.0.refuses_no_more_than(plan) && rules_hold(&off, &other.0.state);
         is_surer.then_some(other)
     })?;
@@ -312,7 +315,7 @@ fn fill_first(problem: &Problem<'_>, run: &mut PlanRun, aim: &Aim, budget: &mut 
         if !could_gain || !is_comparable {
             break;
         }
-        let mut apart = PlanRun::new(problem);
+        let mut apart = run.afresh();
         apart.keeps_outside = keeps_outside;
         let Some(other) = fill_all(problem, &mut apart, &compared, order, budget) else { continue };
         let places = |filled: &Filled| filled.rank(problem).without_place;
@@ -355,14 +358,14 @@ fn fill_all(
         let mut budget = Budget::new(steps);
         run.devices().refill(options.device_steps);
         run.avoid_adding(problem);
-        let mut filled = fill::fill(problem, run, aim, &mut budget, order)?;
+        let mut filled = fill::fill(problem, run, aim, &mut budget, &order)?;
         // Nobody loses a place so that others have one. Ends, because classes are finitely many.
         if run.avoid_none(filled.refused.iter().map(|(class, _, _)| *class)) {
             continue;
         }
         if run.keeps_outside {
             let mut packing = Packing::of(problem, run, filled.state);
-            topology::keep_outside(&mut packing);
+            keep_outside(&mut packing);
             filled.state = packing.state;
         }
         filled.cut_short = is_last_round.then(|| fills.taken());

@@ -4,17 +4,23 @@
 //! (`nodes`) and in machines (`bins`), and tells how many more there is room for (`trial`). Pods that run on a node can
 //! be taken out (`vacate`). All changes go through a journal, so that the search can go back to a mark; nothing is
 //! undone by hand. What is held is in `state`.
+//!
+//! `binding` finds an order in which what is placed can be bound; `outside` keeps machines for others out of domains
+//! that a spread would have to count because of them; `unopened` finds domains in which a finished plan opens no
+//! machine.
 
 pub(crate) mod alike;
+pub(crate) mod binding;
 mod bins;
 pub(crate) mod devices;
 pub(crate) mod host_rooms;
 pub(crate) mod mode;
 mod nodes;
+pub(crate) mod outside;
 pub(crate) mod plan_run;
-pub(crate) mod residual_capacity;
 pub(crate) mod state;
-mod trial;
+pub(crate) mod trial;
+pub(crate) mod unopened;
 pub(crate) mod upsizing;
 mod vacate;
 
@@ -184,7 +190,7 @@ impl<'p> Packing<'p> {
             return self.copies_allowed(Some(bin), class, alternative, wanted);
         }
         let place = |position: usize, mine: &Involvement| match alternative.places.get(position) {
-            Some(Place::OwnHost) => Some(Place::Domain(problem.topology.groups[mine.group].host_of(bin))),
+            Some(Place::OwnHost) => Some(Place::Domain(problem.topology.groups[mine.group].host_of(bin.0))),
             Some(_) | None => None,
         };
         self.room_where_known(pods, place, wanted)

@@ -4,6 +4,8 @@
 pub(crate) mod backtracking;
 pub(crate) mod choose;
 pub(crate) mod fill;
+pub(crate) mod hosts;
 pub(crate) mod inter_pod;
 pub(crate) mod relocation;
 pub(crate) mod reservations;
+mod to_come;

@@ -10,24 +10,19 @@
 //! * `cells` splits the offerings of a pool by the domain that a machine from them is in, so that a machine with a copy
 //!   of a concerned class is pinned to one domain before anything is counted.
 //! * `counts` holds what is placed and says how many more copies may go to a domain.
-//! * `binding` finds an order in which what is placed can be bound.
-//! * `outside` keeps machines for others out of domains that a spread would have to count because of them.
-//! * `unopened` finds domains that a finished plan opens no machine in, to make it again without them.
+//! * `domains` are those over which pods are spread; a run adds to them.
 //!
 //! Rules are kube-scheduler's (plugins PodTopologySpread, InterPodAffinity, NodePorts, VolumeRestrictions, 1.36).
 //!
 //! Differs: `spread-domains`. Kube-scheduler spreads over the domains of nodes that exist. As in Karpenter, those count
 //! too in which a machine could be launched for the class; hosts likewise, so that the least of hosts is 0 while
 //! machines can be launched. This is never laxer: a domain more can only lower the least. Where that closes room on
-//! nodes that kube-scheduler would fill, the plan is made again over the domains that it opens (`unopened`).
+//! nodes that kube-scheduler would fill, the plan is made again over the domains that it opens.
 
-mod binding;
 mod build;
 mod cells;
 mod counts;
 mod domains;
-mod outside;
-mod unopened;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,23 +32,15 @@ use model::{
     pod::{HostPort, PodAffinityTerm, SpreadSource, VolumeRef},
 };
 
-use crate::simulation::compile::affinity::Term;
 use crate::simulation::compile::classes::PodClass;
-use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::Packing;
-use crate::simulation::packing::mode::Mode;
-use crate::simulation::packing::plan_run::PlanRun;
-use crate::simulation::packing::state::{BinId, Charging};
 use crate::snapshot::NodeId;
+use crate::snapshot::affinity::Term;
 
 pub(crate) use self::{
-    binding::{late_on_open_nodes, replay_steps, rules_hold, rules_hold_since, skews_hold, stages},
     build::{Builder, Coupling, MatchedByLabels, Owned, Signature},
     cells::{Cell, CellKey, cells},
-    counts::{AllCounts, Before, Checking, Counts, ToCome, set_domains},
+    counts::{AllCounts, Before, Checking, Counts, set_domains},
     domains::{AllDomains, Domains},
-    outside::{adding_ways, keep_outside},
-    unopened::unopened,
 };
 
 define_id! {
@@ -304,38 +291,20 @@ impl Topology {
     }
 }
 
-/// Places of machines that could be launched for classes that have to be spread, if nothing else were planned.
-pub(crate) fn reachable(problem: &Problem<'_>, run: &PlanRun) -> Vec<(GroupId, Place)> {
-    let mut places = Vec::new();
-    let mode = Mode { checking: Checking::AtTheEnd, ..Mode::default() };
-    let mut untouched = Packing::new(problem, run, Charging::Least).in_mode(mode);
-    for (id, class) in problem.classes.iter_enumerated().filter(|(_, class)| class.refused.is_none()) {
-        let is_spread =
-            |mine: &Involvement| mine.owner && matches!(problem.topology.groups[mine.group].kind, Kind::Spread { .. });
-        if !class.involved.iter().any(is_spread) {
-            continue;
-        }
-        for (pool, table) in problem.pools.iter_enumerated() {
-            for alternative in &table.by_class[id] {
-                if untouched.copies_in_new_bin(pool, id, alternative, 1).so_far() == 1 {
-                    let mine = class.involved.iter().zip(&alternative.places).filter(|(mine, _)| is_spread(mine));
-                    places.extend(mine.map(|(mine, place)| (mine.group, *place)));
-                }
-            }
-        }
-    }
-    places
-}
-
 impl Group {
     /// For labels: the value of each domain, by name.
     pub(crate) fn values(&self) -> &IdVec<DomainId, ValueId> {
         &self.placing.values
     }
 
-    /// The domain of a machine on its own host.
-    pub(crate) fn host_of(&self, bin: BinId) -> DomainId {
-        model::Id::from_index(self.placing.hosts + bin.0)
+    /// The domains that nodes have.
+    pub(crate) fn present_on_nodes(&self) -> &IdSet<DomainId> {
+        &self.placing.present
+    }
+
+    /// The domain of the machine with that number on its own host.
+    pub(crate) fn host_of(&self, machine: usize) -> DomainId {
+        model::Id::from_index(self.placing.hosts + machine)
     }
 
     /// Whether two rules are about the same pods in the same domains.

@@ -17,11 +17,10 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use model::{IdVec, ResourceId, ResourceVec, collections::FastSet};
 use smallvec::SmallVec;
 
-use super::patterns;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::PoolRank;
+use crate::simulation::compile::residual_capacity::SlackTree;
 use crate::simulation::packing::Packing;
-use crate::simulation::packing::residual_capacity::SlackTree;
 use crate::simulation::packing::state::BinId;
 use crate::simulation::placing::choose;
 use crate::simulation::placing::choose::Allowed;
@@ -170,7 +169,7 @@ impl<'p> Copies<'p> {
             class,
             // What a copy takes besides depends on who serves its extended resources.
             requests: if pods.devices.is_none() { pods.shape.requests.clone() } else { ResourceVec::default() },
-            is_free: patterns::is_free(problem, class),
+            is_free: problem.is_free(class),
             is_lasting: pods.devices.is_none() && pods.affinity_sets.is_empty() && rules_last(),
             asks_hosts_alone: groups().all(|(group, _)| group.scope == Scope::Host),
             from_node: 0,

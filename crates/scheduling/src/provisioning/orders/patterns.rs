@@ -26,7 +26,7 @@ use crate::tuning::PREFERENCES;
 /// Opens machines for what is left of the classes, each in the most preferred pool that takes it.
 pub(crate) fn place(packing: &mut Packing<'_>, left: &mut IdVec<ClassId, u32>, worth: &IdVec<ClassId, i64>) {
     let problem = packing.problem;
-    let mut unplaced: Vec<ClassId> = left.ids().filter(|&class| left[class] > 0 && is_free(problem, class)).collect();
+    let mut unplaced: Vec<ClassId> = left.ids().filter(|&class| left[class] > 0 && problem.is_free(class)).collect();
     for pool in problem.pools.ids() {
         let here: Vec<ClassId> = unplaced.iter().copied().filter(|&class| opens(packing, pool, class)).collect();
         unplaced.retain(|class| !here.contains(class));
@@ -34,13 +34,6 @@ pub(crate) fn place(packing: &mut Packing<'_>, left: &mut IdVec<ClassId, u32>, w
             Patterns::new(problem, pool, &here, left, worth).buy(packing, left);
         }
     }
-}
-
-/// Whether copies of the class go wherever there is room.
-pub(crate) fn is_free(problem: &Problem<'_>, class: ClassId) -> bool {
-    let pods = &problem.classes[class];
-    let is_alone = pods.involved.is_empty() && problem.shared_volumes.of(class).is_empty();
-    is_alone && pods.devices.is_none() && !pods.is_refused()
 }
 
 fn opens(packing: &mut Packing<'_>, pool: PoolRank, class: ClassId) -> bool {

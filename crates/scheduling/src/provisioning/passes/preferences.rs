@@ -32,10 +32,10 @@ use super::{Pass, Rest};
 use crate::plan::Plan;
 use crate::plan::reason::{Note, NoteKind};
 use crate::provisioning::assemble::notes;
-use crate::simulation::compile::affinity::would_keep_out;
 use crate::simulation::compile::classes::Shapes;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::request::{Fate, Limit, Request};
+use crate::snapshot::affinity::would_keep_out;
 use crate::snapshot::{NodeState, PendingPod, PodId, PreferencePolicy, Snapshot};
 use crate::tuning::{PREFERENCE_PLANS, PREFERENCE_PLANS_FOR_SOME};
 

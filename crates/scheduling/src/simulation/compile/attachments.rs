@@ -14,10 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use model::{
-    IdVec, NamespacedName, Pod, PodShape, ResourceId, ResourceVec, collections::FastMap, pod::VolumeRef,
-    volume::StorageClass,
-};
+use model::{IdVec, NamespacedName, Pod, PodShape, ResourceId, ResourceVec, collections::FastMap, pod::VolumeRef};
 use smallvec::SmallVec;
 
 use super::classes::{ClassId, PodClass};
@@ -341,17 +338,9 @@ fn volume_name(volume: &VolumeRef) -> &str {
     }
 }
 
-/// The named StorageClass or, without a name, the default one.
-pub(crate) fn class_of<'v>(name: Option<&Arc<str>>, volumes: &'v Volumes) -> Option<&'v Arc<StorageClass>> {
-    match name {
-        Some(name) => volumes.classes.get(name),
-        None => volumes.classes.values().find(|class| class.is_default),
-    }
-}
-
 /// The CSI driver that attaches a volume and, unless the volume is the pod's own, its claim.
 fn attached(volume: &VolumeRef, volumes: &Volumes) -> Option<(Arc<str>, Option<NamespacedName>)> {
-    let provisioner = |class: Option<&Arc<str>>| class_of(class, volumes).map(|class| Arc::clone(&class.provisioner));
+    let provisioner = |class: Option<&Arc<str>>| volumes.class_of(class).map(|class| Arc::clone(&class.provisioner));
     match volume {
         VolumeRef::Ephemeral { storage_class, .. } => Some((provisioner(storage_class.as_ref())?, None)),
         VolumeRef::Claim(name) => {

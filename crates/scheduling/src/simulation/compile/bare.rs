@@ -5,10 +5,8 @@
 
 use model::{PodShape, ResourceVec, Taint};
 
-use super::{
-    affinity::{terms, untolerated},
-    daemons,
-};
+use super::daemons;
+use crate::snapshot::affinity::{terms, untolerated};
 use crate::snapshot::{NodeId, Snapshot};
 
 /// What a node has beside its daemons, those to come included, and its static pods.

@@ -10,13 +10,13 @@ use model::{
     define_id, pod::PodAffinityTerm,
 };
 
-use super::affinity::{Term, terms_with_volumes};
 use super::request::Request;
 use super::supported::{self, Obstacle};
 use crate::simulation::topology;
 use crate::simulation::topology::{
     AffinitySet, Coupling, GroupId, Involvement, Kind, MatchedByLabels, Owned, Signature, Topology,
 };
+use crate::snapshot::affinity::{Term, terms_with_volumes};
 use crate::{
     devices::{Demand, DemandId},
     snapshot::{PodId, Snapshot},

@@ -1,24 +1,23 @@
-//! The room that DaemonSets take: on machines that do not exist yet, and on nodes whose daemons have not come up.
-//!
-//! Which daemons run on a node is the DaemonSet controller's decision, not kube-scheduler's score: node selector,
-//! required node affinity (any of its terms) and taints, with the tolerations that the controller adds (`decode` puts
-//! these into the DaemonSet's shape). A daemon whose affinity depends on a label that is still open counts as running.
+//! The room that DaemonSets take: on machines that do not exist yet, and on nodes whose daemons have not come up. Where
+//! they run [`crate::snapshot::daemons`] says.
 //!
 //! A daemon that does not get its devices somewhere takes nothing there: [`crate::devices`] says where that is.
 
 use std::{borrow::Cow, sync::Arc};
 
-use api::labels;
 use model::{IdSet, IdVec, Interner, PodShape, Requirement, ResourceVec, pod::HostPort, workload::DaemonSet};
 
 use super::{
-    affinity::{accepts_unknown, terms, untolerated},
     catalogue_index::{CatalogueIndex, Lookups, Net},
-    pools::{PoolTable, can_have},
+    pools::PoolTable,
 };
 use crate::{
     catalogue::OfferingId,
-    snapshot::{Node, NodeId, NodePool, Snapshot},
+    snapshot::{
+        NodeId, Snapshot,
+        affinity::{accepts_unknown, terms, untolerated},
+        daemons::missing_sets,
+    },
 };
 
 /// What offerings hold beside all daemons that would run on their machines, or less where machines turned out to.
@@ -133,18 +132,6 @@ pub(crate) fn net_if_allowed(table: &PoolTable<'_>, offering: OfferingId, snapsh
     net
 }
 
-/// Whether a daemon could run on a machine of a pool from an offering.
-pub(crate) fn can_run(pool: &NodePool, offering: OfferingId, shape: &PodShape, names: &Interner) -> bool {
-    let hostname = names.find_key(labels::HOSTNAME);
-    untolerated(&pool.taints, &shape.tolerations, names).is_none()
-        && terms(shape, names).iter().any(|term| {
-            term.node_name.as_ref().is_none_or(accepts_unknown)
-                && term.requirements.iter().all(|wanted| {
-                    can_have(pool, Some(offering), (wanted.key, Some(wanted.key) == hostname), &wanted.values, names)
-                })
-        })
-}
-
 /// Requests of the daemons that will run on an existing node and have no pod there yet.
 pub(crate) fn missing(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
     let mut missing = ResourceVec::default();
@@ -170,23 +157,5 @@ fn missing_with_requests(
             None => Cow::Borrowed(&set.template.shape.requests),
         };
         Some((set, requests))
-    })
-}
-
-/// The daemons that the DaemonSet controller will make pods of for an existing node, and has not yet.
-pub(crate) fn missing_sets<'d>(
-    node: &Node,
-    daemon_sets: &'d [Arc<DaemonSet>],
-    names: &Interner,
-) -> impl Iterator<Item = &'d Arc<DaemonSet>> {
-    daemon_sets.iter().filter(move |set| {
-        let shape = &set.template.shape;
-        let is_there = node.pods.daemons().iter().any(|pod| {
-            pod.name.namespace == set.name.namespace
-                && pod.owner.as_ref().is_some_and(|owner| *owner.name == *set.name.name)
-        });
-        !is_there
-            && untolerated(&node.taints, &shape.tolerations, names).is_none()
-            && terms(shape, names).iter().any(|term| term.accepts(node, names))
     })
 }

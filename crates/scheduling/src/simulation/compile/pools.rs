@@ -7,6 +7,7 @@
 //! *open*: their values are tracked per machine as a requirement.
 
 mod min_values;
+mod shapes;
 
 use std::{
     borrow::Cow,
@@ -20,15 +21,15 @@ use model::{
 use smallvec::SmallVec;
 
 pub(crate) use self::min_values::MinValues;
-use super::affinity::{Term, accepts_unknown, keeps_out};
+use self::shapes::ShapesOfPool;
 use super::catalogue_index::{CatalogueIndex, Catalogues, Lookups, Net};
 use super::classes::{ClassId, PodClass};
 use super::daemons;
 use super::fit_index::LeastPrices;
 use super::limits::Limits;
 use crate::simulation::compile::pareto_front::Staircase;
-use crate::simulation::packing::devices::ShapesOfPool;
 use crate::simulation::topology::{Cell, CellKey, GroupId, Place, Topology, cells};
+use crate::snapshot::affinity::{Term, accepts_unknown, keeps_out};
 use crate::tuning::MAX_ALTERNATIVES;
 use crate::{
     catalogue::{Catalogue, OfferingId},
@@ -395,12 +396,7 @@ impl<'s> PoolTable<'s> {
         })
     }
 
-    /// Whether the label of a machine from the offering (or, without one, from an offering that does not mention the
-    /// key) can have one of the wanted values. A key that neither the offering nor the pool knows will be absent; only
-    /// the hostname is always there, with a value nobody can name beforehand.
-    ///
-    /// Differs: `undefined-well-known-label`. Karpenter lets any well-known label be undefined, so that a pod can be
-    /// planned onto a machine that will never have the label it selects.
+    /// Whether the label of a machine of the pool can have one of the wanted values ([`NodePool::can_have`]).
     pub(crate) fn can_have(
         &self,
         offering: Option<OfferingId>,
@@ -408,7 +404,7 @@ impl<'s> PoolTable<'s> {
         wanted: &ValueSet,
         names: &Interner,
     ) -> bool {
-        can_have(self.pool, offering, (key, self.is_hostname(key)), wanted, names)
+        self.pool.can_have(offering, (key, self.is_hostname(key)), wanted, names)
     }
 
     /// What pool and offering say of the key; `None` if neither says anything.
@@ -418,7 +414,7 @@ impl<'s> PoolTable<'s> {
         key: KeyId,
         names: &Interner,
     ) -> Option<Cow<'_, ValueSet>> {
-        known(self.pool, offering, key, names)
+        self.pool.known(offering, key, names)
     }
 
     /// Whether some member leaves more than one value of the key possible.
@@ -597,35 +593,5 @@ impl<'s> PoolTable<'s> {
             .collect();
         all.sort_by_key(|min| names.key_name(min.key));
         all
-    }
-}
-
-/// What a pool and one of its offerings say of a key; `None` if neither says anything.
-fn known<'p>(
-    pool: &'p NodePool,
-    offering: Option<OfferingId>,
-    key: KeyId,
-    names: &Interner,
-) -> Option<Cow<'p, ValueSet>> {
-    let offered = offering.and_then(|offering| pool.catalogue.offerings[offering].requirements.get(key));
-    match (offered, pool.requirements.get(key)) {
-        (Some(offered), Some(pool)) => Some(Cow::Owned(offered.values.intersect(&pool.values, names))),
-        (Some(known), None) | (None, Some(known)) => Some(Cow::Borrowed(&known.values)),
-        (None, None) => None,
-    }
-}
-
-/// [`PoolTable::can_have`] of a pool; the key goes with whether it is the hostname.
-pub(crate) fn can_have(
-    pool: &NodePool,
-    offering: Option<OfferingId>,
-    (key, is_hostname): (KeyId, bool),
-    wanted: &ValueSet,
-    names: &Interner,
-) -> bool {
-    match known(pool, offering, key, names) {
-        Some(values) => values.intersects(wanted, names),
-        None if is_hostname => accepts_unknown(wanted),
-        None => wanted.allows_absent(),
     }
 }

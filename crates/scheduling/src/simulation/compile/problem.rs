@@ -6,21 +6,20 @@ use model::{IdSet, IdVec, Interner, KeyId, Labels, ResourceVec, Taint, ValueId, 
 
 use super::attachments::SharedVolumes;
 use super::classes::{ClassId, PodClass};
+use super::devices::ProblemDevices;
 use super::pools::{PoolRank, PoolTable};
 use super::request::Request;
-use super::{affinity, classes, daemons, pools};
-use crate::simulation::packing::devices::ProblemDevices;
-use crate::simulation::packing::plan_run::{PlanRun, RunStart};
-use crate::simulation::packing::residual_capacity::SlackTree;
-use crate::simulation::topology;
+use super::{classes, daemons, pools};
+use crate::simulation::compile::residual_capacity::SlackTree;
 use crate::simulation::topology::Topology;
+use crate::snapshot::affinity;
 use crate::{
     catalogue::OfferingId,
     snapshot::{NodeId, NodeLabels, NodeState, Snapshot},
 };
 
 /// Everything that stays the same while packing. Nothing of it changes once it is made, so that several runs, each
-/// with a [`PlanRun`] of its own, may share it, in several threads too.
+/// with a `PlanRun` of its own, may share it, in several threads too.
 #[derive(Debug)]
 pub(crate) struct Problem<'s> {
     pub(crate) request: &'s Request<'s>,
@@ -44,8 +43,6 @@ pub(crate) struct Problem<'s> {
     pub(crate) shared_volumes: SharedVolumes,
     /// What claims are asked from; `None` if no pod wants a device.
     pub(crate) devices: Option<ProblemDevices<'s>>,
-    /// What each run knows when it begins.
-    pub(crate) start: RunStart,
     accepted: IdVec<ClassId, IdSet<NodeId>>,
     reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>>,
     none: IdSet<OfferingId>,
@@ -74,7 +71,7 @@ impl<'s> Problem<'s> {
         let reservations = reservations(&pools, names);
         let none = IdSet::default();
         let devices = ProblemDevices::new(snapshot);
-        let mut problem = Self {
+        Self {
             request,
             snapshot,
             shared_volumes: SharedVolumes::new(request, &classes),
@@ -85,17 +82,12 @@ impl<'s> Problem<'s> {
             node_order,
             positions,
             reservations,
-            start: RunStart::new(&topology, snapshot.options.device_steps),
             topology,
             devices,
             accepted,
             reserved,
             none,
-        };
-        let run = PlanRun::new(&problem);
-        let reachable = topology::reachable(&problem, &run);
-        problem.start = RunStart::of(run, reachable);
-        problem
+        }
     }
 
     /// The problem in which these classes are not placed on nodes that are open already.
@@ -129,6 +121,13 @@ impl<'s> Problem<'s> {
     /// Whether anybody may come to the node at any time: the hand-over holds only machines that are still coming up.
     pub(crate) fn is_open_node(&self, node: NodeId) -> bool {
         self.snapshot.nodes[node].state == NodeState::Initialized
+    }
+
+    /// Whether copies of the class go wherever there is room: no rule, claim or shared volume concerns it.
+    pub(crate) fn is_free(&self, class: ClassId) -> bool {
+        let pods = &self.classes[class];
+        let is_alone = pods.involved.is_empty() && self.shared_volumes.of(class).is_empty();
+        is_alone && pods.devices.is_none() && !pods.is_refused()
     }
 
     /// What a copy takes on a machine of its own.

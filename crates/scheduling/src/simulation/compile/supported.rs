@@ -10,7 +10,6 @@ use model::{
     volume::{ClaimPhase, PersistentVolume, StorageClass, VolumeBindingMode},
 };
 
-use super::attachments::class_of;
 use crate::plan::Verdict;
 use crate::plan::reason::{NoteKind, Reason};
 use crate::snapshot::Snapshot;
@@ -129,7 +128,7 @@ fn cannot_be_placed(volume: &VolumeRef, snapshot: &Snapshot) -> Option<Obstacle>
 }
 
 fn restricts_class(name: &str, class: Option<&Arc<str>>, snapshot: &Snapshot) -> Option<Obstacle> {
-    let waits = match (class_of(class, &snapshot.volumes), class.map(|class| &**class)) {
+    let waits = match (snapshot.volumes.class_of(class), class.map(|class| &**class)) {
         (None, None) => format!("{name} is not bound, and there is no default StorageClass to make its volume"),
         (None, Some("")) => format!("{name} is not bound, and without a StorageClass (\"\") nobody makes its volume"),
         (None, Some(class)) => format!("{name} is not bound, and its StorageClass {class} does not exist"),

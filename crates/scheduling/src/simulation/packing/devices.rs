@@ -18,9 +18,7 @@
 
 mod hosts;
 mod orders;
-mod problem;
 mod released;
-mod shapes;
 mod shortage;
 mod usage;
 mod ways;
@@ -37,15 +35,14 @@ use self::{
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
 use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::tuning::{KEPT_DEVICE_ANSWERS, STEPS_PER_QUESTION};
 use crate::{catalogue::OfferingId, devices::NodeDevices, snapshot::NodeId};
 
-pub(crate) use hosts::{pinned, place_with_hosts, retry_with_hosts};
-pub(crate) use problem::ProblemDevices;
+pub(crate) use hosts::pinned;
 pub(crate) use released::BeforeRelease;
-pub(crate) use shapes::ShapesOfPool;
 pub(crate) use shortage::want_too_much;
 pub(crate) use usage::DeviceUse;
 pub(crate) use ways::{Way, Ways, narrow};

@@ -1,11 +1,11 @@
 //! How copies are placed for the moment. A mode is a value that holds while something runs, so that nobody has to put
 //! back what it was before.
 
+use model::ValueId;
 use smallvec::SmallVec;
 
 use super::Packing;
 use super::devices::Replaying;
-use crate::simulation::placing::reservations::Reserving;
 use crate::simulation::topology::{Checking, DomainId};
 
 /// What is allowed when copies are placed.
@@ -21,6 +21,27 @@ pub(crate) struct Mode {
     pub(crate) least_score: u32,
     /// On whose account claims are tried in other orders.
     pub(crate) replaying: Replaying,
+}
+
+/// On which reservations new machines may draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reserving {
+    /// On all with something left.
+    All,
+    /// On this one.
+    Only(ValueId),
+    /// On none.
+    Nothing,
+}
+
+impl Reserving {
+    pub(crate) fn includes(self, reservation: ValueId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(one) => one == reservation,
+            Self::Nothing => false,
+        }
+    }
 }
 
 impl Default for Mode {

@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use model::{IdSet, IdVec};
 
+use super::Packing;
 use super::devices::DeviceUse;
-use super::state::Bin;
+use super::mode::Mode;
+use super::outside;
+use super::state::{Bin, Charging};
 use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::pools::{Alternative, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::request::Purpose;
-use crate::simulation::topology::{self, AllDomains, DomainId, GroupId, Place};
+use crate::simulation::topology::{AllDomains, Checking, DomainId, GroupId, Involvement, Kind, Place};
 use crate::snapshot::PoolId;
 
 /// What a plan is made for, what ends it early, and in which orders it has to hold.
@@ -59,9 +62,9 @@ impl Aim {
     }
 }
 
-/// What a run knows when it begins: the same for all runs of a problem.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct RunStart {
+/// What a run knows when it begins: for all runs of a problem what the first of them found out.
+#[derive(Debug)]
+struct RunStart {
     domains: AllDomains,
     devices: DeviceUse,
 }
@@ -83,34 +86,38 @@ pub(crate) struct PlanRun {
     avoids_none: BTreeSet<ClassId>,
     /// Several packings of a run are there at a time, and draw on the same steps; all of them in one thread.
     devices: RefCell<DeviceUse>,
-}
-
-impl RunStart {
-    pub(crate) fn new(topology: &topology::Topology, device_steps: u64) -> Self {
-        Self { domains: topology.domains_of_nodes(), devices: DeviceUse::new(device_steps) }
-    }
-
-    /// What a run knows now, with places of machines that could be launched for classes that have to be spread.
-    pub(crate) fn of(run: PlanRun, reachable: impl IntoIterator<Item = (GroupId, Place)>) -> Self {
-        let PlanRun { mut domains, devices, .. } = run;
-        for (group, place) in reachable {
-            Arc::make_mut(&mut domains[group]).open(place);
-        }
-        Self { domains, devices: devices.into_inner() }
-    }
+    start: Arc<RunStart>,
 }
 
 impl PlanRun {
+    /// The first run of a problem: it finds out where machines could be launched.
     pub(crate) fn new(problem: &Problem<'_>) -> Self {
-        let RunStart { domains, devices } = problem.start.clone();
+        let domains = problem.topology.domains_of_nodes();
+        let devices = DeviceUse::new(problem.snapshot.options.device_steps);
+        let run = Self::from(Arc::new(RunStart { domains, devices }));
+        let reachable = reachable(problem, &run);
+        let Self { mut domains, devices, .. } = run;
+        for (group, place) in reachable {
+            Arc::make_mut(&mut domains[group]).open(place);
+        }
+        Self::from(Arc::new(RunStart { domains, devices: devices.into_inner() }))
+    }
+
+    /// Another run of the problem, which begins with what this one began with.
+    pub(crate) fn afresh(&self) -> Self {
+        Self::from(Arc::clone(&self.start))
+    }
+
+    fn from(start: Arc<RunStart>) -> Self {
         Self {
             keeps_outside: false,
-            domains,
+            domains: start.domains.clone(),
             avoided: BTreeSet::new(),
             closed: Vec::new(),
             closed_ways: BTreeSet::new(),
             avoids_none: BTreeSet::new(),
-            devices: RefCell::new(devices),
+            devices: RefCell::new(start.devices.clone()),
+            start,
         }
     }
 
@@ -160,16 +167,31 @@ impl PlanRun {
         problem.devices.is_none() && problem.topology.is_open(&self.domains, &problem.pools, problem.names())
     }
 
-    /// Adds the domains that machines of a plan add to spreads; says whether there is one.
+    /// Adds the domains in which machines of a plan count although the spread class could not have got a machine there;
+    /// says whether there is one. Then the plan has to be made again, since the least is 0 there.
     pub(crate) fn open_planned(&mut self, problem: &Problem<'_>, bins: &[Bin]) -> bool {
-        problem.topology.open_planned(&mut self.domains, &problem.pools, bins, problem.names())
+        let mut opened = false;
+        for (group, known) in problem.topology.groups.iter().zip(self.domains.iter_mut()) {
+            if group.is_open(known, &problem.pools, problem.names()) {
+                continue;
+            }
+            let (landed, elsewhere) = outside::landings(group, problem, bins);
+            if known.are_opened_by(&landed, elsewhere) {
+                let known = Arc::make_mut(known);
+                known.was_added_to = true;
+                known.present.union_with(&landed);
+                known.least_is_zero |= elsewhere;
+                opened = true;
+            }
+        }
+        opened
     }
 
     /// Looks again which ways would add a domain, as far as they are to be avoided.
     pub(crate) fn avoid_adding(&mut self, problem: &Problem<'_>) {
         self.avoided.clear();
         if self.keeps_outside {
-            self.avoided = topology::adding_ways(problem, self);
+            self.avoided = outside::adding_ways(problem, self);
             self.avoided.retain(|(_, class, _)| !self.avoids_none.contains(class));
         }
     }
@@ -193,4 +215,27 @@ impl PlanRun {
         let mut groups = class.involved.iter().filter(|mine| mine.owner);
         groups.any(|mine| self.domains[mine.group].was_added_to)
     }
+}
+
+/// Places of machines that could be launched for classes that have to be spread, if nothing else were planned.
+fn reachable(problem: &Problem<'_>, run: &PlanRun) -> Vec<(GroupId, Place)> {
+    let mut places = Vec::new();
+    let mode = Mode { checking: Checking::AtTheEnd, ..Mode::default() };
+    let mut untouched = Packing::new(problem, run, Charging::Least).in_mode(mode);
+    for (id, class) in problem.classes.iter_enumerated().filter(|(_, class)| class.refused.is_none()) {
+        let is_spread =
+            |mine: &Involvement| mine.owner && matches!(problem.topology.groups[mine.group].kind, Kind::Spread { .. });
+        if !class.involved.iter().any(is_spread) {
+            continue;
+        }
+        for (pool, table) in problem.pools.iter_enumerated() {
+            for alternative in &table.by_class[id] {
+                if untouched.copies_in_new_bin(pool, id, alternative, 1).so_far() == 1 {
+                    let mine = class.involved.iter().zip(&alternative.places).filter(|(mine, _)| is_spread(mine));
+                    places.extend(mine.map(|(mine, place)| (mine.group, *place)));
+                }
+            }
+        }
+    }
+    places
 }

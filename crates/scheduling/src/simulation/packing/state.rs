@@ -19,9 +19,9 @@ use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::limits::Amounts;
 use crate::simulation::compile::pools::{Alternative, PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::residual_capacity::SlackTree;
+use crate::simulation::compile::residual_capacity::SlackTree;
 use crate::simulation::packing::upsizing::Growths;
-use crate::simulation::topology::{self, AllCounts, AllDomains, Before, DomainId, GroupId, Involvement, Place};
+use crate::simulation::topology::{AllCounts, AllDomains, Before, DomainId, GroupId, Involvement, Place, set_domains};
 use crate::{catalogue::OfferingId, snapshot::NodeId};
 
 /// Index of an open machine.
@@ -272,8 +272,8 @@ impl State {
 
     /// Has spreads checked over these domains.
     pub(crate) fn count_over(&mut self, domains: &AllDomains) {
-        topology::set_domains(&mut self.counts, domains);
-        topology::set_domains(&mut self.start_counts, domains);
+        set_domains(&mut self.counts, domains);
+        set_domains(&mut self.start_counts, domains);
     }
 
     /// What rules counted before any class was placed.
@@ -368,7 +368,7 @@ pub(super) fn place_in_bin(
     mine: &Involvement,
 ) -> Place {
     match alternative.places.get(position).copied().unwrap_or(Place::Outside) {
-        Place::OwnHost => Place::Domain(problem.topology.groups[mine.group].host_of(bin)),
+        Place::OwnHost => Place::Domain(problem.topology.groups[mine.group].host_of(bin.0)),
         place => place,
     }
 }

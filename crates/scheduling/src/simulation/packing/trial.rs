@@ -269,6 +269,18 @@ impl<'a> Trial<'a, '_> {
     }
 }
 
+/// Copies that fit on top of what is held.
+pub(crate) fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, wanted: u32) -> u32 {
+    requests.iter().filter(|(_, amount)| *amount > 0).fold(wanted, |copies, (resource, amount)| {
+        let free = total.get(resource).saturating_sub(held.get(resource)).max(0);
+        // A division costs more than all else here, and most of the time there is room.
+        if copies == 0 || amount.checked_mul(i64::from(copies)).is_some_and(|all| all <= free) {
+            return copies;
+        }
+        copies.min(u32::try_from(free / amount).unwrap_or(u32::MAX))
+    })
+}
+
 /// The largest number up to `wanted` for which something holds that holds for all smaller ones.
 fn at_most(wanted: u32, mut holds: impl FnMut(u32) -> bool) -> u32 {
     // Mostly there is room for all.

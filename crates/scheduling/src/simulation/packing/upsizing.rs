@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::state::{Bin, BinId};
 use crate::simulation::compile::pools::{Alternative, FitId, PoolRank, PoolTable};
-use crate::simulation::placing::choose::more_copies;
+use crate::simulation::packing::trial::more_copies;
 use crate::tuning::{KEPT_SIZES, SIZE_ROWS};
 
 /// Machines that are compared at once, 64 at most.

@@ -18,16 +18,15 @@
 use model::{Budget, OutOfBudget, SearchEnd};
 
 use super::fill::place;
-use super::reservations::Reserving;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{Alternative, PoolRank};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::binding::{replay_steps, rules_hold};
 use crate::simulation::packing::devices::{DeviceRequest, Pick, Spot, want_too_much};
-use crate::simulation::packing::mode::Mode;
+use crate::simulation::packing::mode::{Mode, Reserving};
 use crate::simulation::packing::state::{BinId, Charging, Mark};
 use crate::simulation::placing::relocation;
-use crate::simulation::topology::{replay_steps, rules_hold};
 use crate::tuning::{LEAF_LIMIT_STEPS, MAX_SEARCHED, SHARED_DEVICE_STEPS};
 use crate::{plan::Verdict, snapshot::NodeId};
 

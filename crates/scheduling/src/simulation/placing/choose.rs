@@ -26,6 +26,7 @@ use crate::simulation::packing::host_rooms;
 use crate::simulation::packing::host_rooms::RowIndex;
 use crate::simulation::packing::mode::Mode;
 use crate::simulation::packing::state::BinId;
+use crate::simulation::packing::trial::more_copies;
 use crate::simulation::packing::upsizing::Some64;
 use crate::simulation::topology::Place;
 use crate::tuning::{MAX_GROWN, SIZE_ROWS};
@@ -118,8 +119,8 @@ pub(crate) fn into_paid_room(packing: &mut Packing<'_>, class: ClassId, wanted: 
     Answer::new(left, end)
 }
 
-/// Places some copies where it is cheapest and returns how many. A class whose claims have alternatives gets a machine for a later one only
-/// if no machine that can be launched gives it an earlier one, unless only the price counts.
+/// Places some copies where it is cheapest and returns how many. A class whose claims have alternatives gets a machine
+/// for a later one only if no machine that can be launched gives it an earlier one, unless only the price counts.
 pub(crate) fn by_preference(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let mut end = SearchEnd::default();
     for score in scores(packing, class).part_of(&mut end) {
@@ -313,18 +314,6 @@ impl<'a> Size<'a> {
         }
         more_copies(&each, held, net, wanted.min(most))
     }
-}
-
-/// Copies that fit on top of what is held.
-pub(crate) fn more_copies(requests: &ResourceVec, held: &ResourceVec, total: &ResourceVec, wanted: u32) -> u32 {
-    requests.iter().filter(|(_, amount)| *amount > 0).fold(wanted, |copies, (resource, amount)| {
-        let free = total.get(resource).saturating_sub(held.get(resource)).max(0);
-        // A division costs more than all else here, and most of the time there is room.
-        if copies == 0 || amount.checked_mul(i64::from(copies)).is_some_and(|all| all <= free) {
-            return copies;
-        }
-        copies.min(u32::try_from(free / amount).unwrap_or(u32::MAX))
-    })
 }
 
 /// The cheapest way to place some copies: in the first pool that can have a new machine for them, else `None`.

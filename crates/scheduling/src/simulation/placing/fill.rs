@@ -10,17 +10,19 @@ use std::collections::BTreeMap;
 
 use model::{Answer, Budget, IdVec, NodeClaimName, SearchEnd, collections::NameMap};
 
-use super::{choose, reservations};
-use crate::provisioning::orders::{karpenter, patterns};
+use super::hosts::{place_with_hosts, retry_with_hosts};
+use super::reservations;
+use super::to_come::ToCome;
 use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
-use crate::simulation::packing::devices::{place_with_hosts, retry_with_hosts, want_too_much};
+use crate::simulation::packing::binding::rules_hold;
+use crate::simulation::packing::devices::want_too_much;
 use crate::simulation::packing::mode::Mode;
 use crate::simulation::packing::plan_run::{Aim, PlanRun};
 use crate::simulation::packing::state::{Charging, State};
 use crate::simulation::placing::{backtracking, inter_pod};
-use crate::simulation::topology::{Checking, GroupId, Kind, Scope, ToCome, rules_hold};
+use crate::simulation::topology::{Checking, GroupId, Kind};
 use crate::{
     plan::{
         Verdict,
@@ -79,20 +81,16 @@ impl Filled {
 }
 
 /// In which order places are looked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Order<'w> {
-    /// Class by class.
-    Plain,
-    /// Class by class, but first those that spreads of others count and that do not keep these themselves: whenever
-    /// they are bound, the spreads are planned with them.
-    CountedFirst,
-    /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
-    ByWorth(&'w IdVec<ClassId, i64>),
-    /// Pod by pod, as Karpenter does it.
-    Karpenter {
-        /// Else it is given up where it takes too long.
-        is_asked_for: bool,
-    },
+pub(crate) trait PlacingOrder {
+    /// Places what the order has a way of its own for, of the waiting copies; all others go class by class. False if it
+    /// is given up.
+    fn begin(&self, packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>) -> bool;
+
+    /// The classes in the order of placing.
+    fn sequence(&self, problem: &Problem<'_>) -> Vec<ClassId>;
+
+    /// Whether it is there to keep skews, whenever pods are bound.
+    fn keeps_skews(&self) -> bool;
 }
 
 /// Places everything that can be placed. What an order leaves over goes class by class. `None` if the aim has a limit
@@ -103,7 +101,7 @@ pub(crate) fn fill(
     run: &PlanRun,
     aim: &Aim,
     budget: &mut Budget,
-    order: Order<'_>,
+    order: &dyn PlacingOrder,
 ) -> Option<Filled> {
     let mut packing = Packing::new(problem, run, Charging::Least).with_aim(aim);
     let kept = keep_earlier_placements(&mut packing);
@@ -118,21 +116,15 @@ pub(crate) fn fill(
         members - kept_by_class.get(model::Id::index(class)).copied().unwrap_or(0).min(members)
     });
     let mut waiting: IdVec<ClassId, u32> = members.collect();
-    match order {
-        Order::Plain | Order::CountedFirst => {}
-        Order::ByWorth(worth) => by_worth(&mut packing, &mut waiting, worth),
-        Order::Karpenter { is_asked_for } => {
-            if !karpenter::place(&mut packing, &mut waiting, is_asked_for) {
-                return None;
-            }
-        }
+    if !order.begin(&mut packing, &mut waiting) {
+        return None;
     }
     let at_the_end = Mode { checking: Checking::AtTheEnd, ..Mode::default() };
     let mut untouched = Packing::new(problem, run, Charging::Least).with_aim(aim).in_mode(at_the_end);
-    let keeps_skews = matches!(order, Order::CountedFirst) && run.ends_with_first_round(problem);
-    let mut to_come = keeps_skews.then(|| ToCome::new(problem, &waiting));
+    let is_kept = order.keeps_skews() && run.ends_with_first_round(problem);
+    let mut to_come = is_kept.then(|| ToCome::new(problem, &waiting));
     let mut refused = Vec::new();
-    for class in sequence(problem, order) {
+    for class in order.sequence(problem) {
         let (pods, wanted) = (&problem.classes[class], waiting[class]);
         if aim.is_too_dear(packing.state.price()) || (pods.is_refused() && aim.is_too_many(class, wanted)) {
             return None;
@@ -188,59 +180,6 @@ pub(crate) fn fill(
     let state = retry_with_hosts(packing, &mut refused, budget).state;
     let kept = kept.into_iter().map(|(_, pod, node)| (pod, node)).collect();
     (!aim.is_too_dear(state.price())).then_some(Filled { state, kept, refused, cut_short: None })
-}
-
-/// The classes in the order of placing.
-fn sequence(problem: &Problem<'_>, order: Order<'_>) -> Vec<ClassId> {
-    let classes = problem.classes.ids();
-    match order {
-        Order::Plain | Order::ByWorth(_) | Order::Karpenter { .. } => classes.collect(),
-        Order::CountedFirst => counted_first(problem, classes.collect()),
-    }
-}
-
-/// Each class after those that its spreads count and that do not keep them themselves, and after others that it wants
-/// to be near to; where classes wait for each other, and otherwise, the order stays.
-fn counted_first(problem: &Problem<'_>, mut left: Vec<ClassId>) -> Vec<ClassId> {
-    // By group: classes to come that it counts, and those of them that have not to keep it.
-    let mut counted: IdVec<GroupId, (usize, usize)> = problem.topology.groups.map(|_| (0, 0));
-    for mine in problem.classes.iter().flat_map(|class| &class.involved).filter(|mine| mine.matched) {
-        let (all, only_counted) = &mut counted[mine.group];
-        *all += 1;
-        *only_counted += usize::from(!mine.owner);
-    }
-    let is_ready = |class: ClassId, counted: &IdVec<GroupId, (usize, usize)>| {
-        problem.classes[class].involved.iter().filter(|mine| mine.owner).all(|mine| {
-            let (all, only_counted) = counted[mine.group];
-            let group = &problem.topology.groups[mine.group];
-            match group.kind {
-                // There are always more hosts.
-                Kind::Spread { .. } => only_counted == 0 || group.scope == Scope::Host,
-                // Who is near to nobody but its own kind can begin; if others count as well and come first, it can't.
-                Kind::Affinity => all == usize::from(mine.matched),
-                Kind::AntiAffinity => true,
-            }
-        })
-    };
-    let mut sequence = Vec::with_capacity(left.len());
-    // Those before were not ready, and nothing has changed for them since.
-    let mut from = 0;
-    while !left.is_empty() {
-        let next = left.iter().skip(from).position(|&class| is_ready(class, &counted));
-        let next = next.map_or(0, |next| from + next);
-        let class = left.remove(next);
-        from = next;
-        for mine in problem.classes[class].involved.iter().filter(|mine| mine.matched) {
-            let (all, only_counted) = &mut counted[mine.group];
-            *all -= 1;
-            *only_counted -= usize::from(!mine.owner);
-            if *all <= 1 || *only_counted == 0 {
-                from = 0;
-            }
-        }
-        sequence.push(class);
-    }
-    sequence
 }
 
 /// Puts pods where an earlier plan put them, as far as that still holds, oldest pods first. Pods that others have to
@@ -309,25 +248,6 @@ fn keep_earlier_placements(packing: &mut Packing<'_>) -> Vec<(ClassId, PodId, No
     packing.state.settle_start();
     packing.state.learn(packing.run);
     kept
-}
-
-/// Places what goes by worth: what is coupled first, then whatever fits into room that is paid for, then patterns. What
-/// is left over is refused by nobody here; it goes class by class.
-fn by_worth(packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>, worth: &IdVec<ClassId, i64>) {
-    let problem = packing.problem;
-    for class in problem.classes.ids().filter(|&class| !problem.classes[class].is_refused()) {
-        let wanted = waiting[class];
-        let left = if patterns::is_free(problem, class) {
-            on_nodes(packing, class, wanted)
-        } else {
-            place(packing, class, wanted)
-        };
-        waiting[class] = left.so_far();
-    }
-    for class in problem.classes.ids().filter(|&class| patterns::is_free(problem, class)) {
-        waiting[class] = choose::into_paid_room(packing, class, waiting[class]).so_far();
-    }
-    patterns::place(packing, waiting, worth);
 }
 
 /// Places up to `wanted` copies and returns how many are left.

@@ -23,9 +23,10 @@ use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{Alternative, PoolRank};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::binding::rules_hold_since;
 use crate::simulation::packing::mode::Mode;
 use crate::simulation::packing::state::BinId;
-use crate::simulation::topology::{Checking, DomainId, GroupId, Involvement, Kind, Place, Scope, rules_hold_since};
+use crate::simulation::topology::{Checking, DomainId, GroupId, Involvement, Kind, Place, Scope};
 use crate::tuning::{LOOKS_AT_NODES, MAX_PRICED};
 
 /// Places up to `wanted` copies and returns how many are left.

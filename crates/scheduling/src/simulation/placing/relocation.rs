@@ -13,7 +13,6 @@
 use model::{Answer, Budget, OutOfBudget, ResourceVec, SearchEnd};
 
 use super::fill::place;
-use crate::provisioning::orders::patterns;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::packing::Packing;
 use crate::simulation::packing::state::{BinId, Target};
@@ -78,7 +77,7 @@ impl Chain<'_, '_> {
             }
             let mut room = table.most(&table.members);
             room.saturating_sub_assign(&bin.requests);
-            let held = bin.contents.iter().filter(|(held, ..)| *held != class && patterns::is_free(problem, *held));
+            let held = bin.contents.iter().filter(|(held, ..)| *held != class && problem.is_free(*held));
             let held: Vec<Leaving> =
                 held.map(|&(class, alternative, copies)| Leaving { class, alternative, copies }).collect();
             for leaving in &held {
@@ -166,7 +165,7 @@ fn contents_of_nodes(packing: &Packing<'_>) -> Vec<Vec<Leaving>> {
     contents.resize_with(problem.room.len(), Vec::new);
     for assignment in packing.state.assignments.iter().filter(|assignment| assignment.copies > 0) {
         let Target::Node(node) = assignment.target else { continue };
-        if !patterns::is_free(problem, assignment.class) {
+        if !problem.is_free(assignment.class) {
             continue;
         }
         let Some(on_node) = contents.get_mut(model::Id::index(node)) else { continue };

@@ -14,28 +14,8 @@ use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{Alternative, PoolRank};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::mode::Reserving;
 use crate::simulation::packing::state::{BinId, State};
-
-/// On which reservations new machines may draw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reserving {
-    /// On all with something left.
-    All,
-    /// On this one.
-    Only(ValueId),
-    /// On none.
-    Nothing,
-}
-
-impl Reserving {
-    pub(crate) fn includes(self, reservation: ValueId) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(one) => one == reservation,
-            Self::Nothing => false,
-        }
-    }
-}
 
 impl State {
     /// Whether nothing is left of a reservation.

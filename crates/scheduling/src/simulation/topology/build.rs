@@ -17,8 +17,9 @@ use model::{
 use super::{
     AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Placing, Rule, Scope, Topology,
 };
-use crate::simulation::compile::affinity::untolerated;
-use crate::simulation::compile::{affinity, attachments, daemons};
+use crate::simulation::compile::daemons;
+use crate::snapshot::affinity;
+use crate::snapshot::affinity::untolerated;
 use crate::snapshot::{Excluded, Node, NodeId, NodeLabels, RunningKind, RunningPods, Snapshot};
 
 /// Namespace and labels of a pod, as far as selectors read them.
@@ -212,7 +213,8 @@ impl<'s> Builder<'s> {
         let volumes = &self.snapshot.volumes;
         volumes.claims.get(claim).is_some_and(|claim| {
             claim.volume_name.is_none()
-                && attachments::class_of(claim.storage_class.as_ref(), volumes)
+                && volumes
+                    .class_of(claim.storage_class.as_ref())
                     .is_some_and(|class| class.binding_mode == VolumeBindingMode::WaitForFirstConsumer)
         })
     }

@@ -6,8 +6,8 @@ use model::{IdSet, Interner, KeyId, Requirement, Requirements, ValueSet};
 
 use super::{DomainId, Filter, Group, Kind, Place, Rule, Scope};
 use crate::catalogue::OfferingId;
-use crate::simulation::compile::affinity::{accepts_unknown, untolerated};
 use crate::simulation::compile::pools::PoolTable;
+use crate::snapshot::affinity::{accepts_unknown, untolerated};
 
 /// Offerings whose machines are in one place.
 #[derive(Debug, Clone)]

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use model::{Id, IdVec};
 
 use super::{AffinitySet, AllDomains, DomainId, Domains, Group, GroupId, Involvement, Kind, Place, Topology};
-use crate::simulation::compile::classes::{ClassId, PodClass};
-use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::state::{Assignment, State};
+use crate::simulation::compile::classes::PodClass;
 
 /// Counters of one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,7 +20,7 @@ pub(crate) struct Counts {
     /// Matched pods in any domain.
     total: u32,
     /// Over which domains they are spread.
-    pub(super) spread: Arc<Domains>,
+    pub(crate) spread: Arc<Domains>,
 }
 
 /// The counters of one domain, to go back to.
@@ -44,7 +42,7 @@ pub(crate) enum Checking {
     /// With each step, for the pods placed: kube-scheduler asks no more, but those placed before have to be bound
     /// first.
     OwnOnly,
-    /// By the caller, with [`super::rules_hold`].
+    /// By the caller, with `rules_hold`.
     AtTheEnd,
 }
 
@@ -187,7 +185,7 @@ impl Group {
 
     /// Whether a domain has more than its skew allows and will have at the end, if so many matched copies are still to
     /// come.
-    fn is_broken_for_good(&self, counts: &Counts, domain: DomainId, to_come: u64) -> bool {
+    pub(crate) fn is_broken_for_good(&self, counts: &Counts, domain: DomainId, to_come: u64) -> bool {
         let Kind::Spread { max_skew, .. } = self.kind else { return false };
         if self.skew_holds_in(counts, domain) {
             return false;
@@ -205,17 +203,17 @@ impl Group {
         counts.spread.least_is_zero || counts.spread.present.count() < min_domains as usize
     }
 
-    pub(super) fn skew_holds(&self, counts: &Counts) -> bool {
+    pub(crate) fn skew_holds(&self, counts: &Counts) -> bool {
         counts.domains().all(|domain| self.skew_holds_in(counts, domain))
     }
 
     /// Whether the domain has no more than the skew allows, if an owner is there.
-    pub(super) fn skew_holds_in(&self, counts: &Counts, domain: DomainId) -> bool {
+    pub(crate) fn skew_holds_in(&self, counts: &Counts, domain: DomainId) -> bool {
         self.excess(counts, domain) == 0
     }
 
     /// How many pods the domain has more than the skew allows, if an owner is there.
-    pub(super) fn excess(&self, counts: &Counts, domain: DomainId) -> u32 {
+    pub(crate) fn excess(&self, counts: &Counts, domain: DomainId) -> u32 {
         let Kind::Spread { max_skew, .. } = self.kind else { return 0 };
         if counts.owners(domain) == 0 {
             return 0;
@@ -225,7 +223,7 @@ impl Group {
     }
 
     /// The domains with more pods than the skew allows, of those in which an owner is.
-    pub(super) fn too_full(&self, counts: &Counts) -> impl Iterator<Item = DomainId> {
+    pub(crate) fn too_full(&self, counts: &Counts) -> impl Iterator<Item = DomainId> {
         counts.domains().filter(|&domain| !self.skew_holds_in(counts, domain))
     }
 }
@@ -281,45 +279,6 @@ impl Topology {
                 || (set.matches_itself && all().all(|there| there.is_some_and(|(_, total)| total == 0)))
         };
         if class.affinity_sets.iter().all(is_near) { room } else { 0 }
-    }
-}
-
-/// Copies that spreads count and that are still to come, by group.
-#[derive(Debug)]
-pub(crate) struct ToCome(IdVec<GroupId, u64>);
-
-impl ToCome {
-    pub(crate) fn new(problem: &Problem<'_>, waiting: &IdVec<ClassId, u32>) -> Self {
-        let mut to_come = Self(problem.topology.groups.map(|_| 0));
-        for (class, &copies) in waiting.iter_enumerated() {
-            for mine in problem.classes[class].involved.iter().filter(|mine| mine.matched) {
-                to_come.0[mine.group] += u64::from(copies);
-            }
-        }
-        to_come
-    }
-
-    /// So many copies of a class came, as those assignments say or not at all; whether they broke a skew for good.
-    pub(crate) fn has_broken(
-        &mut self,
-        problem: &Problem<'_>,
-        state: &State,
-        (class, copies): (ClassId, u32),
-        assignments: &[Assignment],
-    ) -> bool {
-        let involved = &problem.classes[class].involved;
-        for mine in involved.iter().filter(|mine| mine.matched) {
-            self.0[mine.group] = self.0[mine.group].saturating_sub(u64::from(copies));
-        }
-        let is_broken = |group: GroupId, domain: DomainId| {
-            problem.topology.groups[group].is_broken_for_good(&state.counts[group], domain, self.0[group])
-        };
-        assignments.iter().any(|entry| {
-            involved.iter().enumerate().any(|(position, mine)| {
-                let place = state.place_of(problem, entry, position);
-                matches!(place, Place::Domain(domain) if entry.class == class && is_broken(mine.group, domain))
-            })
-        })
     }
 }
 

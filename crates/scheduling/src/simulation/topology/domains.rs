@@ -7,16 +7,15 @@ use model::{IdSet, IdVec, Interner};
 
 use super::{DomainId, Group, GroupId, Kind, Place, Scope, Topology};
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
-use crate::simulation::packing::state::Bin;
 
 /// What spreads of one group know of domains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Domains {
     /// Those over which pods are spread.
-    pub(super) present: IdSet<DomainId>,
+    pub(crate) present: IdSet<DomainId>,
     /// Whether the least is 0 whatever is placed: machines with hosts of their own, or with values of the label that
     /// nobody names, could be launched or are planned.
-    pub(super) least_is_zero: bool,
+    pub(crate) least_is_zero: bool,
     /// Whether machines of a plan have added a domain.
     pub(crate) was_added_to: bool,
 }
@@ -26,7 +25,7 @@ pub(crate) type AllDomains = IdVec<GroupId, Arc<Domains>>;
 
 impl Domains {
     /// Whether machines that land there add a domain.
-    pub(super) fn are_opened_by(&self, domains: &IdSet<DomainId>, elsewhere: bool) -> bool {
+    pub(crate) fn are_opened_by(&self, domains: &IdSet<DomainId>, elsewhere: bool) -> bool {
         !domains.is_subset(&self.present) || (elsewhere && !self.least_is_zero)
     }
 
@@ -47,7 +46,7 @@ impl Domains {
 
 impl Group {
     /// Whether no machine can open another domain.
-    pub(super) fn is_open(&self, domains: &Domains, pools: &IdVec<PoolRank, PoolTable<'_>>, names: &Interner) -> bool {
+    pub(crate) fn is_open(&self, domains: &Domains, pools: &IdVec<PoolRank, PoolTable<'_>>, names: &Interner) -> bool {
         if !matches!(self.kind, Kind::Spread { .. }) {
             return true;
         }
@@ -58,28 +57,6 @@ impl Group {
         };
         let all_present = self.values().ids().all(|domain| domains.present.contains(domain));
         all_present && (domains.least_is_zero || is_numbered())
-    }
-}
-
-impl Group {
-    /// Domains in which machines of a plan could land and would count, and whether one could land in one without a
-    /// number; see [`Self::landing`].
-    pub(super) fn landings(
-        &self,
-        pools: &IdVec<PoolRank, PoolTable<'_>>,
-        bins: &[Bin],
-        names: &Interner,
-    ) -> (IdSet<DomainId>, bool) {
-        let (mut all, mut elsewhere) = (IdSet::new(), false);
-        for bin in bins {
-            let Some(table) = pools.try_get(bin.pool) else { continue };
-            for offering in bin.offerings.iter() {
-                let (domains, lands_elsewhere) = self.landing(table, &bin.open, offering, names);
-                all.union_with(&domains);
-                elsewhere |= lands_elsewhere;
-            }
-        }
-        (all, elsewhere)
     }
 }
 
@@ -111,31 +88,5 @@ impl Topology {
                 known.present.extend(group.placing.values.ids());
             }
         }
-    }
-
-    /// Adds the domains in which machines of a plan count although the spread class could not have got a machine there;
-    /// says whether there is one. Then the plan has to be made again, since the least is 0 there.
-    pub(crate) fn open_planned(
-        &self,
-        domains: &mut AllDomains,
-        pools: &IdVec<PoolRank, PoolTable<'_>>,
-        bins: &[Bin],
-        names: &Interner,
-    ) -> bool {
-        let mut opened = false;
-        for (group, known) in self.groups.iter().zip(domains.iter_mut()) {
-            if group.is_open(known, pools, names) {
-                continue;
-            }
-            let (landed, elsewhere) = group.landings(pools, bins, names);
-            if known.are_opened_by(&landed, elsewhere) {
-                let known = Arc::make_mut(known);
-                known.was_added_to = true;
-                known.present.union_with(&landed);
-                known.least_is_zero |= elsewhere;
-                opened = true;
-            }
-        }
-        opened
     }
 }

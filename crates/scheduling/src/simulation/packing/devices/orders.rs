@@ -42,9 +42,10 @@ use dra_sched::{
 use dra_types::DriverName;
 use model::{Answer, Budget, IdSet, SearchEnd};
 
-use super::{Asking, DeviceRequest, DeviceState, ProblemDevices, Replaying, Spot, Way, Ways};
+use super::{Asking, DeviceRequest, DeviceState, Replaying, Spot, Way, Ways};
 use crate::devices::RunningDaemon;
 use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::plan_run::PlanRun;

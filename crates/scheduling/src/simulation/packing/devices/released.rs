@@ -2,7 +2,8 @@
 
 use dra_sched::ClaimId;
 
-use super::{DeviceState, NodeBefore, ProblemDevices};
+use super::{DeviceState, NodeBefore};
+use crate::simulation::compile::devices::ProblemDevices;
 use crate::snapshot::NodeId;
 
 /// What changes besides the ledger where claims of a node are released.

@@ -9,9 +9,10 @@ use std::{
 use dra_sched::{Alternative as Allocations, Domain, Offer, ShapeId};
 use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, SearchEnd, ValueSet};
 
-use super::{ProblemDevices, hosts::value_of};
+use super::hosts::value_of;
 use crate::catalogue::OfferingId;
 use crate::devices::Demand;
+use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::state::Bin;

@@ -1,11 +1,12 @@
-//! Node selector and required node affinity against what is known of a node's or machine's labels.
+//! Node selector, required node affinity and taints against what is known of a node or of a machine to come.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use model::{Interner, PodShape, Requirement, Requirements, Taint, Toleration, ValueSet, pod::VolumeRef};
+use model::{Interner, KeyId, PodShape, Requirement, Requirements, Taint, Toleration, ValueSet, pod::VolumeRef};
 
-use super::attachments::class_of;
-use crate::snapshot::{Node, NodeLabels, Volumes};
+use super::{Node, NodeLabels, NodePool, Volumes};
+use crate::catalogue::OfferingId;
 use crate::tuning::MAX_TERMS;
 
 /// The node selector together with one term of the required node affinity: one way to satisfy both.
@@ -74,7 +75,7 @@ pub(crate) fn narrowed(terms: &[Term], places: &[Term], names: &Interner) -> Vec
 /// Ways to reach a volume; none if every node does.
 pub(crate) fn reachable(volume: &VolumeRef, volumes: &Volumes) -> Vec<Term> {
     let class_topologies = |class: Option<&Arc<str>>| {
-        let class = class_of(class, volumes);
+        let class = volumes.class_of(class);
         let allowed = class.map(|class| class.allowed_topologies.as_slice()).unwrap_or_default();
         allowed.iter().map(|allowed| Term { requirements: allowed.clone(), node_name: None }).collect()
     };
@@ -117,6 +118,43 @@ impl Term {
             // A name that nobody mentions is not interned; NotIn lets it pass and In does not, like absence.
             Some(name) => wanted.contains(names.find_value(name.as_ref()), names),
             None => accepts_unknown(wanted),
+        }
+    }
+}
+
+impl NodePool {
+    /// What the pool and one of its offerings say of a label; `None` if neither says anything.
+    pub(crate) fn known(
+        &self,
+        offering: Option<OfferingId>,
+        key: KeyId,
+        names: &Interner,
+    ) -> Option<Cow<'_, ValueSet>> {
+        let offered = offering.and_then(|offering| self.catalogue.offerings[offering].requirements.get(key));
+        match (offered, self.requirements.get(key)) {
+            (Some(offered), Some(pool)) => Some(Cow::Owned(offered.values.intersect(&pool.values, names))),
+            (Some(known), None) | (None, Some(known)) => Some(Cow::Borrowed(&known.values)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether the label of a machine from the offering (or, without one, from an offering that does not mention the
+    /// key) can have one of the wanted values. A key that neither the offering nor the pool knows will be absent; only
+    /// the hostname is always there, with a value nobody can name beforehand: the key goes with whether it is that.
+    ///
+    /// Differs: `undefined-well-known-label`. Karpenter lets any well-known label be undefined, so that a pod can be
+    /// planned onto a machine that will never have the label it selects.
+    pub(crate) fn can_have(
+        &self,
+        offering: Option<OfferingId>,
+        (key, is_hostname): (KeyId, bool),
+        wanted: &ValueSet,
+        names: &Interner,
+    ) -> bool {
+        match self.known(offering, key, names) {
+            Some(values) => values.intersects(wanted, names),
+            None if is_hostname => accepts_unknown(wanted),
+            None => wanted.allows_absent(),
         }
     }
 }

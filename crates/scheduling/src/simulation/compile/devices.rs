@@ -1,4 +1,4 @@
-//! What claims are asked from: the part of the problem that is about devices. What a run uses up is in `usage`.
+//! What claims are asked from: the part of the problem that is about devices.
 
 use std::{
     borrow::Cow,
@@ -19,12 +19,12 @@ use crate::snapshot::{NodeId, Snapshot};
 pub(crate) struct ProblemDevices<'s> {
     pub(crate) devices: &'s Devices,
     /// Nodes that are described by what they publish.
-    pub(super) published: IdVec<NodeId, Option<BinLedger>>,
+    pub(crate) published: IdVec<NodeId, Option<BinLedger>>,
     /// Drivers whose devices for several machines some claims take more of where there are more.
-    pub(super) elastic: BTreeSet<DriverName>,
+    pub(crate) elastic: BTreeSet<DriverName>,
     /// Drivers of which what others bring can leave claims less: those, and where names of pools decide for claims that
     /// do not just take the first device that matches.
-    pub(super) decisive: BTreeSet<DriverName>,
+    pub(crate) decisive: BTreeSet<DriverName>,
     /// What claims could take, by variant, of those that were asked about.
     reaches: IdVec<DemandId, Vec<OnceLock<Reach>>>,
     /// What they could take if none of them were allocated.
@@ -64,18 +64,18 @@ impl<'s> ProblemDevices<'s> {
         })
     }
 
-    pub(super) fn demand(&self, class: &PodClass) -> Option<&'s Demand> {
+    pub(crate) fn demand(&self, class: &PodClass) -> Option<&'s Demand> {
         self.devices.demands.try_get(class.devices.as_ref()?.demand)
     }
 
-    pub(super) fn claims(&self, class: &PodClass, variant: usize) -> &'s [ClaimUse] {
+    pub(crate) fn claims(&self, class: &PodClass, variant: usize) -> &'s [ClaimUse] {
         let variant = self.demand(class).and_then(|demand| demand.variants.get(variant));
         variant.map_or(&[], |variant| variant.claims.as_slice())
     }
 
     /// Labels of a machine of one of the shapes that have to be decided at once: where it is, what it brings changes
     /// what claims get, and others have to count with it.
-    pub(super) fn keys_to_decide(&self, shapes: &IdSet<ShapeId>, decided: Option<&Domain>) -> BTreeSet<Arc<str>> {
+    pub(crate) fn keys_to_decide(&self, shapes: &IdSet<ShapeId>, decided: Option<&Domain>) -> BTreeSet<Arc<str>> {
         if self.decisive.is_empty() {
             return BTreeSet::new();
         }
@@ -97,7 +97,7 @@ impl<'s> ProblemDevices<'s> {
     }
 
     /// What the claims of a demand could take.
-    pub(super) fn reach_of(&self, demand: DemandId, variant: usize) -> &Reach {
+    pub(crate) fn reach_of(&self, demand: DemandId, variant: usize) -> &Reach {
         let of = self.devices.demands.try_get(demand).and_then(|demand| demand.variants.get(variant));
         let known = self.reaches.try_get(demand).and_then(|reaches| reaches.get(variant));
         let (Some(of), Some(known)) = (of, known) else { return &self.nothing };
@@ -105,7 +105,7 @@ impl<'s> ProblemDevices<'s> {
     }
 
     /// What the claims of a class could take once some of those that are allocated were released.
-    pub(super) fn reach_after(&self, class: &PodClass, variant: usize, released: &BTreeSet<ClaimId>) -> &Reach {
+    pub(crate) fn reach_after(&self, class: &PodClass, variant: usize, released: &BTreeSet<ClaimId>) -> &Reach {
         let is_released = |claim: &ClaimUse| matches!(claim, ClaimUse::Named { claim, .. } if released.contains(claim));
         if released.is_empty() || !self.claims(class, variant).iter().any(is_released) {
             return self.reach(class, variant);
@@ -116,7 +116,7 @@ impl<'s> ProblemDevices<'s> {
     }
 
     /// What is taken before anything is planned, once claims were released.
-    pub(super) fn ledger_after(&self, released: &BTreeSet<ClaimId>) -> Cow<'_, ClusterLedger> {
+    pub(crate) fn ledger_after(&self, released: &BTreeSet<ClaimId>) -> Cow<'_, ClusterLedger> {
         let mut ledger = Cow::Borrowed(self.devices.ledger());
         for claim in released {
             ledger.to_mut().release(&self.devices.inventory, *claim);

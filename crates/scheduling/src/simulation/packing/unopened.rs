@@ -8,10 +8,11 @@
 
 use model::IdSet;
 
-use super::{DomainId, GroupId, Kind, Scope};
+use super::outside::landings;
+use super::state::{State, Target};
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::state::{State, Target};
+use crate::simulation::topology::{DomainId, GroupId, Kind, Scope};
 use crate::snapshot::NodeId;
 
 /// By spread: domains that neither nodes nor machines of the plan have, where it matters: some of its pods are on
@@ -59,7 +60,7 @@ pub(crate) fn unopened(
 fn candidates(problem: &Problem<'_>, state: &State, id: GroupId) -> Option<IdSet<DomainId>> {
     let (group, counts) = (&problem.topology.groups[id], &state.counts[id]);
     let (Kind::Spread { .. }, Scope::Label(_)) = (group.kind, group.scope) else { return None };
-    let with_nodes = &group.placing.present;
+    let with_nodes = group.present_on_nodes();
     if counts.spread.least_is_zero || with_nodes.iter().any(|domain| counts.matched(domain) == 0) {
         return None;
     }
@@ -77,8 +78,8 @@ fn empty_domains(
 ) -> Option<IdSet<DomainId>> {
     let group = &problem.topology.groups[id];
     let Kind::Spread { min_domains, .. } = group.kind else { return None };
-    let (mut there, _) = group.landings(&problem.pools, &state.bins, problem.names());
-    there.union_with(&group.placing.present);
+    let (mut there, _) = landings(group, problem, &state.bins);
+    there.union_with(group.present_on_nodes());
     empty.difference_with(&there);
     let has_pods = there.iter().all(|domain| state.counts[id].matched(domain) > 0);
     (!empty.is_empty() && has_pods && there.count() >= min_domains as usize).then_some(empty)

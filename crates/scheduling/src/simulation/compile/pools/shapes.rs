@@ -10,8 +10,8 @@ use crate::simulation::compile::pools::PoolTable;
 /// The shapes of one pool; empty while no pod wants a device.
 #[derive(Debug, Default)]
 pub(crate) struct ShapesOfPool {
-    pub(super) by_shape: Vec<(ShapeId, IdSet<OfferingId>)>,
-    pub(super) all: IdSet<ShapeId>,
+    pub(crate) by_shape: Vec<(ShapeId, IdSet<OfferingId>)>,
+    pub(crate) all: IdSet<ShapeId>,
 }
 
 impl ShapesOfPool {
@@ -40,7 +40,7 @@ impl ShapesOfPool {
         self.by_shape.iter().find(|(_, offerings)| offerings.contains(offering)).map(|(shape, _)| *shape)
     }
 
-    pub(super) fn offerings(&self, shapes: &IdSet<ShapeId>) -> IdSet<OfferingId> {
+    pub(crate) fn offerings(&self, shapes: &IdSet<ShapeId>) -> IdSet<OfferingId> {
         let mut all = IdSet::default();
         for (_, offerings) in self.by_shape.iter().filter(|(shape, _)| shapes.contains(*shape)) {
             all.union_with(offerings);
@@ -54,7 +54,7 @@ impl ShapesOfPool {
     }
 
     /// The shapes of some offerings.
-    pub(super) fn shapes(&self, offerings: &IdSet<OfferingId>) -> IdSet<ShapeId> {
+    pub(crate) fn shapes(&self, offerings: &IdSet<OfferingId>) -> IdSet<ShapeId> {
         self.by_shape.iter().filter(|(_, of)| of.intersects(offerings)).map(|(shape, _)| *shape).collect()
     }
 }

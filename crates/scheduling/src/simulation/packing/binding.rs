@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use model::IdSet;
 
-use super::{AllCounts, Checking, DomainId, GroupId, Involvement, Place};
+use super::state::{Assignment, Mark, State, Target};
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::state::{Assignment, Mark, State, Target};
+use crate::simulation::topology::{AllCounts, Checking, DomainId, GroupId, Involvement, Place};
 use crate::tuning::{MAX_STAGES, PLACEMENTS_PER_STEP};
 
 /// Whether what is placed keeps the rules that are not checked with each step while [`Checking::AtTheEnd`].

@@ -8,16 +8,16 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use model::{IdSet, Requirement, Requirements, ValueSet};
 
-use super::{Checking, Domains, Group, Scope};
+use super::Packing;
+use super::devices::pinned;
+use super::mode::Mode;
+use super::plan_run::PlanRun;
+use super::state::{Bin, BinId, Charging};
 use crate::catalogue::{OfferingId, TypeId};
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::Packing;
-use crate::simulation::packing::devices::pinned;
-use crate::simulation::packing::mode::Mode;
-use crate::simulation::packing::plan_run::PlanRun;
-use crate::simulation::packing::state::{Bin, BinId, Charging};
+use crate::simulation::topology::{Checking, DomainId, Domains, Group, Scope};
 use crate::snapshot::PoolId;
 
 /// Narrows what machines may be launched as, where they would otherwise add a domain; those that cannot are left as
@@ -67,6 +67,21 @@ pub(crate) fn adding_ways(problem: &Problem<'_>, run: &PlanRun) -> BTreeSet<(Poo
         }
     }
     adding
+}
+
+/// Domains in which machines of a plan could land and would count, and whether one could land in one without a number;
+/// see [`Group::landing`].
+pub(super) fn landings(group: &Group, problem: &Problem<'_>, bins: &[Bin]) -> (IdSet<DomainId>, bool) {
+    let (mut all, mut elsewhere) = (IdSet::new(), false);
+    for bin in bins {
+        let Some(table) = problem.pools.try_get(bin.pool) else { continue };
+        for offering in bin.offerings.iter() {
+            let (domains, lands_elsewhere) = group.landing(table, &bin.open, offering, problem.names());
+            all.union_with(&domains);
+            elsewhere |= lands_elsewhere;
+        }
+    }
+    (all, elsewhere)
 }
 
 /// The groups to which machines can add a domain, with those that they have.
