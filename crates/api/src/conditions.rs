@@ -1,5 +1,7 @@
 //! Condition types and reasons, by kind.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 /// `True`, as a condition's status.
 pub const TRUE: &str = "True";
 /// `False`, as a condition's status.
@@ -14,6 +16,21 @@ pub const READY: &str = "Ready";
 pub const UNHEALTHY_DEPENDENTS: &str = "UnhealthyDependents";
 /// Reason of a condition that nobody has looked into yet.
 pub const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
+
+/// The condition of that type.
+pub fn find<'a>(conditions: &'a [Condition], condition_type: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == condition_type)
+}
+
+/// Whether the condition of that type is there and true.
+pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
+    find(conditions, condition_type).is_some_and(|condition| condition.status == TRUE)
+}
+
+/// Whether the condition of that type is there and false.
+pub fn is_false(conditions: &[Condition], condition_type: &str) -> bool {
+    find(conditions, condition_type).is_some_and(|condition| condition.status == FALSE)
+}
 
 /// Conditions of NodePools.
 pub mod node_pool {

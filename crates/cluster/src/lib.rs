@@ -9,7 +9,9 @@
 pub mod buffers;
 mod catalogue;
 pub mod default_spread;
+pub mod node_claim;
 pub mod node_pool;
+pub mod node_pool_hash;
 pub mod offline;
 pub mod snapshot;
 pub mod snapshot_file;

@@ -12,7 +12,6 @@ pub(crate) mod instance;
 pub(crate) mod machine_devices;
 pub(crate) mod metered_provider;
 pub(crate) mod node_facts;
-pub(crate) mod node_pool_hash;
 pub(crate) mod overlays;
 pub(crate) mod pace;
 pub(crate) mod plan_options;

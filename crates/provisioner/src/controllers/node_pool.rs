@@ -19,9 +19,9 @@ use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::node_pool_hash as hash;
 use crate::world::registration_health::{Health, RegistrationHealth};
 use crate::world::store::{NodeClass, NodeClassKey, NodeRecord, Revision, State};
+use cluster::node_pool_hash as hash;
 use gauges::Gauges;
 
 pub(crate) mod counter;

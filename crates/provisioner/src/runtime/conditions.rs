@@ -5,6 +5,7 @@
 //! generation, false as soon as one is false for it, unknown otherwise.
 
 use api::conditions::{AWAITING_RECONCILIATION, FALSE, READY, TRUE, UNHEALTHY_DEPENDENTS, UNKNOWN};
+pub(crate) use api::conditions::{find, is_false, is_true};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff;
 use model::Timestamp;
@@ -152,21 +153,6 @@ impl<'a> ConditionSet<'a> {
             missing.iter().map(|condition| format!("{}={}", condition.type_, condition.status)).collect();
         self.set(READY, status, reason, &message.join(", "));
     }
-}
-
-/// The condition of that type.
-pub(crate) fn find<'a>(conditions: &'a [Condition], condition_type: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.type_ == condition_type)
-}
-
-/// Whether the condition of that type is there and true.
-pub(crate) fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
-    find(conditions, condition_type).is_some_and(|condition| condition.status == TRUE)
-}
-
-/// Whether the condition of that type is there and false.
-pub(crate) fn is_false(conditions: &[Condition], condition_type: &str) -> bool {
-    find(conditions, condition_type).is_some_and(|condition| condition.status == FALSE)
 }
 
 /// Whether both have the same conditions in the same states, and say differently why some of them are unknown.

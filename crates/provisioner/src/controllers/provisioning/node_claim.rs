@@ -17,7 +17,6 @@ use model::{DurationMs, Interner, Operator, Requirements, Uid};
 use scheduling::plan::Machine;
 use scheduling::snapshot::{self, Snapshot};
 
-use crate::world::node_pool_hash;
 use crate::world::overlays::Outcome;
 use crate::world::planned_pods;
 
@@ -52,7 +51,8 @@ pub(super) fn node_claim(
 ) -> Result<NodeClaim, Error> {
     let pool_name = node_pool.metadata.name.clone().unwrap_or_default();
     let template = &node_pool.spec.template;
-    let hash = node_pool_hash::hash(node_pool).map_err(|error| Error::Hash { node_pool: pool_name.clone(), error })?;
+    let hash = cluster::node_pool_hash::hash(node_pool)
+        .map_err(|error| Error::Hash { node_pool: pool_name.clone(), error })?;
     let spec = NodeClaimSpec {
         taints: template.spec.taints.clone(),
         startup_taints: template.spec.startup_taints.clone(),

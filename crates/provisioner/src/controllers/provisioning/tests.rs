@@ -198,7 +198,7 @@ fn a_planned_machine_becomes_a_claim_with_all_that_karpenter_writes() {
     let written = claim.metadata.annotations.as_ref().unwrap();
     assert_eq!(written["note"], "x");
     assert_eq!(written[annotations::NODEPOOL_HASH_VERSION], "v3");
-    assert_eq!(written[annotations::NODEPOOL_HASH], crate::world::node_pool_hash::hash(&pool).unwrap());
+    assert_eq!(written[annotations::NODEPOOL_HASH], cluster::node_pool_hash::hash(&pool).unwrap());
     assert_eq!(planned_pods::decode(Some(written)), ["uid-a", "uid-b"].map(Uid::from));
     let owner = &claim.metadata.owner_references.as_ref().unwrap()[0];
     assert_eq!(

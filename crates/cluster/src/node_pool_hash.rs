@@ -24,7 +24,7 @@ const VERSION: &str = annotations::NODEPOOL_HASH_VERSION_VALUE;
 ///
 /// # Errors
 /// A duration that is none.
-pub(crate) fn hash(node_pool: &NodePool) -> Result<String, duration::Error> {
+pub fn hash(node_pool: &NodePool) -> Result<String, duration::Error> {
     match written(node_pool) {
         Some(written) if matches(node_pool, written)? => Ok(written.to_owned()),
         Some(_) | None => {
@@ -51,7 +51,7 @@ fn has_our_version(annotations: &BTreeMap<String, String>) -> bool {
 ///
 /// # Errors
 /// A duration that is none.
-pub(crate) fn matches(node_pool: &NodePool, written: &str) -> Result<bool, duration::Error> {
+pub fn matches(node_pool: &NodePool, written: &str) -> Result<bool, duration::Error> {
     let Ok(written) = written.parse::<u64>() else { return Ok(false) };
     for spelling in EmptyCollections::all() {
         if hash_template(&node_pool.spec.template, spelling)? == written {
@@ -149,7 +149,7 @@ fn taint(taint: &Taint) -> u64 {
 
 /// What to write on a NodePool and on its NodeClaims, given what they carry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Stamps {
+pub struct Stamps {
     /// Annotations for the NodePool; none if it has the right ones.
     pub node_pool: Option<Stamp>,
     /// NodeClaims that were stamped by another version of the hash, with what each gets.
@@ -158,7 +158,7 @@ pub(crate) struct Stamps {
 
 /// Annotations to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     /// `karpenter.sh/nodepool-hash`; `None` leaves it.
     pub hash: Option<String>,
     /// `karpenter.sh/nodepool-hash-version`.
@@ -167,7 +167,7 @@ pub(crate) struct Stamp {
 
 /// What a NodeClaim's stamp depends on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StampedClaim<'a> {
+pub struct StampedClaim<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its annotations.
@@ -180,7 +180,7 @@ pub(crate) struct StampedClaim<'a> {
 ///
 /// # Errors
 /// A duration that is none.
-pub(crate) fn decide<'a>(
+pub fn decide<'a>(
     node_pool: &NodePool,
     claims: impl IntoIterator<Item = StampedClaim<'a>>,
 ) -> Result<Stamps, duration::Error> {

@@ -1,0 +1,48 @@
+//! What becomes of a NodeClaim by its NodePool's rules: whether it may be consolidated, has drifted, is past its time.
+//!
+//! Each question is a function of objects and a point in time. The controller writes the answers down as conditions;
+//! offline the functions are asked directly. All durations and times are as Karpenter 1.15 counts them.
+
+use api::{NodeClaim, NodePool, conditions, duration};
+use decode::{Problem, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use model::{DurationMs, Timestamp};
+
+pub mod consolidatable;
+pub mod drift;
+pub mod expiration;
+
+/// The label of a NodeClaim under that key, spelled exactly so; empty where it has none.
+fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
+    claim.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
+}
+
+/// Since when a condition of the NodeClaim is true; `None` if it is not.
+fn true_since(claim: &NodeClaim, condition_type: &str) -> Option<Timestamp> {
+    let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let condition = conditions::find(conditions, condition_type)?;
+    (condition.status == conditions::TRUE).then(|| timestamp(&condition.last_transition_time))
+}
+
+fn timestamp(time: &Time) -> Timestamp {
+    Timestamp(time.0.as_millisecond())
+}
+
+/// A duration of a field, or what is wrong with that field.
+fn span(
+    field: &str,
+    parsed: Result<Option<std::time::Duration>, duration::Error>,
+) -> Result<Option<DurationMs>, Problem> {
+    match parsed {
+        Ok(span) => Ok(span.map(|span| DurationMs(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))),
+        Err(error) => Err(Problem { field: field.to_owned(), reason: Reason::Invalid(error.to_string()) }),
+    }
+}
+
+/// Whether the NodePool keeps a fixed number of machines, of which none is consolidated.
+fn is_static(pool: &NodePool) -> bool {
+    pool.spec.replicas.is_some()
+}
+
+#[cfg(test)]
+mod tests;
