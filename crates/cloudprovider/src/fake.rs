@@ -85,6 +85,7 @@ struct State {
     empty: BTreeSet<OfferingKey>,
     generation: u64,
     reboots: BTreeSet<String>,
+    drifted: BTreeMap<ProviderId, DriftReason>,
 }
 
 /// The provider.
@@ -151,6 +152,15 @@ impl FakeCloudProvider {
     /// Makes an instance vanish, as a cloud may.
     pub fn lose(&self, provider_id: &ProviderId) {
         self.state().instances.remove(provider_id);
+    }
+
+    /// Lets an instance drift for that reason, or be as it would be launched today.
+    pub fn set_drifted(&self, provider_id: &ProviderId, reason: Option<DriftReason>) {
+        let mut state = self.state();
+        match reason {
+            Some(reason) => drop(state.drifted.insert(provider_id.clone(), reason)),
+            None => drop(state.drifted.remove(provider_id)),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -304,8 +314,16 @@ impl CloudProvider for FakeCloudProvider {
         Ok(InstanceTypes { generation: state.generation, types: Arc::clone(&self.types) })
     }
 
-    async fn drifted(&self, _: &NodeClaim) -> Result<Option<DriftReason>, Error> {
-        Ok(self.has(Defect::AlwaysDrifted).then(|| DriftReason("AlwaysDrifted".to_owned())))
+    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<DriftReason>, Error> {
+        if self.has(Defect::AlwaysDrifted) {
+            return Ok(Some(DriftReason("AlwaysDrifted".to_owned())));
+        }
+        let id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let state = self.state();
+        if !state.instances.contains_key(id) {
+            return Err(Error::NotFound(id.to_owned()));
+        }
+        Ok(state.drifted.get(id).cloned())
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

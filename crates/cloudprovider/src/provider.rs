@@ -159,7 +159,9 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// What could be launched for a NodePool. Called often: the provider caches.
     async fn instance_types(&self, node_pool: &NodePool) -> Result<InstanceTypes, Error>;
 
-    /// Whether the NodeClaim's machine differs from what would be launched today.
+    /// Whether the NodeClaim's machine differs from what would be launched today from its node class. The NodePool is
+    /// compared already. Asked every few minutes for each machine, and soon after its node class has changed.
+    /// [`Error::NotFound`] or `None` if the machine is gone.
     async fn drifted(&self, claim: &NodeClaim) -> Result<Option<DriftReason>, Error>;
 
     /// When a Node counts as broken and what to do then. Empty: never.

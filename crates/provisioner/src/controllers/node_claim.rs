@@ -45,6 +45,7 @@ use registration::{Hold, Registration};
 
 mod await_devices;
 pub(crate) mod consistency;
+pub(crate) mod disruption_conditions;
 pub(crate) mod garbage_collection;
 pub(crate) mod initialization;
 pub(crate) mod launch;

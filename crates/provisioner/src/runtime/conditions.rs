@@ -164,6 +164,16 @@ pub(crate) fn differ_in_reasons_only(before: &[Condition], after: &[Condition]) 
     before.len() == after.len() && before != after && after.iter().all(is_explained)
 }
 
+/// Whether the API server takes the text as a condition's reason.
+pub(crate) fn is_reason(text: &str) -> bool {
+    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic());
+    let ends = text.ends_with(|last: char| last.is_ascii_alphanumeric() || last == '_');
+    starts
+        && ends
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_,:".contains(&byte))
+        && text.len() <= 1024
+}
+
 /// A point in time as the API has it. The API keeps whole seconds.
 pub(crate) fn to_time(timestamp: Timestamp) -> Time {
     Time(jiff::Timestamp::from_second(timestamp.0.div_euclid(1000)).unwrap_or_default())

@@ -10,6 +10,8 @@ use api::labels::ProviderLabels;
 use api::{NodeClaim, NodeClaimStatus, events};
 use cloudprovider::{Error, Instance};
 
+use crate::runtime::conditions::is_reason;
+
 /// Karpenter 1.15 cuts messages here.
 const MESSAGE_BYTES: usize = 1024;
 
@@ -93,16 +95,6 @@ pub(crate) fn record(status: &mut NodeClaimStatus, instance: &Instance) {
 
 fn resource_list(resources: &cloudprovider::ResourceList) -> api::ResourceList {
     resources.iter().map(|(name, amount)| (name.clone(), amount.to_string().into())).collect()
-}
-
-/// Whether the API server takes the text as a condition's reason.
-fn is_reason(text: &str) -> bool {
-    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic());
-    let ends = text.ends_with(|last: char| last.is_ascii_alphanumeric() || last == '_');
-    starts
-        && ends
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_,:".contains(&byte))
-        && text.len() <= 1024
 }
 
 fn truncate(message: &str) -> String {
