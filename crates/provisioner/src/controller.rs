@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::controllers::node::eviction;
-use crate::controllers::node_claim::{consistency, disruption_conditions, garbage_collection};
+use crate::controllers::node_claim::{consistency, disruption_conditions, expiration, garbage_collection};
 use crate::controllers::planner_state;
 use crate::controllers::provisioning::{self, Provisioner};
 use crate::controllers::{handover, node, node_claim, node_overlay, node_pool, unreadable_pods};
@@ -279,6 +279,7 @@ fn start(context: &Context, of_provider: Option<Background>, controllers: &mut J
     spawn(garbage_collection::NAME, garbage_collection::run(own()).boxed());
     spawn(consistency::NAME, consistency::run(own()).boxed());
     spawn(disruption_conditions::NAME, disruption_conditions::run(own()).boxed());
+    spawn(expiration::NAME, expiration::run(own()).boxed());
     spawn(node::NAME, node::run(own(), evictions.clone()).boxed());
     spawn(eviction::NAME, eviction::run(own(), evictions).boxed());
     spawn(unreadable_pods::NAME, unreadable_pods::run(own()).boxed());

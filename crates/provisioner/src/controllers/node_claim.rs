@@ -25,6 +25,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use model::{DurationMs, NodeClaimName, Timestamp, Uid};
 use parking_lot::Mutex;
+use scheduling::snapshot::pending::will_be_replaced;
 use tracing::{error, info};
 
 use crate::options::HandOverMode;
@@ -46,6 +47,7 @@ use registration::{Hold, Registration};
 mod await_devices;
 pub(crate) mod consistency;
 pub(crate) mod disruption_conditions;
+pub(crate) mod expiration;
 pub(crate) mod garbage_collection;
 pub(crate) mod initialization;
 pub(crate) mod launch;
@@ -526,14 +528,24 @@ impl Lifecycle {
 /// # Errors
 /// Those of the API server.
 pub(crate) async fn disrupt(context: &Context, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
+    let pods = pods_to_move(context, node_claim);
     claim::delete(&context.client, node_claim, Lock::Uid).await?;
     let labels = DisruptedLabels {
         reason: reason.to_owned(),
         nodepool: claim::node_pool(node_claim).to_owned(),
         capacity_type: claim::label(node_claim, labels::CAPACITY_TYPE).to_owned(),
         consolidation_policy: String::new(),
-        termination_mode: String::new(),
+        termination_mode: termination::mode(node_claim).to_owned(),
     };
     context.metrics.nodeclaims_disrupted.get_or_create(&labels).inc();
+    context.metrics.pods_disruption_initiated.get_or_create(&labels).inc_by(pods);
     Ok(())
+}
+
+/// How many pods have to go from the NodeClaim's Node to another.
+fn pods_to_move(context: &Context, node_claim: &NodeClaim) -> u64 {
+    let Some(id) = claim::provider_id(node_claim) else { return 0 };
+    let state = context.store.read();
+    let pods = state.nodes_of_machine(id).flat_map(|node| state.pods_on_node(&node.model.name));
+    pods.filter(|pod| will_be_replaced(pod)).map(|_| 1).sum()
 }

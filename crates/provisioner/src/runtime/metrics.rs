@@ -131,6 +131,7 @@ pub struct Metrics {
     pub nodes_drained: Family<ByNodePool, Counter>,
     pub nodes_lifetime_duration_seconds: Histograms<ByNodePool>,
 
+    pub pods_disruption_initiated: Family<DisruptedLabels, Counter>,
     pub pods_eviction_requests: Family<ByCode, Counter>,
     pub pods_drained: Family<ByReason, Counter>,
 
@@ -215,6 +216,7 @@ impl Metrics {
             nodes_termination_duration_seconds: Family::new_with_constructor(terminations),
             nodes_drained: Family::default(),
             nodes_lifetime_duration_seconds: Family::new_with_constructor(lifetimes),
+            pods_disruption_initiated: Family::default(),
             pods_eviction_requests: Family::default(),
             pods_drained: Family::default(),
             cluster_state_node_count: Gauge::default(),
@@ -308,6 +310,7 @@ impl Metrics {
             nodes_termination_duration_seconds: "Time from the deletion of a Node until it was gone",
             nodes_drained: "Nodes that were drained",
             nodes_lifetime_duration_seconds: "Age of Nodes when they were removed",
+            pods_disruption_initiated: "Pods that have to move because their NodeClaim was deleted by the controller",
             pods_eviction_requests: "Answers to eviction requests",
             pods_drained: "Pods that left a drained node",
             cluster_state_node_count: "Nodes in the cluster",

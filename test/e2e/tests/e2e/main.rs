@@ -16,6 +16,7 @@ mod gangs;
 mod launch;
 mod leader_election;
 mod min_values;
+mod node_claim_conditions;
 mod other_pods;
 mod outages;
 mod overlays;
