@@ -76,9 +76,9 @@ pub(crate) async fn run(context: Context) {
 fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>, cloud_drift: &Arc<CloudDrift>) {
     let (changed, cloud) = (Arc::clone(queue), Arc::clone(cloud_drift));
     context.store.on::<NodeClaim>(move |delta, _| {
-        match (delta.before, delta.after) {
-            (Some(before), None) => cloud.forget(&claim::uid(before)),
-            (_, Some(_)) | (None, None) => {}
+        let is_another = |before: &NodeClaim| delta.after.is_none_or(|after| claim::uid(after) != claim::uid(before));
+        if let Some(gone) = delta.before.filter(|before| is_another(before)) {
+            cloud.forget(&claim::uid(gone));
         }
         changed.add(delta.key.clone());
     });
@@ -121,7 +121,7 @@ impl Conditions {
         if let Some(pool) = pool {
             let rules = &context.cloud.config().labels;
             let of_cloud = |read: &NodeClaim| self.cloud_drift.answer(read);
-            action = judge_quiet(&mut draft, &pool).sooner(judge_drift(&mut draft, &pool, rules, of_cloud));
+            action = judge_consolidatable(&mut draft, &pool).sooner(judge_drift(&mut draft, &pool, rules, of_cloud));
         }
         self.write(&draft).await?;
         self.pod_events.settle(name, event);
@@ -147,7 +147,7 @@ fn is_judged(cloud: &dyn CloudProvider, node_claim: &NodeClaim) -> bool {
 }
 
 /// Condition `Consolidatable`; says when to look again.
-fn judge_quiet(draft: &mut Draft, pool: &NodePool) -> Action {
+fn judge_consolidatable(draft: &mut Draft, pool: &NodePool) -> Action {
     match consolidatable::decide(pool, &draft.wanted, draft.now) {
         Ok(Consolidatable::Yes) => {
             if !claim::is(&draft.wanted, CONSOLIDATABLE) && draft.conditions().set_true(CONSOLIDATABLE) {

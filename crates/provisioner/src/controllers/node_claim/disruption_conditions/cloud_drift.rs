@@ -1,8 +1,8 @@
 //! Whether the cloud would launch a machine differently today, asked at a bounded pace.
 //!
 //! Every NodeClaim's machine is asked for now and then, and sooner when its node class has changed; never more often,
-//! whatever happens to the NodeClaim, and only [`CONCURRENCY`] at a time. A machine that the objects call drifted is not
-//! asked for at all.
+//! whatever happens to the NodeClaim, and only [`CONCURRENCY`] at a time. A machine that the objects call drifted is
+//! not asked for at all.
 //!
 //! Differs: `drift-pace`. Karpenter asks whenever NodeClaim, NodePool, node class or a pod of the machine changes.
 
@@ -25,7 +25,7 @@ use crate::runtime::jitter::jittered;
 use crate::runtime::queue::{self, Action, Owner, WorkQueue};
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::store::{ClusterStore, NodeClassKey};
+use crate::world::store::{ClusterStore, NodeClassKey, State};
 
 /// The name of the asking loop in logs and metrics.
 pub(super) const NAME: &str = "nodeclaim.drift";
@@ -90,7 +90,7 @@ impl CloudDrift {
 
     /// What the cloud said last of that NodeClaim's machine, and when to look again. Has it asked if it is time.
     pub(super) fn answer(&self, node_claim: &NodeClaim) -> (Asked, Duration) {
-        let node_class = self.node_class(node_claim);
+        let node_class = class_version(&self.store.read(), node_claim);
         let now = Instant::now();
         let known = self.known.lock().get(&claim::uid(node_claim)).cloned();
         let due = known.as_ref().map_or(now, |known| known.due(node_class.as_deref()));
@@ -107,54 +107,50 @@ impl CloudDrift {
     }
 
     async fn ask(&self, name: &NodeClaimName) -> anyhow::Result<Action> {
-        let found = {
-            let state = self.store.read();
-            let found = state.node_claims.get(name);
-            found.and_then(|found| Some((Arc::clone(found), state.node_pools.get(claim::node_pool(found))?.clone())))
-        };
-        let Some((node_claim, pool)) = found.filter(|(node_claim, _)| is_judged(&*self.cloud, node_claim)) else {
-            return Ok(Action::Done);
-        };
-        let uid = claim::uid(&node_claim);
-        self.note_question(&uid, self.node_class(&node_claim));
+        let Some((node_claim, pool)) = self.begin(name) else { return Ok(Action::Done) };
         let Some(answer) = self.answer_of_cloud(&node_claim, &pool).await? else { return Ok(Action::Done) };
-        if let Some(known) = self.known.lock().get_mut(&uid) {
-            known.answer = answer.map_or(Asked::NotDrifted, Asked::Drifted);
+        if let Some(known) = self.known.lock().get_mut(&claim::uid(&node_claim)) {
+            known.answer = answer;
         }
         self.answered.add(name.clone());
         Ok(Action::Done)
     }
 
-    /// Asked is asked, also if no answer comes: then it is tried again at the queue's own pace.
-    fn note_question(&self, uid: &Uid, node_class: Option<String>) {
+    /// What to ask about; noted as asked, also if no answer comes: then it is tried again at the queue's own pace.
+    fn begin(&self, name: &NodeClaimName) -> Option<(Arc<NodeClaim>, Arc<NodePool>)> {
+        // Noted while it is known to exist, so that its end comes later and takes the note away.
+        let state = self.store.read();
+        let node_claim = state.node_claims.get(name).filter(|it| is_judged(&*self.cloud, it))?;
+        let pool = state.node_pools.get(claim::node_pool(node_claim))?;
         let now = Instant::now();
-        let (asked_at, again_at) = (now, now + jittered(EVERY));
+        let (uid, node_class) = (claim::uid(node_claim), class_version(&state, node_claim));
         let mut all = self.known.lock();
-        let answer = all.remove(uid).map_or(Asked::NotYet, |known| known.answer);
-        all.insert(uid.clone(), Known { asked_at, again_at, node_class, answer });
+        let answer = all.remove(&uid).map_or(Asked::NotYet, |known| known.answer);
+        all.insert(uid, Known { asked_at: now, again_at: now + jittered(EVERY), node_class, answer });
+        Some((Arc::clone(node_claim), Arc::clone(pool)))
     }
 
     /// `None` if the machine is gone: then there is nothing that could have drifted.
-    async fn answer_of_cloud(&self, node_claim: &NodeClaim, pool: &NodePool) -> anyhow::Result<Option<Option<Cause>>> {
+    async fn answer_of_cloud(&self, node_claim: &NodeClaim, pool: &NodePool) -> anyhow::Result<Option<Asked>> {
         let Self { cloud, clock, .. } = self;
         let types = timeout(TIMEOUT, cloud.instance_types(pool)).await.context("instance types")??;
         let cause = drift::of_instance_type(node_claim, &types.types, &cloud.config().labels, clock.now());
-        if cause.is_some() {
-            return Ok(Some(cause));
+        if let Some(cause) = cause {
+            return Ok(Some(Asked::Drifted(cause)));
         }
         match timeout(TIMEOUT, cloud.drifted(node_claim)).await.context("drift")? {
-            Ok(reason) => Ok(Some(reason.map(|DriftReason(reason)| Cause::Provider { reason }))),
+            Ok(Some(DriftReason(reason))) => Ok(Some(Asked::Drifted(Cause::Provider { reason }))),
+            Ok(None) => Ok(Some(Asked::NotDrifted)),
             Err(Error::NotFound(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// What tells one state of the NodeClaim's node class from another.
-    fn node_class(&self, node_claim: &NodeClaim) -> Option<String> {
-        let key = NodeClassKey(node_claim.spec.node_class_ref.clone());
-        let state = self.store.read();
-        state.node_classes.get(&key)?.object.metadata.resource_version.clone()
-    }
+/// What tells one state of the NodeClaim's node class from another.
+fn class_version(state: &State, node_claim: &NodeClaim) -> Option<String> {
+    let key = NodeClassKey(node_claim.spec.node_class_ref.clone());
+    state.node_classes.get(&key)?.object.metadata.resource_version.clone()
 }
 
 impl fmt::Debug for CloudDrift {

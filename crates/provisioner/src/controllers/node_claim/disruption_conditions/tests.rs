@@ -55,7 +55,7 @@ fn consolidatable_comes_with_time_and_goes_when_it_no_longer_holds() {
     ];
     for (after, conditions, expected, action) in cases {
         let mut draft = draft(conditions);
-        assert_eq!(judge_quiet(&mut draft, &pool(after, &json!([]))), action, "{after}");
+        assert_eq!(judge_consolidatable(&mut draft, &pool(after, &json!([]))), action, "{after}");
         let reason = found(&draft, CONSOLIDATABLE).map(|(reason, _)| reason);
         assert_eq!(reason.as_deref(), expected.then_some("Consolidatable"), "{after} {conditions:?}");
     }
@@ -65,10 +65,10 @@ fn consolidatable_comes_with_time_and_goes_when_it_no_longer_holds() {
 fn what_is_as_it_was_is_not_written() {
     let quiet = [condition("Initialized", "Initialized"), condition("Consolidatable", "Consolidatable")];
     let mut still_quiet = draft(&quiet);
-    assert_eq!(judge_quiet(&mut still_quiet, &pool("30s", &json!([]))), Action::Done);
+    assert_eq!(judge_consolidatable(&mut still_quiet, &pool("30s", &json!([]))), Action::Done);
     assert_eq!(still_quiet.wanted, *still_quiet.read);
     let mut unlaunched = draft(&[]);
-    judge_quiet(&mut unlaunched, &pool("0s", &json!([])));
+    judge_consolidatable(&mut unlaunched, &pool("0s", &json!([])));
     judge_drift(&mut unlaunched, &pool("0s", &json!([])), &ProviderLabels::default(), |_| unreachable!("not launched"));
     assert_eq!(unlaunched.wanted, *unlaunched.read, "its conditions are not begun here");
 }

@@ -16,6 +16,9 @@ fn on(node: &str) -> Pod {
     Pod { node_name: Some(node.into()), ..pod("p") }
 }
 
+/// What happens, the pod before and after, and the nodes of which it is an event.
+type Case<'a> = (&'a str, Option<&'a Pod>, Option<&'a Pod>, &'a [&'a str]);
+
 #[test]
 fn pods_that_come_end_or_begin_to_go_are_events_and_others_are_not() {
     let waiting = pod("p");
@@ -26,7 +29,7 @@ fn pods_that_come_end_or_begin_to_go_are_events_and_others_are_not() {
     let daemon = Pod { is_daemon: true, ..on("n") };
     let successor = Pod { uid: "other".into(), ..on("m") };
     let older = Pod { started_at: Some(at(1)), ..on("n") };
-    let cases: [(&str, Option<&Pod>, Option<&Pod>, &[&str]); 17] = [
+    let cases: [Case<'_>; 17] = [
         ("bound", Some(&waiting), Some(&there), &["n"]),
         ("made and bound between two looks", None, Some(&there), &["n"]),
         ("made", None, Some(&waiting), &[]),
