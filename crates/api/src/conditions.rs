@@ -76,6 +76,9 @@ pub mod node_claim {
     pub const DRIFTED: &str = "Drifted";
     /// The Node's pods are gone.
     pub const DRAINED: &str = "Drained";
+    /// The claims of DRA drivers that run on the Node are not used there any more. Absent while none of their pods was
+    /// kept back for it.
+    pub const CLAIMS_RELEASED: &str = "ClaimsReleased";
     /// The Node's volumes are detached.
     pub const VOLUMES_DETACHED: &str = "VolumesDetached";
     /// The provider was asked to terminate the machine.
@@ -124,9 +127,11 @@ pub mod node_claim {
     pub const DRA_DRIVER_POOLS_NOT_PUBLISHED: &str = "DRADriverPoolsNotPublished";
     /// Reason of [`DRAINED`] that is unknown.
     pub const DRAINING: &str = "Draining";
+    /// Reason of [`CLAIMS_RELEASED`] that is unknown.
+    pub const AWAITING_CLAIM_RELEASE: &str = "AwaitingClaimRelease";
     /// Reason of [`VOLUMES_DETACHED`] that is unknown.
     pub const AWAITING_VOLUME_DETACHMENT: &str = "AwaitingVolumeDetachment";
-    /// Reason of [`VOLUMES_DETACHED`] that is false.
+    /// Reason of [`VOLUMES_DETACHED`] or [`CLAIMS_RELEASED`] that is false.
     pub const TERMINATION_GRACE_PERIOD_ELAPSED: &str = "TerminationGracePeriodElapsed";
     /// Reason of [`CONSISTENT_STATE_FOUND`] that is false.
     pub const CONSISTENCY_CHECK_FAILED: &str = "ConsistencyCheckFailed";

@@ -46,6 +46,12 @@ pub const INSUFFICIENT_CAPACITY_ERROR: &str = "InsufficientCapacityError";
 pub const UNREGISTERED_TAINT_MISSING: &str = "UnregisteredTaintMissing";
 /// A node class is not ready.
 pub const NODE_CLASS_NOT_READY: &str = "NodeClassNotReady";
+/// A static NodePool has fewer nodes than it wants, and its limit allows no more.
+pub const NODE_LIMIT_REACHED: &str = "NodeLimitReached";
+/// A node goes because its static NodePool has more than it wants.
+pub const SURPLUS_NODE: &str = "SurplusNode";
+/// Pods of a DRA driver stay on a draining node while its claims are in use there.
+pub const AWAITING_CLAIM_RELEASE: &str = "AwaitingClaimRelease";
 /// A drained node still has volumes.
 pub const AWAITING_VOLUME_DETACHMENT: &str = "AwaitingVolumeDetachment";
 /// A pod's do-not-disrupt annotation cannot be read.

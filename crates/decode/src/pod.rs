@@ -5,6 +5,7 @@
 
 mod affinity;
 mod bound;
+mod plugins;
 mod ports;
 mod requests;
 pub(crate) mod spread;
@@ -71,6 +72,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         termination_grace_period_s: spec.field("terminationGracePeriodSeconds")?.int(0, i64::MAX)?,
         resource_claim_names: resource_claim_names(&spec, &status)?,
         may_enter: tolerations::held_machines(&spec.field("tolerations")?)?,
+        kubelet_plugins: plugins::decode(&spec.field("volumes")?)?,
         unreadable: None,
         shape: context.interner.shape(shape),
         name,

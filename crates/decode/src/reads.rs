@@ -109,7 +109,12 @@ static CONTAINER: Fields = Fields {
 
 /// A volume: its kind is the field that is there.
 static VOLUME: Fields = Fields {
-    known: &[("ephemeral", Reads::Whole), ("name", Reads::Whole), ("persistentVolumeClaim", Reads::Whole)],
+    known: &[
+        ("ephemeral", Reads::Whole),
+        ("hostPath", Reads::Whole),
+        ("name", Reads::Whole),
+        ("persistentVolumeClaim", Reads::Whole),
+    ],
     others: Reads::Presence,
 };
 

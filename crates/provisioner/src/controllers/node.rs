@@ -1,9 +1,10 @@
 //! A Node is being deleted.
 //!
-//! In order: its NodeClaim is deleted too; it is tainted and taken from load balancers; its pods leave; its volumes are
-//! detached; its machine ends; the finalizer goes. A Node whose machine is gone already skips to the end. One without
+//! In order: its NodeClaim is deleted too; it is tainted and taken from load balancers; its pods leave, those of DRA
+//! drivers once nobody uses their claims on it any more; its volumes are detached; its machine ends; the finalizer goes. A Node whose machine is gone already skips to the end. One without
 //! NodeClaim is drained and let go.
 
+pub(crate) mod devices_in_use;
 pub(crate) mod drain;
 pub(crate) mod eviction;
 pub(crate) mod volumes;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::node_claim::{
-    AWAITING_VOLUME_DETACHMENT, DISRUPTION_REASON, DRAINED, DRAINING, TERMINATION_GRACE_PERIOD_ELAPSED,
-    VOLUMES_DETACHED,
+    AWAITING_CLAIM_RELEASE, AWAITING_VOLUME_DETACHMENT, CLAIMS_RELEASED, DISRUPTION_REASON, DRAINED, DRAINING,
+    TERMINATION_GRACE_PERIOD_ELAPSED, VOLUMES_DETACHED,
 };
 use api::{NodeClaim, conditions, events, finalizers, labels, taints};
 use cloudprovider::Error;
@@ -21,8 +22,10 @@ use kube::api::Api;
 use model::{DurationMs, NodeName, ProviderId, Timestamp};
 use tracing::{info, warn};
 
+use crate::controllers::node::devices_in_use::DevicesInUse;
+use crate::controllers::node::drain::Claims;
 use crate::controllers::node::eviction::{Evictions, PodKey, Request};
-use crate::runtime::conditions::{find, to_timestamp};
+use crate::runtime::conditions::{ConditionSet, find, to_timestamp};
 use crate::runtime::failpoints;
 use crate::runtime::metrics::{ByNodePool, ByZone, age_seconds};
 use crate::runtime::patch::{self, Lock};
@@ -133,6 +136,46 @@ pub(crate) fn detachment(awaited: usize, deadline: Option<Timestamp>, now: Times
     }
 }
 
+/// Whether the claims of the node's DRA drivers are released, as a NodeClaim says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// Nobody waits for one.
+    Done,
+    /// This one is waited for.
+    Awaited(String),
+    /// This one is in use, and nobody waits for it any more.
+    GivenUp(String),
+}
+
+impl From<&Claims<'_>> for Release {
+    fn from(claims: &Claims<'_>) -> Self {
+        match claims {
+            Claims::Released => Self::Done,
+            Claims::Awaited(pod, reason) => {
+                Self::Awaited(format!("{reason}, driver pod {} stays until then", pod.name))
+            }
+            Claims::GivenUp(pod, reason) => {
+                Self::GivenUp(format!("{reason}, driver pod {} goes all the same", pod.name))
+            }
+        }
+    }
+}
+
+impl Release {
+    /// Says whether anything changed. Where claims were never waited for there is nothing to say.
+    pub(crate) fn write(&self, conditions: &mut ConditionSet<'_>) -> bool {
+        match self {
+            Self::Awaited(message) => conditions.set_unknown(CLAIMS_RELEASED, AWAITING_CLAIM_RELEASE, message),
+            Self::GivenUp(message) => conditions.set_false(CLAIMS_RELEASED, TERMINATION_GRACE_PERIOD_ELAPSED, message),
+            Self::Done => {
+                let is_awaited =
+                    conditions.get(CLAIMS_RELEASED).is_some_and(|known| known.status == conditions::UNKNOWN);
+                is_awaited && conditions.set_true(CLAIMS_RELEASED)
+            }
+        }
+    }
+}
+
 /// One deleted Node.
 struct Leaving<'a> {
     context: &'a Context,
@@ -234,8 +277,12 @@ impl Leaving<'_> {
         if self.claim.as_deref().is_some_and(|node_claim| claim::is(node_claim, DRAINED)) {
             return Ok(true);
         }
-        let remaining = self.ask_pods_to_leave(evictions);
+        let (remaining, release) = self.ask_pods_to_leave(evictions);
         let since = self.draining_since().await?;
+        self.set_condition(|conditions| release.write(conditions)).await?;
+        if let Release::Awaited(message) = release {
+            self.tell(events::AWAITING_CLAIM_RELEASE, message);
+        }
         if remaining > 0 {
             let message = format!("Failed to drain node, {remaining} pods are waiting to be evicted");
             self.tell(events::FAILED_DRAINING, message);
@@ -250,11 +297,12 @@ impl Leaving<'_> {
         Ok(true)
     }
 
-    /// Queues the pods whose turn it is, and says how many must leave in all.
-    fn ask_pods_to_leave(&self, evictions: &Evictions) -> usize {
+    /// Queues the pods whose turn it is, and says how many must leave in all, and whether claims keep some back.
+    fn ask_pods_to_leave(&self, evictions: &Evictions) -> (usize, Release) {
         let state = self.context.store.read();
+        let in_use = DevicesInUse::on(&state, self.name, self.now);
         let pods = state.pods_on_node(self.name).map(AsRef::as_ref);
-        let drain = drain::decide(pods, self.deadline, &state.interner, self.now);
+        let drain = drain::decide(pods, &in_use, self.deadline, &state.interner, self.now);
         let conditions = self.claim.as_deref().map(claim::conditions).unwrap_or_default();
         let reason = find(conditions, DISRUPTION_REASON).filter(|it| it.status == conditions::TRUE);
         let reason = reason.map_or(FORCEFUL, |condition| condition.reason.as_str());
@@ -265,7 +313,7 @@ impl Leaving<'_> {
                 warn!(node = %self.name, pod = %pod.name, "too many pods wait for their eviction; asking again later");
             }
         }
-        drain.remaining
+        (drain.remaining, Release::from(&drain.claims))
     }
 
     /// Since when the drain has been under way.
@@ -302,10 +350,7 @@ impl Leaving<'_> {
         Ok(true)
     }
 
-    async fn set_condition(
-        &self,
-        change: impl FnOnce(&mut crate::runtime::conditions::ConditionSet<'_>) -> bool,
-    ) -> anyhow::Result<()> {
+    async fn set_condition(&self, change: impl FnOnce(&mut ConditionSet<'_>) -> bool) -> anyhow::Result<()> {
         let Some(node_claim) = &self.claim else { return Ok(()) };
         // The latest that we know: an earlier step of this look may have written it.
         let latest = self.context.store.read().node_claims.get(claim::name(node_claim)).cloned();
@@ -388,6 +433,29 @@ mod tests {
             json!({"a": "1", "node.kubernetes.io/exclude-from-external-load-balancers": "karpenter"})
         );
         assert_eq!(cordoned(&cordoned_node), cordoned_node);
+    }
+
+    #[test]
+    fn the_release_of_claims_is_told_only_where_it_was_waited_for() {
+        let (created, later) = (Timestamp::from_seconds(10), Timestamp::from_seconds(20));
+        let metadata = kube::api::ObjectMeta::default();
+        let write = |conditions: &mut Vec<_>, release: &Release| {
+            release.write(&mut ConditionSet::of(conditions, &metadata, &[], later));
+            let known = find(conditions, CLAIMS_RELEASED);
+            known.map(|known| (known.status.clone(), known.reason.clone(), known.message.clone()))
+        };
+        let says = |status: &str, reason: &str, message: &str| Some((status.into(), reason.into(), message.into()));
+        let (awaited, given_up) = (Release::Awaited("pod a".into()), Release::GivenUp("pod b".into()));
+        let of = |steps: &[&Release]| {
+            let mut conditions = Vec::new();
+            drop(ConditionSet::of(&mut conditions, &metadata, &[], created));
+            steps.iter().map(|step| write(&mut conditions, step)).last().flatten()
+        };
+        assert_eq!(of(&[&Release::Done]), None);
+        assert_eq!(of(&[&awaited]), says("Unknown", "AwaitingClaimRelease", "pod a"));
+        assert_eq!(of(&[&awaited, &Release::Done]), says("True", "ClaimsReleased", ""));
+        assert_eq!(of(&[&awaited, &given_up]), says("False", "TerminationGracePeriodElapsed", "pod b"));
+        assert_eq!(of(&[&given_up, &Release::Done]), says("False", "TerminationGracePeriodElapsed", "pod b"));
     }
 
     #[test]

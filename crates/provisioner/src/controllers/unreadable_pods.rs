@@ -127,6 +127,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controllers::node::devices_in_use::DevicesInUse;
+    use crate::controllers::node::drain;
     use crate::world::store::watch::node_record;
     use crate::world::store::{ClusterStore, RawObject, Revision};
 
@@ -175,10 +177,10 @@ mod tests {
 
     #[test]
     fn a_node_with_an_unreadable_pod_is_not_drained_while_the_pod_is_there() {
-        let store = store("much", None);
+        let (store, in_use, now) = (store("much", None), DevicesInUse::default(), model::Timestamp::default());
         let state = store.read();
         let pods = state.pods_on_node("node").map(AsRef::as_ref);
-        let drain = crate::controllers::node::drain::decide(pods, None, &state.interner, model::Timestamp::default());
+        let drain = drain::decide(pods, &in_use, None, &state.interner, now);
         assert_eq!((drain.remaining, drain.next.len()), (1, 1));
     }
 }

@@ -30,6 +30,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         termination_grace_period_s: Some(30),
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
+        kubelet_plugins: None,
         unreadable: None,
         shape: Arc::new(PodShape::default()),
     }

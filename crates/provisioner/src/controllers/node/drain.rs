@@ -4,17 +4,28 @@
 //! critical pods, critical DaemonSets' pods. A pod whose own grace period would not end before the node's deadline
 //! leaves at once, whatever its tier.
 //!
+//! A pod of a DRA driver takes its turn only once the consumers of the driver's claims on the node have gone
+//! ([`devices_in_use`](super::devices_in_use)). Until then it keeps no tier busy: consumers may be in any. Shortly
+//! before the deadline it is a pod like any other.
+//!
 //! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
 //! classes have; Karpenter goes by their names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use api::taints;
 use model::pod::PodPhase;
-use model::{DurationMs, Interner, Pod, TaintEffect, Timestamp, Toleration, TolerationOperator};
+use model::{DurationMs, Interner, Pod, TaintEffect, Timestamp, Toleration, TolerationOperator, Uid};
+
+use super::devices_in_use::{DevicesInUse, Use};
 
 /// Lowest priority of pods that the cluster itself needs. User-defined classes end below it.
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 /// A pod that should have been gone for this long never will be.
 const STUCK_AFTER: DurationMs = DurationMs::from_seconds(60);
+
+/// What is left of a machine's time for its drivers' pods, however much of it the consumers of their claims take.
+const LAST_GRACE: DurationMs = DurationMs::from_seconds(5);
 
 /// How far a drain is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,23 +34,76 @@ pub(crate) struct Drain<'a> {
     pub remaining: usize,
     /// Those whose turn it is.
     pub next: Vec<&'a Pod>,
+    /// What drivers' pods are needed for.
+    pub claims: Claims<'a>,
+}
+
+/// Whether pods of DRA drivers are kept back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Claims<'a> {
+    /// None is.
+    #[default]
+    Released,
+    /// One at least, which comes with what it is needed for; the first of both by name.
+    Awaited(&'a Pod, &'a Use),
+    /// None, though one is needed: there is no time left.
+    GivenUp(&'a Pod, &'a Use),
 }
 
 /// Looks at the pods of a node.
 pub(crate) fn decide<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
+    in_use: &'a DevicesInUse,
     deadline: Option<Timestamp>,
     interner: &Interner,
     now: Timestamp,
 ) -> Drain<'a> {
-    let remaining: Vec<&Pod> = pods.into_iter().filter(|pod| is_waiting(pod, interner, now)).collect();
-    let (forced, others): (Vec<&Pod>, Vec<&Pod>) =
-        remaining.iter().copied().partition(|pod| needs_force(pod, deadline, now));
+    let mut remaining: Vec<&Pod> = pods.into_iter().filter(|pod| is_waiting(pod, interner, now)).collect();
+    remaining.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut needed = needed(&remaining, in_use);
+    let first = remaining.iter().find_map(|pod| Some((*pod, *needed.get(&pod.uid)?)));
+    let is_too_late = deadline.is_some_and(|deadline| now > deadline.saturating_sub(LAST_GRACE));
+    let claims = match first {
+        None => Claims::Released,
+        Some((pod, reason)) if is_too_late => Claims::GivenUp(pod, reason),
+        Some((pod, reason)) => Claims::Awaited(pod, reason),
+    };
+    if is_too_late {
+        needed.clear();
+    }
+    let free = remaining.iter().copied().filter(|pod| !needed.contains_key(&pod.uid));
+    let (forced, others): (Vec<&Pod>, Vec<&Pod>) = free.partition(|pod| needs_force(pod, deadline, now));
     let first_tier = others.iter().map(|pod| tier(pod)).min();
     let next = others.into_iter().filter(|pod| Some(tier(pod)) == first_tier && pod.deletion_timestamp.is_none());
     let mut next: Vec<&Pod> = forced.into_iter().chain(next).collect();
     next.sort_by(|a, b| a.name.cmp(&b.name));
-    Drain { remaining: remaining.len(), next }
+    Drain { remaining: remaining.len(), next, claims }
+}
+
+/// The drivers' pods that have not been asked to leave yet and are needed, by uid, with what for.
+///
+/// Drivers' pods may use devices themselves, even each other's. So a driver's pod is needed if somebody else uses a
+/// claim of its driver, or a driver's pod that is needed itself.
+fn needed<'a>(remaining: &[&'a Pod], in_use: &'a DevicesInUse) -> BTreeMap<Uid, &'a Use> {
+    let asked = remaining.iter().filter(|pod| pod.deletion_timestamp.is_none());
+    let uses: Vec<(&Pod, Vec<&Use>)> = asked
+        .map(|pod| (*pod, in_use.needing(pod).collect()))
+        .filter(|(_, uses): &(_, Vec<_>)| !uses.is_empty())
+        .collect();
+    let of_drivers: BTreeSet<&Uid> = uses.iter().map(|(pod, _)| &pod.uid).collect();
+    let mut needed: BTreeMap<Uid, &Use> = BTreeMap::new();
+    loop {
+        let counts = |it: &&Use| !of_drivers.contains(&it.consumer) || needed.contains_key(&it.consumer);
+        let more: Vec<(Uid, &Use)> = uses
+            .iter()
+            .filter(|(pod, _)| !needed.contains_key(&pod.uid))
+            .filter_map(|(pod, uses)| Some((pod.uid.clone(), *uses.iter().find(|it| counts(it))?)))
+            .collect();
+        if more.is_empty() {
+            return needed;
+        }
+        needed.extend(more);
+    }
 }
 
 /// Whether a node cannot go while this pod is there.

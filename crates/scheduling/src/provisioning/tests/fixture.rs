@@ -423,6 +423,7 @@ fn pod(name: &str) -> Pod {
         termination_grace_period_s: None,
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
+        kubelet_plugins: None,
         unreadable: None,
         shape: Arc::default(),
     }

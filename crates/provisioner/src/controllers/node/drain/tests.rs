@@ -9,8 +9,8 @@ use crate::world::test_pods::pod;
 const NOW: Timestamp = Timestamp::from_seconds(10_000);
 
 fn names(pods: &[Pod], deadline: Option<Timestamp>) -> (Vec<String>, usize) {
-    let interner = Interner::new();
-    let drain = decide(pods, deadline, &interner, NOW);
+    let (interner, in_use) = (Interner::new(), DevicesInUse::default());
+    let drain = decide(pods, &in_use, deadline, &interner, NOW);
     (drain.next.iter().map(|pod| pod.name.name.to_string()).collect(), drain.remaining)
 }
 
