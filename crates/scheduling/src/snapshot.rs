@@ -18,8 +18,7 @@ use crate::{
     devices::Devices,
 };
 
-pub(crate) mod affinity;
-pub(crate) mod daemons;
+pub mod eviction;
 pub mod pending;
 mod running;
 mod virtual_pods;

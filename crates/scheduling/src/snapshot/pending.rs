@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::pod::{DEFAULT_SCHEDULER, DoNotDisrupt, SchedulingState};
+use model::pod::{DEFAULT_SCHEDULER, SchedulingState};
 use model::workload::PodDisruptionBudget;
 use model::{Interner, Pod, Timestamp, Uid};
 
 use super::Options;
+use super::eviction::is_protected;
 
 /// Whether kube-scheduler has given up on a pod for now, so that a machine may have to be launched for it.
 ///
@@ -89,15 +90,10 @@ pub fn will_be_replaced(pod: &Pod) -> bool {
 
 /// Whether nothing forbids for good to evict the pod.
 pub fn may_leave(pod: &Pod, now: Timestamp, budgets: &[Arc<PodDisruptionBudget>], interner: &Interner) -> bool {
-    let is_protected = match pod.do_not_disrupt {
-        DoNotDisrupt::Never | DoNotDisrupt::Invalid => false,
-        DoNotDisrupt::Always => true,
-        DoNotDisrupt::For(span) => pod.started_at.map_or(Timestamp(i64::MAX), |start| start.saturating_add(span)) > now,
-    };
     let is_held = budgets.iter().any(|budget| {
         budget.never_allows_disruption
             && budget.name.namespace == pod.name.namespace
             && budget.selector.matches(&pod.labels, interner)
     });
-    !is_protected && !is_held
+    !is_protected(pod, now) && !is_held
 }

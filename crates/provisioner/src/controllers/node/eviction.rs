@@ -15,6 +15,7 @@ use kube::core::Status;
 use model::pod::DoNotDisrupt;
 use model::{DurationMs, NamespacedName, NodeName, Pod, Timestamp, Uid};
 use parking_lot::Mutex;
+use scheduling::snapshot::eviction::is_protected;
 use tracing::{debug, info};
 
 use super::drain::{has_ended, needs_force};
@@ -88,16 +89,6 @@ pub(crate) fn decide(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> 
         return Step::Drop;
     }
     if is_protected(pod, now) { Step::Wait } else { Step::Evict }
-}
-
-/// Whether the pod's annotation forbids its disruption now.
-pub(crate) fn is_protected(pod: &Pod, now: Timestamp) -> bool {
-    match pod.do_not_disrupt {
-        DoNotDisrupt::Never | DoNotDisrupt::Invalid => false,
-        DoNotDisrupt::Always => true,
-        // A pod that has not started has all of its time before it.
-        DoNotDisrupt::For(span) => pod.started_at.is_none_or(|started| now < started.saturating_add(span)),
-    }
 }
 
 /// What is to be told about a pod that shall leave and has the annotation `karpenter.sh/do-not-disrupt`.
