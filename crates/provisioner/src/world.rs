@@ -11,6 +11,7 @@ pub(crate) mod health;
 pub(crate) mod instance;
 pub(crate) mod machine_devices;
 pub(crate) mod metered_provider;
+pub(crate) mod new_node_claim;
 pub(crate) mod node_facts;
 pub(crate) mod overlays;
 pub(crate) mod pace;

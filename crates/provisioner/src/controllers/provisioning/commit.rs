@@ -5,51 +5,40 @@
 //! has changed its spec, is not ready or is being deleted, its limits are used up by NodeClaims that the plan did not
 //! know, none of a machine's pods waits any more, or a pod has come to a node that was to go.
 //!
-//! NodeClaims are created in parallel and put into the store at once, so that the next plan sees them. The name is
-//! chosen here and kept when a request is repeated, so an answer that got lost does not lead to a second machine. A
-//! request that is not answered is repeated for some minutes: while it may have been carried out, no plan can be made
-//! without the risk to launch for the same pods twice.
+//! NodeClaims are created in parallel and put into the store at once, so that the next plan sees them. A request that is
+//! not answered is repeated for some minutes ([`new_node_claim::create`]): while it may have been carried out, no plan
+//! can be made without the risk to launch for the same pods twice.
 
 pub(super) mod delete;
 pub(super) mod preconditions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use kube::api::{Api, PostParams};
 use model::{NodeClaimName, Uid};
 use scheduling::plan::action::Action;
 use scheduling::plan::{MachineId, Plan};
 use scheduling::snapshot::{PodId, Snapshot};
 use tokio::sync::Semaphore;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use self::preconditions::{Present, Stale};
-use super::node_claim::{self, node_claim, pod_uids, random_name};
+use super::node_claim::{self, node_claim, pod_uids};
 use super::planned_pods_update;
 use super::round::Launches;
 use crate::runtime::beats::Beat;
 use crate::runtime::failpoints;
-use crate::runtime::jitter::jittered;
-use crate::runtime::leader_election::NotLeading;
 use crate::runtime::patch::lean;
 use crate::world::context::Context;
+use crate::world::new_node_claim;
 use crate::world::overlays::Outcome;
 use crate::world::store::{Revision, Stored};
 
 /// NodeClaims being created at the same time.
 const PARALLEL_CREATES: usize = 64;
-/// How often a name that is taken is replaced by another.
-const NAME_ATTEMPTS: usize = 5;
-
-/// How often a request is sent that is not answered, and the pause between two.
-const UNANSWERED_ATTEMPTS: usize = 4;
-const UNANSWERED_PAUSE: Duration = Duration::from_secs(2);
-
 /// What is to be committed.
 #[derive(Clone, Copy)]
 pub(super) struct Planned<'a> {
@@ -235,58 +224,12 @@ async fn create(
             node_claim::note_classes(&mut claim, notes.launches.annotations.get(&id));
             let pods = pod_uids(snapshot, machine);
             node_claim::note_stages(&mut claim, &pods, &context.assignments.stages());
-            create_named(context, claim, (number, &pods)).await
+            let created = new_node_claim::create(context, claim).await;
+            created.map(|created| remember(context, created, number, &pods))
         }
-        Err(error) => Err(node_claim::Error::into(error)),
+        Err(error) => Err(new_node_claim::Error::into(error)),
     };
     (id, result)
-}
-
-async fn create_named(
-    context: &Context,
-    mut claim: NodeClaim,
-    (number, pods): (usize, &[Uid]),
-) -> anyhow::Result<NodeClaimName> {
-    let api = Api::<NodeClaim>::all(context.client.clone());
-    let (mut attempt, mut unanswered) = (1, 0);
-    let mut name = random_name(&claim);
-    loop {
-        claim.metadata.name = Some(name.clone());
-        failpoints::hit("provision.before-create");
-        match api.create(&PostParams::default(), &claim).await {
-            Ok(created) => return Ok(remember(context, created, number, pods)),
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                // Requests are repeated, so this may be the claim we have just asked for.
-                if let Some(existing) = api.get_opt(&name).await?.filter(|existing| is_same(existing, &claim)) {
-                    return Ok(remember(context, existing, number, pods));
-                }
-                anyhow::ensure!(attempt < NAME_ATTEMPTS, "{attempt} names were taken, last {name}");
-                attempt += 1;
-                name = random_name(&claim);
-            }
-            Err(error) if may_be_done(&error) && !context.stop.is_cancelled() => {
-                unanswered += 1;
-                anyhow::ensure!(unanswered < UNANSWERED_ATTEMPTS, "no answer to {unanswered} requests, last: {error}");
-                warn!(nodeclaim = name, %error, "not known whether the nodeclaim was created, asking again");
-                tokio::time::sleep(jittered(UNANSWERED_PAUSE)).await;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Whether a request that failed so may have been carried out, or may be yet.
-fn may_be_done(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code >= 500,
-        kube::Error::Service(error) => !error.is::<NotLeading>(),
-        _ => true,
-    }
-}
-
-/// Whether a NodeClaim of the wanted name was made from this very request: claims of two machines differ in their pods.
-fn is_same(existing: &NodeClaim, wanted: &NodeClaim) -> bool {
-    existing.spec == wanted.spec && existing.metadata.annotations == wanted.metadata.annotations
 }
 
 fn remember(context: &Context, claim: NodeClaim, number: usize, pods: &[Uid]) -> NodeClaimName {
@@ -296,28 +239,4 @@ fn remember(context: &Context, claim: NodeClaim, number: usize, pods: &[Uid]) ->
     let revision = Revision::of(&claim.metadata);
     context.store.apply(lean(claim), revision);
     name
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::core::Status;
-
-    use super::*;
-
-    #[test]
-    fn a_request_is_repeated_under_its_name_only_while_nobody_knows_what_came_of_it() {
-        let answered = |code| kube::Error::Api(Status { code, ..Status::default() }.boxed());
-        let unanswered = crate::runtime::client::TimedOut::Answer(Duration::from_secs(35));
-        for (error, expected) in [
-            (answered(403), false),
-            (answered(422), false),
-            (answered(429), false),
-            (answered(500), true),
-            (answered(504), true),
-            (kube::Error::Service(unanswered.into()), true),
-            (kube::Error::Service(NotLeading.into()), false),
-        ] {
-            assert_eq!(may_be_done(&error), expected, "{error}");
-        }
-    }
 }

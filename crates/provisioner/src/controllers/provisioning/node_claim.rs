@@ -3,41 +3,17 @@
 //! The claim keeps every type, zone and capacity type that would do; the provider takes the cheapest that it has.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 
 use api::node_claim::ResourceRequirements;
-use api::{
-    NodeClaim, NodeClaimSpec, NodePool, NodeSelectorRequirementWithMinValues, Operator as ApiOperator, annotations,
-    finalizers, labels,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
+use api::{NodeClaim, NodePool, NodeSelectorRequirementWithMinValues, Operator, annotations, labels};
 use model::collections::NameMap;
-use model::{DurationMs, Interner, Operator, Requirements, Uid};
+use model::{DurationMs, Uid};
 use scheduling::plan::Machine;
 use scheduling::snapshot::{self, Snapshot};
 
+use crate::world::new_node_claim::{self, expressions};
 use crate::world::overlays::Outcome;
 use crate::world::planned_pods;
-
-/// The API server's alphabet for generated names: no vowels, nothing that looks like something else.
-const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-const NAME_SUFFIX_LEN: usize = 5;
-/// What a generated name may begin with at most.
-const NAME_PREFIX_LEN: usize = 58;
-
-/// What can keep a NodeClaim from being written down.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// The NodePool's template cannot be hashed.
-    #[error("nodepool {node_pool}: {error}")]
-    Hash {
-        /// Which.
-        node_pool: String,
-        /// Why.
-        error: api::duration::Error,
-    },
-}
 
 /// The NodeClaim for a planned machine, without a name.
 ///
@@ -48,83 +24,20 @@ pub(super) fn node_claim(
     machine: &Machine,
     node_pool: &NodePool,
     default_termination_grace_period: Option<DurationMs>,
-) -> Result<NodeClaim, Error> {
-    let pool_name = node_pool.metadata.name.clone().unwrap_or_default();
-    let template = &node_pool.spec.template;
-    let hash = cluster::node_pool_hash::hash(node_pool)
-        .map_err(|error| Error::Hash { node_pool: pool_name.clone(), error })?;
-    let spec = NodeClaimSpec {
-        taints: template.spec.taints.clone(),
-        startup_taints: template.spec.startup_taints.clone(),
-        requirements: requirements(snapshot, machine),
-        resources: ResourceRequirements { requests: requests(snapshot, machine) },
-        node_class_ref: template.spec.node_class_ref.clone(),
-        termination_grace_period: template
-            .spec
-            .termination_grace_period
-            .clone()
-            .or_else(|| default_termination_grace_period.map(|span| api::DurationString(span.to_string()))),
-        expire_after: template.spec.expire_after.clone(),
-    };
-    let mut claim = NodeClaim::new("", spec);
-    claim.metadata.name = None;
-    claim.metadata.generate_name = Some(format!("{pool_name}-"));
-    claim.metadata.labels = Some(claim_labels(snapshot, machine, node_pool));
-    claim.metadata.annotations = Some(claim_annotations(snapshot, machine, node_pool, hash));
-    // Karpenter's gets it once the NodeClaim is looked at; with it from the start that is one write less.
-    claim.metadata.finalizers = Some(vec![finalizers::TERMINATION.to_owned()]);
-    claim.metadata.owner_references =
-        Some(vec![OwnerReference { block_owner_deletion: Some(true), controller: None, ..owner(node_pool) }]);
+) -> Result<NodeClaim, new_node_claim::Error> {
+    let mut claim = new_node_claim::of_node_pool(node_pool, default_termination_grace_period)?;
+    claim.spec.requirements = requirements(snapshot, machine);
+    claim.spec.resources = ResourceRequirements { requests: requests(snapshot, machine) };
+    let of_claim = claim.metadata.labels.get_or_insert_default();
+    for (key, value) in &machine.labels {
+        of_claim.entry(snapshot.interner.key_name(*key).to_owned()).or_insert_with(|| value.to_string());
+    }
+    claim.metadata.annotations.get_or_insert_default().extend(claim_annotations(snapshot, machine));
     Ok(claim)
 }
 
-/// A name as the API server would generate it for this claim. We make it ourselves, so that a request whose answer was
-/// lost can be repeated without a second machine: the name is taken then.
-pub(super) fn random_name(claim: &NodeClaim) -> String {
-    let prefix = claim.metadata.generate_name.as_deref().unwrap_or_default();
-    let prefix: String = prefix.chars().take(NAME_PREFIX_LEN).collect();
-    // The standard library seeds each state differently.
-    let mut random = RandomState::new().hash_one(prefix.as_str());
-    let mut name = prefix;
-    for _ in 0..NAME_SUFFIX_LEN {
-        let letters = NAME_ALPHABET.len() as u64;
-        let index = usize::try_from(random % letters).unwrap_or(0);
-        name.extend(NAME_ALPHABET.get(index).copied().map(char::from));
-        random /= letters;
-    }
-    name
-}
-
-fn owner(node_pool: &NodePool) -> OwnerReference {
-    OwnerReference {
-        api_version: NodePool::api_version(&()).into_owned(),
-        kind: NodePool::kind(&()).into_owned(),
-        name: node_pool.metadata.name.clone().unwrap_or_default(),
-        uid: node_pool.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
-}
-
-fn claim_labels(snapshot: &Snapshot, machine: &Machine, node_pool: &NodePool) -> BTreeMap<String, String> {
-    let class = &node_pool.spec.template.spec.node_class_ref;
-    let mut all = node_pool.spec.template.metadata.labels.clone();
-    all.insert(labels::NODEPOOL.to_owned(), node_pool.metadata.name.clone().unwrap_or_default());
-    all.insert(labels::node_class(&class.group, &class.kind), class.name.clone());
-    for (key, value) in &machine.labels {
-        all.entry(snapshot.interner.key_name(*key).to_owned()).or_insert_with(|| value.to_string());
-    }
-    all
-}
-
-fn claim_annotations(
-    snapshot: &Snapshot,
-    machine: &Machine,
-    node_pool: &NodePool,
-    hash: String,
-) -> BTreeMap<String, String> {
-    let mut all = node_pool.spec.template.metadata.annotations.clone();
-    all.insert(annotations::NODEPOOL_HASH.to_owned(), hash);
-    all.insert(annotations::NODEPOOL_HASH_VERSION.to_owned(), annotations::NODEPOOL_HASH_VERSION_VALUE.to_owned());
+fn claim_annotations(snapshot: &Snapshot, machine: &Machine) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
     let relaxed = if machine.min_values_relaxed { annotations::TRUE } else { annotations::FALSE };
     all.insert(annotations::NODECLAIM_MIN_VALUES_RELAXED.to_owned(), relaxed.to_owned());
     // By name, as the machine has them. Empty where nothing is wanted: then Karpenter writes none.
@@ -195,39 +108,9 @@ fn requirements(snapshot: &Snapshot, machine: &Machine) -> Vec<NodeSelectorRequi
     all.retain(|requirement| requirement.key != labels::INSTANCE_TYPE);
     all.push(NodeSelectorRequirementWithMinValues {
         key: labels::INSTANCE_TYPE.to_owned(),
-        operator: ApiOperator::In,
+        operator: Operator::In,
         values: machine.instance_types.iter().map(|&id| types[id].name.to_string()).collect(),
         min_values: min_types.map(i64::from),
     });
     all
-}
-
-/// Requirements as the API writes them, by key. A minimum stands at the first of the expressions that a key needs.
-fn expressions(requirements: &Requirements, names: &Interner) -> Vec<NodeSelectorRequirementWithMinValues> {
-    let mut all = Vec::new();
-    for requirement in requirements.iter_by_name(names) {
-        let mut min_values = requirement.min_values.map(i64::from);
-        for expression in requirement.values.to_expressions() {
-            all.push(NodeSelectorRequirementWithMinValues {
-                key: names.key_name(requirement.key).to_owned(),
-                operator: operator(expression.operator()),
-                values: expression.values(names),
-                min_values: min_values.take(),
-            });
-        }
-    }
-    all
-}
-
-fn operator(operator: Operator) -> ApiOperator {
-    match operator {
-        Operator::In => ApiOperator::In,
-        Operator::NotIn => ApiOperator::NotIn,
-        Operator::Exists => ApiOperator::Exists,
-        Operator::DoesNotExist => ApiOperator::DoesNotExist,
-        Operator::Gt => ApiOperator::Gt,
-        Operator::Lt => ApiOperator::Lt,
-        Operator::Gte => ApiOperator::Gte,
-        Operator::Lte => ApiOperator::Lte,
-    }
 }

@@ -21,12 +21,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::commit::preconditions::{Stale, check_limits, check_machine, check_pool, used_since};
-use super::node_claim::{node_claim, random_name};
+use super::node_claim::node_claim;
 use scheduling::plan::Plan;
 use scheduling::snapshot::Snapshot;
 
 use super::*;
 use crate::world::assignments::Assignments;
+use crate::world::new_node_claim;
 use crate::world::planned_pods;
 use crate::world::store::{ClusterStore, RawObject};
 use scheduling::snapshot::Options as PlanOptions;
@@ -230,7 +231,7 @@ fn a_name_is_the_pool_and_five_letters_and_never_the_same() {
             .unwrap(),
         )
     };
-    let names: BTreeSet<String> = (0..100).map(|_| random_name(&claim)).collect();
+    let names: BTreeSet<String> = (0..100).map(|_| new_node_claim::random_name(&claim)).collect();
     assert!(names.iter().all(|name| name.len() == 63 && name.starts_with("pppp")), "{names:?}");
     assert!(names.len() > 95, "{} different names of 100", names.len());
 }
