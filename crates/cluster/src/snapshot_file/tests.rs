@@ -38,7 +38,7 @@ metadata: {name: waits, namespace: shop, uid: uid-waits, annotations: {kubectl.k
 spec:
   nodeSelector: {team: red}
   containers: [{name: c, args: [secret-argument], command: [secret-command], resources: {requests: {cpu: 1, memory: 1Gi}}}]
-  volumes: [{name: v, secret: {secretName: secret-name}}]
+  volumes: [{name: v, secret: {secretName: secret-name}}, {name: h, hostPath: {path: /secret-path}}]
   futureField: {secret: secret-password}
 status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: long}]}
 ---

@@ -437,10 +437,9 @@ mod tests {
 
     #[test]
     fn the_release_of_claims_is_told_only_where_it_was_waited_for() {
-        let (created, later) = (Timestamp::from_seconds(10), Timestamp::from_seconds(20));
         let metadata = kube::api::ObjectMeta::default();
         let write = |conditions: &mut Vec<_>, release: &Release| {
-            release.write(&mut ConditionSet::of(conditions, &metadata, &[], later));
+            release.write(&mut ConditionSet::of(conditions, &metadata, &[], Timestamp::from_seconds(10)));
             let known = find(conditions, CLAIMS_RELEASED);
             known.map(|known| (known.status.clone(), known.reason.clone(), known.message.clone()))
         };
@@ -448,7 +447,6 @@ mod tests {
         let (awaited, given_up) = (Release::Awaited("pod a".into()), Release::GivenUp("pod b".into()));
         let of = |steps: &[&Release]| {
             let mut conditions = Vec::new();
-            drop(ConditionSet::of(&mut conditions, &metadata, &[], created));
             steps.iter().map(|step| write(&mut conditions, step)).last().flatten()
         };
         assert_eq!(of(&[&Release::Done]), None);

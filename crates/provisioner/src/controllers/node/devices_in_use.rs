@@ -70,7 +70,8 @@ impl DevicesInUse {
     /// Looks at a node.
     pub(crate) fn on(state: &State, node: &NodeName, now: Timestamp) -> Self {
         let pods: Vec<&Pod> = state.pods_on_node(node).map(AsRef::as_ref).collect();
-        if !pods.iter().any(|pod| may_be_of_a_driver(pod)) {
+        // Most drivers' pods tolerate the drain.
+        if !pods.iter().any(|pod| may_be_of_a_driver(pod) && is_drainable(pod, &state.interner, now)) {
             return Self::default();
         }
         let pools = state.resource_slices.values().filter(|slice| is_of_node(slice, node)).map(|slice| pool(slice));
