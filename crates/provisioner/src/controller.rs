@@ -30,7 +30,7 @@ use crate::controllers::node::eviction;
 use crate::controllers::node_claim::{consistency, disruption_conditions, expiration, garbage_collection};
 use crate::controllers::planner_state;
 use crate::controllers::provisioning::{self, Provisioner};
-use crate::controllers::{handover, node, node_claim, node_overlay, node_pool, unreadable_pods};
+use crate::controllers::{handover, node, node_claim, node_overlay, node_pool, static_capacity, unreadable_pods};
 use crate::options::{Options, without_effect};
 use crate::runtime::beats::Beats;
 use crate::runtime::client::{self, Clients};
@@ -274,6 +274,7 @@ fn start(context: &Context, of_provider: Option<Background>, controllers: &mut J
     let evictions = eviction::Evictions::default();
     let own = || context.clone();
     spawn(node_pool::NAME, node_pool::run(own(), Arc::clone(&health)).boxed());
+    spawn(static_capacity::NAME, static_capacity::run(own()).boxed());
     spawn(node_overlay::NAME, node_overlay::run(own()).boxed());
     spawn(node_claim::NAME, node_claim::run(own(), health).boxed());
     spawn(garbage_collection::NAME, garbage_collection::run(own()).boxed());

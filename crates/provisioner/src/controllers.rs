@@ -7,4 +7,5 @@ pub(crate) mod node_overlay;
 pub(crate) mod node_pool;
 pub mod planner_state;
 pub(crate) mod provisioning;
+pub(crate) mod static_capacity;
 pub(crate) mod unreadable_pods;

@@ -12,7 +12,6 @@ pub fn without_effect(options: &Options) -> Vec<String> {
     for (name, is_on, what) in [
         ("NodeRepair", gates.node_repair, "broken nodes are not replaced"),
         ("SpotToSpotConsolidation", gates.spot_to_spot_consolidation, "there is no consolidation"),
-        ("StaticCapacity", gates.static_capacity, "NodePools with replicas launch nothing"),
         ("TerminateFirstDrift", gates.terminate_first_drift, "drifted nodes are not replaced"),
         ("TerminateFirstRepair", gates.terminate_first_repair, "broken nodes are not replaced"),
         ("PodDeletionCostManagement", gates.pod_deletion_cost_management, "no pod is given a deletion cost"),
@@ -43,7 +42,6 @@ mod tests {
         let names = [
             "NodeRepair",
             "SpotToSpotConsolidation",
-            "StaticCapacity",
             "TerminateFirstDrift",
             "TerminateFirstRepair",
             "PodDeletionCostManagement",

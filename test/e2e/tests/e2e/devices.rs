@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, Corner, DEADLINE, node_of, shared};
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
 
 /// Machines of 8 CPUs in this corner have four GPUs and two NICs, a NIC and two GPUs on one PCIe root.
-fn overlay(corner: &str) -> Value {
+pub(crate) fn overlay(corner: &str) -> Value {
     let selector = |template: &str, device: &str| json!({ "resourceSliceTemplate": template, "device": device });
     let root = |gpus: [&str; 2], nic: &str| {
         let devices = [selector("gpus", gpus[0]), selector("gpus", gpus[1]), selector("nics", nic)];
@@ -47,12 +47,12 @@ fn overlay(corner: &str) -> Value {
 }
 
 /// Drivers of different corners have nothing to do with each other.
-fn driver(kind: &str, corner: &str) -> String {
+pub(crate) fn driver(kind: &str, corner: &str) -> String {
     format!("{kind}.{corner}.example.com")
 }
 
 /// A class for each driver, and a template for two GPUs and a NIC under one root.
-fn classes(corner: &str) -> Vec<Value> {
+pub(crate) fn classes(corner: &str) -> Vec<Value> {
     let class = |kind: &str| {
         let expression = format!("device.driver == '{}'", driver(kind, corner));
         json!({
@@ -79,7 +79,7 @@ fn classes(corner: &str) -> Vec<Value> {
     ]
 }
 
-fn pod(corner: &str, name: &str, template: &str) -> Value {
+pub(crate) fn pod(corner: &str, name: &str, template: &str) -> Value {
     let claims = json!([{ "name": "devices", "resourceClaimTemplateName": template }]);
     let spec = json!({ "resourceClaims": claims, "containers": [{
         "name": "main", "image": "example.org/main",
@@ -110,7 +110,7 @@ async fn allocations(corner: &Corner) -> Result<Vec<(String, Vec<String>)>> {
     Ok(found)
 }
 
-fn condition<'c>(claim: &'c NodeClaim, kind: &str) -> Option<(&'c str, &'c str, &'c str)> {
+pub(crate) fn condition<'c>(claim: &'c NodeClaim, kind: &str) -> Option<(&'c str, &'c str, &'c str)> {
     let conditions = &claim.status.as_ref()?.conditions;
     let found = conditions.iter().find(|condition| condition.type_ == kind)?;
     Some((&found.status, &found.reason, &found.message))
