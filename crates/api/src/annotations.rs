@@ -44,6 +44,9 @@ pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
 pub const LAUNCHED_FOR: &str = "dovetail.sh/launched-for";
 /// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
 pub const DEVICES: &str = "dovetail.sh/devices";
+/// On a NodeClaim that takes part in a disruption command: what the command is. Ours; Karpenter keeps commands in
+/// memory.
+pub const DISRUPTION_COMMAND: &str = "dovetail.sh/disruption-command";
 /// On a NodeOverlay that was generated: the driver, instance type, node class and Node that it was made from, in words.
 pub const GENERATED_FROM: &str = "dovetail.sh/generated-from";
 

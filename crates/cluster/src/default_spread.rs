@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::pod::{Owner, SpreadSource, TopologySpreadConstraint};
-use model::{IdVec, Interner, Labels, Pod, PodShape};
-use scheduling::snapshot::{Buffer, PendingPod, PodId};
+use model::{Interner, Labels, Pod, PodShape};
+use scheduling::snapshot::{Buffer, PendingPod};
 
 use model::pod::DEFAULT_SCHEDULER;
 
@@ -37,10 +37,10 @@ pub struct DefaultSpread {
     pub selectors: Vec<Arc<PodSelector>>,
 }
 
-/// Gives pods that wait, and the pods of buffers, the constraints that kube-scheduler will give them.
-pub(crate) fn apply(
+/// Gives pods that want a place, and the pods of buffers, the constraints that kube-scheduler will give them.
+pub(crate) fn apply<'p>(
     defaults: DefaultSpread,
-    pods: &mut IdVec<PodId, PendingPod>,
+    pods: impl Iterator<Item = &'p mut PendingPod>,
     buffers: &mut [Buffer],
     interner: &mut Interner,
 ) {
@@ -50,7 +50,7 @@ pub(crate) fn apply(
     }
     let mut defaulting =
         Defaulting { config: &config, selectors: PodSelectors::new(selectors), known: BTreeMap::new() };
-    for PendingPod { pod, .. } in pods.iter_mut() {
+    for PendingPod { pod, .. } in pods {
         let of = Defaulted {
             scheduler: &pod.scheduler_name,
             namespace: &pod.name.namespace,

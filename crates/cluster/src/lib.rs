@@ -8,6 +8,7 @@
 
 pub mod buffers;
 mod catalogue;
+mod cron;
 pub mod default_spread;
 pub mod node_claim;
 pub mod node_pool;

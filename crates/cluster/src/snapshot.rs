@@ -5,6 +5,7 @@ mod bound;
 mod cache;
 mod daemons;
 mod devices;
+mod fleet;
 mod nodes;
 mod pending;
 mod quota;
@@ -23,6 +24,7 @@ use model::{IdVec, Interner, Labels, NamespacedName, Node, NodeClaimName, Pod, T
 use scheduling::Devices;
 use scheduling::catalogue::Catalogue;
 use scheduling::devices::{DaemonPod, NominatedPod, PodsBefore, SnapshotParts};
+use scheduling::snapshot::fleet::{DeviceSources, FleetNode};
 use scheduling::snapshot::{
     Buffer, Node as PlannedNode, NodeId, Options, PendingPod, PodId, PodsToPlace, Snapshot, Volumes, attach_resource,
 };
@@ -86,6 +88,9 @@ pub struct Cluster {
     pub buffers: Vec<Buffer>,
     /// How pods are spread that do not say so themselves.
     pub default_spread: DefaultSpread,
+    /// Whether to say what is known of our machines ([`Snapshot::fleet`]). Then `devices` has to have all that pods
+    /// which run want of them, too.
+    pub wants_fleet: bool,
 }
 
 /// A NodePool and what it can launch.
@@ -131,8 +136,11 @@ pub fn snapshot_with(
     cache.end();
     let daemon_sets = daemons::daemon_sets(&cluster, &nodes, context.interner, &mut errors);
     let mut pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let mut fleet = cluster.wants_fleet.then(|| fleet::fleet(&cluster, &nodes, context.interner, &mut errors));
     let mut buffers = cluster.buffers;
-    default_spread::apply(cluster.default_spread, &mut pods, &mut buffers, context.interner);
+    let moving = fleet.iter_mut().flat_map(|fleet| &mut fleet.nodes).flat_map(FleetNode::moving_mut);
+    let to_place = pods.iter_mut().chain(moving);
+    default_spread::apply(cluster.default_spread, to_place, &mut buffers, context.interner);
     let types = cluster.node_pools.iter().flat_map(|pool| &pool.catalogue.types);
     let limits = types.flat_map(|instance_type| &instance_type.volume_attachment_limits);
     let limits = limits.chain(nodes.iter().flat_map(|node| &node.attach_limits));
@@ -171,8 +179,12 @@ pub fn snapshot_with(
         let to_place = PodsToPlace { pods: &pods, buffers: &buffers };
         let nominated = nominated_pods(&nodes, &pods, &with_devices);
         let before = PodsBefore { daemon_sets: &daemons, nominated: &nominated };
-        let (pools, nodes, names) = (&node_pools, &nodes, &interner);
-        Devices::new(objects, compat, SnapshotParts { pools, nodes, pods: to_place, before, names })
+        let parts = SnapshotParts { pools: &node_pools, nodes: &nodes, pods: to_place, before, names: &interner };
+        let devices = Devices::new(Arc::clone(&objects), compat, parts);
+        if let Some(fleet) = &mut fleet {
+            fleet.devices = Some(DeviceSources { objects, compat, daemon_sets: daemons, nominated });
+        }
+        devices
     };
     let snapshot = Snapshot {
         interner,
@@ -190,6 +202,7 @@ pub fn snapshot_with(
         namespaces: cluster.namespaces,
         devices: devices.map(Arc::new),
         buffers,
+        fleet: fleet.map(Arc::new),
     };
     (snapshot, errors)
 }

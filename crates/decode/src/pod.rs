@@ -66,6 +66,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         node_name,
         nominated_node_name: non_empty(&status.field("nominatedNodeName")?)?.map(NodeName::from),
         phase: phase(&status.field("phase")?)?,
+        is_unready: is_unready(&status)?,
         scheduler_name: non_empty(&spec.field("schedulerName")?)?.unwrap_or(DEFAULT_SCHEDULER).into(),
         do_not_disrupt: annotations.do_not_disrupt,
         deletion_cost: annotations.deletion_cost,
@@ -174,6 +175,15 @@ fn scheduling_state(spec: &Field<'_, '_>, status: &Field<'_, '_>, is_bound: bool
     Ok(SchedulingState::NotTried)
 }
 
+fn is_unready(status: &Field<'_, '_>) -> Result<bool, Problem> {
+    for condition in status.field("conditions")?.items()? {
+        if condition.field("type")?.str()? == Some("Ready") {
+            return Ok(condition.field("status")?.str()? == Some("False"));
+        }
+    }
+    Ok(false)
+}
+
 fn phase(phase: &Field<'_, '_>) -> Result<PodPhase, Problem> {
     Ok(match phase.str_or_empty()? {
         "" | "Pending" => PodPhase::Pending,
@@ -221,14 +231,17 @@ pub(crate) struct Annotations {
 impl Annotations {
     pub(crate) fn decode(metadata: &Field<'_, '_>) -> Result<Self, Problem> {
         let mut decoded = Self { do_not_disrupt: DoNotDisrupt::Never, deletion_cost: 0, is_mirror: false };
+        let (mut disruption_cost, mut deletion_cost) = (None, None);
         for (key, value) in metadata.field("annotations")?.string_map()? {
             match key {
                 annotations::DO_NOT_DISRUPT => decoded.do_not_disrupt = do_not_disrupt(value),
-                annotations::POD_DELETION_COST => decoded.deletion_cost = value.parse().unwrap_or(0),
+                annotations::DISRUPTION_COST => disruption_cost = value.parse().ok(),
+                annotations::POD_DELETION_COST => deletion_cost = value.parse().ok(),
                 reads::MIRROR => decoded.is_mirror = true,
                 _ => {}
             }
         }
+        decoded.deletion_cost = disruption_cost.or(deletion_cost).unwrap_or(0);
         Ok(decoded)
     }
 }

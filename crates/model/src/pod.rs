@@ -57,13 +57,17 @@ pub struct Pod {
     pub nominated_node_name: Option<NodeName>,
     /// How far it is.
     pub phase: PodPhase,
+    /// Whether its kubelet says that it is not ready (condition `Ready` is false). Until the kubelet has said anything
+    /// it does not count as unready.
+    pub is_unready: bool,
     /// What kube-scheduler said about it.
     pub scheduling: SchedulingState,
     /// Which scheduler places it.
     pub scheduler_name: Arc<str>,
     /// Whether and how long it may not be disrupted (annotation).
     pub do_not_disrupt: DoNotDisrupt,
-    /// What `controller.kubernetes.io/pod-deletion-cost` says; 0 if nothing.
+    /// What `karpenter.sh/disruption-cost` says of the cost of evicting it, else
+    /// `controller.kubernetes.io/pod-deletion-cost`; 0 if neither does.
     pub deletion_cost: i32,
     /// How long it may take to end.
     pub termination_grace_period_s: Option<i64>,

@@ -23,7 +23,7 @@ pub(crate) mod orders;
 pub(crate) mod passes;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use crate::explain::placed::why_placed;
 use crate::plan::Plan;

@@ -19,10 +19,12 @@ use crate::{
 };
 
 pub mod eviction;
+pub mod fleet;
 pub mod pending;
 mod running;
 mod virtual_pods;
 
+pub use fleet::Fleet;
 pub use running::{Kinds, RunningKind, RunningPods};
 
 define_id! {
@@ -66,6 +68,8 @@ pub struct Snapshot {
     pub devices: Option<Arc<Devices>>,
     /// Room that is kept free for pods to come, by name.
     pub buffers: Vec<Buffer>,
+    /// What is known of our own machines; `None` for who only provisions.
+    pub fleet: Option<Arc<Fleet>>,
 }
 
 /// A CapacityBuffer: room for so many pods that nobody has made yet. They get theirs after all pods that wait.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{IdVec, Interner, NodeName, Pod};
+use scheduling::snapshot::eviction::Budgets;
 use scheduling::snapshot::pending::{
     GivenUp, is_ignored, is_of_planned_scheduler, is_provisionable, is_unbound, may_leave, will_be_replaced,
 };
@@ -27,6 +28,7 @@ pub(super) fn pending_pods(
     };
     let may_want_place = |pod: &&Arc<Pod>| is_unbound(pod) && is_of_planned_scheduler(pod, &cluster.options);
     let forbidden = quota::forbidden(cluster, cluster.pods.iter().filter(may_want_place).map(AsRef::as_ref));
+    let budgets = Budgets::new(cluster.pod_disruption_budgets.iter().map(AsRef::as_ref));
     let wants_place = |pod: &Pod| match cluster.pending {
         PendingRule::Unbound => is_unbound(pod),
         PendingRule::Unschedulable => {
@@ -34,7 +36,7 @@ pub(super) fn pending_pods(
                 || (given_up.includes_one_like(pod) && !forbidden.contains_key(&pod.uid))
                 || (pod.node_name.as_ref().is_some_and(|node| deleting.contains(node))
                     && will_be_replaced(pod)
-                    && may_leave(pod, cluster.now, &cluster.pod_disruption_budgets, interner))
+                    && may_leave(pod, cluster.now, &budgets, interner))
         }
     };
     let is_asked_about = |pod: &Pod| {

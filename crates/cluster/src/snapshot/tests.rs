@@ -16,7 +16,7 @@ pub(super) fn bound_pod(name: &str, node: &str) -> Arc<Pod> {
 }
 
 /// The cluster that a YAML stream describes.
-fn cluster(yaml: &str) -> (Cluster, Arc<Interner>) {
+pub(super) fn cluster(yaml: &str) -> (Cluster, Arc<Interner>) {
     let mut interner = Interner::new();
     let mut cluster = Cluster::default();
     let parsed = decode::manifests::parse("fixture", yaml);

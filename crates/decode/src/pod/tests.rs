@@ -360,6 +360,11 @@ fn owners_annotations_and_defaults_of_a_pod() {
         json!({"karpenter.sh/do-not-disrupt": "-1h", "kubernetes.io/config.mirror": "x"});
     let pod = decoded(&object).0.unwrap();
     assert!(pod.is_mirror);
+    for (own, of_kubernetes, expected) in [("7", "-5", 7), ("0", "-5", 0), ("1.5", "-5", -5), ("x", "4294967296", 0)] {
+        object["metadata"]["annotations"] =
+            json!({"karpenter.sh/disruption-cost": own, "controller.kubernetes.io/pod-deletion-cost": of_kubernetes});
+        assert_eq!(decoded(&object).0.unwrap().deletion_cost, expected, "{own} {of_kubernetes}");
+    }
     for (text, expected) in [
         ("true", DoNotDisrupt::Always),
         ("false", DoNotDisrupt::Never),
@@ -368,6 +373,20 @@ fn owners_annotations_and_defaults_of_a_pod() {
     ] {
         object["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": text});
         assert_eq!(decoded(&object).0.unwrap().do_not_disrupt, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_pod_is_unready_once_its_kubelet_says_so() {
+    for (conditions, expected) in [
+        (json!([]), false),
+        (json!([{"type": "Ready", "status": "True"}]), false),
+        (json!([{"type": "Ready", "status": "Unknown"}]), false),
+        (json!([{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "False"}]), true),
+    ] {
+        let mut object = object("nodeName: x");
+        object["status"]["conditions"] = conditions.clone();
+        assert_eq!(decoded(&object).0.unwrap().is_unready, expected, "{conditions}");
     }
 }
 

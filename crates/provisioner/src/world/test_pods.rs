@@ -23,6 +23,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         node_name: None,
         nominated_node_name: None,
         phase: PodPhase::Running,
+        is_unready: false,
         scheduling: Default::default(),
         scheduler_name: "default-scheduler".into(),
         do_not_disrupt: Default::default(),

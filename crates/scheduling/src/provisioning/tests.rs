@@ -10,7 +10,7 @@ mod coupled;
 mod devices;
 mod exchange;
 mod explanations;
-mod fixture;
+pub(crate) mod fixture;
 mod gangs;
 mod group_domains;
 mod growth;

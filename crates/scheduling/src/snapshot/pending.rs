@@ -1,14 +1,12 @@
 //! Which pods want a place, and which may leave the one they have.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use model::pod::{DEFAULT_SCHEDULER, SchedulingState};
-use model::workload::PodDisruptionBudget;
 use model::{Interner, Pod, Timestamp, Uid};
 
 use super::Options;
-use super::eviction::is_protected;
+use super::eviction::{Budgets, is_protected};
 
 /// Whether kube-scheduler has given up on a pod for now, so that a machine may have to be launched for it.
 ///
@@ -89,11 +87,6 @@ pub fn will_be_replaced(pod: &Pod) -> bool {
 }
 
 /// Whether nothing forbids for good to evict the pod.
-pub fn may_leave(pod: &Pod, now: Timestamp, budgets: &[Arc<PodDisruptionBudget>], interner: &Interner) -> bool {
-    let is_held = budgets.iter().any(|budget| {
-        budget.never_allows_disruption
-            && budget.name.namespace == pod.name.namespace
-            && budget.selector.matches(&pod.labels, interner)
-    });
-    !is_protected(pod, now) && !is_held
+pub fn may_leave(pod: &Pod, now: Timestamp, budgets: &Budgets<'_>, interner: &Interner) -> bool {
+    !is_protected(pod, now) && !budgets.hold_for_good(pod, interner)
 }

@@ -11,13 +11,9 @@
 //! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
 //! classes have; Karpenter goes by their names.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use api::taints;
 use model::pod::PodPhase;
-use model::{DurationMs, Interner, Pod, TaintEffect, Timestamp, Toleration, TolerationOperator, Uid};
-
-use super::devices_in_use::{DevicesInUse, Use};
+use model::{DurationMs, Interner, Pod, Timestamp};
+use scheduling::snapshot::eviction::tolerates_disruption;
 
 /// Lowest priority of pods that the cluster itself needs. User-defined classes end below it.
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
@@ -115,23 +111,6 @@ fn is_waiting(pod: &Pod, interner: &Interner, now: Timestamp) -> bool {
 pub(crate) fn is_drainable(pod: &Pod, interner: &Interner, now: Timestamp) -> bool {
     let stuck = pod.deletion_timestamp.is_some_and(|gone_at| now > gone_at.saturating_add(STUCK_AFTER));
     !pod.is_mirror && !stuck && !tolerates_disruption(&pod.shape.tolerations, interner)
-}
-
-/// Whether tolerations cover the taint of a disrupted node.
-fn tolerates_disruption(tolerations: &[Toleration], interner: &Interner) -> bool {
-    tolerations.iter().any(|toleration| {
-        let key = match toleration.key {
-            Some(key) => interner.key_name(key) == taints::DISRUPTED,
-            None => true,
-        };
-        let value = match toleration.operator {
-            TolerationOperator::Exists => true,
-            TolerationOperator::Equal => toleration.key.is_some() && toleration.value == model::ValueId::EMPTY,
-            TolerationOperator::Lt | TolerationOperator::Gt => false,
-        };
-        let effect = toleration.effect.is_none_or(|effect| effect == TaintEffect::NoSchedule);
-        key && value && effect
-    })
 }
 
 /// Whether waiting any longer would cut the pod's grace period short by more than it must be.

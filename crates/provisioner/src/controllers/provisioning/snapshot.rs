@@ -121,6 +121,8 @@ pub(crate) fn build(
             config: settings.scheduler_config.clone(),
             selectors: state.pod_selectors.values().cloned().collect(),
         },
+        // Pods without a place ask for none of our machines to go.
+        wants_fleet: false,
     };
     cluster::snapshot_with(cluster, Arc::clone(&state.interner), settings.labels, &mut memory.cache)
 }

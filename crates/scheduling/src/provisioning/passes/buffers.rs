@@ -55,6 +55,7 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
         node_name: None,
         nominated_node_name: None,
         phase: pod::PodPhase::Pending,
+        is_unready: false,
         scheduling: pod::SchedulingState::Unschedulable,
         scheduler_name: "default-scheduler".into(),
         do_not_disrupt: pod::DoNotDisrupt::default(),

@@ -29,16 +29,16 @@ use crate::{
 
 pub(crate) use devices::exactly;
 
-pub(super) fn gib(count: i64) -> i64 {
+pub(crate) fn gib(count: i64) -> i64 {
     count << 30
 }
 
 /// The label by which machines say their reservation.
-pub(super) const RESERVATION: &str = "example.com/reservation-id";
+pub(crate) const RESERVATION: &str = "example.com/reservation-id";
 
 /// Collects objects; every part added last can be refined by the methods that follow it.
-pub(super) struct Fixture {
-    pub(super) names: Interner,
+pub(crate) struct Fixture {
+    pub(crate) names: Interner,
     types: Vec<(InstanceType, Vec<Offering>)>,
     pools: Vec<NodePool>,
     nodes: Vec<Node>,
@@ -55,7 +55,7 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             names: Interner::new(),
             types: Vec::new(),
@@ -74,20 +74,20 @@ impl Fixture {
     }
 
     /// A pod that was added waits for something else.
-    pub(super) fn waits(&mut self, pod: &str, what: &str) {
+    pub(crate) fn waits(&mut self, pod: &str, what: &str) {
         self.waiting.insert(NamespacedName::new("default", pod), what.into());
     }
 
-    pub(super) fn pre_intern(&mut self, name: &str) {
+    pub(crate) fn pre_intern(&mut self, name: &str) {
         self.names.key(name);
         self.names.value(name);
     }
 
-    pub(super) fn search_steps(&mut self, steps: u64) {
+    pub(crate) fn search_steps(&mut self, steps: u64) {
         self.options.search_steps = steps;
     }
 
-    pub(super) fn options(&mut self) -> &mut Options {
+    pub(crate) fn options(&mut self) -> &mut Options {
         &mut self.options
     }
 
@@ -96,7 +96,7 @@ impl Fixture {
         Requirement::parse(key, operator, values.iter().copied(), &mut self.names).unwrap()
     }
 
-    pub(super) fn instance_type(&mut self, name: &str, cpu: i64, memory_gib: i64) -> &mut Self {
+    pub(crate) fn instance_type(&mut self, name: &str, cpu: i64, memory_gib: i64) -> &mut Self {
         let mut capacity = ResourceVec::default();
         capacity.set(ResourceId::CPU, cpu * 1000);
         capacity.set(ResourceId::MEMORY, gib(memory_gib));
@@ -114,7 +114,7 @@ impl Fixture {
         self
     }
 
-    pub(super) fn offering(&mut self, zone: &str, capacity_type: &str, price: i64) -> &mut Self {
+    pub(crate) fn offering(&mut self, zone: &str, capacity_type: &str, price: i64) -> &mut Self {
         let zone_requirement = self.requirement(labels::ZONE, "In", &[zone]);
         let type_requirement = self.requirement(labels::CAPACITY_TYPE, "In", &[capacity_type]);
         let zone = self.names.value(zone);
@@ -137,7 +137,7 @@ impl Fixture {
     }
 
     /// What the last type's machines don't give to pods; before its offerings are added.
-    pub(super) fn kept_by_kubelet(&mut self, milli_cpu: i64, memory: i64) -> &mut Self {
+    pub(crate) fn kept_by_kubelet(&mut self, milli_cpu: i64, memory: i64) -> &mut Self {
         let (instance_type, _) = self.types.last_mut().unwrap();
         let mut kept = ResourceVec::default();
         kept.set(ResourceId::CPU, milli_cpu);
@@ -147,7 +147,7 @@ impl Fixture {
     }
 
     /// The offering added last draws on a reservation with so many machines left.
-    pub(super) fn of_reservation(&mut self, id: &str, remaining: u32) -> &mut Self {
+    pub(crate) fn of_reservation(&mut self, id: &str, remaining: u32) -> &mut Self {
         let requirement = self.requirement(RESERVATION, "In", &[id]);
         let (label, id) = (Some(self.names.key(RESERVATION)), self.names.value(id));
         let offering = self.types.last_mut().unwrap().1.last_mut().unwrap();
@@ -156,12 +156,12 @@ impl Fixture {
         self
     }
 
-    pub(super) fn unavailable(&mut self) -> &mut Self {
+    pub(crate) fn unavailable(&mut self) -> &mut Self {
         self.types.last_mut().unwrap().1.last_mut().unwrap().available = false;
         self
     }
 
-    pub(super) fn pool(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn pool(&mut self, name: &str) -> &mut Self {
         let requirement = self.requirement(labels::NODEPOOL, "In", &[name]);
         self.pools.push(NodePool {
             name: NodePoolName::from(name),
@@ -178,25 +178,25 @@ impl Fixture {
         self
     }
 
-    pub(super) fn weight(&mut self, weight: i32) -> &mut Self {
+    pub(crate) fn weight(&mut self, weight: i32) -> &mut Self {
         self.pools.last_mut().unwrap().weight = weight;
         self
     }
 
-    pub(super) fn require(&mut self, key: &str, operator: &str, values: &[&str]) -> &mut Self {
+    pub(crate) fn require(&mut self, key: &str, operator: &str, values: &[&str]) -> &mut Self {
         let requirement = self.requirement(key, operator, values);
         self.pools.last_mut().unwrap().requirements.insert_intersect(requirement, &self.names);
         self
     }
 
-    pub(super) fn min_values(&mut self, key: &str, wanted: u32) -> &mut Self {
+    pub(crate) fn min_values(&mut self, key: &str, wanted: u32) -> &mut Self {
         let requirement = self.requirement(key, "Exists", &[]);
         let requirement = Requirement { min_values: Some(wanted), ..requirement };
         self.pools.last_mut().unwrap().requirements.insert_intersect(requirement, &self.names);
         self
     }
 
-    pub(super) fn limit(&mut self, resource: &str, total: i64, remaining: i64) -> &mut Self {
+    pub(crate) fn limit(&mut self, resource: &str, total: i64, remaining: i64) -> &mut Self {
         let limit = match resource {
             "nodes" => Limit::Nodes,
             resource => Limit::Resource(self.names.resource(resource)),
@@ -206,7 +206,7 @@ impl Fixture {
     }
 
     /// Adds a label to the last pool.
-    pub(super) fn label(&mut self, key: &str, value: &str) -> &mut Self {
+    pub(crate) fn label(&mut self, key: &str, value: &str) -> &mut Self {
         if let Some(Node { labels: NodeLabels::Known(labels), .. }) = self.nodes.last_mut() {
             let key = self.names.key(key);
             labels.insert(key, self.names.value(value));
@@ -216,12 +216,12 @@ impl Fixture {
     }
 
     /// Adds a NoSchedule taint to the last node, or to the last pool while there is no node.
-    pub(super) fn taint(&mut self, key: &str, value: &str) -> &mut Self {
+    pub(crate) fn taint(&mut self, key: &str, value: &str) -> &mut Self {
         self.taint_with(TaintEffect::NoSchedule, key, value)
     }
 
     /// Taints the last node, with any effect.
-    pub(super) fn taint_with(&mut self, effect: TaintEffect, key: &str, value: &str) -> &mut Self {
+    pub(crate) fn taint_with(&mut self, effect: TaintEffect, key: &str, value: &str) -> &mut Self {
         let taint = Taint { key: self.names.key(key), value: self.names.value(value), effect };
         match self.nodes.last_mut() {
             Some(node) => node.taints.push(taint),
@@ -230,7 +230,7 @@ impl Fixture {
         self
     }
 
-    pub(super) fn node(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn node(&mut self, name: &str) -> &mut Self {
         let hostname = self.names.key(labels::HOSTNAME);
         let mut node_labels = Labels::new();
         node_labels.insert(hostname, self.names.value(name));
@@ -250,7 +250,7 @@ impl Fixture {
         self
     }
 
-    pub(super) fn allocatable(&mut self, milli_cpu: i64, memory: i64) -> &mut Self {
+    pub(crate) fn allocatable(&mut self, milli_cpu: i64, memory: i64) -> &mut Self {
         let node = self.nodes.last_mut().unwrap();
         node.allocatable.set(ResourceId::CPU, milli_cpu);
         node.allocatable.set(ResourceId::MEMORY, memory);
@@ -259,12 +259,12 @@ impl Fixture {
     }
 
     /// The node added last is going.
-    pub(super) fn deleting(&mut self) -> &mut Self {
+    pub(crate) fn deleting(&mut self) -> &mut Self {
         self.nodes.last_mut().unwrap().excluded = Some(crate::snapshot::Excluded::Deleting);
         self
     }
 
-    pub(super) fn pod(&mut self, name: &str) -> PodFixture<'_> {
+    pub(crate) fn pod(&mut self, name: &str) -> PodFixture<'_> {
         let mut shape = PodShape::default();
         shape.requests.set(ResourceId::PODS, 1);
         self.pods.push((pod(name), shape, None));
@@ -272,21 +272,21 @@ impl Fixture {
     }
 
     /// A PodGroup; pods join it by [`PodFixture::group`].
-    pub(super) fn pod_group(&mut self, name: &str, min_count: Option<u32>) {
+    pub(crate) fn pod_group(&mut self, name: &str, min_count: Option<u32>) {
         let name = NamespacedName::new("default", name);
         let group = PodGroup { name: name.clone(), min_count, topology_key: None, unsupported: Vec::new() };
         self.pod_groups.insert(name, Arc::new(group));
     }
 
     /// A PodGroup whose pods have to be at one value of a label.
-    pub(super) fn pod_group_in_one(&mut self, name: &str, min_count: Option<u32>, key: &str) {
+    pub(crate) fn pod_group_in_one(&mut self, name: &str, min_count: Option<u32>, key: &str) {
         self.pod_group(name, min_count);
         let key = self.names.key(key);
         let group = self.pod_groups.get_mut(&NamespacedName::new("default", name)).unwrap();
         Arc::make_mut(group).topology_key = Some(key);
     }
 
-    pub(super) fn daemon_set(&mut self, name: &str, milli_cpu: i64, memory: i64, selector: &[(&str, &str)]) {
+    pub(crate) fn daemon_set(&mut self, name: &str, milli_cpu: i64, memory: i64, selector: &[(&str, &str)]) {
         let mut shape = PodShape::default();
         shape.requests.set(ResourceId::CPU, milli_cpu);
         shape.requests.set(ResourceId::MEMORY, memory);
@@ -309,7 +309,7 @@ impl Fixture {
     }
 
     /// A claim that waits for its first consumer, and the class of its driver.
-    pub(super) fn waiting_claim(&mut self, name: &str, driver: &str) {
+    pub(crate) fn waiting_claim(&mut self, name: &str, driver: &str) {
         let class: Arc<str> = Arc::from("standard");
         self.volumes.classes.entry(Arc::clone(&class)).or_insert_with(|| {
             Arc::new(StorageClass {
@@ -335,12 +335,12 @@ impl Fixture {
     }
 
     /// A claim that was added, to be changed.
-    pub(super) fn volume_claim(&mut self, name: &str) -> &mut PersistentVolumeClaim {
+    pub(crate) fn volume_claim(&mut self, name: &str) -> &mut PersistentVolumeClaim {
         Arc::make_mut(self.volumes.claims.get_mut(&NamespacedName::new("default", name)).unwrap())
     }
 
     /// A volume that is reached from nodes with these labels.
-    pub(super) fn volume(&mut self, name: &str, labels: &[&str]) {
+    pub(crate) fn volume(&mut self, name: &str, labels: &[&str]) {
         let requirements: Vec<Requirement> =
             labels.iter().map(|label| self.requirement(label, "Exists", &[])).collect();
         let expressions = Requirements::from_requirements(requirements, &self.names);
@@ -357,19 +357,19 @@ impl Fixture {
     }
 
     /// The instance type added last attaches so many volumes of a driver.
-    pub(super) fn attaches(&mut self, driver: &str, limit: u32) -> &mut Self {
+    pub(crate) fn attaches(&mut self, driver: &str, limit: u32) -> &mut Self {
         self.names.resource(&attach_resource(driver));
         self.types.last_mut().unwrap().0.volume_attachment_limits.push((driver.into(), limit));
         self
     }
 
-    pub(super) fn attach_limit(&mut self, driver: &str, limit: u32) -> &mut Self {
+    pub(crate) fn attach_limit(&mut self, driver: &str, limit: u32) -> &mut Self {
         self.names.resource(&attach_resource(driver));
         self.nodes.last_mut().unwrap().attach_limits.push((driver.into(), limit));
         self
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let catalogue = Arc::new(Catalogue::new(self.types.clone(), &self.names));
         let pools = self.pools.iter().cloned().map(|pool| NodePool { catalogue: Arc::clone(&catalogue), ..pool });
         let pods = self.pods.iter().map(|(pod, shape, planned_on)| PendingPod {
@@ -395,11 +395,12 @@ impl Fixture {
             namespaces: self.namespaces.clone(),
             devices,
             buffers: self.buffers.clone(),
+            fleet: None,
         }
     }
 }
 
-fn pod(name: &str) -> Pod {
+pub(crate) fn pod(name: &str) -> Pod {
     Pod {
         name: NamespacedName::new("default", name),
         uid: name.into(),
@@ -416,6 +417,7 @@ fn pod(name: &str) -> Pod {
         node_name: None,
         nominated_node_name: None,
         phase: model::pod::PodPhase::Pending,
+        is_unready: false,
         scheduling: model::pod::SchedulingState::Unschedulable,
         scheduler_name: "default-scheduler".into(),
         do_not_disrupt: model::pod::DoNotDisrupt::default(),
@@ -430,7 +432,7 @@ fn pod(name: &str) -> Pod {
 }
 
 /// Refines the pod added last.
-pub(super) struct PodFixture<'f> {
+pub(crate) struct PodFixture<'f> {
     fixture: &'f mut Fixture,
 }
 
@@ -439,24 +441,24 @@ impl PodFixture<'_> {
         &mut self.fixture.pods.last_mut().unwrap().1
     }
 
-    pub(super) fn requests(mut self, milli_cpu: i64, memory: i64) -> Self {
+    pub(crate) fn requests(mut self, milli_cpu: i64, memory: i64) -> Self {
         self.shape().requests.set(ResourceId::CPU, milli_cpu);
         self.shape().requests.set(ResourceId::MEMORY, memory);
         self
     }
 
-    pub(super) fn group(mut self, name: &str) -> Self {
+    pub(crate) fn group(mut self, name: &str) -> Self {
         let pod_group = NamespacedName::new("default", name);
         self.shape().scheduling_group = Some(SchedulingGroup { pod_group });
         self
     }
 
-    pub(super) fn priority(self, priority: i32) -> Self {
+    pub(crate) fn priority(self, priority: i32) -> Self {
         self.fixture.pods.last_mut().unwrap().0.priority = priority;
         self
     }
 
-    pub(super) fn select(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn select(mut self, key: &str, value: &str) -> Self {
         let requirement = self.fixture.requirement(key, "In", &[value]);
         let names = self.fixture.names.clone();
         self.shape().node_selector.insert_intersect(requirement, &names);
@@ -470,27 +472,27 @@ impl PodFixture<'_> {
         NodeSelectorTerm { expressions, ..NodeSelectorTerm::default() }
     }
 
-    pub(super) fn term(mut self, expressions: &[(&str, &str, &[&str])]) -> Self {
+    pub(crate) fn term(mut self, expressions: &[(&str, &str, &[&str])]) -> Self {
         let term = self.selector_term(expressions);
         self.shape().required_node_affinity.push(term);
         self
     }
 
     /// Wants the Node of that name.
-    pub(super) fn node_named(mut self, name: &str) -> Self {
+    pub(crate) fn node_named(mut self, name: &str) -> Self {
         let node_name = Some(ValueSet::one(self.fixture.names.value(name)));
         self.shape().required_node_affinity.push(NodeSelectorTerm { node_name, ..NodeSelectorTerm::default() });
         self
     }
 
-    pub(super) fn prefer(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn prefer(mut self, key: &str, value: &str) -> Self {
         let term = self.selector_term(&[(key, "In", &[value])]);
         self.shape().preferred_node_affinity.push(Weighted { weight: 1, term });
         self
     }
 
     /// Would rather share a value of `key` with pods of the app.
-    pub(super) fn rather_near(mut self, key: &str, app: &str) -> Self {
+    pub(crate) fn rather_near(mut self, key: &str, app: &str) -> Self {
         self = self.near(key, app);
         let affinity = &mut self.shape().pod_affinity;
         let term = affinity.required.pop().unwrap();
@@ -499,7 +501,7 @@ impl PodFixture<'_> {
     }
 
     /// Would rather not share a value of `key` with pods of the app.
-    pub(super) fn rather_away_from(mut self, key: &str, app: &str) -> Self {
+    pub(crate) fn rather_away_from(mut self, key: &str, app: &str) -> Self {
         self = self.away_from(key, app);
         let anti_affinity = &mut self.shape().pod_anti_affinity;
         let term = anti_affinity.required.pop().unwrap();
@@ -507,7 +509,7 @@ impl PodFixture<'_> {
         self
     }
 
-    pub(super) fn tolerate(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn tolerate(mut self, key: &str, value: &str) -> Self {
         let toleration = Toleration {
             key: Some(self.fixture.names.key(key)),
             operator: TolerationOperator::Equal,
@@ -519,14 +521,14 @@ impl PodFixture<'_> {
         self
     }
 
-    pub(super) fn label(self, key: &str, value: &str) -> Self {
+    pub(crate) fn label(self, key: &str, value: &str) -> Self {
         let (key, value) = (self.fixture.names.key(key), self.fixture.names.value(value));
         self.fixture.pods.last_mut().unwrap().0.labels.insert(key, value);
         self
     }
 
     /// Spreads pods with label `app` of this value.
-    pub(super) fn spread(mut self, key: &str, max_skew: u32, app: &str) -> Self {
+    pub(crate) fn spread(mut self, key: &str, max_skew: u32, app: &str) -> Self {
         let topology_key = self.fixture.names.key(key);
         let selector = self.fixture.app(app);
         self.shape().topology_spread.push(TopologySpreadConstraint {
@@ -545,61 +547,61 @@ impl PodFixture<'_> {
     }
 
     /// Refines the spread added last.
-    pub(super) fn but(mut self, change: impl FnOnce(&mut TopologySpreadConstraint, &mut Interner)) -> Self {
+    pub(crate) fn but(mut self, change: impl FnOnce(&mut TopologySpreadConstraint, &mut Interner)) -> Self {
         let mut names = std::mem::take(&mut self.fixture.names);
         change(self.shape().topology_spread.last_mut().unwrap(), &mut names);
         self.fixture.names = names;
         self
     }
 
-    pub(super) fn near(mut self, key: &str, app: &str) -> Self {
+    pub(crate) fn near(mut self, key: &str, app: &str) -> Self {
         let term = self.fixture.pod_term(key, app);
         self.shape().pod_affinity.required.push(term);
         self
     }
 
-    pub(super) fn away_from(mut self, key: &str, app: &str) -> Self {
+    pub(crate) fn away_from(mut self, key: &str, app: &str) -> Self {
         let term = self.fixture.pod_term(key, app);
         self.shape().pod_anti_affinity.required.push(term);
         self
     }
 
-    pub(super) fn port(mut self, ip: &str, port: u16, protocol: Protocol) -> Self {
+    pub(crate) fn port(mut self, ip: &str, port: u16, protocol: Protocol) -> Self {
         self.shape().host_ports.push(HostPort { ip: ip.parse().unwrap(), port, protocol });
         self
     }
 
-    pub(super) fn going(self) -> Self {
+    pub(crate) fn going(self) -> Self {
         self.fixture.pods.last_mut().unwrap().0.deletion_timestamp = Some(Timestamp::default());
         self
     }
 
     /// The pod is on a node that it has to leave.
-    pub(super) fn leaves(self, node: &str) -> Self {
+    pub(crate) fn leaves(self, node: &str) -> Self {
         self.fixture.pods.last_mut().unwrap().0.node_name = Some(node.into());
         self
     }
 
-    pub(super) fn in_namespace(self, namespace: &str) -> Self {
+    pub(crate) fn in_namespace(self, namespace: &str) -> Self {
         self.fixture.pods.last_mut().unwrap().0.name.namespace = namespace.into();
         self
     }
 
     /// The pod is one of a DaemonSet.
-    pub(super) fn daemon(self) -> Self {
+    pub(crate) fn daemon(self) -> Self {
         self.fixture.pods.last_mut().unwrap().0.is_daemon = true;
         self
     }
 
     /// The pod runs on the node added last instead of waiting.
-    pub(super) fn runs(self) {
+    pub(crate) fn runs(self) {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
         let node = self.fixture.nodes.last_mut().unwrap();
         node.pods.extend([Arc::new(Pod { shape: Arc::new(shape), node_name: node.name.clone(), ..pod })]);
     }
 
     /// The pod is promised the node added last, and will be bound to it, instead of waiting.
-    pub(super) fn nominated(self) {
+    pub(crate) fn nominated(self) {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
         let node = self.fixture.nodes.last_mut().unwrap();
         let nominated_node_name = Some(node.display_name().into());
@@ -607,7 +609,7 @@ impl PodFixture<'_> {
     }
 
     /// Room is kept for so many of the pod instead of the pod itself, under its name.
-    pub(super) fn buffered(self, replicas: u32) {
+    pub(crate) fn buffered(self, replicas: u32) {
         let (pod, shape, _) = self.fixture.pods.pop().unwrap();
         let template = PodTemplate {
             labels: pod.labels,
@@ -620,17 +622,17 @@ impl PodFixture<'_> {
         self.fixture.buffers.push(buffer);
     }
 
-    pub(super) fn claim(mut self, name: &str) -> Self {
+    pub(crate) fn claim(mut self, name: &str) -> Self {
         self.shape().volumes.push(VolumeRef::Claim(NamespacedName::new("default", name)));
         self
     }
 
-    pub(super) fn unsupported(mut self, construct: &str) -> Self {
+    pub(crate) fn unsupported(mut self, construct: &str) -> Self {
         self.shape().unsupported.push(Unsupported::new(construct));
         self
     }
 
-    pub(super) fn planned_on(self, claim: &str) -> Self {
+    pub(crate) fn planned_on(self, claim: &str) -> Self {
         self.fixture.pods.last_mut().unwrap().2 = Some(claim.into());
         self
     }
@@ -653,26 +655,44 @@ impl Fixture {
     }
 
     /// Adds a host port to the DaemonSet added last.
-    pub(super) fn daemon_port(&mut self, port: u16) {
+    pub(crate) fn daemon_port(&mut self, port: u16) {
         let daemon_set = Arc::make_mut(self.daemon_sets.last_mut().unwrap());
         let shape = Arc::make_mut(&mut daemon_set.template.shape);
         shape.host_ports.push(HostPort { ip: HostPort::ANY_IP, port, protocol: Protocol::Tcp });
     }
 
     /// Changes a claim, its volume or its class.
-    pub(super) fn volumes(&mut self) -> (&mut Interner, &mut Volumes) {
+    pub(crate) fn volumes(&mut self) -> (&mut Interner, &mut Volumes) {
         (&mut self.names, &mut self.volumes)
     }
 
+    /// Makes the last node one of a NodePool.
+    pub(crate) fn of_pool(&mut self, name: &str) -> &mut Self {
+        self.nodes.last_mut().unwrap().node_pool = Some(name.into());
+        self
+    }
+
+    /// Makes the last node one of no NodePool.
+    pub(crate) fn of_no_pool(&mut self) -> &mut Self {
+        self.nodes.last_mut().unwrap().node_pool = None;
+        self
+    }
+
+    /// How far the last node has come.
+    pub(crate) fn state(&mut self, state: NodeState) -> &mut Self {
+        self.nodes.last_mut().unwrap().state = state;
+        self
+    }
+
     /// Makes the last node belong to a NodeClaim.
-    pub(super) fn claim(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn claim(&mut self, name: &str) -> &mut Self {
         self.nodes.last_mut().unwrap().node_claim = Some(name.into());
         self
     }
 }
 
 /// A plan, one line a decision.
-pub(super) fn render(plan: &Plan, snapshot: &Snapshot) -> String {
+pub(crate) fn render(plan: &Plan, snapshot: &Snapshot) -> String {
     use std::fmt::Write as _;
     let names = &snapshot.interner;
     let pods = |pods: &[crate::snapshot::PodId]| {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use model::pod::PodShape;
-use model::{NamespacedName, ValueId};
+use model::{NamespacedName, Toleration};
 
 use super::*;
 use crate::world::test_pods::pod;
@@ -53,29 +53,6 @@ fn pods_that_a_drain_cannot_move_are_left_alone() {
     let mut tolerant = pod("tolerant");
     tolerant.shape = Arc::new(PodShape { tolerations: vec![Toleration::EVERYTHING], ..(*tolerant.shape).clone() });
     assert_eq!(names(&[ended, mirror, stuck, tolerant], None), (Vec::new(), 0));
-}
-
-#[test]
-fn only_a_toleration_of_the_disruption_taint_counts() {
-    let mut interner = Interner::new();
-    let disrupted = interner.key(taints::DISRUPTED);
-    let other = interner.key("other");
-    let value = interner.value("x");
-    let everything = Toleration::EVERYTHING;
-    let keyed = |key| Toleration { key: Some(key), ..everything };
-    let cases = [
-        (everything, true),
-        (keyed(disrupted), true),
-        (keyed(other), false),
-        (Toleration { effect: Some(TaintEffect::NoSchedule), ..everything }, true),
-        (Toleration { effect: Some(TaintEffect::NoExecute), ..everything }, false),
-        (Toleration { operator: TolerationOperator::Equal, ..keyed(disrupted) }, true),
-        (Toleration { operator: TolerationOperator::Equal, value, ..keyed(disrupted) }, false),
-        (Toleration { operator: TolerationOperator::Equal, value: ValueId::EMPTY, ..everything }, false),
-    ];
-    for (toleration, expected) in cases {
-        assert_eq!(tolerates_disruption(&[toleration], &interner), expected, "{toleration:?}");
-    }
 }
 
 #[test]

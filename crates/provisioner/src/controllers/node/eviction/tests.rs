@@ -35,17 +35,6 @@ fn what_happens_to_a_pod_depends_on_its_state_and_the_deadline() {
 }
 
 #[test]
-fn protection_for_a_time_counts_from_the_pods_start() {
-    let mut for_a_minute = pod("a");
-    for_a_minute.do_not_disrupt = DoNotDisrupt::For(DurationMs::from_seconds(60));
-    assert!(is_protected(&for_a_minute, NOW), "it has not started");
-    for (started, expected) in [(-59, true), (-60, false)] {
-        for_a_minute.started_at = Some(after(started));
-        assert_eq!(is_protected(&for_a_minute, NOW), expected);
-    }
-}
-
-#[test]
 fn what_the_annotation_says_is_told_when_the_pod_shall_leave() {
     let told = |do_not_disrupt, started: Option<i64>| {
         let mut pod = pod("a");

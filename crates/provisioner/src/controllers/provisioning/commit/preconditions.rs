@@ -9,6 +9,7 @@ use kube::api::Api;
 use model::{NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Quantity, ResourceVec, Timestamp};
 use scheduling::plan::action::{Action, Precondition};
 use scheduling::plan::{Machine, Plan};
+use scheduling::snapshot::eviction::Budgets;
 use scheduling::snapshot::pending::may_leave;
 use scheduling::snapshot::{Limit, NodeId, PoolId, Snapshot};
 use tracing::warn;
@@ -81,7 +82,7 @@ impl<'a> Present<'a> {
                 }
             }
             Precondition::PodsMayLeave(node) => {
-                let budgets: Vec<_> = state.pod_disruption_budgets.values().map(Arc::clone).collect();
+                let budgets = Budgets::new(state.pod_disruption_budgets.values().map(AsRef::as_ref));
                 let may_leave = |pod: &&Arc<Pod>| may_leave(pod, self.now, &budgets, &state.interner);
                 match self.pods_on(node).find(|pod| !may_leave(pod)) {
                     Some(pod) => Err(Stale::PodMayNotLeave { pod: pod.name.clone(), node: self.node_name(node) }),

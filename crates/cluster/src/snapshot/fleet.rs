@@ -1,0 +1,260 @@
+//! What disruption knows of our machines: NodeClaims and Nodes, their pods with PodDisruptionBudgets, and NodePools,
+//! at the snapshot's moment.
+
+mod budgets;
+mod pools;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::conditions::node_claim as conditions;
+use api::{NodeClaim, NodePool, annotations, labels, taints};
+use decode::{ObjectError, ObjectRef, Problem, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use model::pod::DoNotDisrupt;
+use model::{DurationMs, IdVec, InstanceTypeName, Interner, NamespacedName, NodeName, NodePoolName, Pod, Timestamp};
+use scheduling::catalogue::{Catalogue, OfferingId};
+use scheduling::snapshot::eviction::{Budgets, EvictionCost};
+use scheduling::snapshot::fleet::{ClaimFacts, Drift, Fleet, FleetNode, FleetPod, Machine, Moves, UnderWay};
+use scheduling::snapshot::pending::{is_ignored, is_of_planned_scheduler, will_be_replaced};
+use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PendingPod, PoolId};
+
+use self::pools::Counts;
+use super::Cluster;
+
+/// The fleet, all but what its devices are compiled from. A field of a NodeClaim or NodePool that cannot be read is
+/// reported and counts as what disrupts less.
+pub(super) fn fleet(
+    cluster: &Cluster,
+    nodes: &IdVec<NodeId, Arc<Node>>,
+    names: &Interner,
+    errors: &mut Vec<ObjectError>,
+) -> Fleet {
+    let builder = Builder::new(cluster, names);
+    let mut counts: BTreeMap<NodePoolName, Counts> = BTreeMap::new();
+    let mut fleet = Fleet::default();
+    for (id, node) in nodes.iter_enumerated() {
+        let Some(claim) = node.node_claim.as_ref().and_then(|name| builder.claims.get(name.as_str())) else { continue };
+        let object = node.name.as_ref().and_then(|name| builder.objects.get(name)).copied();
+        let of_fleet = builder.node(id, node, (object, claim), errors);
+        if let (Some(pool), Some(object)) = (&node.node_pool, object) {
+            let counts = counts.entry(pool.clone()).or_default();
+            counts.add(
+                node.state,
+                of_fleet.under_way.as_ref(),
+                object.ready,
+                says(claim, conditions::INSTANCE_TERMINATING),
+            );
+        }
+        fleet.nodes.push(of_fleet);
+    }
+    for pool in &cluster.node_pools {
+        let name = NodePoolName::from(pool.object.metadata.name.as_deref().unwrap_or_default());
+        let counts = counts.remove(&name).unwrap_or_default();
+        let of_fleet = pools::pool(&pool.object, counts, cluster.now, errors);
+        fleet.pools.insert(name, of_fleet);
+    }
+    fleet
+}
+
+/// What is looked up for each node.
+struct Builder<'c> {
+    cluster: &'c Cluster,
+    names: &'c Interner,
+    claims: BTreeMap<&'c str, &'c Arc<NodeClaim>>,
+    objects: BTreeMap<&'c NodeName, &'c model::Node>,
+    pools: BTreeMap<&'c str, (PoolId, &'c Catalogue)>,
+    budgets: Budgets<'c>,
+    /// Pods by node that were given one by one.
+    pods: BTreeMap<&'c NodeName, Vec<&'c Arc<Pod>>>,
+}
+
+impl<'c> Builder<'c> {
+    fn new(cluster: &'c Cluster, names: &'c Interner) -> Self {
+        let mut pods: BTreeMap<&NodeName, Vec<&Arc<Pod>>> = BTreeMap::new();
+        for pod in &cluster.pods {
+            if let Some(node) = pod.node_name.as_ref().or(pod.nominated_node_name.as_ref()) {
+                pods.entry(node).or_default().push(pod);
+            }
+        }
+        let claims = cluster.node_claims.iter();
+        // A snapshot has one NodePool for each of the cluster's, in their order.
+        let pools = cluster.node_pools.iter().enumerate().map(|(index, pool)| {
+            let id = <PoolId as model::Id>::from_index(index);
+            (pool.object.metadata.name.as_deref().unwrap_or_default(), (id, &*pool.catalogue))
+        });
+        Self {
+            cluster,
+            names,
+            claims: claims.map(|claim| (claim.metadata.name.as_deref().unwrap_or_default(), claim)).collect(),
+            objects: cluster.nodes.iter().map(|node| (&node.name, &**node)).collect(),
+            pools: pools.collect(),
+            budgets: Budgets::new(cluster.pod_disruption_budgets.iter().map(AsRef::as_ref)),
+            pods,
+        }
+    }
+
+    fn node(
+        &self,
+        id: NodeId,
+        node: &Node,
+        (object, claim): (Option<&model::Node>, &NodeClaim),
+        errors: &mut Vec<ObjectError>,
+    ) -> FleetNode {
+        FleetNode {
+            node: id,
+            machine: object.map(|object| self.machine(node, object)).unwrap_or_default(),
+            capacity: object.map(|object| object.capacity.clone()).unwrap_or_default(),
+            claim: facts(claim, errors),
+            under_way: self.under_way(node, object, claim),
+            is_protected: object.is_some_and(|object| object.annotations.do_not_disrupt == DoNotDisrupt::Always),
+            pods: node.name.as_ref().map(|name| self.pods_on(name)).unwrap_or_default(),
+        }
+    }
+
+    fn label(&self, object: &model::Node, key: &str) -> Option<&'c str> {
+        let value = object.labels.get(self.names.find_key(key)?)?;
+        Some(self.names.value_name(value))
+    }
+
+    fn machine(&self, node: &Node, object: &model::Node) -> Machine {
+        let [instance_type, zone, capacity_type] =
+            [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].map(|key| self.label(object, key));
+        let of_pool = node.node_pool.as_ref().and_then(|pool| self.pools.get(pool.as_str()));
+        let offering = of_pool.and_then(|(pool, catalogue)| {
+            let id = self.offering(catalogue, object, instance_type?)?;
+            Some((*pool, id, catalogue.offerings.try_get(id)?.price))
+        });
+        Machine {
+            instance_type: instance_type.map(InstanceTypeName::from),
+            zone: zone.map(Arc::from),
+            capacity_type: capacity_type.map(Arc::from),
+            offering,
+        }
+    }
+
+    /// The cheapest offering of the type with the node's zone, capacity type and reservation.
+    fn offering(&self, catalogue: &Catalogue, object: &model::Node, instance_type: &str) -> Option<OfferingId> {
+        let capacity_type = self.label(object, labels::CAPACITY_TYPE)?;
+        let zone = object.labels.get(self.names.find_key(labels::ZONE)?)?;
+        let mut types = catalogue.types.iter_enumerated();
+        let (of_type, _) = types.find(|(_, it)| it.name == *instance_type)?;
+        let is_it = |id: &OfferingId| {
+            let Some(offering) = catalogue.offerings.try_get(*id) else { return false };
+            let has_reservation = offering.reservation.is_none_or(|reservation| {
+                reservation.label.is_none_or(|label| object.labels.get(label) == Some(reservation.id))
+            });
+            offering.zone == zone && offering.capacity_type.as_str() == capacity_type && has_reservation
+        };
+        let price = |id: &OfferingId| catalogue.offerings.try_get(*id).map(|offering| offering.price);
+        catalogue.offerings_of(of_type).filter(is_it).min_by_key(price)
+    }
+
+    fn under_way(&self, node: &Node, object: Option<&model::Node>, claim: &NodeClaim) -> Option<UnderWay> {
+        let is_disrupted = object.is_some_and(|object| {
+            object.taints.iter().any(|taint| self.names.key_name(taint.key) == taints::DISRUPTED)
+        });
+        let has_command = annotation(claim, annotations::DISRUPTION_COMMAND).is_some();
+        if node.excluded == Some(Excluded::Deleting) {
+            Some(UnderWay::Deletion)
+        } else if says(claim, conditions::REBOOTING) {
+            Some(UnderWay::Reboot)
+        } else if let Some(condition) = condition(claim, conditions::DISRUPTION_REASON) {
+            Some(UnderWay::Command(Some(condition.reason.as_str().into())))
+        } else if has_command {
+            Some(UnderWay::Command(None))
+        } else {
+            is_disrupted.then_some(UnderWay::Taint)
+        }
+    }
+
+    /// Those that have not ended, by name.
+    fn pods_on(&self, node: &NodeName) -> Vec<FleetPod> {
+        let given = self.pods.get(node).into_iter().flatten().copied();
+        let all = self.cluster.bound.on(node).iter().chain(given);
+        let mut pods: Vec<FleetPod> = all.filter(|pod| !pod.phase.is_terminal()).map(|pod| self.pod(pod)).collect();
+        pods.sort_by(|a, b| a.pod.name.cmp(&b.pod.name));
+        pods
+    }
+
+    fn pod(&self, pod: &Arc<Pod>) -> FleetPod {
+        let Cluster { options, devices, now, .. } = self.cluster;
+        let moves = if !will_be_replaced(pod) {
+            Moves::No
+        } else if !is_of_planned_scheduler(pod, options) {
+            Moves::LeftToOthers(format!("is placed by {}, whose pods are not planned", pod.scheduler_name).into())
+        } else if is_ignored(pod, options) {
+            Moves::LeftToOthers("has resource claims, which are left to others".into())
+        } else {
+            let devices = devices.pods.get(&pod.uid).cloned();
+            Moves::As(PendingPod { pod: Arc::clone(pod), planned_on: None, devices, waits_for: None })
+        };
+        FleetPod {
+            pod: Arc::clone(pod),
+            moves,
+            cost: EvictionCost::of(pod),
+            forbidden: self.budgets.forbid(pod, *now, self.names),
+        }
+    }
+}
+
+/// What a NodeClaim says. What of it cannot be read is reported, and counts as not said.
+fn facts(claim: &NodeClaim, errors: &mut Vec<ObjectError>) -> ClaimFacts {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let mut report = |field: &str, why: api::duration::Error| {
+        errors.push(error("NodeClaim", name, field, why.to_string()));
+        None
+    };
+    let grace_period = claim.spec.termination_grace_period.as_ref();
+    let grace_period =
+        grace_period.and_then(|text| text.parse().map_or_else(|why| report("spec.terminationGracePeriod", why), Some));
+    let expire_after = claim.spec.expire_after.parse().unwrap_or_else(|why| report("spec.expireAfter", why)).map(span);
+    let created_at = claim.metadata.creation_timestamp.as_ref().map(time);
+    let since = |wanted: &str| condition(claim, wanted).map(|condition| time(&condition.last_transition_time));
+    let last_pod_event = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref()).map(time);
+    ClaimFacts {
+        consolidatable: since(conditions::CONSOLIDATABLE),
+        drifted: condition(claim, conditions::DRIFTED).map(|condition| Drift {
+            cause: condition.reason.as_str().into(),
+            since: time(&condition.last_transition_time),
+        }),
+        last_pod_event: last_pod_event.or_else(|| since(conditions::INITIALIZED)),
+        termination_grace_period: grace_period.map(span),
+        expires_at: created_at.zip(expire_after).map(|(created_at, after)| created_at.saturating_add(after)),
+    }
+}
+
+fn error(kind: &str, name: &str, field: &str, why: String) -> ObjectError {
+    ObjectError {
+        object: ObjectRef { kind: kind.into(), name: NamespacedName::new("", name) },
+        problem: Problem { field: field.to_owned(), reason: Reason::Invalid(why) },
+    }
+}
+
+/// A condition that is true.
+fn condition<'c>(
+    claim: &'c NodeClaim,
+    wanted: &str,
+) -> Option<&'c k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let conditions = claim.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    conditions.iter().find(|condition| condition.type_ == wanted && condition.status == api::conditions::TRUE)
+}
+
+fn says(claim: &NodeClaim, wanted: &str) -> bool {
+    condition(claim, wanted).is_some()
+}
+
+fn annotation<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
+    claim.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn time(time: &Time) -> Timestamp {
+    Timestamp(time.0.as_millisecond())
+}
+
+fn span(duration: std::time::Duration) -> DurationMs {
+    DurationMs(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,61 @@
+//! What NodePools say of disruption, and how many of their nodes count.
+
+use super::*;
+use scheduling::snapshot::fleet::{ConsolidationPolicy, FleetPool};
+
+/// Nodes of one NodePool.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    nodes: u32,
+    going: u32,
+    unready: u32,
+}
+
+impl Counts {
+    /// Counts a Node of ours as Karpenter does (`BuildDisruptionBudgetMapping`): once initialized, or while it is
+    /// rebooting, until the provider was asked to end its machine.
+    pub(super) fn add(&mut self, state: NodeState, under_way: Option<&UnderWay>, is_ready: bool, is_terminating: bool) {
+        let is_counted = state == NodeState::Initialized || under_way == Some(&UnderWay::Reboot);
+        if !is_counted || is_terminating {
+            return;
+        }
+        self.nodes += 1;
+        self.going += u32::from(under_way.is_some());
+        self.unready += u32::from(under_way.is_none() && !is_ready);
+    }
+}
+
+pub(super) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &mut Vec<ObjectError>) -> FleetPool {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let disruption = &object.spec.disruption;
+    let Counts { nodes, going, unready } = counts;
+    let consolidate_after = disruption.consolidate_after.parse().unwrap_or_else(|why| {
+        errors.push(error("NodePool", name, "spec.disruption.consolidateAfter", why.to_string()));
+        None
+    });
+    let policy = match &disruption.consolidation_policy {
+        Some(api::disruption::ConsolidationPolicy::WhenEmpty) => ConsolidationPolicy::WhenEmpty,
+        Some(api::disruption::ConsolidationPolicy::Balanced) => ConsolidationPolicy::Balanced,
+        Some(api::disruption::ConsolidationPolicy::WhenEmptyOrUnderutilized) | None => {
+            ConsolidationPolicy::WhenEmptyOrUnderutilized
+        }
+        Some(api::disruption::ConsolidationPolicy::Unknown(policy)) => {
+            let why = format!("unknown policy {policy:?}");
+            errors.push(error("NodePool", name, "spec.disruption.consolidationPolicy", why));
+            ConsolidationPolicy::WhenEmpty
+        }
+    };
+    let budgets::Read { budgets, faults } = budgets::read(disruption.budgets.as_deref(), nodes, now);
+    let field = |index: usize| format!("spec.disruption.budgets[{index}]");
+    errors.extend(faults.iter().map(|fault| error("NodePool", name, &field(fault.index), fault.problem.to_string())));
+    FleetPool {
+        policy,
+        consolidate_after: consolidate_after.map(span),
+        is_static: object.spec.replicas.is_some(),
+        nodes,
+        going,
+        unready,
+        budgets,
+        faults,
+    }
+}
