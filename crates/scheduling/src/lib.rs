@@ -5,6 +5,8 @@
 //! Every pod of the snapshot ends in exactly one place of the plan: on an existing node, on a planned machine, or
 //! refused with reasons.
 //!
+//! A second one, [`disruption::plan_disruption`], says which machines go, on the first.
+//!
 //! RFC 0002 explains the data model (interner, classes, bitsets, journaled state) and what each step costs.
 #![cfg_attr(
     not(test),
@@ -20,6 +22,7 @@
 mod bound;
 pub mod catalogue;
 pub mod devices;
+pub mod disruption;
 mod explain;
 pub mod plan;
 pub mod provisioning;

@@ -307,6 +307,17 @@ pub(crate) const MAX_PERMUTED_PLACES: usize = 3;
 /// copy is an allocation of its own then, and `cargo run -p checker --example cases` plays plans.
 pub(crate) const MAX_IN_TURNS: u32 = 24;
 
+// Disruption.
+
+/// Simulations of one plan in which the next machine that has drifted comes in for one whose pods have no place
+/// elsewhere. At the bound no more machines are tried, and the next plan goes on. Nothing is recorded; each costs a plan
+/// of the pods that move, and mostly the first is the last.
+pub(crate) const DRIFT_REFILLS: usize = 8;
+
+/// Simulations of one plan for drift at most: those after [`DRIFT_REFILLS`] only leave machines out. At the bound none
+/// with pods goes. Twice as many, so that what fell into place late can settle.
+pub(crate) const DRIFT_SIMULATIONS: usize = 2 * DRIFT_REFILLS;
+
 // What people are told.
 
 /// Offerings that may be asked in one plan for remedies, a class and an alternative of its node affinity at a time. At

@@ -43,6 +43,8 @@ const BELOW: &[&str] =
 const NAMES: &[&str] = &["api::labels", "api::taints", "api::annotations"];
 /// What a plan is made from. No room that plans is used for it.
 const INPUT: &[&str] = &["scheduling::snapshot", "scheduling::catalogue", "scheduling::devices"];
+/// What planners give.
+const OUTPUT: &[&str] = &["scheduling::plan", "scheduling::disruption::plan", "scheduling::disruption::reason"];
 /// What plans and what feeds it.
 const ABOVE: &[&str] = &["scheduling", "decode", "cluster", "cloudprovider_plugin"];
 
@@ -59,7 +61,7 @@ pub(super) const CRATES: &[(&str, &[&[&str]])] = &[
     ("overlay", &[&["model", "api", "dra_types", "dra_sched", "cloudprovider", "dra_templates"]]),
     ("scheduling", &[&["model", "dra_types", "dra_sched", "cloudprovider"], NAMES]),
     // The checker is worth something because it shares input and output with the planner and nothing else.
-    ("checker", &[&["model", "dra_types", "dra_sched", "cloudprovider", "scheduling::plan"], NAMES, INPUT]),
+    ("checker", &[&["model", "dra_types", "dra_sched", "cloudprovider"], OUTPUT, NAMES, INPUT]),
     // One object becomes one value; no planner is known here.
     ("decode", &[&["model", "api", "dra_types", "k8s_cel"]]),
     ("cluster", &[BELOW, &["decode"], INPUT]),
@@ -106,6 +108,8 @@ const SCHEDULING: &[Room] = &[
             "passes",
         ],
     ),
+    // Who takes nodes away plans for their pods as provisioning does, and knows nothing of how.
+    room("disruption", &["disruption"], &["tuning", "input", "plan", "provisioning"]),
 ];
 
 /// What two controllers need to agree on is in `world`.

@@ -1,0 +1,90 @@
+//! The disruption planner: which of our machines go, what takes their place, and why each of the others stays.
+//!
+//! One pure function, [`plan_disruption`], from a snapshot with a [fleet](crate::snapshot::fleet) to a
+//! [`DisruptionPlan`].
+//!
+//! 1. Pods that wait, and buffers, are planned first, as provisioning does it: a node that one of them is to come to is
+//!    not taken away under it.
+//! 2. `candidates`: for each machine whether it may go, or what blocks it.
+//! 3. `budgets`: how many more nodes of a NodePool may be disrupted for a reason. What a command takes is gone for the
+//!    commands after it.
+//! 4. `methods`, one after the other: each takes candidates and budgets and gives commands. `emptiness` removes nodes
+//!    without pods; `drift` replaces what is not as it should be.
+//! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
+//!    where pods that wait would, by every rule that these keep.
+//!
+//! All commands of a plan come from one simulation, so they are disjoint in the nodes that they take and in the room
+//! that they use, and any number of them may be under way at once.
+
+mod budgets;
+mod candidates;
+mod methods;
+pub mod plan;
+pub mod reason;
+mod simulation;
+
+use std::collections::BTreeMap;
+
+use model::PriceNanoUsdPerHour;
+
+use self::budgets::Allowances;
+use self::candidates::{Candidates, Context};
+use self::methods::{Outcome, drift, emptiness};
+use self::plan::{DisruptionPlan, FleetPrice};
+use self::reason::NodeReason;
+use crate::snapshot::fleet::{Fleet, UnderWay};
+use crate::snapshot::{NodeId, Snapshot};
+
+/// Plans which machines go. A snapshot without a fleet has none.
+pub fn plan_disruption(snapshot: &Snapshot) -> DisruptionPlan {
+    let Some(fleet) = snapshot.fleet.as_deref() else { return DisruptionPlan::default() };
+    let context = Context::new(snapshot, fleet);
+    let candidates = Candidates::new(&context);
+    let mut allowances = Allowances::new(fleet);
+    let mut outcome = emptiness::commands(&context, &candidates, &mut allowances);
+    outcome.extend(drift::commands(&context, &candidates, &mut allowances, &outcome));
+    finish(&context, &candidates, &allowances, outcome)
+}
+
+fn finish(
+    context: &Context<'_>,
+    candidates: &Candidates,
+    allowances: &Allowances<'_>,
+    outcome: Outcome,
+) -> DisruptionPlan {
+    let Outcome { commands, stays, simulated } = outcome;
+    let mut reasons: BTreeMap<NodeId, NodeReason> = stays;
+    for (index, command) in commands.iter().enumerate() {
+        reasons.extend(command.nodes.iter().map(|&node| (node, NodeReason::Goes { command: index })));
+    }
+    for machine in &context.fleet.nodes {
+        reasons.entry(machine.node).or_insert_with(|| candidates.why_it_stays(machine));
+    }
+    let mut node_reasons: Vec<(NodeId, NodeReason)> = reasons.into_iter().collect();
+    node_reasons.sort_by_key(|(node, _)| context.display_name(*node));
+    let before = fleet_price(context.fleet);
+    let saving = commands.iter().fold(PriceNanoUsdPerHour::ZERO, |sum, command| sum.saturating_add(command.saving));
+    DisruptionPlan {
+        fleet_price: FleetPrice { after: PriceNanoUsdPerHour(before.before.0.saturating_sub(saving.0)), ..before },
+        pools: allowances.told(),
+        commands,
+        node_reasons,
+        simulated,
+    }
+}
+
+/// What the machines cost that are not being deleted already.
+fn fleet_price(fleet: &Fleet) -> FleetPrice {
+    let mut price = FleetPrice::default();
+    for machine in fleet.nodes.iter().filter(|machine| machine.under_way != Some(UnderWay::Deletion)) {
+        price.nodes += 1;
+        match machine.machine.price() {
+            Some(of_machine) => price.before = price.before.saturating_add(of_machine),
+            None => price.unknown += 1,
+        }
+    }
+    price
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Which machines may be disrupted, and for each other one what blocks it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::pod::SchedulingState;
+use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName};
+
+use super::reason::{Block, NodeReason};
+use crate::provisioning;
+use crate::snapshot::fleet::{Fleet, FleetNode, FleetPool, Moves, Reason};
+use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
+
+/// What all methods look at.
+pub(super) struct Context<'s> {
+    pub(super) snapshot: &'s Snapshot,
+    pub(super) fleet: &'s Fleet,
+    /// Nodes that pods which wait are to come to, with the first of these by name.
+    nominated: BTreeMap<NodeId, NamespacedName>,
+    /// Nodes where the room of buffers is, with the first of these by name.
+    buffers: BTreeMap<NodeId, NamespacedName>,
+    /// Pods that wait, and the NodeClaims with room for them.
+    pub(super) planned_on: BTreeMap<PodId, NodeClaimName>,
+}
+
+impl<'s> Context<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, fleet: &'s Fleet) -> Self {
+        let (nominated, buffers, planned_on) = Default::default();
+        let mut context = Self { snapshot, fleet, nominated, buffers, planned_on };
+        // The scheduler has promised the node, and has not bound the pod.
+        for (id, node) in snapshot.nodes.iter_enumerated() {
+            let mut promised = node.pods.iter().filter(|pod| pod.scheduling != SchedulingState::Scheduled);
+            context
+                .nominated
+                .extend(promised.find(|pod| pod.nominated_node_name.is_some()).map(|pod| (id, pod.name.clone())));
+        }
+        if !snapshot.pods.is_empty() || !snapshot.buffers.is_empty() {
+            context.plan_what_waits();
+        }
+        context
+    }
+
+    fn plan_what_waits(&mut self) {
+        let plan = provisioning::plan(self.snapshot);
+        for placement in &plan.existing {
+            let node = self.snapshot.nodes.try_get(placement.node);
+            if let Some(claim) = node.and_then(|node| node.node_claim.as_ref()) {
+                self.planned_on.extend(placement.pods.iter().map(|&pod| (pod, claim.clone())));
+            }
+            let first = placement.pods.first().and_then(|pod| self.snapshot.pods.try_get(*pod));
+            if let Some(first) = first {
+                self.nominated.entry(placement.node).or_insert_with(|| first.pod.name.clone());
+            }
+        }
+        for (buffer, room) in self.snapshot.buffers.iter().zip(&plan.buffers) {
+            for (node, _) in &room.on_nodes {
+                self.buffers.entry(*node).or_insert_with(|| buffer.name.clone());
+            }
+        }
+    }
+
+    pub(super) fn display_name(&self, node: NodeId) -> &'s str {
+        self.snapshot.nodes.try_get(node).map_or("", |node| node.display_name())
+    }
+
+    /// The buffer that keeps room free on a node.
+    pub(super) fn buffer_on(&self, node: NodeId) -> Option<&NamespacedName> {
+        self.buffers.get(&node)
+    }
+
+    /// The machine's NodePool. Every candidate has one.
+    pub(super) fn pool_of(&self, machine: &FleetNode) -> Option<(&'s NodePoolName, &'s FleetPool)> {
+        let name = self.snapshot.nodes.try_get(machine.node)?.node_pool.as_ref()?;
+        self.fleet.pools.get_key_value(name)
+    }
+
+    fn block(&self, machine: &FleetNode) -> Option<Block> {
+        let node = self.snapshot.nodes.try_get(machine.node)?;
+        if let Some(under_way) = &machine.under_way {
+            return Some(Block::UnderWay(under_way.clone()));
+        }
+        if node.name.is_none() || node.state != NodeState::Initialized {
+            return Some(Block::NotInitialized);
+        }
+        let Some(name) = &node.node_pool else { return Some(Block::NoNodePool) };
+        let planned = self.snapshot.node_pools.iter().find(|pool| pool.name == *name);
+        let (Some(pool), Some(planned)) = (self.fleet.pools.get(name), planned) else {
+            return Some(Block::NodePoolNotFound(name.clone()));
+        };
+        if pool.is_static {
+            return Some(Block::StaticNodePool(name.clone()));
+        }
+        if planned.catalogue.types.is_empty() {
+            return Some(Block::NoInstanceTypes(name.clone()));
+        }
+        if machine.is_protected {
+            return Some(Block::DoNotDisrupt);
+        }
+        if let Some(pod) = self.nominated.get(&machine.node) {
+            return Some(Block::Nominated(pod.clone()));
+        }
+        machine.pods.iter().find_map(|pod| match &pod.moves {
+            Moves::No | Moves::As(_) => None,
+            Moves::LeftToOthers(why) => {
+                Some(Block::PodLeftToOthers { pod: pod.pod.name.clone(), why: Arc::clone(why) })
+            }
+        })
+    }
+}
+
+/// What blocks a machine.
+#[derive(Debug, Clone, Default)]
+struct Standing {
+    /// Whatever is to be done with it.
+    whatever: Option<Block>,
+    /// What is not to wait for its pods for ever goes on in spite of it.
+    pods: Option<Block>,
+}
+
+/// What blocks each machine.
+pub(super) struct Candidates(IdVec<NodeId, Standing>);
+
+impl Candidates {
+    pub(super) fn new(context: &Context<'_>) -> Self {
+        let mut standings = IdVec::filled(Standing::default(), context.snapshot.nodes.len());
+        for machine in &context.fleet.nodes {
+            let forbidden = machine.pods.iter().find_map(|pod| Some((pod, pod.forbidden.clone()?)));
+            let pods = forbidden.map(|(pod, forbidden)| Block::Pod { pod: pod.pod.name.clone(), forbidden });
+            if let Some(standing) = standings.try_get_mut(machine.node) {
+                *standing = Standing { whatever: context.block(machine), pods };
+            }
+        }
+        Self(standings)
+    }
+
+    /// What blocks a machine that would go for that reason.
+    ///
+    /// What forbids to evict pods does not count for drift if the NodeClaim has a `terminationGracePeriod`: they leave
+    /// by force in the end (Karpenter's class "eventual").
+    pub(super) fn block(&self, machine: &FleetNode, reason: Reason) -> Option<&Block> {
+        let standing = self.0.try_get(machine.node)?;
+        let is_eventual = match reason {
+            Reason::Drifted => machine.claim.termination_grace_period.is_some(),
+            Reason::Underutilized | Reason::Empty | Reason::Unhealthy => false,
+        };
+        standing.whatever.as_ref().or_else(|| standing.pods.as_ref().filter(|_| !is_eventual))
+    }
+
+    /// Why a machine stays about which no method says more.
+    pub(super) fn why_it_stays(&self, machine: &FleetNode) -> NodeReason {
+        match self.block(machine, Reason::Underutilized) {
+            Some(block) => NodeReason::Blocked(block.clone()),
+            None => NodeReason::InUse { pods: machine.movers().count() },
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Machines that are not what their NodePool or node class asks for any more (condition `Drifted`).
+//!
+//! Of each NodePool as many go at once as its budgets let: empty ones first, then those that drifted first. They are
+//! planned in one simulation, so what their pods need is launched once for all of them; machines whose pods share a
+//! replacement go in one command. A machine whose pods have no place elsewhere holds back no other: it is left out, the
+//! next of its NodePool takes its part of the budgets, and the simulation is made again, up to a bound.
+//!
+//! Differs: `drift-at-once`. Karpenter replaces one node at a time, and goes on with the next when it has begun.
+//! Differs: `drift-blocked-pods`. With a `terminationGracePeriod` Karpenter looks for no place for pods that a
+//! PodDisruptionBudget holds; they leave by force all the same, so here they get one beforehand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{NamespacedName, PriceNanoUsdPerHour};
+
+use super::Outcome;
+use crate::disruption::budgets::Allowances;
+use crate::disruption::candidates::{Candidates, Context};
+use crate::disruption::plan::{Command, Move, Place};
+use crate::disruption::reason::NodeReason;
+use crate::disruption::simulation::{Simulation, Stuck};
+use crate::plan::MachineId;
+use crate::snapshot::NodeId;
+use crate::snapshot::eviction::EvictionCost;
+use crate::snapshot::fleet::{FleetNode, Reason};
+use crate::tuning::{DRIFT_REFILLS, DRIFT_SIMULATIONS};
+
+const REASON: Reason = Reason::Drifted;
+
+pub(crate) fn commands(
+    context: &Context<'_>,
+    candidates: &Candidates,
+    allowances: &mut Allowances<'_>,
+    before: &Outcome,
+) -> Outcome {
+    let gone: BTreeSet<NodeId> = before.commands.iter().flat_map(|command| &command.nodes).copied().collect();
+    let is_candidate = |machine: &&FleetNode| {
+        let may_go = candidates.block(machine, REASON).is_none();
+        machine.claim.drifted.is_some() && may_go && !gone.contains(&machine.node)
+    };
+    let mut queue: Vec<&FleetNode> = context.fleet.nodes.iter().filter(is_candidate).collect();
+    let since = |machine: &FleetNode| machine.claim.drifted.as_ref().map(|drift| drift.since);
+    queue.sort_by_key(|machine| (!machine.is_empty(), since(machine), context.display_name(machine.node)));
+    let mut selection = Selection { context, queue, gone, chosen: BTreeSet::new(), stays: BTreeMap::new() };
+    let simulation = selection.settle(allowances);
+    selection.tell_the_rest(allowances);
+    let Selection { queue, chosen, stays, .. } = selection;
+    let going: Vec<&FleetNode> = queue.into_iter().filter(|machine| chosen.contains(&machine.node)).collect();
+    let commands = split(context, &going, simulation.as_ref());
+    let simulated = simulation.map(|simulation| Arc::new(simulation.simulated));
+    Outcome { commands, stays, simulated }
+}
+
+/// Which of the machines that have drifted go.
+struct Selection<'c, 's> {
+    context: &'c Context<'s>,
+    /// In the order in which their turn comes.
+    queue: Vec<&'s FleetNode>,
+    /// Machines that go by methods before.
+    gone: BTreeSet<NodeId>,
+    chosen: BTreeSet<NodeId>,
+    /// Those that were looked at and stay.
+    stays: BTreeMap<NodeId, NodeReason>,
+}
+
+impl Selection<'_, '_> {
+    /// Chooses machines whose pods all have a place when all of them go. No simulation if none of them has any.
+    fn settle(&mut self, allowances: &mut Allowances<'_>) -> Option<Simulation> {
+        for round in 0..DRIFT_SIMULATIONS {
+            if round <= DRIFT_REFILLS {
+                self.fill_up(allowances);
+            }
+            let is_chosen = |machine: &&&FleetNode| self.chosen.contains(&machine.node);
+            if self.queue.iter().filter(is_chosen).all(|machine| machine.is_empty()) {
+                return None;
+            }
+            let leaving = self.chosen.union(&self.gone).copied().collect();
+            let simulation = Simulation::new(self.context, &leaving);
+            let stuck = simulation.stuck();
+            if stuck.is_empty() {
+                return Some(simulation);
+            }
+            for (node, why) in stuck {
+                self.leave(node, reason(self.context, &simulation, why), allowances);
+            }
+        }
+        // Those without pods need no simulation.
+        let undecided: Vec<NodeId> = self.queue.iter().filter(|it| !it.is_empty()).map(|it| it.node).collect();
+        for node in undecided.into_iter().filter(|node| self.chosen.contains(node)).collect::<Vec<_>>() {
+            self.leave(node, NodeReason::Undecided { reason: REASON }, allowances);
+        }
+        None
+    }
+
+    /// Chooses as many more as budgets let.
+    fn fill_up(&mut self, allowances: &mut Allowances<'_>) {
+        for machine in &self.queue {
+            let is_open = !self.chosen.contains(&machine.node) && !self.stays.contains_key(&machine.node);
+            let Some((pool, _)) = self.context.pool_of(machine).filter(|_| is_open) else { continue };
+            if allowances.take(pool, REASON).is_ok() {
+                self.chosen.insert(machine.node);
+            }
+        }
+    }
+
+    fn leave(&mut self, node: NodeId, why: NodeReason, allowances: &mut Allowances<'_>) {
+        let pool = self.context.snapshot.nodes.try_get(node).and_then(|node| node.node_pool.as_ref());
+        if self.chosen.remove(&node)
+            && let Some(pool) = pool
+        {
+            allowances.give_back(pool);
+        }
+        self.stays.insert(node, why);
+    }
+
+    /// Says of machines whose turn has not come what held them back.
+    fn tell_the_rest(&mut self, allowances: &Allowances<'_>) {
+        for machine in &self.queue {
+            if self.chosen.contains(&machine.node) || self.stays.contains_key(&machine.node) {
+                continue;
+            }
+            let Some((pool, _)) = self.context.pool_of(machine) else { continue };
+            let why = match allowances.limit(pool, REASON) {
+                Some(limit) => NodeReason::Budget { reason: REASON, node_pool: pool.clone(), limit },
+                None => NodeReason::Undecided { reason: REASON },
+            };
+            self.stays.insert(machine.node, why);
+        }
+    }
+}
+
+fn reason(context: &Context<'_>, simulation: &Simulation, why: Stuck) -> NodeReason {
+    let pod = |pod| simulation.pod_name(pod).cloned().unwrap_or_else(|| NamespacedName::new("", ""));
+    match why {
+        Stuck::Refused(refusal) => NodeReason::NoPlace {
+            reason: REASON,
+            pod: pod(refusal.pod),
+            verdict: refusal.verdict,
+            reasons: refusal.reasons,
+        },
+        Stuck::NotReady(id, node) => {
+            NodeReason::PlaceNotReady { reason: REASON, pod: pod(id), node: context.display_name(node).into() }
+        }
+    }
+}
+
+/// Commands for machines that all go: one for each set of machines whose pods share a replacement or a PodGroup.
+fn split(context: &Context<'_>, going: &[&FleetNode], simulation: Option<&Simulation>) -> Vec<Command> {
+    let moves = simulation.map(moves).unwrap_or_default();
+    let mut by_machine: BTreeMap<NodeId, Vec<(usize, Move)>> = BTreeMap::new();
+    for (position, it) in moves.iter().enumerate() {
+        by_machine.entry(it.from).or_default().push((position, *it));
+    }
+    // By machine the first of those that it goes with.
+    let mut leads: BTreeMap<NodeId, NodeId> = going.iter().map(|machine| (machine.node, machine.node)).collect();
+    let mut join = |a: NodeId, b: NodeId| {
+        let (Some(&into), Some(&from)) = (leads.get(&a), leads.get(&b)) else { return };
+        leads.values_mut().filter(|lead| **lead == from).for_each(|lead| *lead = into);
+    };
+    let mut on_machine: BTreeMap<MachineId, NodeId> = BTreeMap::new();
+    for it in &moves {
+        if let Place::Machine(machine) = it.to {
+            join(*on_machine.entry(machine).or_insert(it.from), it.from);
+        }
+    }
+    let mut in_group: BTreeMap<&NamespacedName, NodeId> = BTreeMap::new();
+    for (machine, pod) in going.iter().flat_map(|machine| machine.movers().map(move |pod| (machine, pod))) {
+        if let Some(group) = &pod.pod.shape.scheduling_group {
+            join(*in_group.entry(&group.pod_group).or_insert(machine.node), machine.node);
+        }
+    }
+    let mut sets: Vec<(NodeId, Vec<&FleetNode>)> = Vec::new();
+    for &machine in going {
+        let Some(&lead) = leads.get(&machine.node) else { continue };
+        match sets.iter_mut().find(|(other, _)| *other == lead) {
+            Some((_, set)) => set.push(machine),
+            None => sets.push((lead, vec![machine])),
+        }
+    }
+    let command = |set: Vec<&FleetNode>| {
+        let mut moves: Vec<(usize, Move)> =
+            set.iter().filter_map(|machine| by_machine.get(&machine.node)).flatten().copied().collect();
+        moves.sort_by_key(|(position, _)| *position);
+        command(context, &set, moves.into_iter().map(|(_, it)| it).collect(), simulation)
+    };
+    sets.into_iter().map(|(_, set)| command(set)).collect()
+}
+
+fn command(context: &Context<'_>, set: &[&FleetNode], moves: Vec<Move>, simulation: Option<&Simulation>) -> Command {
+    let mut nodes: Vec<NodeId> = set.iter().map(|machine| machine.node).collect();
+    nodes.sort_by_key(|node| context.display_name(*node));
+    let replacements: BTreeSet<MachineId> = moves
+        .iter()
+        .filter_map(|it| match it.to {
+            Place::Machine(machine) => Some(machine),
+            Place::Node(_) => None,
+        })
+        .collect();
+    let sum = |prices: &mut dyn Iterator<Item = PriceNanoUsdPerHour>| {
+        prices.fold(PriceNanoUsdPerHour::ZERO, PriceNanoUsdPerHour::saturating_add)
+    };
+    let before = sum(&mut set.iter().filter_map(|machine| machine.machine.price()));
+    let machines = simulation.map(|simulation| &simulation.simulated.plan.machines);
+    let launched = replacements.iter().filter_map(|machine| machines?.try_get(*machine));
+    let after = sum(&mut launched.map(|machine| machine.launch.price));
+    Command {
+        reason: REASON,
+        nodes,
+        replacements: replacements.into_iter().collect(),
+        moves,
+        saving: PriceNanoUsdPerHour(before.0.saturating_sub(after.0)),
+        eviction_cost: EvictionCost::of_node(set.iter().flat_map(|machine| machine.movers()).map(|pod| pod.cost)),
+    }
+}
+
+/// Where each pod goes that moves, by name.
+fn moves(simulation: &Simulation) -> Vec<Move> {
+    let plan = &simulation.simulated.plan;
+    let on_machines = plan.machines.iter_enumerated().map(|(id, machine)| (Place::Machine(id), &machine.pods));
+    let on_nodes = plan.existing.iter().map(|placement| (Place::Node(placement.node), &placement.pods));
+    let of_place = |(to, pods)| {
+        let pods: &Vec<_> = pods;
+        pods.iter().filter_map(move |&pod| Some(Move { pod, from: *simulation.movers.get(&pod)?, to }))
+    };
+    let mut moves: Vec<Move> = on_machines.chain(on_nodes).flat_map(of_place).collect();
+    moves.sort_by_key(|it| simulation.pod_name(it.pod));
+    moves
+}

@@ -1,0 +1,288 @@
+//! Why a machine goes or stays, as data, and the one place where that becomes words.
+
+use std::sync::Arc;
+
+use model::{DurationMs, NamespacedName, NodePoolName, Timestamp};
+
+use crate::plan::Verdict;
+use crate::plan::reason::Reason as PlanReason;
+use crate::snapshot::Snapshot;
+use crate::snapshot::eviction::Forbidden;
+use crate::snapshot::fleet::{Reason, UnderWay};
+
+/// Why a machine goes or stays. There is one for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeReason {
+    /// It goes.
+    Goes {
+        /// With which command, by its position in the plan.
+        command: usize,
+    },
+    /// Nothing may be done with it now.
+    Blocked(Block),
+    /// It would go, and budgets of its NodePool let no more nodes go.
+    Budget {
+        /// Why it would go.
+        reason: Reason,
+        /// The NodePool.
+        node_pool: NodePoolName,
+        /// What holds it.
+        limit: BudgetLimit,
+    },
+    /// It would go, and one of its pods has no place elsewhere.
+    NoPlace {
+        /// Why it would go.
+        reason: Reason,
+        /// The pod.
+        pod: NamespacedName,
+        /// Whether that is proven.
+        verdict: Verdict,
+        /// Why.
+        reasons: Arc<[PlanReason]>,
+    },
+    /// It would go, and one of its pods has a place only on a machine that is still coming up.
+    PlaceNotReady {
+        /// Why it would go.
+        reason: Reason,
+        /// The pod.
+        pod: NamespacedName,
+        /// The machine.
+        node: Arc<str>,
+    },
+    /// It would go, and the bound of simulations was reached before it was its turn.
+    Undecided {
+        /// Why it would go.
+        reason: Reason,
+    },
+    /// It has no pods to move, and its NodePool lets empty nodes stay.
+    ConsolidationOff {
+        /// The NodePool.
+        node_pool: NodePoolName,
+    },
+    /// It has no pods to move, and has not been so for long enough.
+    NotQuiet {
+        /// How long its NodePool wants it to be (`consolidateAfter`).
+        wanted: DurationMs,
+        /// When a pod last came or left, if that is known.
+        last_pod_event: Option<Timestamp>,
+    },
+    /// It has no pods to move, and keeps room free for pods to come.
+    HoldsBuffer {
+        /// The CapacityBuffer, and the first of them if there are several.
+        buffer: NamespacedName,
+    },
+    /// It has not drifted, and so many of its pods would have to move.
+    InUse {
+        /// How many.
+        pods: usize,
+    },
+}
+
+/// What keeps a machine from being disrupted, whatever for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block {
+    /// Somebody has begun with it.
+    UnderWay(UnderWay),
+    /// Its Node is not there yet, or not initialized.
+    NotInitialized,
+    /// It carries no label of a NodePool.
+    NoNodePool,
+    /// Its NodePool is not there, or could not be read.
+    NodePoolNotFound(NodePoolName),
+    /// Nothing is known that its NodePool could launch.
+    NoInstanceTypes(NodePoolName),
+    /// Its NodePool has a fixed number of nodes, which pods do not decide about.
+    StaticNodePool(NodePoolName),
+    /// Its Node's annotation `karpenter.sh/do-not-disrupt`.
+    DoNotDisrupt,
+    /// A pod that waits is to come to it.
+    Nominated(NamespacedName),
+    /// A pod may not be evicted.
+    Pod {
+        /// The pod.
+        pod: NamespacedName,
+        /// Why not.
+        forbidden: Forbidden,
+    },
+    /// Nobody here looks for a place for one of its pods.
+    PodLeftToOthers {
+        /// The pod.
+        pod: NamespacedName,
+        /// Why not, after the pod's name.
+        why: Arc<str>,
+    },
+}
+
+/// What of a NodePool lets no more nodes go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BudgetLimit {
+    /// An active budget.
+    Budget {
+        /// Its position in the list.
+        index: usize,
+        /// What it says.
+        text: Arc<str>,
+        /// How many nodes that is.
+        allowed: u32,
+        /// How many are being disrupted, or taken by commands before.
+        disrupted: u32,
+        /// When the budget ends, if it has a schedule.
+        until: Option<Timestamp>,
+    },
+    /// A budget that cannot be read.
+    Fault {
+        /// Its position in the list.
+        index: usize,
+        /// What is wrong with it.
+        problem: Arc<str>,
+    },
+}
+
+impl NodeReason {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Goes { .. } => "Goes",
+            Self::Blocked(block) => block.code(),
+            Self::Budget { .. } => "Budget",
+            Self::NoPlace { .. } => "NoPlace",
+            Self::PlaceNotReady { .. } => "PlaceNotReady",
+            Self::Undecided { .. } => "Undecided",
+            Self::ConsolidationOff { .. } => "ConsolidationOff",
+            Self::NotQuiet { .. } => "NotQuiet",
+            Self::HoldsBuffer { .. } => "HoldsBuffer",
+            Self::InUse { .. } => "InUse",
+        }
+    }
+
+    /// The reason in words, after the machine's name. `snapshot` is that of the plan.
+    pub fn message(&self, snapshot: &Snapshot) -> String {
+        match self {
+            Self::Goes { command } => format!("goes with command {}", command + 1),
+            Self::Blocked(block) => block.message(),
+            Self::Budget { reason, node_pool, limit } => {
+                format!("{}, but nodepool {node_pool} {}", would_go(*reason), limit.message())
+            }
+            Self::NoPlace { reason, pod, verdict, reasons } => {
+                let has_none = match verdict {
+                    Verdict::OutOfBudget => "may have no place elsewhere, the search for one was cut short",
+                    Verdict::DoesNotFit | Verdict::Unsupported | Verdict::Waits | Verdict::OptedOut => {
+                        "has no place elsewhere"
+                    }
+                };
+                let why: Vec<String> = reasons.iter().map(|reason| told(reason, snapshot)).collect();
+                let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
+                format!("{}, but pod {pod} {has_none}{why}", would_go(*reason))
+            }
+            Self::PlaceNotReady { reason, pod, node } => {
+                format!("{}, but pod {pod} has a place only on {node}, which is still coming up", would_go(*reason))
+            }
+            Self::Undecided { reason } => {
+                format!("{}, but it was not decided where its pods go; it is tried again", would_go(*reason))
+            }
+            Self::ConsolidationOff { node_pool } => {
+                format!("is empty, but nodepool {node_pool} removes no empty nodes (consolidateAfter Never)")
+            }
+            Self::NotQuiet { wanted, last_pod_event: Some(last) } => {
+                format!("is empty, but the last pod came or left at {last}, and consolidateAfter is {wanted}")
+            }
+            Self::NotQuiet { wanted, last_pod_event: None } => {
+                format!("is empty, but not known to have been so for consolidateAfter, {wanted}")
+            }
+            Self::HoldsBuffer { buffer } => format!("is empty, but keeps room free for CapacityBuffer {buffer}"),
+            Self::InUse { .. } => "is in use and as it should be".to_owned(),
+        }
+    }
+}
+
+impl Block {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnderWay(UnderWay::Deletion) => "Deleting",
+            Self::UnderWay(UnderWay::Command(_)) => "CommandUnderWay",
+            Self::UnderWay(UnderWay::Taint) => "Tainted",
+            Self::UnderWay(UnderWay::Reboot) => "Rebooting",
+            Self::NotInitialized => "NotInitialized",
+            Self::NoNodePool => "NoNodePool",
+            Self::NodePoolNotFound(_) => "NodePoolNotFound",
+            Self::NoInstanceTypes(_) => "NoInstanceTypes",
+            Self::StaticNodePool(_) => "StaticNodePool",
+            Self::DoNotDisrupt => "DoNotDisrupt",
+            Self::Nominated(_) => "Nominated",
+            Self::Pod { forbidden: Forbidden::DoNotDisrupt(_), .. } => "PodDoNotDisrupt",
+            Self::Pod { forbidden: Forbidden::Budget(_), .. } => "PodDisruptionBudget",
+            Self::Pod { forbidden: Forbidden::SeveralBudgets(_), .. } => "SeveralPodDisruptionBudgets",
+            Self::PodLeftToOthers { .. } => "PodLeftToOthers",
+        }
+    }
+
+    /// The block in words, after the machine's name.
+    pub fn message(&self) -> String {
+        match self {
+            Self::UnderWay(UnderWay::Deletion) => "is being deleted".to_owned(),
+            Self::UnderWay(UnderWay::Command(Some(reason))) => format!("has a command under way ({reason})"),
+            Self::UnderWay(UnderWay::Command(None)) => "takes part in a command under way".to_owned(),
+            Self::UnderWay(UnderWay::Taint) => {
+                "has the taint karpenter.sh/disrupted, and no command under way says why".to_owned()
+            }
+            Self::UnderWay(UnderWay::Reboot) => "is being rebooted".to_owned(),
+            Self::NotInitialized => "is not initialized yet".to_owned(),
+            Self::NoNodePool => "belongs to no nodepool".to_owned(),
+            Self::NodePoolNotFound(pool) => format!("belongs to nodepool {pool}, which is not there"),
+            Self::NoInstanceTypes(pool) => format!("belongs to nodepool {pool}, of which no instance type is known"),
+            Self::StaticNodePool(pool) => format!("is one of the replicas of nodepool {pool}"),
+            Self::DoNotDisrupt => "has the annotation karpenter.sh/do-not-disrupt".to_owned(),
+            Self::Nominated(pod) => format!("is to take pod {pod}, which waits"),
+            Self::Pod { pod, forbidden } => match forbidden {
+                Forbidden::DoNotDisrupt(None) => format!("runs pod {pod} with karpenter.sh/do-not-disrupt"),
+                Forbidden::DoNotDisrupt(Some(until)) => {
+                    format!("runs pod {pod} with karpenter.sh/do-not-disrupt until {until}")
+                }
+                Forbidden::Budget(budget) => {
+                    format!("runs pod {pod}, and PodDisruptionBudget {budget} allows no disruption now")
+                }
+                Forbidden::SeveralBudgets(budgets) => {
+                    format!("runs pod {pod}, and several PodDisruptionBudgets select it: {}", budgets.join(", "))
+                }
+            },
+            Self::PodLeftToOthers { pod, why } => format!("runs pod {pod}, which {why}"),
+        }
+    }
+}
+
+impl BudgetLimit {
+    /// After the NodePool's name.
+    fn message(&self) -> String {
+        match self {
+            Self::Budget { index, text, allowed, disrupted, until } => {
+                let taken = match (allowed, disrupted) {
+                    (0, _) => "lets none go".to_owned(),
+                    _ => format!("lets {allowed} go at once, and {disrupted} are going"),
+                };
+                let until = until.map(|until| format!(", until {until}")).unwrap_or_default();
+                format!("{taken} (budgets[{index}]: {text}{until})")
+            }
+            Self::Fault { index, problem } => {
+                format!("lets none go, since budgets[{index}] cannot be read: {problem}")
+            }
+        }
+    }
+}
+
+fn would_go(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Underutilized => "could go",
+        Reason::Empty => "is empty",
+        Reason::Drifted => "has drifted",
+        Reason::Unhealthy => "is broken",
+    }
+}
+
+fn told(reason: &PlanReason, snapshot: &Snapshot) -> String {
+    let message = reason.message(&snapshot.interner);
+    match reason.object() {
+        Some(object) => format!("{object}: {message}"),
+        None => message,
+    }
+}

@@ -1,0 +1,123 @@
+//! What would be if machines went: the snapshot as if they were being deleted, planned by provisioning itself.
+//!
+//! That is what will be true once their NodeClaims are deleted, so pods that move are placed by every rule and every
+//! pass by which pods that wait are: they are not counted where they run, claims that only they use are allocated anew,
+//! and limits count the machines no more. Machines that commands under way have are going in the same way.
+//!
+//! Differs: `drifted-destinations`. Karpenter places pods that move on nodes that have drifted as well, and moves them
+//! again when these go. Here no pod is planned onto a drifted node, so that a roll-out evicts each pod once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{NamespacedName, Uid};
+
+use super::candidates::Context;
+use super::plan::Simulated;
+use crate::plan::{ExistingPlacement, Refusal};
+use crate::provisioning;
+use crate::snapshot::fleet::{FleetNode, Moves, UnderWay};
+use crate::snapshot::{Excluded, Limit, Node, NodeId, NodeState, PodId, Snapshot};
+
+/// A simulation, and which of its pods move.
+pub(super) struct Simulation {
+    pub(super) simulated: Simulated,
+    /// The pods of the machines that were asked about, and the machine of each.
+    pub(super) movers: BTreeMap<PodId, NodeId>,
+}
+
+/// Why the pods of a machine cannot all move.
+pub(super) enum Stuck {
+    /// This one has no place.
+    Refused(Refusal),
+    /// This one has a place only on a machine that is still coming up.
+    NotReady(PodId, NodeId),
+}
+
+impl Simulation {
+    /// As if these machines went.
+    pub(super) fn new(context: &Context<'_>, leaving: &BTreeSet<NodeId>) -> Self {
+        let mut snapshot = context.snapshot.clone();
+        snapshot.fleet = None;
+        // Pods that wait keep the room that they find without any of this.
+        for (pod, claim) in &context.planned_on {
+            if let Some(pending) = snapshot.pods.try_get_mut(*pod) {
+                pending.planned_on = Some(claim.clone());
+            }
+        }
+        let waiting: BTreeSet<&Uid> = context.snapshot.pods.iter().map(|pending| &pending.pod.uid).collect();
+        let mut movers = BTreeMap::new();
+        for machine in &context.fleet.nodes {
+            let is_asked_about = leaving.contains(&machine.node);
+            if is_asked_about || matches!(machine.under_way, Some(UnderWay::Command(Some(_)))) {
+                exclude(&mut snapshot, machine.node, Excluded::Deleting);
+                free_limits(&mut snapshot, machine);
+                for pod in &machine.pods {
+                    let Moves::As(pending) = &pod.moves else { continue };
+                    if waiting.contains(&pod.pod.uid) {
+                        continue;
+                    }
+                    let id = snapshot.pods.push(pending.clone());
+                    if is_asked_about {
+                        movers.insert(id, machine.node);
+                    }
+                }
+            } else if machine.claim.drifted.is_some() {
+                exclude(&mut snapshot, machine.node, Excluded::Cordoned);
+            }
+        }
+        if let Some(sources) = &context.fleet.devices {
+            snapshot.devices = sources.compile(&snapshot).map(Arc::new);
+        }
+        let plan = provisioning::plan(&snapshot);
+        Self { simulated: Simulated { snapshot, plan }, movers }
+    }
+
+    /// The machines whose pods cannot all move, each with the first by name that cannot.
+    pub(super) fn stuck(&self) -> BTreeMap<NodeId, Stuck> {
+        let Simulated { snapshot, plan } = &self.simulated;
+        let mut stuck = BTreeMap::new();
+        // They are in the order of pods' names.
+        for refusal in &plan.refusals {
+            if let Some(node) = self.movers.get(&refusal.pod) {
+                stuck.entry(*node).or_insert_with(|| Stuck::Refused(refusal.clone()));
+            }
+        }
+        let is_ready =
+            |node: NodeId| snapshot.nodes.try_get(node).is_some_and(|node| node.state == NodeState::Initialized);
+        for ExistingPlacement { node, pods } in plan.existing.iter().filter(|it| !is_ready(it.node)) {
+            for pod in pods {
+                if let Some(from) = self.movers.get(pod) {
+                    stuck.entry(*from).or_insert(Stuck::NotReady(*pod, *node));
+                }
+            }
+        }
+        stuck
+    }
+
+    pub(super) fn pod_name(&self, pod: PodId) -> Option<&NamespacedName> {
+        self.simulated.snapshot.pods.try_get(pod).map(|pending| &pending.pod.name)
+    }
+}
+
+/// Takes a node out of those that pods are planned onto, unless it is already.
+fn exclude(snapshot: &mut Snapshot, node: NodeId, why: Excluded) {
+    if let Some(node) = snapshot.nodes.try_get_mut(node)
+        && (node.excluded.is_none() || why == Excluded::Deleting)
+    {
+        *node = Arc::new(Node { excluded: Some(why), ..Node::clone(node) });
+    }
+}
+
+/// Machines that are going do not count against limits.
+fn free_limits(snapshot: &mut Snapshot, machine: &FleetNode) {
+    let Some(name) = snapshot.nodes.try_get(machine.node).and_then(|node| node.node_pool.clone()) else { return };
+    let Some(pool) = snapshot.node_pools.iter_mut().find(|pool| pool.name == name) else { return };
+    for limit in &mut pool.remaining {
+        let freed = match limit.limit {
+            Limit::Nodes => 1,
+            Limit::Resource(resource) => machine.capacity.get(resource),
+        };
+        limit.remaining = limit.remaining.saturating_add(freed);
+    }
+}
