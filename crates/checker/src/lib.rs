@@ -18,6 +18,7 @@
 )]
 
 mod devices;
+mod disruption;
 mod filter;
 mod launches;
 mod room;
@@ -37,6 +38,7 @@ use self::{
     world::{Choice, Planned, World},
 };
 
+pub use self::disruption::check_disruption;
 pub use self::room::{Room, room_for};
 
 /// What is wrong with the plan; nothing for a right one.

@@ -1,6 +1,8 @@
 //! Plans of random small clusters, in which all rules meet, are checked by playing them.
 
 mod clusters;
+mod disruption;
+mod fleets;
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -8,6 +10,7 @@ use api::labels::ProviderLabels;
 use checker::Room;
 use cloudprovider_kwok::catalogue::default_instance_types;
 use cluster::offline::{self, Settings};
+use cluster::snapshot::Cluster;
 use scheduling::{Plan, Snapshot, plan::Verdict, provisioning, snapshot::PodId};
 use seeded_random::Random;
 
@@ -16,6 +19,11 @@ use self::clusters::{Size, manifests};
 const CASES: u64 = 300;
 
 fn snapshot(text: &str) -> Snapshot {
+    read(text, |_| ())
+}
+
+/// The snapshot of manifests, asked about as `change` says.
+fn read(text: &str, change: impl FnOnce(&mut Cluster)) -> Snapshot {
     let few = ["c-1x-amd64-linux", "c-4x-amd64-linux", "s-2x-amd64-linux"];
     let instance_types: Vec<_> = default_instance_types()
         .into_iter()
@@ -28,7 +36,9 @@ fn snapshot(text: &str) -> Snapshot {
     let settings = Settings::new(&instance_types, &labels, &[("karpenter.kwok.sh", "KWOKNodeClass")]);
     let input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{text}", input.problems[0]);
-    let (mut snapshot, errors) = cluster::snapshot(input.cluster, input.interner, &labels);
+    let mut cluster = input.cluster;
+    change(&mut cluster);
+    let (mut snapshot, errors) = cluster::snapshot(cluster, input.interner, &labels);
     // Enough to search where room is short; a search that would take longer proves nothing here.
     snapshot.options.search_steps = 2_000;
     assert!(errors.is_empty(), "{}\n{text}", errors[0]);

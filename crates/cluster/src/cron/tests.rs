@@ -84,7 +84,7 @@ fn field(min: u32, max: u32) -> impl Strategy<Value = (String, Vec<u32>, bool)> 
     let values = (min..=max, min..=max, 1..=max);
     (0..5, values).prop_map(move |(form, (a, b, step))| {
         let (low, high) = (a.min(b), a.max(b));
-        let every = |from: u32, to: u32, step: u32| (from..=to).filter(|it| (it - from) % step == 0).collect();
+        let every = |from: u32, to: u32, step: u32| (from..=to).filter(|it| (it - from).is_multiple_of(step)).collect();
         match form {
             0 => ("*".to_owned(), every(min, max, 1), true),
             1 => (a.to_string(), vec![a], false),

@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn the_strictest_budget_of_a_reason_less_what_is_disrupted_may_go() {
         use Reason::{Drifted, Empty, Unhealthy};
-        let cases: &[(u32, u32, Vec<Budget>, [Option<u32>; 4])] = &[
+        type Case = (u32, u32, Vec<Budget>, [Option<u32>; 4]);
+        let cases: &[Case] = &[
             (0, 0, vec![], [None; 4]),
             (0, 0, vec![budget(0, &[], 3)], [Some(3); 4]),
             (0, 0, vec![budget(0, &[], 3), budget(1, &[Empty], 5)], [Some(3); 4]),

@@ -190,7 +190,9 @@ fn what_is_under_way_counts_against_budgets() {
             "  disruption: {budgets: [{nodes: 30%}, {nodes: \"2\", reasons: [Drifted]}, {nodes: \"0\", schedule: \"@daily\", duration: 9h}]}\n",
         ),
     ];
-    check(&parts.concat(), expect![[r#"
+    check(
+        &parts.concat(),
+        expect![[r#"
         command m4 in b as on-demand for 44 Some(Command(Some("Empty")))
           quiet - drifted - last pod 2026-11-25T09:00:00Z grace - expires 2026-12-24T09:00:00Z
         reboot m4 in b as on-demand for 44 Some(Reboot)
@@ -212,7 +214,8 @@ fn what_is_under_way_counts_against_budgets() {
         pool p WhenEmptyOrUnderutilized after 0s nodes 7 going 5 unready 1
           30% allows 3 for None
           2 allows 2 for Some({Drifted})
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -254,7 +257,9 @@ fn a_pods_part_is_whether_it_moves_what_that_costs_and_what_forbids_it() {
         budget("lenient", ", unhealthyPodEvictionPolicy: AlwaysAllow", 0),
         pool("p", ""),
     ];
-    check(&parts.concat(), expect![[r#"
+    check(
+        &parts.concat(),
+        expect![[r#"
         a m4 in b as on-demand for 44 None
           quiet - drifted - last pod 2026-11-25T09:00:00Z grace - expires 2026-12-24T09:00:00Z
           cheap moves at 2 None
@@ -270,7 +275,8 @@ fn a_pods_part_is_whether_it_moves_what_that_costs_and_what_forbids_it() {
           was-quiet moves at 1 None
         pool p WhenEmptyOrUnderutilized after 0s nodes 1 going 0 unready 0
           10% allows 1 for None
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -282,7 +288,9 @@ fn what_a_pool_says_that_cannot_be_read_lets_less_go() {
         pool("never", "  disruption: {consolidateAfter: Never, consolidationPolicy: WhenEmpty, budgets: []}\n"),
         pool("static", "  replicas: 3\n"),
     ];
-    check(&parts.concat(), expect![[r#"
+    check(
+        &parts.concat(),
+        expect![[r#"
         pool bad WhenEmpty after Never nodes 0 going 0 unready 0
           1 allows 1 for None
         pool never WhenEmpty after Never nodes 0 going 0 unready 0
@@ -291,7 +299,8 @@ fn what_a_pool_says_that_cannot_be_read_lets_less_go() {
         NodePool bad: spec.disruption.consolidateAfter: "soon" is not a duration: expected numbers with units such as "1h30m"
         NodePool bad: spec.disruption.consolidationPolicy: unknown policy "WhenBored"
         NodePool bad: spec.disruption.budgets[1]: schedule "0 9 * * 7" day of week: "7" is not within 0 to 6
-    "#]]);
+    "#]],
+    );
     let (snapshot, _) = fleet(&parts.concat());
     let faults = &snapshot.fleet.unwrap().pools["bad"].faults;
     assert_eq!(faults.iter().map(|fault| fault.index).collect::<Vec<_>>(), [1]);

@@ -1,0 +1,272 @@
+//! Whether a plan of disruption is right.
+//!
+//! What would be if the machines went is played as any plan is; that it is what would be, that nothing goes which may
+//! not, that budgets hold and that the sums are right is looked at here, one machine at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{NodePoolName, PriceNanoUsdPerHour, Uid};
+use scheduling::Snapshot;
+use scheduling::disruption::plan::{Command, DisruptionPlan, Place, Simulated};
+use scheduling::disruption::reason::NodeReason;
+use scheduling::plan::MachineId;
+use scheduling::snapshot::fleet::{Fleet, FleetNode, Moves, Reason, UnderWay};
+use scheduling::snapshot::{Excluded, Limit, NodeId, NodeState};
+
+/// What is wrong with the plan; nothing for a right one.
+pub fn check_disruption(snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<String> {
+    let Some(fleet) = snapshot.fleet.as_deref() else { return Vec::new() };
+    let checking = Checking { snapshot, fleet, plan };
+    let mut problems = checking.reasons();
+    problems.extend(checking.going());
+    problems.extend(checking.budgets());
+    for (index, command) in plan.commands.iter().enumerate() {
+        let of_command = checking.command(command);
+        problems.extend(of_command.into_iter().map(|problem| format!("command {}: {problem}", index + 1)));
+    }
+    problems.extend(checking.shared_machines());
+    if let Some(simulated) = &plan.simulated {
+        problems.extend(checking.simulated(simulated));
+        problems.extend(super::check(&simulated.snapshot, &simulated.plan));
+    }
+    problems
+}
+
+struct Checking<'a> {
+    snapshot: &'a Snapshot,
+    fleet: &'a Fleet,
+    plan: &'a DisruptionPlan,
+}
+
+impl Checking<'_> {
+    fn machine(&self, node: NodeId) -> Option<&FleetNode> {
+        self.fleet.nodes.iter().find(|machine| machine.node == node)
+    }
+
+    fn pool(&self, node: NodeId) -> Option<&NodePoolName> {
+        self.snapshot.nodes.try_get(node)?.node_pool.as_ref()
+    }
+
+    fn name(&self, node: NodeId) -> &str {
+        self.snapshot.nodes.try_get(node).map_or("", |node| node.display_name())
+    }
+
+    /// Nodes of commands, in their order.
+    fn leaving(&self) -> Vec<NodeId> {
+        self.plan.commands.iter().flat_map(|command| &command.nodes).copied().collect()
+    }
+
+    /// One reason for each machine, and the right one for those that go.
+    fn reasons(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let told: Vec<NodeId> = self.plan.node_reasons.iter().map(|(node, _)| *node).collect();
+        for machine in &self.fleet.nodes {
+            let count = told.iter().filter(|node| **node == machine.node).count();
+            if count != 1 {
+                problems.push(format!("{} has {count} reasons", self.name(machine.node)));
+            }
+        }
+        if told.len() != self.fleet.nodes.len() {
+            problems.push(format!("{} reasons for {} machines", told.len(), self.fleet.nodes.len()));
+        }
+        if !told.is_sorted_by_key(|node| self.name(*node)) {
+            problems.push("reasons are not by name".to_owned());
+        }
+        for (node, reason) in &self.plan.node_reasons {
+            let commands = self.plan.commands.iter().enumerate();
+            let of: Vec<usize> =
+                commands.filter(|(_, command)| command.nodes.contains(node)).map(|(index, _)| index).collect();
+            let is_right = match reason {
+                NodeReason::Goes { command } => of.as_slice() == [*command],
+                _ => of.is_empty(),
+            };
+            if !is_right {
+                problems.push(format!("{} is in commands {of:?}: {reason:?}", self.name(*node)));
+            }
+        }
+        problems
+    }
+
+    /// Machines that go and may not.
+    fn going(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for command in &self.plan.commands {
+            for &node in &command.nodes {
+                let Some(machine) = self.machine(node) else {
+                    problems.push(format!("{} is none of ours", self.name(node)));
+                    continue;
+                };
+                let why = self.why_it_may_not_go(machine, command.reason);
+                problems.extend(why.map(|why| format!("{} goes as {}: {why}", self.name(node), command.reason)));
+            }
+        }
+        problems
+    }
+
+    fn why_it_may_not_go(&self, machine: &FleetNode, reason: Reason) -> Option<&'static str> {
+        let node = self.snapshot.nodes.try_get(machine.node)?;
+        let pool = node.node_pool.as_ref().and_then(|pool| self.fleet.pools.get(pool));
+        let claim = &machine.claim;
+        let moves = |is_it: fn(&Moves) -> bool| machine.pods.iter().any(|pod| is_it(&pod.moves));
+        let is_forced = reason == Reason::Drifted && claim.termination_grace_period.is_some();
+        let quiet = || claim.consolidatable.is_some() && pool.is_some_and(|pool| pool.consolidate_after.is_some());
+        if machine.under_way.is_some() || node.excluded == Some(Excluded::Deleting) {
+            Some("something is under way")
+        } else if node.name.is_none() || node.state != NodeState::Initialized {
+            Some("it is not initialized")
+        } else if pool.is_none_or(|pool| pool.is_static || !pool.faults.is_empty()) {
+            Some("its nodepool has none to give")
+        } else if machine.is_protected || machine.pods.iter().any(|pod| pod.forbidden.is_some() && !is_forced) {
+            Some("that is forbidden")
+        } else if moves(|moves| matches!(moves, Moves::LeftToOthers(_))) {
+            Some("somebody else places one of its pods")
+        } else {
+            match reason {
+                Reason::Empty if moves(|moves| !matches!(moves, Moves::No)) => Some("it has pods that move"),
+                Reason::Empty if !quiet() => Some("it has not been quiet"),
+                Reason::Drifted if claim.drifted.is_none() => Some("it has not drifted"),
+                Reason::Underutilized | Reason::Unhealthy => Some("nothing is planned for that reason"),
+                Reason::Empty | Reason::Drifted => None,
+            }
+        }
+    }
+
+    /// Each machine of the commands, one after the other, finds room in every budget that is for its reason.
+    fn budgets(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut taken: BTreeMap<&NodePoolName, u32> = BTreeMap::new();
+        for command in &self.plan.commands {
+            for &node in &command.nodes {
+                let Some(name) = self.pool(node) else { continue };
+                let Some(pool) = self.fleet.pools.get(name) else { continue };
+                let before = taken.entry(name).or_default();
+                let disrupted = pool.going + pool.unready + *before;
+                *before += 1;
+                for budget in pool.budgets.iter().filter(|budget| budget.is_for(command.reason)) {
+                    if disrupted >= budget.allowed {
+                        problems.push(format!("{} exceeds budgets[{}] of {name}", self.name(node), budget.index));
+                    }
+                }
+            }
+        }
+        problems
+    }
+
+    /// Whether a command moves each pod that has to, and says where to and what it saves.
+    fn command(&self, command: &Command) -> Vec<String> {
+        let mut problems = Vec::new();
+        let machines: Vec<&FleetNode> = command.nodes.iter().filter_map(|node| self.machine(*node)).collect();
+        let pods = machines.iter().flat_map(|machine| &machine.pods);
+        let wanted: BTreeSet<&Uid> =
+            pods.filter(|pod| !matches!(pod.moves, Moves::No)).map(|pod| &pod.pod.uid).collect();
+        let Some(simulated) = &self.plan.simulated else {
+            if !wanted.is_empty() || !command.moves.is_empty() || !command.replacements.is_empty() {
+                problems.push("pods move, and nothing says where to".to_owned());
+            }
+            return problems;
+        };
+        let Simulated { snapshot, plan } = &**simulated;
+        let mut moved = BTreeSet::new();
+        for it in &command.moves {
+            let Some(pod) = snapshot.pods.try_get(it.pod).map(|pending| &pending.pod) else { continue };
+            let from = self.machine(it.from).map(|machine| &machine.pods).into_iter().flatten();
+            if !command.nodes.contains(&it.from) || !from.clone().any(|other| other.pod.uid == pod.uid) {
+                problems.push(format!("{} does not run on {}", pod.name, self.name(it.from)));
+            }
+            if !moved.insert(&pod.uid) {
+                problems.push(format!("{} moves twice", pod.name));
+            }
+            let is_there = match it.to {
+                Place::Machine(id) => {
+                    let planned = plan.machines.try_get(id).is_some_and(|machine| machine.pods.contains(&it.pod));
+                    planned && command.replacements.contains(&id)
+                }
+                Place::Node(node) => {
+                    plan.existing.iter().any(|placement| placement.node == node && placement.pods.contains(&it.pod))
+                }
+            };
+            if !is_there {
+                problems.push(format!("{} is not planned where it is to go", pod.name));
+            }
+            if let Place::Node(node) = it.to {
+                problems.extend(self.why_no_destination(node).map(|why| format!("{} goes where {why}", pod.name)));
+            }
+        }
+        if moved != wanted {
+            problems.push(format!("{} pods move, {} have to", moved.len(), wanted.len()));
+        }
+        let before: i64 = machines.iter().filter_map(|machine| machine.machine.price()).map(|price| price.0).sum();
+        let after = command.replacements.iter().filter_map(|id| plan.machines.try_get(*id));
+        let after: i64 = after.map(|machine| machine.launch.price.0).sum();
+        if command.saving != PriceNanoUsdPerHour(before - after) {
+            problems.push(format!("it saves {}, not {}", before - after, command.saving.0));
+        }
+        problems
+    }
+
+    fn why_no_destination(&self, node: NodeId) -> Option<&'static str> {
+        let there = self.snapshot.nodes.try_get(node)?;
+        let machine = self.machine(node);
+        if self.leaving().contains(&node) {
+            Some("a command removes the node")
+        } else if there.state != NodeState::Initialized || there.excluded.is_some() {
+            Some("the node takes no pods now")
+        } else if machine.is_some_and(|machine| machine.claim.drifted.is_some()) {
+            Some("the node has drifted")
+        } else {
+            None
+        }
+    }
+
+    /// Machines that take the place of others belong to one command.
+    fn shared_machines(&self) -> Vec<String> {
+        let mut owners: BTreeMap<MachineId, usize> = BTreeMap::new();
+        for machine in self.plan.commands.iter().flat_map(|command| &command.replacements) {
+            *owners.entry(*machine).or_default() += 1;
+        }
+        let shared = owners.iter().filter(|(_, commands)| **commands != 1);
+        shared.map(|(machine, commands)| format!("{commands} commands wait for {machine:?}")).collect()
+    }
+
+    /// Whether what was simulated is the snapshot without the machines that go.
+    fn simulated(&self, simulated: &Simulated) -> Vec<String> {
+        let mut problems = Vec::new();
+        let is_going = |machine: &&FleetNode| matches!(machine.under_way, Some(UnderWay::Command(Some(_))));
+        let under_way = self.fleet.nodes.iter().filter(is_going).map(|machine| machine.node);
+        let leaving: BTreeSet<NodeId> = self.leaving().into_iter().chain(under_way).collect();
+        for (id, node) in simulated.snapshot.nodes.iter_enumerated() {
+            let Some(before) = self.snapshot.nodes.try_get(id) else {
+                problems.push(format!("{} is only simulated", node.display_name()));
+                continue;
+            };
+            let is_as_before = node.pods.iter().map(|pod| &pod.uid).eq(before.pods.iter().map(|pod| &pod.uid))
+                && node.allocatable == before.allocatable
+                && node.taints == before.taints;
+            let is_excluded = match leaving.contains(&id) {
+                true => node.excluded == Some(Excluded::Deleting),
+                false => before.excluded.is_none() || node.excluded == before.excluded,
+            };
+            if !is_as_before || !is_excluded {
+                problems.push(format!("{} is simulated as what it is not", node.display_name()));
+            }
+        }
+        for (pool, before) in simulated.snapshot.node_pools.iter().zip(&self.snapshot.node_pools) {
+            let freed = |limit: Limit| -> i64 {
+                let of_pool = leaving.iter().filter(|node| self.pool(**node) == Some(&pool.name));
+                let machines = of_pool.filter_map(|node| self.machine(*node));
+                machines
+                    .map(|machine| match limit {
+                        Limit::Nodes => 1,
+                        Limit::Resource(resource) => machine.capacity.get(resource),
+                    })
+                    .sum()
+            };
+            for (limit, before) in pool.remaining.iter().zip(&before.remaining) {
+                if limit.remaining != before.remaining.saturating_add(freed(before.limit)) {
+                    problems.push(format!("a limit of {} is simulated with {}", pool.name, limit.remaining));
+                }
+            }
+        }
+        problems
+    }
+}

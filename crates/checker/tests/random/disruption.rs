@@ -1,0 +1,116 @@
+//! Plans of disruption of random fleets.
+
+use std::collections::BTreeSet;
+
+use model::Timestamp;
+use scheduling::Snapshot;
+use scheduling::disruption::plan::DisruptionPlan;
+use scheduling::disruption::plan_disruption;
+use scheduling::disruption::reason::NodeReason;
+use scheduling::snapshot::SchedulerNames;
+
+use crate::clusters::Random;
+use crate::fleets::{NOW, manifests};
+use crate::{check_cases, ensure, read};
+
+fn snapshot(text: &str) -> Snapshot {
+    read(text, |cluster| {
+        cluster.wants_fleet = true;
+        cluster.now = Timestamp::parse(NOW).unwrap();
+        cluster.options.scheduler_names = SchedulerNames::Only(["default-scheduler".into()].into());
+    })
+}
+
+/// All that a plan says, in words and numbers.
+fn bytes(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
+    let simulated = plan.simulated.as_ref().map(|simulated| format!("{:#?}", simulated.plan));
+    let reasons: Vec<String> = plan.node_reasons.iter().map(|(_, reason)| reason.message(snapshot)).collect();
+    format!("{:#?}\n{reasons:#?}\n{:#?}\n{simulated:#?}", plan.commands, plan.pools)
+}
+
+#[test]
+fn nothing_goes_that_may_not_budgets_hold_and_every_pod_that_moves_is_let_in() {
+    let (mut commands, mut moved, mut replaced, mut codes) = (0, 0, 0, BTreeSet::new());
+    check_cases(|seed| {
+        let text = manifests(&mut Random(seed));
+        let snapshot = snapshot(&text);
+        let plan = plan_disruption(&snapshot);
+        let problems = checker::check_disruption(&snapshot, &plan);
+        ensure(problems.is_empty(), || format!("{problems:#?}\n{}\n{text}", bytes(&snapshot, &plan)))?;
+        commands += plan.commands.len();
+        moved += plan.commands.iter().map(|command| command.moves.len()).sum::<usize>();
+        replaced += plan.commands.iter().map(|command| command.replacements.len()).sum::<usize>();
+        codes.extend(plan.node_reasons.iter().map(|(_, reason)| reason.code()));
+        Ok(())
+    });
+    println!("{commands} commands, {moved} pods move, {replaced} replacements; {codes:?}");
+    assert!(commands > 200 && moved > 50 && replaced > 20, "{commands} {moved} {replaced}: the cases say nothing");
+    for code in [
+        "Goes",
+        "Budget",
+        "NoPlace",
+        "NotQuiet",
+        "ConsolidationOff",
+        "InUse",
+        "Deleting",
+        "CommandUnderWay",
+        "NotInitialized",
+        "StaticNodePool",
+        "DoNotDisrupt",
+        "Nominated",
+        "PodDoNotDisrupt",
+        "PodDisruptionBudget",
+        "PodLeftToOthers",
+    ] {
+        assert!(codes.contains(code), "no machine has the reason {code}: the cases say nothing of it");
+    }
+}
+
+#[test]
+fn equal_fleets_give_equal_bytes() {
+    check_cases(|seed| {
+        if seed % 8 != 0 {
+            return Ok(());
+        }
+        let text = manifests(&mut Random(seed));
+        let (one, other) = (snapshot(&text), snapshot(&text));
+        let plans = [bytes(&one, &plan_disruption(&one)), bytes(&other, &plan_disruption(&other))];
+        ensure(plans[0] == plans[1], || format!("{}\n{}", plans[0], plans[1]))
+    });
+}
+
+/// The check that all of this stands on finds what is wrong.
+#[test]
+fn a_plan_that_was_tampered_with_is_found() {
+    let stays = |(_, reason): &&(_, NodeReason)| matches!(reason, NodeReason::InUse { .. });
+    let with_moves = |plan: &DisruptionPlan| {
+        let moves = plan.commands.iter().any(|command| !command.moves.is_empty());
+        moves && plan.node_reasons.iter().any(|reason| stays(&reason))
+    };
+    let (snapshot, plan) = (0..1_000)
+        .map(|seed| snapshot(&manifests(&mut Random(seed))))
+        .map(|snapshot| (plan_disruption(&snapshot), snapshot))
+        .find_map(|(plan, snapshot)| with_moves(&plan).then_some((snapshot, plan)))
+        .expect("a case in which pods move");
+    let at = plan.commands.iter().position(|command| !command.moves.is_empty()).unwrap();
+    let found = |what: &str, change: &dyn Fn(&mut DisruptionPlan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        let problems = checker::check_disruption(&snapshot, &plan);
+        assert!(problems.iter().any(|problem| problem.contains(what)), "{what}: {problems:#?}");
+    };
+    assert_eq!(checker::check_disruption(&snapshot, &plan), Vec::<String>::new());
+    found("pods move", &|plan| {
+        plan.commands[at].moves.pop();
+    });
+    found("moves twice", &|plan| {
+        let first = plan.commands[at].moves[0];
+        plan.commands[at].moves.push(first);
+    });
+    found("it saves", &|plan| plan.commands[at].saving.0 += 1);
+    found("has 0 reasons", &|plan| drop(plan.node_reasons.pop()));
+    found("nothing says where to", &|plan| plan.simulated = None);
+    found("is in commands []", &|plan| drop(plan.commands.pop()));
+    let (stays, _) = plan.node_reasons.iter().find(stays).expect("one that stays");
+    found(" goes as ", &|plan| plan.commands[at].nodes.push(*stays));
+}
