@@ -10,6 +10,7 @@ use cluster::snapshot_file;
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
 use decode::scheduler_config::SchedulerConfig;
 use dra_types::Compat;
+use model::Timestamp;
 use scheduling::Snapshot;
 
 use super::machine_types::{self, MachineTypes, MachineTypesArgs};
@@ -103,6 +104,20 @@ pub(super) struct Input {
 impl Input {
     /// Makes a snapshot of documents, with the machines of the provider in use.
     pub(super) fn new(documents: Documents, args: &InputArgs) -> anyhow::Result<Self> {
+        Self::asked(documents, args, |_| ())
+    }
+
+    /// As [`Self::new`], with what is known of the machines that are there, at that time or else the snapshot's; at the
+    /// present for manifests, which say none.
+    pub(super) fn with_fleet(documents: Documents, args: &InputArgs, at: Option<Timestamp>) -> anyhow::Result<Self> {
+        Self::asked(documents, args, |offline| {
+            let cluster = &mut offline.cluster;
+            cluster.wants_fleet = true;
+            cluster.now = at.or(offline.header.as_ref().map(|header| header.time)).unwrap_or_else(present);
+        })
+    }
+
+    fn asked(documents: Documents, args: &InputArgs, ask: impl FnOnce(&mut Offline)) -> anyhow::Result<Self> {
         let provider = args.machines.declaration();
         let MachineTypes { types, left_out } =
             machine_types::instance_types(provider, args.machines.instance_types.as_deref())?;
@@ -130,6 +145,7 @@ impl Input {
                 offline.cluster.planned_on.insert(pod, name.into());
             }
         }
+        ask(&mut offline);
         let cluster = offline.cluster.clone();
         let (snapshot, errors) = cluster::snapshot(cluster, offline.interner.clone(), &labels);
         offline.problems.extend(errors.into_iter().map(|error| InputProblem::Object {
@@ -180,6 +196,11 @@ impl Input {
             |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if std::sync::Arc::ptr_eq(unreadable, error)),
         )
     }
+}
+
+fn present() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Reads how kube-scheduler is configured.

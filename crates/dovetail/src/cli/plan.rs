@@ -1,12 +1,13 @@
 //! `dovetail plan`: the controller's planner on files.
 
 mod compare;
+mod disruption;
 mod table;
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use model::PriceNanoUsdPerHour;
+use model::{PriceNanoUsdPerHour, Timestamp};
 use scheduling::snapshot::{PreferencePolicy, PrioritizedListPolicy};
 use scheduling::{Plan, Snapshot, provisioning};
 
@@ -22,14 +23,19 @@ use provisioner::options::price;
 /// standard input, and says which machines `dovetail run` would launch, which pods go where, what it costs, and why
 /// pods have no place. Needs no cluster and no cloud.
 ///
-/// Exit code: 0 all pods have a place, 3 some have none, 1 a fault, 2 wrong usage.
+/// With --disruption it says instead which machines would be removed or replaced, what that saves, and why each of the
+/// others stays.
+///
+/// Exit code: 0 all pods have a place, 3 some have none, 1 a fault, 2 wrong usage. With --disruption 0 whatever is
+/// planned.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail plan -f manifests/ --expand-workloads
   helm template my-chart | dovetail plan -f - --expand-workloads
   dovetail plan -f pods.yaml -f nodepools.yaml -o json
   dovetail snapshot > cluster.jsonl && dovetail plan -f cluster.jsonl -o wide
-  dovetail plan -f cluster.jsonl --compare pools-now.yaml pools-then.yaml")]
+  dovetail plan -f cluster.jsonl --compare pools-now.yaml pools-then.yaml
+  dovetail plan -f cluster.jsonl --disruption --at 2026-12-01T22:00:00Z")]
 pub(super) struct Args {
     /// File or folder to read, - for standard input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "compare")]
@@ -38,6 +44,13 @@ pub(super) struct Args {
     /// NodeOverlays in them stand in place of those of -f
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "check")]
     compare: Option<Vec<PathBuf>>,
+    /// Say which machines would be removed or replaced, and why each of the others stays
+    #[arg(long, conflicts_with_all = ["compare", "karpenter_order", "reasons"])]
+    disruption: bool,
+    /// When to plan for, in RFC 3339: schedules of disruption budgets are looked at then [default: the snapshot's time,
+    /// else now]
+    #[arg(long, value_name = "TIME", requires = "disruption")]
+    at: Option<Timestamp>,
     /// Pack in Karpenter's order instead, to compare with; with --compare only A is packed so
     #[arg(long)]
     karpenter_order: bool,
@@ -132,6 +145,9 @@ fn plan_of(snapshot: &Snapshot, in_karpenters_order: bool) -> Plan {
 pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
     if let Some([a, b]) = args.compare.as_deref() {
         return compare::run(&args, a, b);
+    }
+    if args.disruption {
+        return disruption::run(&args);
     }
     let progress = Progress::new("reading");
     let mut input = Input::new(Documents::read(&args.filenames)?, &args.input)?;

@@ -251,7 +251,7 @@ fn pod_names(snapshot: &Snapshot, pods: &[PodId]) -> Vec<String> {
 }
 
 /// Ids of a plan always lead somewhere; a machine whose ids did not would be left out rather than misnamed.
-fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeClaim> {
+pub(super) fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeClaim> {
     let names = &*snapshot.interner;
     let pool = snapshot.node_pools.try_get(machine.node_pool)?;
     let catalogue = &*pool.catalogue;

@@ -60,6 +60,11 @@ fn the_page_on_planning_offline_shows_what_is_printed() {
 }
 
 #[test]
+fn the_page_on_disruption_shows_what_is_printed() {
+    check("docs/disruption.md", "examples/fleet", 2);
+}
+
+#[test]
 fn the_readme_shows_what_is_printed() {
     check("README.md", ".", 1);
 }

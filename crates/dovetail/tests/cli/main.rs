@@ -3,6 +3,7 @@
 mod bad_input;
 mod corpus;
 mod default_spread;
+mod disruption;
 mod dra;
 mod dra_bad_input;
 mod examples;

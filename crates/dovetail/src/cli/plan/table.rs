@@ -202,7 +202,7 @@ fn bound_later(report: &Report, detail: Detail) -> String {
 }
 
 /// `a, b, c and 4 more`.
-fn listed(pods: &[impl Borrow<str>], detail: Detail) -> String {
+pub(super) fn listed(pods: &[impl Borrow<str>], detail: Detail) -> String {
     let named = if detail == Detail::Everything { pods.len() } else { NAMED_PODS.min(pods.len()) };
     let (names, others) = pods.split_at(named);
     let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };

@@ -1,0 +1,172 @@
+//! A plan of disruption for people: what goes, what it saves, how many more budgets would let go, why the rest stays.
+
+use std::fmt::Write as _;
+
+use comfy_table::Cell;
+use model::PriceNanoUsdPerHour;
+
+use super::super::table::{Detail, finished, listed, right, short, table};
+use super::{Command, Node, NodePool, Report};
+use crate::cli::report::plural;
+
+/// Prints the whole report.
+pub(super) fn render(report: &Report, detail: Detail) -> String {
+    let mut sections = Vec::new();
+    if !report.commands.is_empty() {
+        sections.push(format!("Commands\n{}", commands(&report.commands, detail)));
+    }
+    let stay: Vec<&Node> = report.nodes.iter().filter(|node| node.command.is_none()).collect();
+    if !stay.is_empty() {
+        let why = match detail {
+            Detail::Grouped => grouped(&stay),
+            Detail::Everything => one_by_one(&stay),
+        };
+        sections.push(format!("Nodes that stay\n{why}"));
+    }
+    if !report.node_pools.is_empty() && !report.nodes.is_empty() {
+        sections.push(format!("Budgets\n{}", budgets(&report.node_pools)));
+    }
+    sections.push(summary(report));
+    sections.join("\n")
+}
+
+fn commands(commands: &[Command], detail: Detail) -> String {
+    let mut table = table(&["#", "REASON", "NODES", "REPLACED BY", "EVICTIONS", "SAVES"]);
+    for (index, command) in commands.iter().enumerate() {
+        table.add_row([
+            right(index + 1),
+            Cell::new(&command.reason),
+            Cell::new(listed(&command.nodes, detail)),
+            Cell::new(replacements(command)),
+            right(command.moves.len()),
+            right(signed(command.saving_nano_usd_per_hour)),
+        ]);
+    }
+    let mut text = finished(&table);
+    if detail == Detail::Everything {
+        for (index, command) in commands.iter().enumerate().filter(|(_, command)| !command.moves.is_empty()) {
+            let _ = writeln!(text, "\n  Pods of command {}", index + 1);
+            for it in &command.moves {
+                let _ = writeln!(text, "    {} from {} to {}", it.pod, it.from, it.to);
+            }
+        }
+    }
+    text
+}
+
+/// `2 c-4x-amd64-linux, c-8x-amd64-linux`; that nothing is launched is told by where the pods go.
+fn replacements(command: &Command) -> String {
+    let mut types: Vec<(&str, usize)> = Vec::new();
+    for claim in &command.replacements {
+        let name = claim.launch.instance_type.as_str();
+        match types.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => types.push((name, 1)),
+        }
+    }
+    let told = types.iter().map(|(name, count)| match count {
+        1 => (*name).to_owned(),
+        count => format!("{count} {name}"),
+    });
+    let told: Vec<String> = told.collect();
+    match (told.is_empty(), command.moves.is_empty()) {
+        (false, _) => told.join(", "),
+        (true, false) => "room on other nodes".to_owned(),
+        (true, true) => "-".to_owned(),
+    }
+}
+
+/// Nodes that stay for one reason together, and then the reason.
+fn grouped(nodes: &[&Node]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for node in nodes {
+        match groups.iter_mut().find(|(message, _)| *message == node.reason.message) {
+            Some((_, names)) => names.push(&node.name),
+            None => groups.push((&node.reason.message, vec![&node.name])),
+        }
+    }
+    let mut text = String::new();
+    for (message, names) in groups {
+        let _ = writeln!(text, "  {}\n    {message}", listed(&names, Detail::Grouped));
+    }
+    text
+}
+
+fn one_by_one(nodes: &[&Node]) -> String {
+    let mut table = table(&["NAME", "NODEPOOL", "INSTANCE TYPE", "ZONE", "CAPACITY", "PRICE", "PODS", "WHY"]);
+    let text = |text: &Option<String>| Cell::new(text.as_deref().unwrap_or("-"));
+    for node in nodes {
+        table.add_row([
+            Cell::new(&node.name),
+            text(&node.node_pool),
+            text(&node.instance_type),
+            text(&node.zone),
+            text(&node.capacity_type),
+            right(node.price_nano_usd_per_hour.map_or("-".to_owned(), short)),
+            right(node.pods),
+            Cell::new(&node.reason.message),
+        ]);
+    }
+    finished(&table)
+}
+
+fn budgets(pools: &[NodePool]) -> String {
+    let reasons: Vec<&str> =
+        pools.first().into_iter().flat_map(|pool| pool.allowed.keys()).map(String::as_str).collect();
+    let headings: Vec<String> = reasons.iter().map(|reason| format!("ALLOWED {}", reason.to_uppercase())).collect();
+    let headings: Vec<&str> =
+        ["NODEPOOL", "NODES", "DISRUPTED", "TAKEN"].into_iter().chain(headings.iter().map(String::as_str)).collect();
+    let mut table = table(&headings);
+    for pool in pools {
+        let mut row = vec![Cell::new(&pool.name), right(pool.nodes), right(pool.disrupted), right(pool.taken)];
+        let allowed = |reason: &&str| pool.allowed.get(*reason).copied().flatten();
+        row.extend(reasons.iter().map(|it| right(allowed(it).map_or("all".to_owned(), |allowed| allowed.to_string()))));
+        table.add_row(row);
+    }
+    let mut text = finished(&table);
+    for (pool, fault) in pools.iter().flat_map(|pool| pool.faults.iter().map(move |fault| (pool, fault))) {
+        let _ = writeln!(text, "  nodepool {} lets none go: {fault}", pool.name);
+    }
+    text
+}
+
+fn summary(report: &Report) -> String {
+    let fleet = &report.fleet;
+    let going: usize = report.commands.iter().map(|command| command.nodes.len()).sum();
+    let launched: usize = report.commands.iter().map(|command| command.replacements.len()).sum();
+    let evictions: usize = report.commands.iter().map(|command| command.moves.len()).sum();
+    let machines = plural(report.nodes.len(), "machine", "machines");
+    let mut text = if report.nodes.is_empty() {
+        "No machine is ours\n".to_owned()
+    } else if going == 0 {
+        format!("{machines} for {}: none goes\n", short(fleet.price_nano_usd_per_hour))
+    } else {
+        let (before, after) = (fleet.price_nano_usd_per_hour, fleet.price_after_nano_usd_per_hour);
+        let saving = PriceNanoUsdPerHour(before.0.saturating_sub(after.0));
+        let replaced = if launched == 0 { String::new() } else { format!(" for {launched} new") };
+        format!(
+            "{machines} for {}: {going} {}{replaced}, with {}; {} afterwards, {} saved\n",
+            short(before),
+            if going == 1 { "goes" } else { "go" },
+            plural(evictions, "eviction", "evictions"),
+            short(after),
+            signed(saving),
+        )
+    };
+    if fleet.without_price > 0 {
+        let machines = plural(fleet.without_price, "machine counts", "machines count");
+        let _ = writeln!(text, "{machines} as free, since no offering like it is known any more");
+    }
+    if report.nodes_of_others > 0 {
+        let nodes = plural(report.nodes_of_others, "node is", "nodes are");
+        let _ = writeln!(text, "{nodes} not ours, without a NodeClaim");
+    }
+    text
+}
+
+fn signed(price: PriceNanoUsdPerHour) -> String {
+    match price.0 {
+        0.. => short(price),
+        _ => format!("-{}", short(PriceNanoUsdPerHour(price.0.saturating_neg()))),
+    }
+}

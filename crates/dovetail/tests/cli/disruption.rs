@@ -1,0 +1,346 @@
+//! `dovetail plan --disruption`.
+
+use std::path::Path;
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::scratch::Scratch;
+
+fn fleet() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet/fleet.yaml").display().to_string()
+}
+
+/// The example, with more arguments.
+fn planned(scratch: &Scratch, more: &[&str]) -> crate::scratch::Ran {
+    let fleet = fleet();
+    let arguments = ["plan", "--disruption", "-f", &fleet, "--at", "2026-11-25T21:00:00Z", "--check"];
+    scratch.run(&[&arguments, more].concat())
+}
+
+#[test]
+fn what_goes_and_why_the_rest_stays_in_words() {
+    let ran = planned(&Scratch::new(), &[]);
+    expect![[r#"
+        exit 0
+        Commands
+          #   REASON    NODES       REPLACED BY        EVICTIONS   SAVES
+          1   Empty     general-a   -                          0   $0.1085/h
+          2   Drifted   general-c   c-2x-amd64-linux           2   $0.0542/h
+
+        Nodes that stay
+          general-b
+            is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s
+          general-d
+            runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
+          general-e
+            has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+          general-f
+            is in use and as it should be
+
+        Budgets
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY
+          general        6           0       2                 2               2
+
+        6 machines for $0.6515/h: 2 go for 1 new, with 2 evictions; $0.4886/h afterwards, $0.1628/h saved
+    "#]]
+    .assert_eq(&ran.transcript());
+}
+
+#[test]
+fn each_machine_and_each_pod_in_many_words() {
+    let ran = planned(&Scratch::new(), &["-o", "wide"]);
+    expect![[r#"
+        exit 0
+        Commands
+          #   REASON    NODES       REPLACED BY        EVICTIONS   SAVES
+          1   Empty     general-a   -                          0   $0.1085/h
+          2   Drifted   general-c   c-2x-amd64-linux           2   $0.0542/h
+
+          Pods of command 2
+            shop/web-0 from general-c to general-0
+            shop/web-1 from general-c to general-0
+
+        Nodes that stay
+          NAME        NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY    PRICE       PODS   WHY
+          general-b   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      0   is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s
+          general-d   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
+          general-e   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      2   has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+          general-f   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   is in use and as it should be
+
+        Budgets
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY
+          general        6           0       2                 2               2
+
+        6 machines for $0.6515/h: 2 go for 1 new, with 2 evictions; $0.4886/h afterwards, $0.1628/h saved
+    "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn a_plan_for_programs_has_exactly_these_fields() {
+    let scratch = Scratch::new();
+    let ran = planned(&scratch, &["-o", "json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let mut plan = ran.json();
+    // What a replacement is like is what `plan` says of machines.
+    let replacement = &mut plan["commands"][1]["replacements"][0];
+    assert_eq!(replacement["launch"]["instanceType"], "c-2x-amd64-linux");
+    *replacement = json!("…");
+    expect![[r#"
+        {
+          "commands": [
+            {
+              "evictionCost": 1.0,
+              "moves": [],
+              "nodes": [
+                "general-a"
+              ],
+              "reason": "Empty",
+              "replacements": [],
+              "savingNanoUsdPerHour": 108589935
+            },
+            {
+              "evictionCost": 3.0,
+              "moves": [
+                {
+                  "from": "general-c",
+                  "pod": "shop/web-0",
+                  "to": "general-0"
+                },
+                {
+                  "from": "general-c",
+                  "pod": "shop/web-1",
+                  "to": "general-0"
+                }
+              ],
+              "nodes": [
+                "general-c"
+              ],
+              "reason": "Drifted",
+              "replacements": [
+                "…"
+              ],
+              "savingNanoUsdPerHour": 54294968
+            }
+          ],
+          "fleet": {
+            "priceAfterNanoUsdPerHour": 488654707,
+            "priceNanoUsdPerHour": 651539610,
+            "withoutPrice": 0
+          },
+          "nodePools": [
+            {
+              "allowed": {
+                "Drifted": 2,
+                "Empty": 2
+              },
+              "disrupted": 0,
+              "name": "general",
+              "nodes": 6,
+              "taken": 2
+            }
+          ],
+          "nodes": [
+            {
+              "capacityType": "on-demand",
+              "command": 0,
+              "expiresAt": "2026-12-25T07:00:00Z",
+              "instanceType": "c-4x-amd64-linux",
+              "name": "general-a",
+              "nodeClaim": "general-a",
+              "nodePool": "general",
+              "pods": 0,
+              "priceNanoUsdPerHour": 108589935,
+              "reason": {
+                "code": "Goes",
+                "message": "goes with command 1"
+              },
+              "zone": "test-zone-a"
+            },
+            {
+              "capacityType": "on-demand",
+              "expiresAt": "2026-12-25T07:00:00Z",
+              "instanceType": "c-4x-amd64-linux",
+              "name": "general-b",
+              "nodeClaim": "general-b",
+              "nodePool": "general",
+              "pods": 0,
+              "priceNanoUsdPerHour": 108589935,
+              "reason": {
+                "code": "NotQuiet",
+                "message": "is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s"
+              },
+              "zone": "test-zone-a"
+            },
+            {
+              "capacityType": "on-demand",
+              "command": 1,
+              "drifted": "NodePoolDrifted",
+              "expiresAt": "2026-12-25T07:00:00Z",
+              "instanceType": "c-4x-amd64-linux",
+              "name": "general-c",
+              "nodeClaim": "general-c",
+              "nodePool": "general",
+              "pods": 2,
+              "priceNanoUsdPerHour": 108589935,
+              "reason": {
+                "code": "Goes",
+                "message": "goes with command 2"
+              },
+              "zone": "test-zone-b"
+            },
+            {
+              "capacityType": "on-demand",
+              "drifted": "NodePoolDrifted",
+              "expiresAt": "2026-12-25T07:00:00Z",
+              "instanceType": "c-4x-amd64-linux",
+              "name": "general-d",
+              "nodeClaim": "general-d",
+              "nodePool": "general",
+              "pods": 1,
+              "priceNanoUsdPerHour": 108589935,
+              "reason": {
+                "code": "PodDisruptionBudget",
+                "message": "runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now"
+              },
+              "zone": "test-zone-a"
+            },
+            {
+              "capacityType": "on-demand",
+              "drifted": "NodePoolDrifted",
+              "expiresAt": "2026-12-25T07:00:00Z",
+              "instanceType": "c-4x-amd64-linux",
+              "name": "general-e",
+              "nodeClaim": "general-e",
+              "nodePool": "general",
+              "pods": 2,
+              "priceNanoUsdPerHour": 108589935,
+              "reason": {
+                "code": "Budget",
+                "message": "has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)"
+              },
+              "zone": "test-zone-a"
+            },
+            {
+              "capacityType": "on-demand",
+              "expiresAt": "2026-12-25T07:00:00Z",
+              "instanceType": "c-4x-amd64-linux",
+              "name": "general-f",
+              "nodeClaim": "general-f",
+              "nodePool": "general",
+              "pods": 1,
+              "priceNanoUsdPerHour": 108589935,
+              "reason": {
+                "code": "InUse",
+                "message": "is in use and as it should be"
+              },
+              "zone": "test-zone-a"
+            }
+          ],
+          "nodesOfOthers": 0,
+          "notUsed": {},
+          "schemaVersion": 1,
+          "time": "2026-11-25T21:00:00Z"
+        }
+    "#]].assert_eq(&format!("{plan:#}\n"));
+    let yaml = planned(&scratch, &["-o", "yaml"]);
+    assert!(yaml.stdout.starts_with("schemaVersion: 1\ntime: \"2026-11-25T21:00:00Z\"\n"), "{}", yaml.stdout);
+}
+
+#[test]
+fn a_plan_is_the_same_byte_for_byte() {
+    let scratch = Scratch::new();
+    for output in ["table", "wide", "json", "yaml"] {
+        let [one, other] = [(); 2].map(|()| planned(&scratch, &["-o", output]).stdout);
+        assert_eq!(one, other, "{output}");
+    }
+}
+
+#[test]
+fn without_machines_of_ours_there_is_nothing_to_say() {
+    let scratch = Scratch::new();
+    scratch.write("shop.yaml", crate::plan::SHOP);
+    let ran = scratch.run(&["plan", "--disruption", "-f", "shop.yaml", "--no-default-nodepool"]);
+    expect![[r#"
+        note: 1 workload was not expanded; --expand-workloads plans their pods
+        exit 0
+        No machine is ours
+        1 node is not ours, without a NodeClaim
+    "#]]
+    .assert_eq(&ran.transcript());
+}
+
+#[test]
+fn a_budget_that_cannot_be_read_is_a_problem_and_lets_none_go() {
+    let scratch = Scratch::new();
+    let text = std::fs::read_to_string(fleet()).unwrap().replace("0 9 * * mon-fri", "0 9 * * mon-sun");
+    scratch.write("fleet.yaml", &text);
+    let ran = scratch.run(&["plan", "--disruption", "-f", "fleet.yaml", "--at", "2026-11-25T21:00:00Z"]);
+    expect![[r#"
+        problem: input, document 1: NodePool general: spec.disruption.budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+        exit 1
+        Nodes that stay
+          general-a
+            is empty, but nodepool general lets none go, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+          general-b
+            is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s
+          general-c, general-e
+            has drifted, but nodepool general lets none go, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+          general-d
+            runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
+          general-f
+            is in use and as it should be
+
+        Budgets
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY
+          general        6           0       0                 0               0
+          nodepool general lets none go: budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+
+        6 machines for $0.6515/h: none goes
+    "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    let scratch = Scratch::new();
+    let fleet = fleet();
+    for (arguments, expected) in [
+        (&["--disruption", "--reasons"] as &[&str], "cannot be used with"),
+        (&["--at", "2026-11-25T21:00:00Z"], "--disruption"),
+        (&["--disruption", "--at", "tonight"], "time \"tonight\" is not in RFC 3339 form"),
+    ] {
+        let ran = scratch.run(&[&["plan", "-f", &fleet], arguments].concat());
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(ran.stderr.contains(expected), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+/// A snapshot has its own time, and instance types that may have run out.
+#[test]
+fn a_snapshot_is_planned_for_its_own_moment_with_its_own_prices() {
+    let scratch = Scratch::new();
+    let header = json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotHeader", "schemaVersion": 1,
+        "time": "2026-11-25T10:00:00Z", "dovetailVersion": "0.1.0", "serverVersion": "v1.36.3"});
+    let instance_type = json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotInstanceType", "nodePools": ["general"],
+        "instanceType": {"name": "c-4x-amd64-linux", "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "requirements": {"node.kubernetes.io/instance-type": ["c-4x-amd64-linux"]},
+            "offerings": [{"zone": "test-zone-a", "capacityType": "on-demand", "price": 7_000_000, "available": false}]}});
+    scratch.write("snapshot.jsonl", &format!("{header}\n{instance_type}\n"));
+    let fleet = fleet();
+    let plan = |more: &[&str]| -> Value {
+        scratch
+            .run(&[&["plan", "--disruption", "-f", "snapshot.jsonl", "-f", &fleet, "-o", "json"], more].concat())
+            .json()
+    };
+    let by_day = plan(&[]);
+    assert_eq!((&by_day["time"], &by_day["commands"]), (&json!("2026-11-25T10:00:00Z"), &json!([])));
+    // There are no such machines in the other zone.
+    let fleet_price =
+        json!({"priceNanoUsdPerHour": 35_000_000, "priceAfterNanoUsdPerHour": 35_000_000, "withoutPrice": 1});
+    assert_eq!(by_day["fleet"], fleet_price);
+    let by_night = plan(&["--at", "2026-11-25T21:00:00Z"]);
+    assert_eq!(by_night["commands"][0]["reason"], "Empty");
+    // Nothing can be launched; the pods of one have room elsewhere.
+    let codes: Vec<&Value> = by_night["nodes"].as_array().unwrap().iter().map(|node| &node["reason"]["code"]).collect();
+    assert_eq!(codes, ["Goes", "NotQuiet", "NoPlace", "PodDisruptionBudget", "Goes", "InUse"]);
+}
