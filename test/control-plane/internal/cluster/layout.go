@@ -13,11 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"sigs.k8s.io/kwok/kustomize/stage/node/fast"
-	"sigs.k8s.io/kwok/kustomize/stage/node/heartbeat"
-	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 	"sigs.k8s.io/yaml"
 )
 
@@ -177,32 +173,4 @@ func kwokConfig() object {
 			"cidr":                              "10.0.0.0/24",
 		},
 	}
-}
-
-// kwokStages are the life cycles that kwok plays.
-func kwokStages(options Options) ([]object, error) {
-	sources := []string{fast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeat, podfast.DefaultPodReady}
-	if !options.KeepJobsRunning {
-		sources = append(sources, podfast.DefaultPodComplete)
-	}
-	sources = append(sources, podfast.DefaultPodDelete)
-
-	stages := make([]object, len(sources))
-	for i, source := range sources {
-		if err := yaml.Unmarshal([]byte(source), &stages[i]); err != nil {
-			return nil, fmt.Errorf("stage %d of kwok: %w", i, err)
-		}
-	}
-	return stages, delayStage(stages[len(stages)-1], options.PodDeleteDelay)
-}
-
-func delayStage(stage object, delay time.Duration) error {
-	spec, ok := stage["spec"].(object)
-	if !ok {
-		return errors.New("a stage of kwok has no spec")
-	}
-	if delay > 0 {
-		spec["delay"] = object{"durationMilliseconds": delay.Milliseconds()}
-	}
-	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
@@ -35,41 +34,6 @@ func TestTokenFileKeepsGroupsInOneColumn(t *testing.T) {
 	want := [][]string{{"t1", "admin", "admin", "system:masters"}, {"t2", "alice", "alice", "devs,ops"}, {"t3", "bob", "bob"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// stageNames gives the names of the stages that kwok is told to play, and the delay of the last.
-func stageNames(t *testing.T, options Options) (names []string, lastDelay any) {
-	t.Helper()
-	stages, err := kwokStages(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, stage := range stages {
-		names = append(names, stage["metadata"].(object)["name"].(string))
-	}
-	return names, stages[len(stages)-1]["spec"].(object)["delay"]
-}
-
-func TestNodesHeartbeatWithoutLeases(t *testing.T) {
-	names, delay := stageNames(t, Options{})
-	want := []string{"node-initialize", "node-heartbeat", "pod-ready", "pod-complete", "pod-delete"}
-	if !reflect.DeepEqual(names, want) || delay != nil {
-		t.Errorf("stages %q, delay of the last %v", names, delay)
-	}
-	if lease := kwokConfig()["options"].(object)["nodeLeaseDurationSeconds"]; lease != 0 {
-		t.Errorf("lease of %v seconds", lease)
-	}
-}
-
-func TestStagesFollowTheOptions(t *testing.T) {
-	names, delay := stageNames(t, Options{KeepJobsRunning: true, PodDeleteDelay: 1500 * time.Millisecond})
-	want := []string{"node-initialize", "node-heartbeat", "pod-ready", "pod-delete"}
-	if !reflect.DeepEqual(names, want) {
-		t.Errorf("stages %q", names)
-	}
-	if !reflect.DeepEqual(delay, object{"durationMilliseconds": int64(1500)}) {
-		t.Errorf("delay %v", delay)
 	}
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	Users           []User
 	KeepJobsRunning bool
 	PodDeleteDelay  time.Duration
+	// Stages are kwok's, from files: one replaces the default stage of its name, others come on top.
+	Stages []object
 	// DefaultSpread are kube-scheduler's topology spread constraints of pods that have none; none for its own defaults.
 	DefaultSpread  []any
 	ExtraArgs      map[string][]string // by component
@@ -79,6 +81,11 @@ func ParseOptions(args []string, usage io.Writer) (Options, error) {
 		return err
 	})
 	flags.BoolVar(&options.KeepJobsRunning, "keep-jobs-running", false, "do not complete the pods of Jobs")
+	flags.Func("kwok-stage", "a stage of kwok, in place of the default one of its name, in a YAML `FILE`; repeatable", func(path string) error {
+		stage, err := readStage(path)
+		options.Stages = append(options.Stages, stage)
+		return err
+	})
 	flags.UintVar(&podDeleteDelayMS, "pod-delete-delay-ms", 0, "how long a deleted pod stays Terminating")
 	flags.Func("default-spread", "a default topology spread constraint of kube-scheduler, `YAML`; repeatable", func(value string) error {
 		var constraint object
