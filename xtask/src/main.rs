@@ -10,6 +10,7 @@ mod demo;
 mod faults;
 mod fidelity;
 mod fuzz;
+mod karpenter_suites;
 mod oracle;
 mod process;
 mod progress;
@@ -45,6 +46,8 @@ enum Command {
     Fidelity(fidelity::Options),
     /// Let things go wrong between controller and API server, and see that all becomes right again.
     Faults(faults::Options),
+    /// Run Karpenter's own end-to-end tests with our controller.
+    KarpenterSuites(karpenter_suites::Options),
     /// Look for inputs that break what reads them, guided by the branches that they reach.
     Fuzz(fuzz::Options),
     /// Show that two revisions of `dovetail` answer alike, byte by byte.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
         Command::Faults(options) => faults::run(&options),
+        Command::KarpenterSuites(options) => karpenter_suites::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::SamePlans(options) => same_plans::run(&options),
         Command::Bench(command) => bench::run(&command),

@@ -44,6 +44,13 @@ impl Cluster {
     }
 
     async fn with(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
+        let cluster = Self::without_node_class(name, gates, arguments).await?;
+        apply::apply_one(&cluster.client().await?, objects::node_class(objects::NODE_CLASS)).await?;
+        Ok(cluster)
+    }
+
+    /// Where whoever uses it brings node classes along.
+    pub async fn without_node_class(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
         let binary = tokio::task::spawn_blocking(binary::with_failpoints).await??.to_owned();
         let control_plane = ControlPlane::up(control_plane::Options {
             name: name.to_owned(),
@@ -55,7 +62,6 @@ impl Cluster {
         let client = control_plane.client().await?;
         install::crds(&client).await?;
         install::rights(&client).await?;
-        apply::apply_one(&client, objects::node_class(objects::NODE_CLASS)).await?;
         Ok(Self { control_plane, binary })
     }
 

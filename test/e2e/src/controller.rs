@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::supervisor::{Ends, Supervisor};
-use crate::wait::{DEADLINE, eventually};
+use crate::wait::eventually;
+use crate::watchdog::Watchdog;
 
 /// What no log may hold: a panic is a defect whatever the test is about, and also where it is caught, or where the
 /// process is started again.
@@ -75,6 +76,8 @@ pub struct Controller {
     log_start: u64,
     metrics_port: u16,
     health_port: u16,
+    /// Somebody has told already what is wrong in its log.
+    is_judged: bool,
 }
 
 impl Controller {
@@ -102,7 +105,8 @@ impl Controller {
             .with_context(|| format!("run {}", options.binary.display()))?;
         let id = process.id();
         let watchdog = Watchdog::start(id)?;
-        Ok(Self { process: Mutex::new(process), id, watchdog, log, log_start, metrics_port, health_port })
+        let process = Mutex::new(process);
+        Ok(Self { process, id, watchdog, log, log_start, metrics_port, health_port, is_judged: false })
     }
 
     /// Starts it and waits until `/readyz` says so.
@@ -136,6 +140,11 @@ impl Controller {
         process.kill()?;
         process.wait()?;
         Ok(())
+    }
+
+    /// Kills it where its log has been looked into, and what is wrong there told: a panic is not told again.
+    pub fn discard(mut self) {
+        self.is_judged = true;
     }
 
     /// Waits until it ended by itself.
@@ -277,32 +286,9 @@ impl Drop for Controller {
         if std::thread::panicking() {
             eprintln!("end of {}:\n{}", self.log.display(), self.log_end().unwrap_or_default());
         }
-        self.panic_if_it_did();
-    }
-}
-
-/// Kills a process when we are gone without having stopped it, as by SIGKILL.
-#[derive(Debug)]
-struct Watchdog {
-    shell: Child,
-    _alive: Option<ChildStdin>,
-}
-
-impl Watchdog {
-    fn start(pid: u32) -> Result<Self> {
-        // `read` returns when our end of the pipe closes.
-        let mut shell = Command::new("sh")
-            .args(["-c", "read -r _; kill -9 \"$1\" 2>/dev/null", "watchdog", &pid.to_string()])
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("run sh")?;
-        let alive = shell.stdin.take();
-        Ok(Self { shell, _alive: alive })
-    }
-
-    fn dismiss(&mut self) {
-        let _ = self.shell.kill();
-        let _ = self.shell.wait();
+        if !self.is_judged {
+            self.panic_if_it_did();
+        }
     }
 }
 

@@ -21,9 +21,11 @@ pub mod faults;
 pub mod fidelity;
 pub mod fleet;
 pub mod install;
+pub mod karpenter_suites;
 pub mod objects;
 pub mod scratch;
 pub mod wait;
+mod watchdog;
 
 pub use control_plane::{Component, ControlPlane, Gates};
 pub use controller::Controller;

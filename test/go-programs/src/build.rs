@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use crate::{Program, cache, repository, sources};
+use crate::{Program, Target, cache, repository, sources};
 
 /// Hears one line of text about what a build does now.
 pub type Report<'a> = &'a dyn Fn(&str);
@@ -61,7 +61,13 @@ pub(crate) fn build(program: &Program, report: Report<'_>) -> Result<PathBuf, Er
     fs::create_dir_all(&folder).map_err(file("create", &folder))?;
 
     let version = go(program, "version", &["version"], |_| ())?;
-    let hash = sources::hash(&module, &[version.trim(), &BUILD_FLAGS.concat()]).map_err(file("read", &module))?;
+    let flags = BUILD_FLAGS.concat();
+    let mut context = vec![version.trim(), &flags];
+    match program.target {
+        Target::Module => {}
+        Target::Command(package) | Target::Tests(package) => context.push(package),
+    }
+    let hash = sources::hash(&module, &context).map_err(file("read", &module))?;
     let built = folder.join(format!("{}-{hash}{}", program.name, std::env::consts::EXE_SUFFIX));
     let lock = folder.join(format!("{}.lock", program.name));
     let _held = cache::lock(&lock, || report(&format!("waiting for another build of {}", program.name)))
@@ -78,18 +84,24 @@ pub(crate) fn build(program: &Program, report: Report<'_>) -> Result<PathBuf, Er
 fn compile(program: &Program, built: &Path, report: Report<'_>) -> Result<(), Error> {
     report(&format!("fetching the Go modules of {}", program.name));
     go(program, "mod download", &["mod", "download"], |_| ())?;
-    let packages = go(program, "list", &["list", "-deps", "."], |_| ())?.lines().count();
+    let (command, how, package) = match program.target {
+        Target::Module => ("build", "-v", "."),
+        Target::Command(package) => ("build", "-v", package),
+        // `-v` would be the tests' own there, so Go does not tell what it compiles.
+        Target::Tests(package) => ("test", "-c", package),
+    };
+    let packages = go(program, "list", &["list", "-deps", package], |_| ())?.lines().count();
 
     let started = Instant::now();
     let partial = built.with_extension(format!("{}.partial", std::process::id()));
     let partial_text = partial.to_string_lossy();
-    let mut arguments = vec!["build", "-v", "-o", &partial_text];
+    let mut arguments = vec![command, how, "-o", &partial_text];
     arguments.extend(BUILD_FLAGS);
-    arguments.push(".");
-    let result = go(program, "build", &arguments, |compiled| {
+    arguments.push(package);
+    let result = go(program, command, &arguments, |compiled| {
         let seconds = started.elapsed().as_secs();
         report(&match compiled {
-            0 => format!("linking {}, {seconds} s", program.name),
+            0 => format!("compiling or linking {}, {seconds} s", program.name),
             _ => format!("compiling {}: {compiled} of at most {packages} packages, {seconds} s", program.name),
         });
     });
@@ -98,6 +110,12 @@ fn compile(program: &Program, built: &Path, report: Report<'_>) -> Result<(), Er
     }
     result?;
     fs::rename(&partial, built).map_err(file("create", built))
+}
+
+pub(crate) fn folder_of_module(program: &Program, path: &str) -> Result<PathBuf, Error> {
+    go(program, "mod download", &["mod", "download", path], |_| ())?;
+    let folder = go(program, "list", &["list", "-m", "-f", "{{.Dir}}", path], |_| ())?;
+    Ok(PathBuf::from(folder.trim()))
 }
 
 /// Runs Go in the module's folder and gives its standard output; `progress` gets the number of lines on standard error,

@@ -24,6 +24,19 @@ pub struct Program {
     pub module: &'static str,
     /// The release of Kubernetes' libraries, where it is not that of `go.mod`: one source is built against several.
     pub other_release: Option<OtherRelease>,
+    /// What of it is built.
+    pub target: Target,
+}
+
+/// What a program is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// The module's own main package.
+    Module,
+    /// The main package of another module that this one depends on, by its import path.
+    Command(&'static str),
+    /// The tests of a package of another module that this one depends on, by its import path.
+    Tests(&'static str),
 }
 
 /// How the sources of a program are built against another release of a library.
@@ -65,12 +78,32 @@ pub const KARPENTER_SCHEDULER: Program = newest("karpenter-scheduler", "test/ben
 /// Karpenter's controller with its provider for kwok.
 pub const KARPENTER_CONTROLLER: Program = newest("karpenter-controller", "test/bench/karpenter-controller");
 
+/// Karpenter's own end-to-end tests of its behaviour.
+pub const KARPENTER_REGRESSION_SUITE: Program =
+    of_karpenter("karpenter-regression", Target::Tests("sigs.k8s.io/karpenter/test/suites/regression"));
+
+/// Karpenter's own end-to-end tests with devices.
+pub const KARPENTER_DRA_SUITE: Program =
+    of_karpenter("karpenter-dra", Target::Tests("sigs.k8s.io/karpenter/test/suites/dra"));
+
+/// Karpenter's own end-to-end tests of time, memory and utilization.
+pub const KARPENTER_PERFORMANCE_SUITE: Program =
+    of_karpenter("karpenter-performance", Target::Tests("sigs.k8s.io/karpenter/test/suites/performance"));
+
+/// The driver that publishes the devices of Karpenter's tests.
+pub const KARPENTER_DRA_DRIVER: Program =
+    of_karpenter("karpenter-dra-driver", Target::Command("sigs.k8s.io/karpenter/dra-kwok-driver"));
+
+const fn of_karpenter(name: &'static str, target: Target) -> Program {
+    Program { name, module: "test/karpenter-suites", other_release: None, target }
+}
+
 const fn newest(name: &'static str, module: &'static str) -> Program {
-    Program { name, module, other_release: None }
+    Program { name, module, other_release: None, target: Target::Module }
 }
 
 const fn of_1_36(name: &'static str, module: &'static str) -> Program {
-    Program { name, module, other_release: Some(KUBERNETES_1_36) }
+    Program { name, module, other_release: Some(KUBERNETES_1_36), target: Target::Module }
 }
 
 impl OtherRelease {
@@ -90,6 +123,14 @@ impl Program {
     /// No usable cache folder, no Go, or sources that do not compile; see [`Error`].
     pub fn build(&self, report: Report<'_>) -> Result<PathBuf, Error> {
         build::build(self, report)
+    }
+
+    /// The folder of another module that this one depends on, which is read-only; fetches it first where it is missing.
+    ///
+    /// # Errors
+    /// No Go, or no such module; see [`Error`].
+    pub fn folder_of_module(&self, path: &str) -> Result<PathBuf, Error> {
+        build::folder_of_module(self, path)
     }
 }
 

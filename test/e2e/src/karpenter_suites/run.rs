@@ -1,0 +1,168 @@
+//! Plays specs on clusters side by side.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use futures::future::join_all;
+
+use super::expectations::Expectations;
+use super::place::{Means, Place};
+use super::spec::{Played, Spec, Verdict};
+use super::suite::Specs;
+
+/// How to play them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many clusters at most.
+    pub jobs: usize,
+    /// The controller for measurements.
+    pub release_binary: Option<PathBuf>,
+    /// For what the specs write.
+    pub folder: PathBuf,
+}
+
+/// How far the run is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Progress {
+    /// Specs that have been run.
+    pub done: usize,
+    /// Those that have not.
+    pub left: usize,
+    /// How long the rest takes if it goes on as it has so far.
+    pub time_left: Duration,
+}
+
+impl Progress {
+    fn new(done: usize, left: usize, elapsed: Duration) -> Self {
+        let each = elapsed.checked_div(u32::try_from(done).unwrap_or(u32::MAX)).unwrap_or_default();
+        Self { done, left, time_left: each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)) }
+    }
+}
+
+/// Plays specs of some suites, one suite after the other, and tells of each as it ends.
+///
+/// # Errors
+/// If Karpenter's module cannot be had. A cluster that does not come up is a failure of the spec that was to run on it.
+pub async fn run(
+    chosen: &[(Specs, Vec<Spec>)],
+    expectations: &Expectations,
+    options: &Options,
+    told: &(dyn Fn(&Played, Progress) + Sync),
+) -> Result<(Vec<Played>, Option<String>)> {
+    let means = Means::new(options.release_binary.clone())?;
+    let total = chosen.iter().map(|(_, specs)| specs.len()).sum();
+    let record = Record { played: Mutex::default(), version: Mutex::default(), total, started: Instant::now(), told };
+    for (specs, wanted) in chosen {
+        let jobs = options.jobs.min(specs.suite.clusters()).min(wanted.len());
+        let queue = Queue::new(wanted, expectations);
+        let worker = |number| {
+            let worker = Worker { number, specs, expectations, options, means: &means, record: &record };
+            worker.work(&queue)
+        };
+        join_all((0..jobs).map(worker)).await;
+    }
+    let unlocked = |lock: Mutex<_>| lock.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let version = record.version.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((unlocked(record.played), version))
+}
+
+/// What has been played.
+struct Record<'a> {
+    played: Mutex<Vec<Played>>,
+    version: Mutex<Option<String>>,
+    total: usize,
+    started: Instant,
+    told: &'a (dyn Fn(&Played, Progress) + Sync),
+}
+
+impl Record<'_> {
+    fn add(&self, played: Played) {
+        let mut all = self.played.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = all.len() + 1;
+        (self.told)(&played, Progress::new(done, self.total.saturating_sub(done), self.started.elapsed()));
+        all.push(played);
+    }
+}
+
+/// What is still to be played.
+struct Queue {
+    specs: Mutex<VecDeque<Spec>>,
+    /// Held while an exclusive one is played.
+    exclusive: tokio::sync::Mutex<()>,
+}
+
+impl Queue {
+    /// Those first that may take longest, so that none is left over when all others are done.
+    fn new(specs: &[Spec], expectations: &Expectations) -> Self {
+        let mut specs = specs.to_vec();
+        specs.sort_by_key(|spec| std::cmp::Reverse(expectations.limit(spec)));
+        Self { specs: Mutex::new(specs.into()), exclusive: tokio::sync::Mutex::default() }
+    }
+
+    fn next(&self) -> Option<Spec> {
+        self.specs.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// Plays specs on a cluster of its own, and on another one when that can be used no more.
+struct Worker<'a> {
+    number: usize,
+    specs: &'a Specs,
+    expectations: &'a Expectations,
+    options: &'a Options,
+    means: &'a Means,
+    record: &'a Record<'a>,
+}
+
+impl Worker<'_> {
+    async fn work(self, queue: &Queue) {
+        let mut place = None;
+        while let Some(spec) = queue.next() {
+            let _alone = match self.expectations.is_exclusive(&spec) {
+                true => Some(queue.exclusive.lock().await),
+                false => None,
+            };
+            let ready = match place.take() {
+                Some(place) => Ok(place),
+                None => Place::new(self.specs.suite, self.number, self.means).await,
+            };
+            let played = match ready {
+                Ok(ready) => {
+                    *self.record.version.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(ready.version().to_owned());
+                    let limit = self.expectations.limit(&spec);
+                    let (played, again) = ready.play(self.specs, &spec, limit, &self.options.folder).await;
+                    place = again;
+                    played
+                }
+                Err(error) => Played {
+                    spec,
+                    verdict: Verdict::Failed(format!("no cluster for it: {error:#}")),
+                    time: Duration::ZERO,
+                    remark: None,
+                    log: None,
+                    controller_log: None,
+                },
+            };
+            self.record.add(played);
+        }
+        if let Some(place) = place {
+            place.end().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_what_the_rest_takes_at_the_pace_so_far() {
+        let progress = Progress::new(3, 6, Duration::from_secs(30));
+        assert_eq!(progress, Progress { done: 3, left: 6, time_left: Duration::from_secs(60) });
+        assert_eq!(Progress::new(0, 6, Duration::from_secs(30)).time_left, Duration::ZERO);
+    }
+}
