@@ -18,7 +18,7 @@ mod summary;
 mod sweep;
 
 pub use self::expectations::{Expectations, Expected};
-pub use self::run::{Options, Progress, run};
+pub use self::run::{Options, Progress, Run, run};
 pub use self::spec::{Played, Spec, Suite, Verdict};
 pub use self::suite::Specs;
 pub use self::summary::{Judgement, Summary};

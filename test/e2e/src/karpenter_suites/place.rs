@@ -45,6 +45,12 @@ impl Means {
         let module = go_programs::KARPENTER_REGRESSION_SUITE.folder_of_module("sigs.k8s.io/karpenter")?;
         Ok(Self { module, binary: release_binary })
     }
+
+    /// The release of the module, which ends the name of its folder.
+    pub(super) fn version(&self) -> String {
+        let name = self.module.file_name().unwrap_or_default().to_string_lossy();
+        name.split_once('@').map_or_else(|| "unknown".to_owned(), |(_, version)| version.to_owned())
+    }
 }
 
 /// One cluster; a spec at a time.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use futures::future::join_all;
@@ -31,15 +31,29 @@ pub struct Progress {
     pub done: usize,
     /// Those that have not.
     pub left: usize,
-    /// How long the rest takes if it goes on as it has so far.
+    /// How long the rest takes if its specs are like those before.
     pub time_left: Duration,
 }
 
 impl Progress {
-    fn new(done: usize, left: usize, elapsed: Duration) -> Self {
-        let each = elapsed.checked_div(u32::try_from(done).unwrap_or(u32::MAX)).unwrap_or_default();
-        Self { done, left, time_left: each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)) }
+    /// `taken` is what all specs that are done took, one after the other; `jobs` of the rest run at a time.
+    fn new(done: usize, left: usize, taken: Duration, jobs: usize) -> Self {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let each = taken.checked_div(number(done)).unwrap_or_default();
+        let time_left = each.saturating_mul(number(left)).checked_div(number(jobs)).unwrap_or_default();
+        Self { done, left, time_left }
     }
+}
+
+/// What was played, and with which releases.
+#[derive(Debug)]
+pub struct Run {
+    /// The specs, as they ended.
+    pub played: Vec<Played>,
+    /// Of the API server, if there was one.
+    pub kubernetes: Option<String>,
+    /// Of the suites.
+    pub karpenter: String,
 }
 
 /// Plays specs of some suites, one suite after the other, and tells of each as it ends.
@@ -51,39 +65,40 @@ pub async fn run(
     expectations: &Expectations,
     options: &Options,
     told: &(dyn Fn(&Played, Progress) + Sync),
-) -> Result<(Vec<Played>, Option<String>)> {
+) -> Result<Run> {
     let means = Means::new(options.release_binary.clone())?;
     let total = chosen.iter().map(|(_, specs)| specs.len()).sum();
-    let record = Record { played: Mutex::default(), version: Mutex::default(), total, started: Instant::now(), told };
+    let record = Record { played: Mutex::default(), kubernetes: OnceLock::new(), total, told };
     for (specs, wanted) in chosen {
         let jobs = options.jobs.min(specs.suite.clusters()).min(wanted.len());
         let queue = Queue::new(wanted, expectations);
         let worker = |number| {
-            let worker = Worker { number, specs, expectations, options, means: &means, record: &record };
+            let worker = Worker { number, jobs, specs, expectations, options, means: &means, record: &record };
             worker.work(&queue)
         };
         join_all((0..jobs).map(worker)).await;
     }
-    let unlocked = |lock: Mutex<_>| lock.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let version = record.version.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((unlocked(record.played), version))
+    let played = record.played.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Run { played, kubernetes: record.kubernetes.into_inner(), karpenter: means.version() })
 }
 
 /// What has been played.
 struct Record<'a> {
     played: Mutex<Vec<Played>>,
-    version: Mutex<Option<String>>,
+    kubernetes: OnceLock<String>,
     total: usize,
-    started: Instant,
     told: &'a (dyn Fn(&Played, Progress) + Sync),
 }
 
 impl Record<'_> {
-    fn add(&self, played: Played) {
+    fn add(&self, played: Played, jobs: usize) {
         let mut all = self.played.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = all.len() + 1;
-        (self.told)(&played, Progress::new(done, self.total.saturating_sub(done), self.started.elapsed()));
         all.push(played);
+        let taken = all.iter().map(|played| played.time).sum();
+        let progress = Progress::new(all.len(), self.total.saturating_sub(all.len()), taken, jobs);
+        if let Some(last) = all.last() {
+            (self.told)(last, progress);
+        }
     }
 }
 
@@ -110,6 +125,7 @@ impl Queue {
 /// Plays specs on a cluster of its own, and on another one when that can be used no more.
 struct Worker<'a> {
     number: usize,
+    jobs: usize,
     specs: &'a Specs,
     expectations: &'a Expectations,
     options: &'a Options,
@@ -131,8 +147,7 @@ impl Worker<'_> {
             };
             let played = match ready {
                 Ok(ready) => {
-                    *self.record.version.lock().unwrap_or_else(PoisonError::into_inner) =
-                        Some(ready.version().to_owned());
+                    self.record.kubernetes.get_or_init(|| ready.version().to_owned());
                     let limit = self.expectations.limit(&spec);
                     let (played, again) = ready.play(self.specs, &spec, limit, &self.options.folder).await;
                     place = again;
@@ -147,7 +162,7 @@ impl Worker<'_> {
                     controller_log: None,
                 },
             };
-            self.record.add(played);
+            self.record.add(played, self.jobs);
         }
         if let Some(place) = place {
             place.end().await;
@@ -157,12 +172,23 @@ impl Worker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::Suite;
     use super::*;
 
     #[test]
-    fn time_left_is_what_the_rest_takes_at_the_pace_so_far() {
-        let progress = Progress::new(3, 6, Duration::from_secs(30));
-        assert_eq!(progress, Progress { done: 3, left: 6, time_left: Duration::from_secs(60) });
-        assert_eq!(Progress::new(0, 6, Duration::from_secs(30)).time_left, Duration::ZERO);
+    fn time_left_is_what_the_rest_takes_if_it_is_like_what_is_done() {
+        let progress = Progress::new(3, 6, Duration::from_secs(30), 2);
+        assert_eq!(progress, Progress { done: 3, left: 6, time_left: Duration::from_secs(30) });
+        assert_eq!(Progress::new(0, 6, Duration::ZERO, 2).time_left, Duration::ZERO);
+    }
+
+    #[test]
+    fn those_that_may_take_longest_come_first_and_the_others_stay_in_their_order() -> Result<()> {
+        let expectations = serde_saphyr::from_str("{regression: {limitsSeconds: {c: 900}}}")?;
+        let spec = |name: &str| Spec { suite: Suite::Regression, group: String::new(), name: name.to_owned() };
+        let queue = Queue::new(&["b", "a", "c"].map(spec), &expectations);
+        let names: Vec<String> = std::iter::from_fn(|| queue.next()).map(|spec| spec.name).collect();
+        assert_eq!(names, ["c", "b", "a"]);
+        Ok(())
     }
 }

@@ -67,17 +67,18 @@ async fn play(arguments: &Arguments) -> Result<bool> {
     };
     let screen = Screen::new(chosen.iter().map(|(_, specs)| specs.len()).sum(), &expectations)?;
     let told = |played: &Played, progress: Progress| screen.show(played, progress);
-    let (played, kubernetes) = run(&chosen, &expectations, &options, &told).await?;
+    let run = run(&chosen, &expectations, &options, &told).await?;
     screen.bar.finish_and_clear();
 
-    let summary = Summary::new(played, &expectations);
+    let summary = Summary::new(run.played, &expectations);
     println!("{}", summary.table());
     summary.surprises().for_each(|surprise| println!("{surprise}"));
     let seconds = started.elapsed().as_secs_f64();
-    let kubernetes = kubernetes.unwrap_or_else(|| "unknown".to_owned());
-    println!("Kubernetes {kubernetes}, {seconds:.0} s, logs in {}", folder.display());
+    let (kubernetes, karpenter) = (run.kubernetes.unwrap_or_else(|| "unknown".to_owned()), run.karpenter);
+    println!("Kubernetes {kubernetes}, Karpenter {karpenter}, {seconds:.0} s, logs in {}", folder.display());
     if let Some(file) = &arguments.report {
-        let report = summary.report(&BTreeMap::from([("kubernetes", kubernetes)]), seconds);
+        let versions = BTreeMap::from([("kubernetes", kubernetes), ("karpenter", karpenter)]);
+        let report = summary.report(&versions, seconds);
         std::fs::write(file, format!("{report:#}\n")).with_context(|| format!("write {}", file.display()))?;
     }
     println!("{summary}");
