@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -76,8 +76,6 @@ pub struct Controller {
     log_start: u64,
     metrics_port: u16,
     health_port: u16,
-    /// Somebody has told already what is wrong in its log.
-    is_judged: bool,
 }
 
 impl Controller {
@@ -105,8 +103,7 @@ impl Controller {
             .with_context(|| format!("run {}", options.binary.display()))?;
         let id = process.id();
         let watchdog = Watchdog::start(id)?;
-        let process = Mutex::new(process);
-        Ok(Self { process, id, watchdog, log, log_start, metrics_port, health_port, is_judged: false })
+        Ok(Self { process: Mutex::new(process), id, watchdog, log, log_start, metrics_port, health_port })
     }
 
     /// Starts it and waits until `/readyz` says so.
@@ -140,11 +137,6 @@ impl Controller {
         process.kill()?;
         process.wait()?;
         Ok(())
-    }
-
-    /// Kills it where its log has been looked into, and what is wrong there told: a panic is not told again.
-    pub fn discard(mut self) {
-        self.is_judged = true;
     }
 
     /// Waits until it ended by itself.
@@ -192,12 +184,7 @@ impl Controller {
     /// # Errors
     /// The lines of its log that say so.
     pub fn ensure_no_panic(&self) -> Result<()> {
-        let log = self.log()?;
-        let ours = log.as_bytes().get(usize::try_from(self.log_start)?..).unwrap_or_default();
-        let ours = String::from_utf8_lossy(ours);
-        let panics: Vec<&str> = ours.lines().filter(|line| line.contains(PANIC)).collect();
-        ensure!(panics.is_empty(), "the controller panicked, see {}:\n{}", self.log.display(), panics.join("\n"));
-        Ok(())
+        ensure_no_panic_in(&self.log, self.log_start)
     }
 
     /// For where nobody takes an error: ends the test.
@@ -286,10 +273,17 @@ impl Drop for Controller {
         if std::thread::panicking() {
             eprintln!("end of {}:\n{}", self.log.display(), self.log_end().unwrap_or_default());
         }
-        if !self.is_judged {
-            self.panic_if_it_did();
-        }
+        self.panic_if_it_did();
     }
+}
+
+/// What controllers have written into a log from this byte on tells of no panic.
+pub(crate) fn ensure_no_panic_in(log: &Path, start: u64) -> Result<()> {
+    let text = fs::read(log).with_context(|| format!("read {}", log.display()))?;
+    let text = String::from_utf8_lossy(text.get(usize::try_from(start)?..).unwrap_or_default());
+    let panics: Vec<&str> = text.lines().filter(|line| line.contains(PANIC)).collect();
+    ensure!(panics.is_empty(), "the controller panicked, see {}:\n{}", log.display(), panics.join("\n"));
+    Ok(())
 }
 
 /// A port that nobody listens on. It is given up again until the controller takes it, so it is none that the kernel

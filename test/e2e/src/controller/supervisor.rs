@@ -63,6 +63,12 @@ impl Supervisor {
         self.starts.load(Ordering::SeqCst)
     }
 
+    /// Whether it has not ended as it must not so far; [`Supervisor::stop`] says how it did.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        !self.running.is_finished()
+    }
+
     /// Asks it to stop and waits for it.
     ///
     /// # Errors

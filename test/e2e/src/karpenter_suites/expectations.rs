@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How long one may take that is expected to fail: enough for most to pass once they can.
 const LIMIT_OF_FAILURE: Duration = Duration::from_secs(180);
 
-/// For every suite. A key is the name of a spec, or of a group with ` *` behind it: all specs of which the names begin so.
+/// For every suite. A key is the name of a spec, or the beginning of names with a star behind it.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Expectations(BTreeMap<Suite, OfSuite>);

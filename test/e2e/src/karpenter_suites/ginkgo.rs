@@ -199,7 +199,7 @@ mod tests {
         let (ran, left_out) = (node("It", &["D"], "a", "passed"), node("It", &["D"], "b", "skipped"));
         check(true, &[left_out.clone(), ran.clone()], &Verdict::Passed)?;
         check(true, std::slice::from_ref(&left_out), &Verdict::Failed("no spec ran".to_owned()))?;
-        check(true, &[left_out.clone(), failed(left_out.clone(), "not here")], &Verdict::Skipped)?;
+        check(true, &[left_out.clone(), failed(left_out, "not here")], &Verdict::Skipped)?;
         let hook = failed(node("BeforeSuite", &[], "", "failed"), "cache  failed\n to sync");
         let message = "failed: cache failed to sync (drift_test.go:7)";
         check(false, &[hook, ran.clone()], &Verdict::Failed(message.to_owned()))?;

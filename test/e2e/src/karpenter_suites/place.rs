@@ -5,6 +5,8 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
 
 use super::ginkgo;
 use super::program::Program;
@@ -13,7 +15,8 @@ use super::stand_in;
 use super::suite::Specs;
 use super::sweep::Sweeper;
 use crate::cluster::Cluster;
-use crate::{Controller, Gates, apply, controller};
+use crate::controller::{self, Supervisor};
+use crate::{Gates, apply, eventually, install};
 
 /// Stages of kwok that the suites were written for, in Karpenter's module: pods that end as an annotation says, and
 /// pods that never become ready.
@@ -28,6 +31,8 @@ const ENVIRONMENT: [(&str, &str); 3] = [
     ("FEATURE_GATES", "StaticCapacity=true,NodeRepair=true,CapacityBuffer=true"),
     ("CPU_REQUESTS", "1000"),
 ];
+/// The controller's.
+const LEASE: &str = "karpenter-leader-election";
 /// How long a program that Ginkgo has told to end may take beyond its grace period.
 const BEYOND_GRACE: Duration = Duration::from_secs(60);
 
@@ -55,7 +60,7 @@ impl Means {
 
 /// One cluster; a spec at a time.
 pub(super) struct Place {
-    controller: Controller,
+    controller: Supervisor,
     driver: Option<Program>,
     sweeper: Sweeper,
     /// Of the controller.
@@ -98,9 +103,18 @@ impl Place {
             stand_in::make(&client, address).await?;
         }
         let log = options.folder.join(format!("{}.log", options.name));
-        let controller = Controller::start_ready(&options).await?;
-        let sweeper = Sweeper::new(client).await?;
-        Ok(Self { controller, driver, sweeper, log, cluster })
+        // A controller that has lost its Lease, on a busy computer, is started again as Kubernetes does.
+        let controller = Supervisor::start(options);
+        let sweeper = Sweeper::new(client.clone()).await?;
+        let place = Self { controller, driver, sweeper, log, cluster };
+        match led(&client).await {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                let log = place.log.display().to_string();
+                place.end().await;
+                Err(error.context(format!("see {log}")))
+            }
+        }
     }
 
     /// The version of its server.
@@ -116,7 +130,7 @@ impl Place {
         limit: Duration,
         folder: &Path,
     ) -> (Played, Option<Self>) {
-        let started = Instant::now();
+        let (started, starts) = (Instant::now(), self.controller.starts());
         let file = folder.join(file_name(&spec.name));
         let log = file.with_extension("log");
         let verdict = self.run(specs.command(spec, limit, &file.with_extension("json")), limit, &file).await;
@@ -131,12 +145,17 @@ impl Place {
             }
         };
         let swept = if is_sound { self.sweeper.sweep().await } else { Ok(()) };
-        let remark = swept.as_ref().err().map(|error| format!("its cluster was given up: {error:#}"));
+        let mut remarks = Vec::new();
+        match self.controller.starts().saturating_sub(starts) {
+            0 => {}
+            times => remarks.push(format!("the controller ended in good order and was started again, {times} times")),
+        }
+        remarks.extend(swept.as_ref().err().map(|error| format!("its cluster was given up: {error:#}")));
         let played = Played {
             spec: spec.clone(),
             verdict,
             time,
-            remark,
+            remarks,
             log: Some(log),
             controller_log: Some(self.log.clone()),
         };
@@ -163,8 +182,9 @@ impl Place {
     }
 
     fn ensure_all_run(&mut self) -> Result<()> {
-        self.controller.ensure_no_panic()?;
-        ensure!(self.controller.runs()?, "the controller ended by itself");
+        // The log begins with this cluster.
+        controller::ensure_no_panic_in(&self.log, 0)?;
+        ensure!(self.controller.is_sound(), "the controller ended as it must not, see {}", self.log.display());
         if let Some(driver) = &mut self.driver
             && let Some(status) = driver.status()?
         {
@@ -175,11 +195,22 @@ impl Place {
 
     /// Ends its processes, which takes a while.
     pub(super) async fn end(self) {
-        // A panic is the verdict of the spec in which it happened.
-        self.controller.discard();
+        // How it ended is the verdict of the spec in which it did.
+        let _ = self.controller.stop().await;
         let rest = (self.driver, self.cluster);
         let _ = tokio::task::spawn_blocking(move || drop(rest)).await;
     }
+}
+
+/// Waits until a controller leads.
+async fn led(client: &Client) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), install::NAMESPACE);
+    eventually("a controller leads", Duration::from_secs(60), async || {
+        let lease = leases.get(LEASE).await?.spec.unwrap_or_default();
+        ensure!(lease.holder_identity.is_some_and(|holder| !holder.is_empty()), "the Lease {LEASE} has no holder");
+        Ok(())
+    })
+    .await
 }
 
 fn without_report(status: ExitStatus) -> anyhow::Error {
@@ -216,7 +247,7 @@ async fn start_driver(cluster: &Cluster) -> Result<Program> {
 
 /// A name for the files of a spec: what of its name a file's may have, and not too long.
 fn file_name(name: &str) -> String {
-    const LENGTH: usize = 120;
+    const LENGTH: usize = 200;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     // The end tells more apart than the beginning.
     let text: String = name.chars().map(plain).collect();

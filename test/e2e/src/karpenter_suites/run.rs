@@ -157,7 +157,7 @@ impl Worker<'_> {
                     spec,
                     verdict: Verdict::Failed(format!("no cluster for it: {error:#}")),
                     time: Duration::ZERO,
-                    remark: None,
+                    remarks: Vec::new(),
                     log: None,
                     controller_log: None,
                 },

@@ -87,7 +87,7 @@ pub struct Played {
     /// How long it took.
     pub time: Duration,
     /// What else is to be known.
-    pub remark: Option<String>,
+    pub remarks: Vec<String>,
     /// What it wrote.
     pub log: Option<PathBuf>,
     /// What the controller wrote, before and after it too.

@@ -177,7 +177,7 @@ fn spec_report((played, expected, judgement): &(Played, Expected, Judgement)) ->
         "judgement": judgement,
         "cause": cause,
         "message": why,
-        "remark": played.remark,
+        "remarks": played.remarks,
         "seconds": played.time.as_secs_f64(),
         "log": played.log,
         "controllerLog": played.controller_log,
@@ -211,7 +211,7 @@ mod tests {
             spec: Spec { suite: Suite::Regression, group: "Drift".to_owned(), name: format!("Drift {name}") },
             verdict,
             time: Duration::from_secs(2),
-            remark: None,
+            remarks: Vec::new(),
             log: Some("/tmp/a.log".into()),
             controller_log: None,
         }

@@ -162,8 +162,8 @@ impl<'a> Screen<'a> {
             progress.left,
             minutes(progress.time_left),
         );
-        let remark = played.remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
-        self.bar.suspend(|| println!("{word}, {:.0} s: {}{remark}", played.time.as_secs_f64(), played.spec));
+        let remarks: String = played.remarks.iter().map(|remark| format!("; {remark}")).collect();
+        self.bar.suspend(|| println!("{word}, {:.0} s: {}{remarks}", played.time.as_secs_f64(), played.spec));
         self.bar.inc(1);
         self.bar.set_message(state.clone());
         if !self.is_terminal {
