@@ -11,7 +11,7 @@ use go_programs::Program;
 use crate::process::{build, command, run as run_command};
 use crate::progress::Progress;
 
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Options {
     /// Only this suite; repeat for several.
     #[arg(long = "suite", value_name = "SUITE", value_enum)]
@@ -45,11 +45,11 @@ enum Suite {
 }
 
 impl Suite {
-    fn program(self) -> Program {
+    fn programs(self) -> &'static [Program] {
         match self {
-            Self::Regression => go_programs::KARPENTER_REGRESSION_SUITE,
-            Self::Dra => go_programs::KARPENTER_DRA_SUITE,
-            Self::Performance => go_programs::KARPENTER_PERFORMANCE_SUITE,
+            Self::Regression => &[go_programs::KARPENTER_REGRESSION_SUITE],
+            Self::Dra => &[go_programs::KARPENTER_DRA_SUITE, go_programs::KARPENTER_DRA_DRIVER],
+            Self::Performance => &[go_programs::KARPENTER_PERFORMANCE_SUITE],
         }
     }
 
@@ -110,7 +110,8 @@ impl Options {
             true => !self.fast || *suite == Suite::Regression,
             false => self.suites.contains(suite),
         };
-        let suites = Suite::value_variants().iter().filter(|suite| asked_for(suite)).map(|suite| suite.program());
+        let suites = Suite::value_variants().iter().filter(|suite| asked_for(suite));
+        let suites = suites.flat_map(|suite| suite.programs()).copied();
         let to_run = [go_programs::CONTROL_PLANE, go_programs::HELM_RENDER];
         suites.chain(to_run.into_iter().filter(|_| !self.list)).collect()
     }
