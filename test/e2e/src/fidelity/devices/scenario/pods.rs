@@ -95,7 +95,8 @@ impl Writer {
                 first["allocationMode"] = json!("All");
                 first["count"] = Value::Null;
             }
-            4 => constraints.push(json!({ "matchAttribute": format!("{driver}/model") })),
+            // Cards have no model.
+            4 => constraints.push(json!({ "requests": ["r"], "matchAttribute": format!("{driver}/model") })),
             5 => {
                 let large = self.exactly(Family::Gpu, 3, true);
                 let mut alternatives = [large, first];
