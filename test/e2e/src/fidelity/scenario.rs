@@ -16,7 +16,7 @@ use class::{Classes, requests};
 pub(super) use class::{Zones, is_spread_over_zones};
 
 use super::resizes::{self, Resized};
-use super::{BEFORE, volumes};
+use super::{BEFORE, CLASS, volumes};
 use crate::objects;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -31,6 +31,12 @@ const RUNTIME_CLASS: &str = "fidelity-sandboxed";
 const TEAM: &str = "fidelity.example.com/team";
 /// A label of pods: which of two releases of their application they are.
 const RELEASE: &str = "release";
+
+/// How many applications the pods have that are there before.
+const OLD_APPS: u64 = 3;
+/// So few pods may all find room on machines that are there.
+const FEW: usize = 8;
+const NEWCOMERS: &str = "newcomer";
 
 /// What pods ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +137,9 @@ impl Scenario {
             pods.extend(made.impossible(classes, most.min(1 + random.below(4)), &mut random));
         }
         let volumes = if rules == Rules::All { volumes::add(seed, &name, &mut pods) } else { Vec::new() };
+        if !before.is_empty() && pods.len() < FEW {
+            pods.extend(newcomers(&name, before.len()));
+        }
         Self { seed, name, node_pools, agent, resizes: resizes::of(seed, &before), before, volumes, pods }
     }
 
@@ -206,13 +215,34 @@ fn agent(name: &str, random: &mut Random) -> Value {
     })
 }
 
+/// Pods that keep off the machines of those that were there before and off each other's. They are more than the machines
+/// that the others can leave empty, so there is something to launch however few the other pods are.
+fn newcomers(name: &str, before: usize) -> impl Iterator<Item = Value> {
+    let others: Vec<String> = old_apps().chain([NEWCOMERS.to_owned()]).collect();
+    let selector = json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": others }] });
+    let apart = json!([{ "labelSelector": selector, "topologyKey": HOST }]);
+    let changes = json!({
+        "metadata": { "labels": { "app": NEWCOMERS, CLASS: NEWCOMERS } },
+        "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": apart } } },
+    });
+    let requests = json!({ "cpu": "200m", "memory": "128Mi" });
+    (0..=before.div_ceil(2)).map(move |index| {
+        objects::with(objects::pod(name, &format!("{NEWCOMERS}-{index}"), &requests), changes.clone())
+    })
+}
+
+/// The applications of pods that are there before.
+fn old_apps() -> impl Iterator<Item = String> {
+    (0..OLD_APPS).map(|index| format!("{BEFORE}{index}"))
+}
+
 /// Pods that get machines first; every other one goes again and leaves room.
 fn before(name: &str, random: &mut Random) -> Vec<Value> {
     let requests = requests(random);
     let count = 4 + random.below(9);
     (0..count)
         .map(|index| {
-            let app = format!("{BEFORE}{}", index % 3);
+            let app = format!("{BEFORE}{}", index % OLD_APPS);
             let labels = json!({ "metadata": { "labels": { "app": app } } });
             objects::with(objects::pod(name, &format!("before-{index}"), &requests), labels)
         })
