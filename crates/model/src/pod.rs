@@ -77,8 +77,8 @@ pub struct Pod {
     /// Machines, by their NodeClaims' uids, that it may enter while they are held for their planned pods. Such a
     /// toleration is given to single pods, so it is not part of the shape.
     pub may_enter: Vec<Uid>,
-    /// Names of plugin directories of its kubelet that it mounts, where it can register plugins (CSI, DRA); `None` where
-    /// it can register none. No name is known where it mounts the directory of all plugins.
+    /// Names of plugin directories of its kubelet that it mounts, where it can register plugins (CSI, DRA); `None`
+    /// where it can register none. No name is known where it mounts the directory of all plugins.
     pub kubelet_plugins: Option<Arc<[Arc<str>]>>,
     /// Why it is not known what it asks for: somebody runs it, and we cannot read it. Then its node counts as full.
     pub unreadable: Option<Arc<str>>,

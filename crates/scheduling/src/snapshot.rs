@@ -18,6 +18,8 @@ use crate::{
     devices::Devices,
 };
 
+pub(crate) mod affinity;
+pub(crate) mod daemons;
 pub mod eviction;
 pub mod fleet;
 pub mod pending;

@@ -310,8 +310,8 @@ pub(crate) const MAX_IN_TURNS: u32 = 24;
 // Disruption.
 
 /// Simulations of one plan in which the next machine that has drifted comes in for one whose pods have no place
-/// elsewhere. At the bound no more machines are tried, and the next plan goes on. Nothing is recorded; each costs a plan
-/// of the pods that move, and mostly the first is the last.
+/// elsewhere. At the bound no more machines are tried, and the next plan goes on. Nothing is recorded; each costs a
+/// plan of the pods that move, and mostly the first is the last.
 pub(crate) const DRIFT_REFILLS: usize = 8;
 
 /// Simulations of one plan for drift at most: those after [`DRIFT_REFILLS`] only leave machines out. At the bound none

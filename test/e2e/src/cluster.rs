@@ -284,8 +284,8 @@ impl Corner {
         Ok(())
     }
 
-    /// Waits until every NodeClaim names its Node, and gives them. Pods may be bound to a Node before its NodeClaim says
-    /// whose it is: those are two writes.
+    /// Waits until every NodeClaim names its Node, and gives them. Pods may be bound to a Node before its NodeClaim
+    /// says whose it is: those are two writes.
     pub async fn with_nodes(&self) -> Result<Vec<NodeClaim>> {
         eventually(&format!("every NodeClaim of {} names its Node", self.name), DEADLINE, async || {
             let claims = self.node_claims().await?;

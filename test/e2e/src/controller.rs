@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::supervisor::{Ends, Supervisor};
-use crate::wait::eventually;
+use crate::wait::{DEADLINE, eventually};
 use crate::watchdog::Watchdog;
 
 /// What no log may hold: a panic is a defect whatever the test is about, and also where it is caught, or where the

@@ -45,8 +45,8 @@ pub async fn crds(client: &Client) -> Result<()> {
     .await
 }
 
-/// Whether the server tells of a CRD's kind and lists its objects. Each part of the server learns of a CRD by a watch of
-/// its own.
+/// Whether the server tells of a CRD's kind and lists its objects. Each part of the server learns of a CRD by a watch
+/// of its own.
 async fn is_served(client: &Client, crd: &Value) -> Result<()> {
     let text = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let versions = crd["spec"]["versions"].as_array().into_iter().flatten();

@@ -1,6 +1,7 @@
 //! Random choices of tests and benchmarks, the same everywhere and in every release: SplitMix64 (Steele, Lea, Flood,
 //! OOPSLA 2014). A seed is all that a failure needs, and seeds are named in tests, documents and recorded results. So
-//! what a seed stands for never changes: not the numbers, nor how a choice is made of them, nor how many a choice takes.
+//! what a seed stands for never changes: not the numbers, nor how a choice is made of them, nor how many a choice
+//! takes.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -75,8 +76,8 @@ impl Random {
         (self.number() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Of a normal distribution of mean 0 and deviation 1, as the sum of twelve uniform ones: additions only, so that no
-    /// machine's mathematics makes another case of it.
+    /// Of a normal distribution of mean 0 and deviation 1, as the sum of twelve uniform ones: additions only, so that
+    /// no machine's mathematics makes another case of it.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

@@ -195,7 +195,8 @@ pub(crate) fn manifests(random: &mut Random) -> String {
     }
     if random.percent(20) {
         let devices: Vec<Value> = (0..1 + random.below(2)).map(|index| device(random, index)).collect();
-        slice(&mut text, "shared-everywhere", *random.pick(&[NET, GPU]), ("allNodes", true.into()), &devices);
+        let driver = *random.pick(&[NET, GPU]);
+        slice(&mut text, "shared-everywhere", driver, ("allNodes", true.into()), &devices);
     }
     pods(random, &mut text, &["200m", "900m", "1700m"], 20, requests);
     if random.percent(30) {

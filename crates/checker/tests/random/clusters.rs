@@ -2,27 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A small generator of numbers (splitmix64), so that a seed is all that a failure needs.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        let index = self.below(from.len() as u64);
-        from[usize::try_from(index).unwrap_or(0)]
-    }
-}
+use seeded_random::Random;
 
 pub(crate) const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
 const APPS: [&str; 3] = ["web", "db", "ring"];
@@ -125,7 +105,7 @@ fn group_in_one_domain(random: &mut Random, text: &mut String) {
 
 /// Pods of one template.
 pub(crate) fn pods(random: &mut Random, text: &mut String, name: &str, copies: u64, node: Option<u64>) {
-    let app = random.pick(&APPS);
+    let app = *random.pick(&APPS);
     let mut spec = String::new();
     let selector = |random: &mut Random| format!("{{matchLabels: {{app: {}}}}}", *random.pick(&APPS));
     if random.percent(35) {

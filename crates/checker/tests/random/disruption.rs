@@ -8,8 +8,8 @@ use scheduling::disruption::plan::DisruptionPlan;
 use scheduling::disruption::plan_disruption;
 use scheduling::disruption::reason::NodeReason;
 use scheduling::snapshot::SchedulerNames;
+use seeded_random::Random;
 
-use crate::clusters::Random;
 use crate::fleets::{NOW, manifests};
 use crate::{check_cases, ensure, read};
 
@@ -32,7 +32,7 @@ fn bytes(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
 fn nothing_goes_that_may_not_budgets_hold_and_every_pod_that_moves_is_let_in() {
     let (mut commands, mut moved, mut replaced, mut codes) = (0, 0, 0, BTreeSet::new());
     check_cases(|seed| {
-        let text = manifests(&mut Random(seed));
+        let text = manifests(&mut Random::new(seed));
         let snapshot = snapshot(&text);
         let plan = plan_disruption(&snapshot);
         let problems = checker::check_disruption(&snapshot, &plan);
@@ -72,7 +72,7 @@ fn equal_fleets_give_equal_bytes() {
         if seed % 8 != 0 {
             return Ok(());
         }
-        let text = manifests(&mut Random(seed));
+        let text = manifests(&mut Random::new(seed));
         let (one, other) = (snapshot(&text), snapshot(&text));
         let plans = [bytes(&one, &plan_disruption(&one)), bytes(&other, &plan_disruption(&other))];
         ensure(plans[0] == plans[1], || format!("{}\n{}", plans[0], plans[1]))
@@ -88,7 +88,7 @@ fn a_plan_that_was_tampered_with_is_found() {
         moves && plan.node_reasons.iter().any(|reason| stays(&reason))
     };
     let (snapshot, plan) = (0..1_000)
-        .map(|seed| snapshot(&manifests(&mut Random(seed))))
+        .map(|seed| snapshot(&manifests(&mut Random::new(seed))))
         .map(|snapshot| (plan_disruption(&snapshot), snapshot))
         .find_map(|(plan, snapshot)| with_moves(&plan).then_some((snapshot, plan)))
         .expect("a case in which pods move");

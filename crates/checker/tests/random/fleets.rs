@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::clusters::{Random, ZONES, pods};
+use seeded_random::Random;
+
+use crate::clusters::{ZONES, pods};
 
 /// When these fleets are looked at.
 pub(crate) const NOW: &str = "2026-11-25T10:00:00Z";
@@ -27,7 +29,7 @@ pub(crate) fn manifests(random: &mut Random) -> String {
         pods(random, &mut text, &format!("p{class}"), copies, None);
     }
     for app in ["web", "db"] {
-        if random.chance(40) {
+        if random.percent(40) {
             let _ = write!(
                 text,
                 "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {app}, namespace: d}}\nspec: {{selector: \
@@ -41,12 +43,12 @@ pub(crate) fn manifests(random: &mut Random) -> String {
 
 fn node_pool(random: &mut Random, text: &mut String, index: u64) {
     let limits =
-        if random.chance(30) { format!("\n  limits: {{nodes: {}}}", 2 + random.below(6)) } else { String::new() };
-    let replicas = if random.chance(10) { "\n  replicas: 3" } else { "" };
+        if random.percent(30) { format!("\n  limits: {{nodes: {}}}", 2 + random.below(6)) } else { String::new() };
+    let replicas = if random.percent(10) { "\n  replicas: 3" } else { "" };
     let limits = if replicas.is_empty() { limits } else { String::new() };
     let budgets: Vec<&str> = (0..random.below(3))
         .map(|_| {
-            random.pick(&[
+            *random.pick(&[
                 "{nodes: \"0\", reasons: [Empty]}",
                 "{nodes: \"1\"}",
                 "{nodes: 50%}",
@@ -57,7 +59,7 @@ fn node_pool(random: &mut Random, text: &mut String, index: u64) {
             ])
         })
         .collect();
-    let budgets = if random.chance(40) { String::new() } else { format!(", budgets: [{}]", budgets.join(", ")) };
+    let budgets = if random.percent(40) { String::new() } else { format!(", budgets: [{}]", budgets.join(", ")) };
     let _ = write!(
         text,
         "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: pool-{index}}}\nspec:\n  disruption: {{consolidateAfter: \
@@ -70,11 +72,11 @@ fn node_pool(random: &mut Random, text: &mut String, index: u64) {
 }
 
 fn machine(random: &mut Random, text: &mut String, node: u64) {
-    let zone = random.pick(&ZONES);
+    let zone = *random.pick(&ZONES);
     let (instance_type, cpu) = [("c-1x-amd64-linux", 1), ("c-4x-amd64-linux", 4), ("s-2x-amd64-linux", 2)]
         [usize::try_from(random.below(3)).unwrap_or(0)];
     let pool = random.below(2);
-    let is_initialized = random.chance(90);
+    let is_initialized = random.percent(90);
     let mut conditions = vec![("Launched", "Launched"), ("Registered", "Registered")];
     if is_initialized {
         conditions.push(("Initialized", "Initialized"));
@@ -84,7 +86,7 @@ fn machine(random: &mut Random, text: &mut String, node: u64) {
         ("Drifted", "NodePoolDrifted", 50),
         ("DisruptionReason", "Drifted", 8),
     ] {
-        if random.chance(percent) {
+        if random.percent(percent) {
             conditions.push((condition, reason));
         }
     }
@@ -97,15 +99,15 @@ fn machine(random: &mut Random, text: &mut String, node: u64) {
             )
         })
         .collect();
-    let grace_period = if random.chance(30) { ", terminationGracePeriod: 1h" } else { "" };
-    let annotations = if random.chance(8) { ", annotations: {karpenter.sh/do-not-disrupt: \"true\"}" } else { "" };
-    let deletion = if random.chance(6) { ", deletionTimestamp: \"2026-11-25T09:59:00Z\"" } else { "" };
+    let grace_period = if random.percent(30) { ", terminationGracePeriod: 1h" } else { "" };
+    let annotations = if random.percent(8) { ", annotations: {karpenter.sh/do-not-disrupt: \"true\"}" } else { "" };
+    let deletion = if random.percent(6) { ", deletionTimestamp: \"2026-11-25T09:59:00Z\"" } else { "" };
     let labels = format!(
         "kubernetes.io/hostname: n{node}, topology.kubernetes.io/zone: {zone}, node.kubernetes.io/instance-type: {instance_type}, \
          karpenter.sh/capacity-type: on-demand, karpenter.sh/nodepool: pool-{pool}, kubernetes.io/arch: amd64, kubernetes.io/os: linux"
     );
     let initialized = if is_initialized { ", karpenter.sh/initialized: \"true\"" } else { "" };
-    let ready = if random.chance(90) { "True" } else { "False" };
+    let ready = if random.percent(90) { "True" } else { "False" };
     let _ = write!(
         text,
         "---\napiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {{name: claim-{node}, labels: {{karpenter.sh/nodepool: pool-{pool}}}, \
@@ -124,7 +126,7 @@ fn machine(random: &mut Random, text: &mut String, node: u64) {
 }
 
 fn daemon(random: &mut Random, text: &mut String, node: u64, pod: u64) {
-    let annotations = if random.chance(15) { ", annotations: {karpenter.sh/do-not-disrupt: \"true\"}" } else { "" };
+    let annotations = if random.percent(15) { ", annotations: {karpenter.sh/do-not-disrupt: \"true\"}" } else { "" };
     let _ = write!(
         text,
         "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: daemon-{node}-{pod}, namespace: d{annotations}, ownerReferences: [{{apiVersion: \

@@ -2,9 +2,9 @@
 //!
 //! A kubelet finds plugins, those of CSI and of DRA drivers, by sockets in `plugins_registry` below its root directory.
 //! So a pod that serves one mounts that directory from the host, or one that contains it. What the plugin itself needs
-//! is by convention in `plugins/NAME` below the same root, NAME being the driver's (`k8s.io/dynamic-resource-allocation`,
-//! package kubeletplugin, and the CSI drivers' manifests). The root is `/var/lib/kubelet` unless a distribution moved it,
-//! so it is read from the paths.
+//! is by convention in `plugins/NAME` below the same root, NAME being the driver's
+//! (`k8s.io/dynamic-resource-allocation`, package kubeletplugin, and the CSI drivers' manifests). The root is
+//! `/var/lib/kubelet` unless a distribution moved it, so it is read from the paths.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

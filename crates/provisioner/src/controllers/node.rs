@@ -1,8 +1,8 @@
 //! A Node is being deleted.
 //!
 //! In order: its NodeClaim is deleted too; it is tainted and taken from load balancers; its pods leave, those of DRA
-//! drivers once nobody uses their claims on it any more; its volumes are detached; its machine ends; the finalizer goes. A Node whose machine is gone already skips to the end. One without
-//! NodeClaim is drained and let go.
+//! drivers once nobody uses their claims on it any more; its volumes are detached; its machine ends; the finalizer
+//! goes. A Node whose machine is gone already skips to the end. One without NodeClaim is drained and let go.
 
 pub(crate) mod devices_in_use;
 pub(crate) mod drain;

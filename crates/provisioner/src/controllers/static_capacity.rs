@@ -6,8 +6,8 @@
 //! process leads to a second machine in one's place. A request that is not answered may be carried out late; until it
 //! can be no more, nothing is launched for its NodePool.
 //!
-//! What is a pure function is in a module of its own: [`decision`] how many, [`order`] which, [`template`] what they ask
-//! for, [`pace`] when again.
+//! What is a pure function is in a module of its own: [`decision`] how many, [`order`] which, [`template`] what they
+//! ask for, [`pace`] when again.
 //!
 //! Differs: `static-one-controller`. Karpenter has two, `static.provisioning` and `static.deprovisioning`.
 //!
@@ -98,13 +98,13 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodePoolName>>, paces: &Ar
                     paces.failed(&pool, delta.key, clock.now());
                 }
             }
-            (_, Some(after)) if claim::is_launched(after) && delta.changed(|it| claim::is_launched(it)) => {
+            (_, Some(after)) if claim::is_launched(after) && delta.changed(claim::is_launched) => {
                 paces.launched(&pool);
             }
             (_, None) => paces.forget_claim(delta.key),
             (_, Some(_)) => {}
         }
-        if delta.changed(|it| Standing::of(it)) {
+        if delta.changed(Standing::of) {
             changed.add_after(pool, COLLECT);
         }
     });

@@ -12,6 +12,7 @@ use api::{
     NodeClaim, NodeClaimSpec, NodePool, NodeSelectorRequirementWithMinValues, Operator as ApiOperator, annotations,
     finalizers, labels,
 };
+use cluster::node_pool_hash;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use kube::api::{Api, PostParams};
@@ -22,7 +23,6 @@ use crate::runtime::failpoints;
 use crate::runtime::jitter::jittered;
 use crate::runtime::leader_election::NotLeading;
 use crate::world::context::Context;
-use crate::world::node_pool_hash;
 
 /// The API server's alphabet for generated names: no vowels, nothing that looks like something else.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

@@ -57,6 +57,7 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
         node_name: None,
         nominated_node_name: None,
         phase: pod::PodPhase::Pending,
+        is_unready: false,
         scheduling: pod::SchedulingState::Unschedulable,
         scheduler_name: "default-scheduler".into(),
         do_not_disrupt: pod::DoNotDisrupt::default(),
@@ -64,6 +65,7 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
         termination_grace_period_s: None,
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
+        kubelet_plugins: None,
         unreadable: None,
         shape: Arc::clone(shape),
     }

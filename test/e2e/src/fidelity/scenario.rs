@@ -215,8 +215,8 @@ fn agent(name: &str, random: &mut Random) -> Value {
     })
 }
 
-/// Pods that keep off the machines of those that were there before and off each other's. They are more than the machines
-/// that the others can leave empty, so there is something to launch however few the other pods are.
+/// Pods that keep off the machines of those that were there before and off each other's. They are more than the
+/// machines that the others can leave empty, so there is something to launch however few the other pods are.
 fn newcomers(name: &str, before: usize) -> impl Iterator<Item = Value> {
     let others: Vec<String> = old_apps().chain([NEWCOMERS.to_owned()]).collect();
     let selector = json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": others }] });

@@ -218,7 +218,7 @@ fn without_report(status: ExitStatus) -> anyhow::Error {
 }
 
 fn options(cluster: &Cluster, suite: Suite, means: &Means) -> Result<controller::Options> {
-    let mut options = cluster.controller()?;
+    let mut options = cluster.candidate()?;
     // As users have it: our own tests are quicker.
     options.environment.remove("BATCH_IDLE_DURATION");
     for (name, value) in ENVIRONMENT {

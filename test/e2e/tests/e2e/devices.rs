@@ -122,8 +122,8 @@ async fn pods_with_claims_get_machines_from_an_empty_cluster_and_the_devices_tha
     let name = corner.name.as_str();
     corner.apply([overlay(name)]).await?;
     corner.apply(classes(name)).await?;
-    // Three times two GPUs and a NIC: a machine has room for two of them, and the second one for two single GPUs. In one
-    // plan: of several, the first could leave single GPUs on both.
+    // Three times two GPUs and a NIC: a machine has room for two of them, and the second one for two single GPUs. In
+    // one plan: of several, the first could leave single GPUs on both.
     corner.apply(["a", "b", "c"].map(|pod_name| pod(name, pod_name, "aligned"))).await?;
     corner.apply(["d", "e"].map(|pod_name| pod(name, pod_name, "one"))).await?;
     corner.tried(5).await?;

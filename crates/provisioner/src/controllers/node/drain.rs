@@ -11,9 +11,13 @@
 //! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
 //! classes have; Karpenter goes by their names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use model::pod::PodPhase;
-use model::{DurationMs, Interner, Pod, Timestamp};
+use model::{DurationMs, Interner, Pod, Timestamp, Uid};
 use scheduling::snapshot::eviction::tolerates_disruption;
+
+use super::devices_in_use::{DevicesInUse, Use};
 
 /// Lowest priority of pods that the cluster itself needs. User-defined classes end below it.
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;

@@ -5,9 +5,9 @@
 //! has changed its spec, is not ready or is being deleted, its limits are used up by NodeClaims that the plan did not
 //! know, none of a machine's pods waits any more, or a pod has come to a node that was to go.
 //!
-//! NodeClaims are created in parallel and put into the store at once, so that the next plan sees them. A request that is
-//! not answered is repeated for some minutes ([`new_node_claim::create`]): while it may have been carried out, no plan
-//! can be made without the risk to launch for the same pods twice.
+//! NodeClaims are created in parallel and put into the store at once, so that the next plan sees them. A request that
+//! is not answered is repeated for some minutes ([`new_node_claim::create`]): while it may have been carried out, no
+//! plan can be made without the risk to launch for the same pods twice.
 
 pub(super) mod delete;
 pub(super) mod preconditions;

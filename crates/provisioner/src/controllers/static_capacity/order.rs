@@ -1,8 +1,8 @@
 //! Which machines of a static NodePool go first (Karpenter's `static.deprovisioning`).
 //!
 //! Those that have not been launched; then empty ones; then those whose pods are the cheapest to evict, the cost of all
-//! their pods times the part of their lifetime that is left; last those with a pod that must not be disrupted. Equals go
-//! by name.
+//! their pods times the part of their lifetime that is left; last those with a pod that must not be disrupted. Equals
+//! go by name.
 //!
 //! Differs: `static-mirror-pods`. To Karpenter a machine with a static pod of its kubelet is never empty.
 
@@ -65,7 +65,7 @@ pub(crate) fn first_to_go<'c>(
         ((because, cost, claim::name(machine.claim)), machine.claim)
     });
     let mut ranked: Vec<_> = ranked.collect();
-    ranked.sort_by(|(a, _), (b, _)| a.cmp(b));
+    ranked.sort_by_key(|(rank, _)| *rank);
     ranked.into_iter().take(count).map(|((because, ..), claim)| (claim, because)).collect()
 }
 

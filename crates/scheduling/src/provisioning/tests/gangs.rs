@@ -132,7 +132,7 @@ fn no_gang_is_placed_in_part_in_random_mixes() {
         for group in ["a", "b", "c", "d"].iter().take(1 + random.below(4) as usize) {
             let pods = 1 + random.below(4);
             f.pod_group(group, Some(u32::try_from(1 + random.below(pods + 1)).unwrap()));
-            let priority = random.below(2) as i32;
+            let priority: i32 = random.below(2);
             for index in 0..pods {
                 let cpu = 1000 * (1 + random.below(3));
                 f.pod(&format!("{group}-{index}")).requests(cpu, gib(1)).group(group).priority(priority);

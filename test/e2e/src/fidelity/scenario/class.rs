@@ -25,7 +25,7 @@ impl Zones {
 
     pub(in super::super) fn choose(self, random: &mut Random) -> &'static str {
         let left: Vec<&str> = self.iter().collect();
-        *random.pick(&left)
+        left[random.below(left.len())]
     }
 
     pub(in super::super) fn iter(self) -> impl Iterator<Item = &'static str> {
@@ -299,7 +299,7 @@ fn node_affinity(zones: Zones, random: &mut Random) -> (Map<String, Value>, Zone
             (required(json!([wanted(ZONE, "NotIn", zone)])), left)
         }
         1 => {
-            let in_zone = wanted(ZONE, "In", *random.pick(&ZONES));
+            let in_zone = wanted(ZONE, "In", ZONES[random.below(ZONES.len())]);
             let preferred = json!([{ "weight": 1 + random.below(100), "preference": in_zone }]);
             (json!({ "preferredDuringSchedulingIgnoredDuringExecution": preferred }), zones)
         }
