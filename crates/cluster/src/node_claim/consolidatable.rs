@@ -7,7 +7,7 @@ use api::{NodeClaim, NodePool};
 use decode::Problem;
 use model::Timestamp;
 
-use super::{is_static, span, timestamp, true_since};
+use super::{is_static, last_pod_event, span, true_since};
 
 /// What time makes of condition `Consolidatable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +28,8 @@ pub enum Consolidatable {
 pub fn decide(pool: &NodePool, claim: &NodeClaim, now: Timestamp) -> Result<Consolidatable, Problem> {
     let after = pool.spec.disruption.consolidate_after.parse();
     let Some(after) = span("spec.disruption.consolidateAfter", after)? else { return Ok(Consolidatable::No) };
-    let Some(initialized) = true_since(claim, INITIALIZED).filter(|_| !is_static(pool)) else {
-        return Ok(Consolidatable::No);
-    };
-    let last_event = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref()).map(timestamp);
-    let at = last_event.unwrap_or(initialized).saturating_add(after);
+    let is_possible = !is_static(pool) && true_since(claim, INITIALIZED).is_some();
+    let Some(last) = last_pod_event(claim).filter(|_| is_possible) else { return Ok(Consolidatable::No) };
+    let at = last.saturating_add(after);
     Ok(if at <= now { Consolidatable::Yes } else { Consolidatable::At(at) })
 }

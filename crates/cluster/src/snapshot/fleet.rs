@@ -13,9 +13,8 @@ use std::sync::Arc;
 use api::conditions::node_claim as conditions;
 use api::{NodeClaim, NodePool, annotations, labels, taints};
 use decode::{ObjectError, ObjectRef, Problem, Reason};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use model::pod::DoNotDisrupt;
-use model::{DurationMs, IdVec, InstanceTypeName, Interner, NamespacedName, NodeName, NodePoolName, Pod, Timestamp};
+use model::{IdVec, InstanceTypeName, Interner, NamespacedName, NodeName, NodePoolName, Pod, Timestamp};
 use scheduling::catalogue::{Catalogue, OfferingId};
 use scheduling::snapshot::eviction::{Budgets, EvictionCost};
 use scheduling::snapshot::fleet::{ClaimFacts, Drift, Fleet, FleetNode, FleetPod, Machine, Moves, UnderWay};
@@ -24,6 +23,7 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PendingPod, PoolId
 
 use self::pools::Counts;
 use super::Cluster;
+use crate::node_claim::{self, expiration, last_pod_event, milliseconds, timestamp, true_condition, true_since};
 
 /// The fleet, all but what its devices are compiled from. A field of a NodeClaim or NodePool that cannot be read is
 /// reported and counts as what disrupts less.
@@ -46,7 +46,7 @@ pub(super) fn fleet(
                 node.state,
                 of_fleet.under_way.as_ref(),
                 object.ready,
-                says(claim, conditions::INSTANCE_TERMINATING),
+                true_condition(claim, conditions::INSTANCE_TERMINATING).is_some(),
             );
         }
         fleet.nodes.push(of_fleet);
@@ -160,9 +160,9 @@ impl<'c> Builder<'c> {
         let has_command = annotation(claim, annotations::DISRUPTION_COMMAND).is_some();
         if node.excluded == Some(Excluded::Deleting) {
             Some(UnderWay::Deletion)
-        } else if says(claim, conditions::REBOOTING) {
+        } else if true_condition(claim, conditions::REBOOTING).is_some() {
             Some(UnderWay::Reboot)
-        } else if let Some(condition) = condition(claim, conditions::DISRUPTION_REASON) {
+        } else if let Some(condition) = true_condition(claim, conditions::DISRUPTION_REASON) {
             Some(UnderWay::Command(Some(condition.reason.as_str().into())))
         } else if has_command {
             Some(UnderWay::Command(None))
@@ -204,57 +204,33 @@ impl<'c> Builder<'c> {
 /// What a NodeClaim says. What of it cannot be read is reported, and counts as not said.
 fn facts(claim: &NodeClaim, errors: &mut Vec<ObjectError>) -> ClaimFacts {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let mut report = |field: &str, why: api::duration::Error| {
-        errors.push(error("NodeClaim", name, field, why.to_string()));
-        None
-    };
-    let grace_period = claim.spec.termination_grace_period.as_ref();
-    let grace_period =
-        grace_period.and_then(|text| text.parse().map_or_else(|why| report("spec.terminationGracePeriod", why), Some));
-    let expire_after = claim.spec.expire_after.parse().unwrap_or_else(|why| report("spec.expireAfter", why)).map(span);
-    let created_at = claim.metadata.creation_timestamp.as_ref().map(time);
-    let since = |wanted: &str| condition(claim, wanted).map(|condition| time(&condition.last_transition_time));
-    let last_pod_event = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref()).map(time);
+    let grace_period = claim.spec.termination_grace_period.as_ref().map(|text| text.parse()).transpose();
+    let termination_grace_period = node_claim::span("spec.terminationGracePeriod", grace_period);
+    let expires_at = expiration::expires_at(claim);
+    let problems = [termination_grace_period.as_ref().err(), expires_at.as_ref().err()];
+    let of_claim = |problem: &Problem| ObjectError { object: object_ref("NodeClaim", name), problem: problem.clone() };
+    errors.extend(problems.into_iter().flatten().map(of_claim));
     ClaimFacts {
-        consolidatable: since(conditions::CONSOLIDATABLE),
-        drifted: condition(claim, conditions::DRIFTED).map(|condition| Drift {
+        consolidatable: true_since(claim, conditions::CONSOLIDATABLE),
+        drifted: true_condition(claim, conditions::DRIFTED).map(|condition| Drift {
             cause: condition.reason.as_str().into(),
-            since: time(&condition.last_transition_time),
+            since: timestamp(&condition.last_transition_time),
         }),
-        last_pod_event: last_pod_event.or_else(|| since(conditions::INITIALIZED)),
-        termination_grace_period: grace_period.map(span),
-        expires_at: created_at.zip(expire_after).map(|(created_at, after)| created_at.saturating_add(after)),
+        last_pod_event: last_pod_event(claim),
+        termination_grace_period: termination_grace_period.ok().flatten(),
+        expires_at: expires_at.ok().flatten(),
     }
 }
 
 fn error(kind: &str, name: &str, field: &str, why: String) -> ObjectError {
-    ObjectError {
-        object: ObjectRef { kind: kind.into(), name: NamespacedName::new("", name) },
-        problem: Problem { field: field.to_owned(), reason: Reason::Invalid(why) },
-    }
+    let problem = Problem { field: field.to_owned(), reason: Reason::Invalid(why) };
+    ObjectError { object: object_ref(kind, name), problem }
 }
 
-/// A condition that is true.
-fn condition<'c>(
-    claim: &'c NodeClaim,
-    wanted: &str,
-) -> Option<&'c k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
-    let conditions = claim.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    conditions.iter().find(|condition| condition.type_ == wanted && condition.status == api::conditions::TRUE)
-}
-
-fn says(claim: &NodeClaim, wanted: &str) -> bool {
-    condition(claim, wanted).is_some()
+fn object_ref(kind: &str, name: &str) -> ObjectRef {
+    ObjectRef { kind: kind.into(), name: NamespacedName::new("", name) }
 }
 
 fn annotation<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
     claim.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-fn time(time: &Time) -> Timestamp {
-    Timestamp(time.0.as_millisecond())
-}
-
-fn span(duration: std::time::Duration) -> DurationMs {
-    DurationMs(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }

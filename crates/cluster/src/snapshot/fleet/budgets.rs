@@ -10,8 +10,8 @@ use api::disruption::{BUDGET_NODES, Budget as Entry, DisruptionReason};
 use model::Timestamp;
 use scheduling::snapshot::fleet::{Budget, BudgetFault, Reason};
 
-use super::span;
 use crate::cron::Schedule;
+use crate::node_claim::milliseconds;
 
 /// What came of a list of budgets.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ fn budget(index: usize, entry: &Entry, nodes: u32, now: Timestamp) -> Result<Opt
         (Some(schedule), Some(duration)) => {
             let text = format!("{} from {:?} for {}", entry.nodes, schedule, duration.0).into();
             let parsed = Schedule::parse(schedule).map_err(|why| format!("schedule {schedule:?} {why}"))?;
-            let duration = span(duration.parse().map_err(|why| format!("duration: {why}"))?);
+            let duration = milliseconds(duration.parse().map_err(|why| format!("duration: {why}"))?);
             let until = parsed.last_begin(now).map(|begin| begin.saturating_add(duration));
             if until.is_some_and(|until| until <= now) {
                 return Ok(None);

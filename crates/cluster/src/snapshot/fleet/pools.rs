@@ -50,7 +50,7 @@ pub(super) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &m
     errors.extend(faults.iter().map(|fault| error("NodePool", name, &field(fault.index), fault.problem.to_string())));
     FleetPool {
         policy,
-        consolidate_after: consolidate_after.map(span),
+        consolidate_after: consolidate_after.map(milliseconds),
         is_static: object.spec.replicas.is_some(),
         nodes,
         going,
