@@ -34,8 +34,9 @@ const RELEASE: &str = "release";
 
 /// How many applications the pods have that are there before.
 const OLD_APPS: u64 = 3;
-/// So few pods may all find room on machines that are there.
-const FEW: usize = 8;
+/// So many times what was there before may all find room on machines that are there: half of it goes again, and the
+/// smallest machines that hold the rest may be half empty.
+const FEW: u64 = 2;
 const NEWCOMERS: &str = "newcomer";
 
 /// What pods ask for.
@@ -137,7 +138,7 @@ impl Scenario {
             pods.extend(made.impossible(classes, most.min(1 + random.below(4)), &mut random));
         }
         let volumes = if rules == Rules::All { volumes::add(seed, &name, &mut pods) } else { Vec::new() };
-        if !before.is_empty() && pods.len() < FEW {
+        if !before.is_empty() && may_all_find_room(&pods, &before) {
             pods.extend(newcomers(&name, before.len()));
         }
         Self { seed, name, node_pools, agent, resizes: resizes::of(seed, &before), before, volumes, pods }
@@ -213,6 +214,19 @@ fn agent(name: &str, random: &mut Random) -> Value {
             "template": { "metadata": { "labels": { "app": "agent" } }, "spec": objects::pod_spec(name, &requests) },
         },
     })
+}
+
+/// Whether machines that are there may have room for all these pods.
+fn may_all_find_room(pods: &[Value], before: &[Value]) -> bool {
+    let less_of = |resource| total(pods, resource) < FEW * total(before, resource);
+    less_of("cpu") && less_of("memory")
+}
+
+/// What the pods' containers request together, in milli-CPU or MiB as [`requests`] writes them; init containers aside.
+fn total(pods: &[Value], resource: &str) -> u64 {
+    let requests = pods.iter().filter_map(|pod| pod["spec"]["containers"].as_array()).flatten();
+    let amounts = requests.filter_map(|container| container["resources"]["requests"][resource].as_str());
+    amounts.filter_map(|amount| amount.trim_end_matches(char::is_alphabetic).parse::<u64>().ok()).sum()
 }
 
 /// Pods that keep off the machines of those that were there before and off each other's. They are more than the

@@ -64,16 +64,19 @@ fn zones_of_a_class_agree_and_no_more_than_a_tenth_of_the_pods_is_impossible() {
     assert!(impossible_somewhere);
 }
 
-/// A scenario whose pods all find room on machines that are there launches nothing, and tells nothing (seed 910061).
+/// A scenario whose pods all find room on machines that are there launches nothing, and tells nothing (seeds 910061 and
+/// 930001).
 #[test]
 fn where_machines_are_there_and_pods_are_few_some_need_a_machine_of_their_own() {
-    let mut few_somewhere = false;
-    for seed in (0..300).chain([910_061]) {
+    let (mut few_somewhere, mut many_somewhere) = (false, false);
+    for seed in (0..300).chain([910_061, 930_001]) {
         let scenario = Scenario::random(seed);
-        let newcomers = scenario.pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == NEWCOMERS).count();
-        let is_few = !scenario.before.is_empty() && scenario.pods.len() - newcomers < FEW;
-        assert_eq!(newcomers > scenario.before.len().div_ceil(2), is_few, "{seed}");
+        let (newcomers, others): (Vec<Value>, Vec<Value>) =
+            scenario.pods.iter().cloned().partition(|pod| pod["metadata"]["labels"]["app"] == NEWCOMERS);
+        let is_few = !scenario.before.is_empty() && may_all_find_room(&others, &scenario.before);
+        assert_eq!(newcomers.len() > scenario.before.len().div_ceil(2), is_few, "{seed}");
         few_somewhere |= is_few;
+        many_somewhere |= !scenario.before.is_empty() && !is_few;
     }
-    assert!(few_somewhere);
+    assert!(few_somewhere && many_somewhere);
 }
