@@ -19,6 +19,7 @@
 //! machines can be launched. This is never laxer: a domain more can only lower the least. Where that closes room on
 //! nodes that kube-scheduler would fill, the plan is made again over the domains that it opens.
 
+mod absent_keys;
 mod build;
 mod cells;
 mod counts;

@@ -106,10 +106,11 @@ impl Term {
     }
 
     /// Whether the node may turn out to satisfy it: nothing that is known of its labels contradicts. The same as
-    /// [`Self::accepts`] where all labels are known.
-    pub(crate) fn may_accept(&self, node: &Node, names: &Interner) -> bool {
+    /// [`Self::accepts`] where all labels are known. `will_miss` says of a key that the node's NodeClaim does not mention
+    /// whether the node will not have it.
+    pub(crate) fn may_accept(&self, node: &Node, names: &Interner, will_miss: impl Fn(KeyId) -> bool) -> bool {
         let has_name = node.name.is_none() || self.accepts_name(node, names);
-        has_name && self.requirements.iter().all(|wanted| possibly(&node.labels, wanted, names))
+        has_name && self.requirements.iter().all(|wanted| possibly(&node.labels, wanted, names, &will_miss))
     }
 
     fn accepts_name(&self, node: &Node, names: &Interner) -> bool {
@@ -176,12 +177,13 @@ pub(crate) fn surely(labels: &NodeLabels, wanted: &Requirement, names: &Interner
 }
 
 /// Whether nothing that is known of a node's labels contradicts one requirement.
-fn possibly(labels: &NodeLabels, wanted: &Requirement, names: &Interner) -> bool {
+fn possibly(labels: &NodeLabels, wanted: &Requirement, names: &Interner, will_miss: impl Fn(KeyId) -> bool) -> bool {
     match labels {
         NodeLabels::Known(_) => surely(labels, wanted, names),
-        NodeLabels::Promised(promised) => {
-            promised.get(wanted.key).is_none_or(|promised| promised.values.intersects(&wanted.values, names))
-        }
+        NodeLabels::Promised(promised) => match promised.get(wanted.key) {
+            Some(promised) => promised.values.intersects(&wanted.values, names),
+            None => wanted.values.allows_absent() || !will_miss(wanted.key),
+        },
     }
 }
 

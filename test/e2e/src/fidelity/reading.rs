@@ -87,24 +87,38 @@ pub(super) fn planned_pods(claim: &api::NodeClaim) -> Option<BTreeSet<String>> {
     Some(planned_uids(claim.annotations().get(PLANNED_PODS)?).map(str::to_owned).collect())
 }
 
-/// What NodeClaims said of their pods when they were first seen.
+/// What NodeClaims said of their pods when they were first seen, and which of them named a pod first later.
 ///
 /// A later plan notes the pods that wait for a NodeClaim then. Where pods of one class took each other's places, that
 /// is another one than it was launched for.
 #[derive(Debug, Default)]
-pub(super) struct FirstNotes(RefCell<BTreeMap<String, Option<BTreeSet<String>>>>);
+pub(super) struct FirstNotes(RefCell<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    first: BTreeMap<String, Option<BTreeSet<String>>>,
+    /// By pod that no NodeClaim named when it was first seen.
+    later: BTreeMap<String, String>,
+}
 
 impl FirstNotes {
-    /// What each NodeClaim was planned for: what it said first, and those that it named later and no other had first.
+    /// What each NodeClaim was planned for: what it said first, and those that it named later and no other before it.
+    /// Of several that name a pod in one reading the oldest counts, which is where it has a place on a machine that was
+    /// there; the pod may have lost that to another of its class already (seed 2036).
     fn planned(&self, now: &[(String, Option<BTreeSet<String>>)]) -> Vec<Option<BTreeSet<String>>> {
-        let mut first = self.0.borrow_mut();
+        let Notes { first, later } = &mut *self.0.borrow_mut();
         for (claim, noted) in now {
             first.entry(claim.clone()).or_insert_with(|| noted.clone());
         }
         let of_any: BTreeSet<&String> = first.values().flatten().flatten().collect();
+        for (claim, noted) in now {
+            for uid in noted.iter().flatten().filter(|uid| !of_any.contains(uid)) {
+                later.entry(uid.clone()).or_insert_with(|| claim.clone());
+            }
+        }
         let planned = now.iter().map(|(claim, noted)| {
             let at_first = first.get(claim).into_iter().flatten().flatten();
-            let later = noted.iter().flatten().filter(|uid| !of_any.contains(uid));
+            let later = later.iter().filter(|(_, of)| *of == claim).map(|(uid, _)| uid);
             noted.as_ref().map(|_| at_first.chain(later).cloned().collect())
         });
         planned.collect()
@@ -281,6 +295,8 @@ mod tests {
         let planned = notes.planned(&[claim("a", &["1", "3"]), claim("b", &["1"])]);
         assert_eq!(planned, [uids(&["1", "3"]), uids(&["2"])], "3 is a later plan's, 1 took 2's place");
         assert_eq!(notes.planned(&[claim("c", &["4"]), ("d".to_owned(), None)]), [uids(&["4"]), None]);
+        let planned = notes.planned(&[claim("a", &["1", "5"]), claim("b", &["5"])]);
+        assert_eq!(planned, [uids(&["1", "3", "5"]), uids(&["2"])], "5 lost its place on the older to one of its class");
     }
 
     #[test]

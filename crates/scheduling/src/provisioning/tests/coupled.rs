@@ -640,3 +640,30 @@ fn a_machine_on_its_way_in_a_zone_that_pods_exclude_is_no_domain_of_theirs() {
         assert!(plan.refusals.is_empty(), "{zone}: {}", super::fixture::render(&plan, &snapshot));
     }
 }
+
+/// As above, by a label of a NodePool that machines of others will not have: neither their NodeClaims nor their types
+/// name it.
+#[test]
+fn a_machine_on_its_way_from_a_pool_without_a_label_that_pods_select_is_no_domain_of_theirs() {
+    let mut f = three_zones();
+    f.pool("blue");
+    f.label("team", "blue");
+    f.in_flight("other", "small", 4000);
+    f.promised(ZONE, "c");
+    for zone in ["a", "b"] {
+        f.in_flight(zone, "small", 4000);
+        f.promised(ZONE, zone);
+        f.promised("team", "blue");
+    }
+    for index in 0..6 {
+        let pod = f.pod(&format!("pod-{index}")).requests(500, gib(1)).label("app", "a").select("team", "blue");
+        pod.spread(ZONE, 1, "a").planned_on(if index < 3 { "a" } else { "b" });
+    }
+    check(
+        &f,
+        expect![[r#"
+            node a: [pod-0, pod-1, pod-2]
+            node b: [pod-3, pod-4, pod-5]
+        "#]],
+    );
+}

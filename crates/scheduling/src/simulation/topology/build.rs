@@ -14,6 +14,7 @@ use model::{
     volume::{AccessMode, VolumeBindingMode},
 };
 
+use super::absent_keys::AbsentKeys;
 use super::{
     AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Placing, Rule, Scope, Topology,
 };
@@ -387,10 +388,11 @@ impl<'s> Builder<'s> {
             return Topology::default();
         }
         let mut known: FastMap<(Scope, bool, Option<Filter>), Arc<Placing>> = FastMap::default();
+        let absent_keys = AbsentKeys::new(self.snapshot);
         let groups = self.groups.iter().map(|key| {
             // Pods of many owners are spread over the same label, and most count the same nodes.
             let of = (key.scope, matches!(key.rule, Rule::Port(_)), key.filter.clone());
-            let placing = known.entry(of).or_insert_with(|| Arc::new(self.placing(key)));
+            let placing = known.entry(of).or_insert_with(|| Arc::new(self.placing(key, &absent_keys)));
             Group {
                 kind: key.kind,
                 scope: key.scope,
@@ -405,7 +407,7 @@ impl<'s> Builder<'s> {
         Topology { groups, ..Topology::default() }
     }
 
-    fn placing(&self, key: &GroupKey) -> Placing {
+    fn placing(&self, key: &GroupKey, absent_keys: &AbsentKeys<'_>) -> Placing {
         let names = &*self.snapshot.interner;
         let nodes = &self.snapshot.nodes;
         let values: IdVec<DomainId, ValueId> = match key.scope {
@@ -437,7 +439,7 @@ impl<'s> Builder<'s> {
                         (NodeLabels::Promised(_), _) => Place::Domain(new_host()),
                     },
                 };
-                match key.filter.as_ref().map_or(Some(true), |filter| filter.counts_node(node, names)) {
+                match key.filter.as_ref().map_or(Some(true), |filter| filter.counts_node(node, names, absent_keys)) {
                     Some(true) => place,
                     Some(false) => Place::Outside,
                     None => Place::Unknown,
@@ -573,7 +575,7 @@ impl Topology {
 
 impl Filter {
     /// Whether an existing node counts; `None` if that depends on a label it has not got yet.
-    fn counts_node(&self, node: &Node, names: &model::Interner) -> Option<bool> {
+    fn counts_node(&self, node: &Node, names: &model::Interner, absent_keys: &AbsentKeys<'_>) -> Option<bool> {
         if let Some(tolerations) = &self.tolerations
             && untolerated(&node.taints, tolerations, names).is_some()
         {
@@ -597,7 +599,7 @@ impl Filter {
         let any = |accepts: &dyn Fn(&affinity::Term) -> bool| {
             self.terms.as_ref().is_none_or(|terms| terms.iter().any(accepts))
         };
-        if !any(&|term| term.may_accept(node, names)) {
+        if !any(&|term| term.may_accept(node, names, |key| absent_keys.will_miss(node, key))) {
             return Some(false);
         }
         let accepted = any(&|term| term.accepts(node, names));
