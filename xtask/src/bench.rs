@@ -28,6 +28,13 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Consolidate generated fleets with our planner and with Karpenter's methods, to the fixed point, and print time,
+    /// price and evictions.
+    Consolidation {
+        /// Passed on to the benchmark; `-- --help` shows what it takes.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Evaluate 50 NodeOverlays against 1,000 instance types of 20 NodePools and print the time.
     Overlays {
         /// Passed on to the benchmark; `-- --help` shows what it takes.
@@ -77,18 +84,8 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Scheduling { arguments } if arguments.iter().any(|it| COUNTING.contains(&it.as_str())) => {
             count(arguments)
         }
-        Command::Scheduling { arguments } => {
-            let mut karpenter = Vec::new();
-            if !arguments.iter().any(|argument| argument == "--only-ours") {
-                let progress = Progress::new();
-                let built = go_programs::KARPENTER_SCHEDULER.build(&|line| progress.say(line));
-                let built = built.context("Karpenter's side; --only-ours leaves it out")?;
-                karpenter = vec!["--karpenter".into(), built.into_os_string()];
-            }
-            eprintln!("building the planner's benchmark in release mode");
-            let built = build(&["--release", "--package=bench", "--bin=scheduling"], "scheduling")?;
-            run_command(process::command(&built.to_string_lossy()).args(karpenter).args(arguments))
-        }
+        Command::Scheduling { arguments } => beside_karpenter(None, arguments),
+        Command::Consolidation { arguments } => beside_karpenter(Some("consolidation"), arguments),
         Command::Overlays { arguments } => {
             eprintln!("building the overlays' benchmark in release mode");
             let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "overlays", "--"]);
@@ -106,6 +103,20 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         }
         Command::DraScale { arguments } => beside_dovetail("bench-dra-scale", arguments),
     }
+}
+
+/// Runs the planner's benchmark, or a subcommand of it, with Karpenter's side built.
+fn beside_karpenter(subcommand: Option<&str>, arguments: &[String]) -> Result<()> {
+    let mut karpenter = Vec::new();
+    if !arguments.iter().any(|argument| argument == "--only-ours") {
+        let progress = Progress::new();
+        let built = go_programs::KARPENTER_SCHEDULER.build(&|line| progress.say(line));
+        let built = built.context("Karpenter's side; --only-ours leaves it out")?;
+        karpenter = vec!["--karpenter".into(), built.into_os_string()];
+    }
+    eprintln!("building the planner's benchmark in release mode");
+    let built = build(&["--release", "--package=bench", "--bin=scheduling"], "scheduling")?;
+    run_command(process::command(&built.to_string_lossy()).args(subcommand).args(karpenter).args(arguments))
 }
 
 /// Options of `bench scheduling` that count instructions, and need nothing of Karpenter.

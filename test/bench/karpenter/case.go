@@ -26,6 +26,8 @@ type line struct {
 	DaemonSet    *appsv1.DaemonSet
 	PodTemplate  *corev1.PodTemplateSpec
 	Node         *corev1.Node
+	// Of the node in the same line, if it is one of Karpenter's.
+	NodeClaim *v1.NodeClaim
 	// Of the node in the same line, or waiting where there is none: how many pods of which template.
 	Pods []podCount
 }
@@ -56,6 +58,7 @@ type input struct {
 	nodePools         []*v1.NodePool
 	daemonPods        []*corev1.Pod
 	nodes             []*corev1.Node
+	nodeClaims        []*v1.NodeClaim // of the nodes, where these have any
 	bound             []*corev1.Pod
 	pending           []*corev1.Pod
 }
@@ -106,6 +109,9 @@ func readCase(path string) (*input, error) {
 			}
 			if line.Node != nil {
 				input.nodes = append(input.nodes, line.Node)
+			}
+			if line.NodeClaim != nil {
+				input.nodeClaims = append(input.nodeClaims, line.NodeClaim)
 			}
 		}
 	}

@@ -1,7 +1,8 @@
-// karpenter plans one case of the scheduling benchmark with Karpenter's own scheduler and prints what it did.
+// karpenter plans one case of the scheduling benchmark with Karpenter's own scheduler and prints what it did, or
+// consolidates one of the consolidation benchmark with Karpenter's own methods.
 //
 // It is a process of its own for each case, so that its memory and its garbage are its own. The case is a file of JSON
-// lines (see test/bench/src/bin/scheduling/case.rs); the answer is one JSON object on standard output.
+// lines (see test/bench/src/case.rs); the answer is one JSON object on standard output.
 package main
 
 import (
@@ -36,6 +37,7 @@ func main() {
 	path := flag.String("case", "", "file of the case")
 	limit := flag.Duration("limit", 5*time.Minute, "when to stop planning")
 	workers := flag.Int("workers", 1, "candidates of one pod that are looked at at once")
+	wantsLess := flag.Bool("consolidate", false, "consolidate the nodes of the case, in place of planning for its pods")
 	version := flag.Bool("print-versions", false, "print what this program is made of and end")
 	flag.Parse()
 	if *version {
@@ -43,7 +45,13 @@ func main() {
 		return
 	}
 	log.SetLogger(logr.Discard())
-	answer, err := run(*path, *limit, *workers)
+	var answer any
+	var err error
+	if *wantsLess {
+		answer, err = consolidate(*path, *limit)
+	} else {
+		answer, err = run(*path, *limit, *workers)
+	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(answer)
 	}

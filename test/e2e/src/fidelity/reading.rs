@@ -296,7 +296,11 @@ mod tests {
         assert_eq!(planned, [uids(&["1", "3"]), uids(&["2"])], "3 is a later plan's, 1 took 2's place");
         assert_eq!(notes.planned(&[claim("c", &["4"]), ("d".to_owned(), None)]), [uids(&["4"]), None]);
         let planned = notes.planned(&[claim("a", &["1", "5"]), claim("b", &["5"])]);
-        assert_eq!(planned, [uids(&["1", "3", "5"]), uids(&["2"])], "5 lost its place on the older to one of its class");
+        assert_eq!(
+            planned,
+            [uids(&["1", "3", "5"]), uids(&["2"])],
+            "5 lost its place on the older to one of its class"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The neutral form of a case, which both sides read: a file of JSON lines.
 //!
 //! One line is one thing: options, an instance type, a NodePool, a DaemonSet, a template of pods, a node with the pods
-//! on it, or pods that wait. Pods are counted by template, which are numbered from 0 in the order of the file, so a
+//! on it and its NodeClaim if it has one, or pods that wait. Pods are counted by template, which are numbered from 0 in the order of the file, so a
 //! hundred thousand of them are a few lines. Objects are as the API has them; prices are in nano-dollars per hour.
 //! Waiting pods are called `pod-000000` and so on in the order of the file, those on nodes `bound-000000` and so on;
 //! the UID is the name.
@@ -35,9 +35,11 @@ pub(crate) enum Line {
 
 /// A node and what runs there.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct OnNode {
     pub node: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_claim: Option<Value>,
     pub pods: Vec<PodCount>,
 }
 
@@ -71,8 +73,17 @@ pub(crate) struct Case {
     pub instance_types: Vec<InstanceType>,
     pub node_pools: Vec<Value>,
     pub daemon_sets: Vec<Value>,
-    pub nodes: Vec<(Value, Vec<Value>)>,
+    pub nodes: Vec<CaseNode>,
     /// Templates of pods that wait, one for each pod, in order.
+    pub pods: Vec<Value>,
+}
+
+/// A node, with a template for each pod that runs there.
+#[derive(Default)]
+pub(crate) struct CaseNode {
+    pub node: Value,
+    /// None for a node that is not Karpenter's.
+    pub node_claim: Option<Value>,
     pub pods: Vec<Value>,
 }
 
@@ -96,9 +107,9 @@ impl Case {
             line(&Line::DaemonSet(daemon_set.clone()))?;
         }
         let mut templates = Templates::default();
-        for (node, pods) in &self.nodes {
+        for CaseNode { node, node_claim, pods } in &self.nodes {
             let pods = templates.count(pods, &mut line)?;
-            line(&Line::Node(OnNode { node: node.clone(), pods }))?;
+            line(&Line::Node(OnNode { node: node.clone(), node_claim: node_claim.clone(), pods }))?;
         }
         let pods = templates.count(&self.pods, &mut line)?;
         line(&Line::Pods(pods))?;
@@ -190,7 +201,11 @@ mod tests {
     fn a_case_is_read_as_it_was_written() -> Result<()> {
         let pod = |cpu: &str| json!({"spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}});
         let case = Case {
-            nodes: vec![(json!({"metadata": {"name": "n"}}), vec![pod("1"), pod("1")])],
+            nodes: vec![CaseNode {
+                node: json!({"metadata": {"name": "n"}}),
+                node_claim: None,
+                pods: vec![pod("1"), pod("1")],
+            }],
             pods: vec![pod("2"), pod("1"), pod("1")],
             ..Case::default()
         };

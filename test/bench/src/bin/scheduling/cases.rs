@@ -1,12 +1,12 @@
 //! What is planned: the cases, by name, each from a seed and so the same on every computer.
 
-mod catalogues;
-mod pods;
+pub(crate) mod catalogues;
+pub(crate) mod pods;
 
 use serde_json::{Value, json};
 
 use self::pods::{Mix, pod};
-use crate::case::{Case, Options, Preferences};
+use crate::case::{Case, CaseNode, Options, Preferences};
 use seeded_random::Random;
 
 /// A case that can be made.
@@ -84,7 +84,7 @@ pub(crate) fn all(pods: Option<usize>) -> Vec<Named> {
 }
 
 /// A NodePool with these requirements and further fields.
-fn node_pool(name: &str, requirements: &Value, spec: Value, template: &Value) -> Value {
+pub(crate) fn node_pool(name: &str, requirements: &Value, spec: Value, template: &Value) -> Value {
     let mut pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name, "uid": name},
         "spec": spec,
@@ -96,7 +96,7 @@ fn node_pool(name: &str, requirements: &Value, spec: Value, template: &Value) ->
     pool
 }
 
-fn among(key: &str, values: &[&str]) -> Value {
+pub(crate) fn among(key: &str, values: &[&str]) -> Value {
     json!({"key": key, "operator": "In", "values": values})
 }
 
@@ -188,7 +188,7 @@ fn half_full(count: usize) -> Case {
             (used_cpu, used_memory) = (used_cpu + of_cpu, used_memory + of_memory);
             running.push(template.clone());
         }
-        case.nodes.push((node(index, size, cpu, memory, 58), running));
+        case.nodes.push(CaseNode { node: node(index, size, cpu, memory, 58), node_claim: None, pods: running });
     }
     case
 }
@@ -279,7 +279,8 @@ fn cold_start(count: usize) -> Case {
         // Room for little more.
         let used = of_node.iter().map(requests).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         let spare = random.within(&(150..901));
-        case.nodes.push((node(index, "m6i.8xlarge", used.0 + 150 + spare, used.1 + 328 + 2 * spare, 110), of_node));
+        let node = node(index, "m6i.8xlarge", used.0 + 150 + spare, used.1 + 328 + 2 * spare, 110);
+        case.nodes.push(CaseNode { node, node_claim: None, pods: of_node });
     }
     case
 }

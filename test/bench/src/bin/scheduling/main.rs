@@ -13,6 +13,7 @@
 mod case;
 mod cases;
 mod clock;
+mod consolidation;
 mod export;
 mod goals;
 mod instructions;
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use self::cases::Named;
 use self::instructions::Then;
@@ -41,6 +42,8 @@ use self::theirs::Answer;
 #[derive(Parser)]
 #[command(name = "cargo xtask bench scheduling --")]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Only these: a group such as P1, a kind such as P3-ratios, or a name; may be given several times.
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
@@ -106,8 +109,17 @@ struct Arguments {
     answer: Option<PathBuf>,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Consolidate fleets with our planner and with Karpenter's methods.
+    Consolidation(consolidation::Arguments),
+}
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(Command::Consolidation(arguments)) = &arguments.command {
+        return consolidation::run(arguments);
+    }
     if let Some(case) = &arguments.measure {
         let measured = ours::measure(case, arguments.again)?;
         println!("{}", serde_json::to_string(&measured)?);

@@ -164,6 +164,11 @@ impl Input {
                     let node = decode::node(&on_node.node, context).map_err(|error| anyhow!("{error}"))?;
                     let name = node.name.to_string();
                     cluster.nodes.push(Arc::new(node));
+                    if let Some(claim) = &on_node.node_claim {
+                        let claim = decode::node_claim_object(claim).map_err(|error| anyhow!("{error}"))?;
+                        cluster.node_claims.push(Arc::new(claim));
+                        cluster.wants_fleet = true;
+                    }
                     names.pods(&on_node.pods, &templates, Some(&name), |pod| {
                         cluster.bound.insert(&decoded(pod, context)?);
                         Ok(())

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use seeded_random::Random;
 
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A pod with these labels and requests, and further fields of its spec.
-pub(super) fn pod(labels: Value, cpu_milli: u64, memory_mib: u64, spec: Value) -> Value {
+pub(crate) fn pod(labels: Value, cpu_milli: u64, memory_mib: u64, spec: Value) -> Value {
     let requests = json!({"cpu": format!("{cpu_milli}m"), "memory": format!("{memory_mib}Mi")});
     let mut template = json!({"metadata": {"labels": labels}, "spec": spec});
     template["spec"]["containers"] = json!([{"name": "app", "image": "app", "resources": {"requests": requests}}]);
@@ -16,7 +16,7 @@ pub(super) fn pod(labels: Value, cpu_milli: u64, memory_mib: u64, spec: Value) -
 }
 
 /// Karpenter's own benchmark: five equal parts, the rest like the first.
-pub(super) fn diverse(count: usize, random: &mut Random) -> Vec<Value> {
+pub(crate) fn diverse(count: usize, random: &mut Random) -> Vec<Value> {
     let part = count / 5;
     let mut pods = Vec::with_capacity(count);
     pods.extend((0..count - 4 * part).map(|_| {
@@ -43,7 +43,7 @@ pub(super) fn diverse(count: usize, random: &mut Random) -> Vec<Value> {
 
 /// Diverse pods in a cluster with kube-scheduler's built-in defaults and a Service for each label: pods without a
 /// spread of their own would rather be spread over hosts and zones.
-pub(super) fn diverse_with_defaults(count: usize, random: &mut Random) -> Vec<Value> {
+pub(crate) fn diverse_with_defaults(count: usize, random: &mut Random) -> Vec<Value> {
     let mut pods = diverse(count, random);
     for pod in pods.iter_mut().filter(|pod| pod["spec"]["topologySpreadConstraints"].is_null()) {
         let selector = json!({"matchLabels": pod["metadata"]["labels"]});
@@ -72,7 +72,7 @@ fn sized(labels: Value, spec: Value, random: &mut Random) -> Value {
 
 /// Identical pods that would rather be in one zone (possible), in different zones (not possible for more than there are
 /// zones) and on different hosts (possible at a price).
-pub(super) fn with_preferences(count: usize) -> Vec<Value> {
+pub(crate) fn with_preferences(count: usize) -> Vec<Value> {
     let counted = json!({"matchLabels": {"app": "nginx"}});
     let away = |weight: u64, key: &str| json!({"weight": weight, "podAffinityTerm": {"topologyKey": key, "labelSelector": counted}});
     let zone = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["test-zone-1"]}]});
@@ -85,7 +85,7 @@ pub(super) fn with_preferences(count: usize) -> Vec<Value> {
 
 /// How requests of deployments are drawn.
 #[derive(Clone, Copy)]
-pub(super) enum Mix {
+pub(crate) enum Mix {
     /// About 4 GiB for each vCPU.
     Balanced,
     /// From 1 to 12 GiB for each vCPU.
@@ -95,7 +95,7 @@ pub(super) enum Mix {
 }
 
 impl Mix {
-    pub(super) const ALL: [(Self, &'static str); 3] =
+    pub(crate) const ALL: [(Self, &'static str); 3] =
         [(Self::Balanced, "balanced"), (Self::Ratios, "ratios"), (Self::LogNormal, "lognormal")];
 
     fn requests(self, random: &mut Random) -> (u64, u64) {
@@ -129,7 +129,7 @@ fn power_of_two(exponent: f64) -> f64 {
 }
 
 /// Deployments of 5 to 60 replicas without further rules, until there are so many pods.
-pub(super) fn deployments(mix: Mix, count: usize, random: &mut Random) -> Vec<Value> {
+pub(crate) fn deployments(mix: Mix, count: usize, random: &mut Random) -> Vec<Value> {
     let mut pods = Vec::with_capacity(count);
     for number in 0.. {
         if pods.len() >= count {
@@ -144,7 +144,7 @@ pub(super) fn deployments(mix: Mix, count: usize, random: &mut Random) -> Vec<Va
 }
 
 /// Thirty deployments of all sizes, each spread over zones; three of them also one pod a host, three spread over hosts.
-pub(super) fn wide(count: usize, random: &mut Random) -> Vec<Value> {
+pub(crate) fn wide(count: usize, random: &mut Random) -> Vec<Value> {
     const DEPLOYMENTS: usize = 30;
     let mut pods = Vec::with_capacity(count);
     for number in 0..DEPLOYMENTS {

@@ -1,0 +1,144 @@
+//! Our side: what the planner decides is carried out on the case, which is then decoded anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use scheduling::Snapshot;
+use scheduling::disruption::plan::{Command, DisruptionPlan, Place};
+use scheduling::disruption::plan_disruption;
+use scheduling::plan::MachineId;
+use serde_json::Value;
+
+use super::Consolidated;
+use super::fleets::{NODE_POOL, by_name, offering, price};
+use super::machine::machine;
+use crate::case::{self, Case, CaseNode, Line};
+use crate::clock::{Stopwatch, peak_kib};
+use crate::ours::Input;
+
+/// Consolidates the fleet until nothing is left to do, or the time is over.
+pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> {
+    let reading = Stopwatch::start();
+    let mut case = read(path)?;
+    let mut answer = Consolidated { read_nanos: reading.elapsed().1, ..Consolidated::default() };
+    let own = path.with_extension("ours");
+    let begun = Instant::now();
+    let mut launched = 0;
+    loop {
+        case.write(&own)?;
+        let mut input = Input::read(&own)?;
+        let round = Stopwatch::start();
+        let snapshot = input.snapshot()?;
+        let plan = plan_disruption(&snapshot);
+        let (cpu, wall) = round.elapsed();
+        answer.cpu_nanos += cpu;
+        answer.wall_nanos += wall;
+        if answer.rounds == 0 {
+            answer.first_cpu_nanos = cpu;
+            answer.candidates = case.nodes.len();
+        }
+        answer.rounds += 1;
+        answer.timed_out = begun.elapsed() > limit;
+        if plan.commands.is_empty() || answer.timed_out {
+            answer.bound_nano_usd_per_hour = None::<i64>;
+            break;
+        }
+        for command in &plan.commands {
+            answer.commands += 1;
+            answer.evictions += command.moves.len();
+            carry_out(&mut case, &snapshot, &plan, command, &mut launched)?;
+        }
+    }
+    std::fs::remove_file(&own)?;
+    answer.peak_kib = peak_kib().unwrap_or(0);
+    answer.nodes = case.nodes.len();
+    answer.price_nano_usd_per_hour = price(&case)?;
+    Ok(answer)
+}
+
+fn carry_out(
+    case: &mut Case,
+    snapshot: &Snapshot,
+    plan: &DisruptionPlan,
+    command: &Command,
+    launched: &mut usize,
+) -> Result<()> {
+    let mut names: BTreeMap<MachineId, String> = BTreeMap::new();
+    let simulated = plan.simulated.as_deref();
+    for &id in &command.replacements {
+        let simulated = simulated.context("a replacement of no plan")?;
+        let of_plan = simulated.plan.machines.try_get(id).context("a replacement that is not planned")?;
+        let catalogue = &simulated.snapshot.node_pools[of_plan.node_pool].catalogue;
+        let of = by_name(case, catalogue.types[of_plan.launch.instance_type].name.as_str())?;
+        let zone = simulated.snapshot.interner.value_name(of_plan.launch.zone);
+        let name = format!("launched-{launched:05}");
+        *launched += 1;
+        let node = machine(&name, NODE_POOL, of, offering(of, zone, of_plan.launch.capacity_type)?);
+        case.nodes.push(node);
+        names.insert(id, name);
+    }
+    let goes: BTreeSet<String> =
+        command.nodes.iter().map(|&id| snapshot.nodes[id].display_name().to_string()).collect();
+    let mut moving: BTreeMap<String, Value> = BTreeMap::new();
+    let mut numbered = 0;
+    for node in &mut case.nodes {
+        let is_going = goes.contains(name_of(node));
+        for template in &node.pods {
+            if is_going {
+                moving.insert(format!("bound-{numbered:06}"), template.clone());
+            }
+            numbered += 1;
+        }
+    }
+    // Pods are numbered in the order of the file, so no node may change before all names are known.
+    let mut arrivals: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for planned in &command.moves {
+        let simulated = simulated.context("a move of no plan")?;
+        let pod = simulated.snapshot.pods.try_get(planned.pod).context("a pod that does not wait")?;
+        let template =
+            moving.remove(&*pod.pod.name.name).with_context(|| format!("{} is on no node that goes", pod.pod.name))?;
+        let to = match planned.to {
+            Place::Node(id) => simulated.snapshot.nodes[id].display_name().to_string(),
+            Place::Machine(id) => names.get(&id).cloned().context("a machine of another command")?,
+        };
+        arrivals.entry(to).or_default().push(template);
+    }
+    ensure!(moving.is_empty(), "{} pods of nodes that go have no place", moving.len());
+    case.nodes.retain(|node| !goes.contains(name_of(node)));
+    for node in &mut case.nodes {
+        node.pods.extend(arrivals.remove(name_of(node)).unwrap_or_default());
+    }
+    ensure!(arrivals.is_empty(), "pods move to nodes that are not there");
+    Ok(())
+}
+
+fn name_of(node: &CaseNode) -> &str {
+    node.node["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// A case of nodes, as it was written.
+fn read(path: &Path) -> Result<Case> {
+    let mut case = Case::default();
+    let mut templates: Vec<Value> = Vec::new();
+    for line in case::read(path)? {
+        match line? {
+            Line::Options(options) => case.options = options,
+            Line::InstanceType(of) => case.instance_types.push(*of),
+            Line::NodePool(pool) => case.node_pools.push(pool),
+            Line::DaemonSet(set) => case.daemon_sets.push(set),
+            Line::PodTemplate(template) => templates.push(template),
+            Line::Node(on_node) => {
+                let mut pods = Vec::new();
+                for count in on_node.pods {
+                    let template = templates.get(count.template).context("a template that is not there")?;
+                    pods.extend(std::iter::repeat_n(template.clone(), count.count));
+                }
+                case.nodes.push(CaseNode { node: on_node.node, node_claim: on_node.node_claim, pods });
+            }
+            Line::Pods(counts) => ensure!(counts.iter().all(|count| count.count == 0), "pods wait in a fleet"),
+        }
+    }
+    Ok(case)
+}
