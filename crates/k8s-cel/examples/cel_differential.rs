@@ -47,11 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<Vec<String>, String> {
-    let mut oracles = arguments
-        .oracles
-        .iter()
-        .map(|(release, program)| Oracle::start(program).map(|oracle| (*release, oracle)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut oracles = arguments.start()?;
     let mut tally = Tally::new("cel", FLOOR, arguments);
     for index in 0..arguments.cases {
         let name = format!("{}-{index}", arguments.seed);

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use dra_types::KubernetesMinor;
 
+use crate::oracle::Oracle;
+
 /// What is asked for.
 pub struct Arguments {
     /// The program that answers for each release.
@@ -45,6 +47,14 @@ pub fn main(name: &str, run: impl FnOnce(&Arguments) -> Result<Vec<String>, Stri
 }
 
 impl Arguments {
+    /// Starts the oracle of each release.
+    ///
+    /// # Errors
+    /// The first program that cannot be started.
+    pub fn start(&self) -> Result<Vec<(KubernetesMinor, Oracle)>, String> {
+        self.oracles.iter().map(|(release, program)| Ok((*release, Oracle::start(program)?))).collect()
+    }
+
     fn read(mut texts: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = Self { oracles: Vec::new(), cases: 1000, seed: 1, fixtures: None, record: None };
         while let Some(name) = texts.next() {
