@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use dra_sched::{
     ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal, SharedTemplate,
-    Templates, Verdict,
+    Templates, Verdict, allocate,
+    faults::Fault,
     machine::binding_group,
     pods::{self, Claims, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
-    verdict::Fault,
 };
 use dra_types::{
     Allocation, AttributeValue, ClaimSource, Device, KubernetesMinor, NodeAllocatableMapping, NodeFacts, NodeScope,
@@ -242,7 +242,7 @@ impl Compiled {
         let allocations = if classes.is_empty() {
             Vec::new()
         } else {
-            match self.inventory.allocate(facts, &classes, &held.ledger, &mut Budget::new(STEPS)) {
+            match allocate(&self.inventory, facts, &classes, &held.ledger, &mut Budget::new(STEPS)) {
                 Verdict::Allocated { allocations, .. } => allocations,
                 Verdict::Refused(refusal) => {
                     // An invalid pool is the only error that is about one node.

@@ -140,9 +140,9 @@ fn pack(inventory: &Inventory, types: &[MachineType], pods: &[(&str, u32, ClaimU
             let placed = fill(inventory, types, &mut bin, &mut cluster, (name, claim), left);
             if placed == 0 {
                 let budget = &mut Budget::new(STEPS);
-                let offer = inventory.try_add(
+                let offer = Copies { claims: &[claim], copies: 1 }.try_add(
+                    inventory,
                     &bin.ledger,
-                    Copies { claims: &[claim], copies: 1 },
                     &every_shape,
                     &cluster,
                     budget,
@@ -184,14 +184,14 @@ fn fill(
     copies: u32,
 ) -> u32 {
     let mut budget = Budget::new(STEPS);
-    let offer = inventory.try_add(&bin.ledger, Copies { claims: &[claim], copies }, &bin.shapes, cluster, &mut budget);
+    let offer = Copies { claims: &[claim], copies }.try_add(inventory, &bin.ledger, &bin.shapes, cluster, &mut budget);
     let pinned = bin.ledger.domain().and_then(|domain| domain.0.get(ZONE)).cloned();
     let price = |alternative: &Alternative| {
         let zone = alternative.domain.0.get(ZONE).or(pinned.as_ref());
         cheapest(types, &alternative.shapes, zone).2 / alternative.copies
     };
     let Some(best) = offer.alternatives.iter().min_by_key(|alternative| price(alternative)) else { return 0 };
-    inventory.commit(&mut bin.ledger, cluster, best);
+    best.commit(inventory, &mut bin.ledger, cluster);
     bin.shapes = best.shapes.clone();
     bin.pods.push(format!("{} × {name}", best.copies));
     best.copies

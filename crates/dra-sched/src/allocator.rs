@@ -14,7 +14,6 @@ mod constraints;
 mod counting;
 pub(crate) mod report;
 mod result;
-mod scene;
 mod search;
 mod symmetry;
 
@@ -25,14 +24,13 @@ use std::sync::Arc;
 
 use model::Budget;
 
-use crate::claims::Request;
-use crate::inventory::{ClaimClassId, Inventory};
+use crate::compile::ids::ClaimClassId;
+use crate::faults::Fault;
+use crate::inventory::Inventory;
+use crate::inventory::view::View;
 use crate::ledger::{ClusterLedger, Taken, Usage};
-use crate::verdict::{Fault, Progress, Refusal, Verdict};
-use crate::view::View;
-use dra_types::{Allocation, NodeFacts, RequestKind};
-
-pub(crate) use scene::Scene;
+use crate::verdict::{Progress, Refusal, Verdict};
+use dra_types::{Allocation, NodeFacts};
 
 /// What a search found, before it is written as upstream writes it.
 #[derive(Debug)]
@@ -62,57 +60,48 @@ pub(crate) struct Found {
     pub(crate) pinned: Vec<bool>,
 }
 
-impl Inventory {
-    /// Allocates claims for one pod on an existing node, as kube-scheduler would, without taking anything.
-    ///
-    /// The budget is in steps: tentative choices of a device, counting tests, propagations of a constraint's value.
-    pub fn allocate(
-        &self,
-        node: &NodeFacts,
-        claims: &[ClaimClassId],
-        ledger: &ClusterLedger,
-        budget: &mut Budget,
-    ) -> Verdict {
-        let view =
-            self.brought_to(node, ledger).and_then(|brought| self.view_of_node(node, &brought, ledger.pool_order()));
-        let view = match view {
-            Ok(view) => view,
-            Err(fault) => return Verdict::Refused(Refusal::Fault(fault)),
-        };
-        let before = budget.remaining();
-        match self.search((node, &view), claims, Taken { cluster: ledger, own: None }, Need::Allocations, budget) {
-            Outcome::Found(found) => Verdict::Allocated { allocations: found.allocations, score: found.score },
-            Outcome::Refused(refusal) => Verdict::Refused(refusal),
-            Outcome::OutOfBudget => Verdict::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) }),
-        }
+/// Allocates claims for one pod on an existing node, as kube-scheduler would, without taking anything.
+///
+/// The budget is in steps: tentative choices of a device, counting tests, propagations of a constraint's value.
+pub fn allocate(
+    inventory: &Inventory,
+    node: &NodeFacts,
+    claims: &[ClaimClassId],
+    ledger: &ClusterLedger,
+    budget: &mut Budget,
+) -> Verdict {
+    let brought = ledger.brought_to(inventory, node);
+    let view = match brought.and_then(|brought| View::of_node(inventory, node, &brought, ledger.pool_order())) {
+        Ok(view) => view,
+        Err(fault) => return Verdict::Refused(Refusal::Fault(fault)),
+    };
+    let before = budget.remaining();
+    let question = Question { inventory, seen: (node, &view), claims, taken: Taken { cluster: ledger, own: None } };
+    match question.search(Need::Allocations, budget) {
+        Outcome::Found(found) => Verdict::Allocated { allocations: found.allocations, score: found.score },
+        Outcome::Refused(refusal) => Verdict::Refused(refusal),
+        Outcome::OutOfBudget => Verdict::OutOfBudget(Progress { steps: before.saturating_sub(budget.remaining()) }),
     }
+}
 
-    pub(crate) fn search(
-        &self,
-        seen: (&NodeFacts, &Arc<View>),
-        claims: &[ClaimClassId],
-        taken: Taken<'_>,
-        need: Need,
-        budget: &mut Budget,
-    ) -> Outcome {
-        for class in claims.iter().map(|claim| &self.claim_classes[*claim]) {
+/// What is asked: whether these claims can be served together, by what a node sees and what is taken of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) inventory: &'a Inventory,
+    /// The node, and what it sees.
+    pub(crate) seen: (&'a NodeFacts, &'a Arc<View>),
+    pub(crate) claims: &'a [ClaimClassId],
+    pub(crate) taken: Taken<'a>,
+}
+
+impl Question<'_> {
+    pub(crate) fn search(self, need: Need, budget: &mut Budget) -> Outcome {
+        for class in self.claims.iter().map(|claim| &self.inventory.claim_classes[*claim]) {
             if let Some(fault) = &class.fault {
                 let fault = Fault::Claim { claim: class.name.clone(), error: fault.clone() };
                 return Outcome::Refused(Refusal::Fault(fault));
             }
         }
-        search::run(self, seen, claims, taken, need, budget)
-    }
-
-    /// Whether claims of a class may take more where there is more: by a better alternative, or by asking for all.
-    pub fn takes_more_of_more(&self, class: ClaimClassId) -> bool {
-        let is_for_all = |request: &Request| request.alternatives.iter().any(|alternative| alternative.count.is_none());
-        self.has_alternatives(class) || self.claim_classes[class].requests.iter().any(is_for_all)
-    }
-
-    /// Whether a claim class has firstAvailable requests, so that the packer can ask for better alternatives.
-    pub fn has_alternatives(&self, class: ClaimClassId) -> bool {
-        let requests = &self.claim_classes[class].spec.requests;
-        requests.iter().any(|request| matches!(request.kind, RequestKind::FirstAvailable(_)))
+        search::run(self, need, budget)
     }
 }

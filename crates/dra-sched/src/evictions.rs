@@ -11,7 +11,9 @@ use std::sync::Arc;
 use model::collections::FastMap;
 use model::{DurationMs, Timestamp};
 
-use crate::inventory::{ClaimId, DeviceKey, Inventory};
+use crate::compile::claims::Claim;
+use crate::compile::ids::{ClaimId, DeviceKey};
+use crate::inventory::Inventory;
 use dra_types::{AllocationResult, DeviceId, DeviceTaint, TaintEffect, compat::Gate};
 
 /// A claim whose consumers are ended.
@@ -27,43 +29,43 @@ pub struct Eviction {
     pub not_before: Option<Timestamp>,
 }
 
-impl Inventory {
+impl Eviction {
     /// Allocated claims whose consumers will be ended, in input order.
-    pub fn evictions(&self) -> Vec<Eviction> {
-        if !self.compat.is_on(Gate::DeviceTaints) {
+    pub fn all(inventory: &Inventory) -> Vec<Self> {
+        if !inventory.compat.is_on(Gate::DeviceTaints) {
             return Vec::new();
         }
-        let taints = self.taints_by_device();
-        let of_claim = |(claim, entry): (ClaimId, &crate::claims::Claim)| {
+        let taints = taints_by_device(inventory);
+        let of_claim = |(claim, entry): (ClaimId, &Claim)| {
             let results = entry.object.allocation.iter().flat_map(|allocation| &allocation.results);
             let of_result = |result: &AllocationResult| {
-                let taints = self.device_key(&result.device).and_then(|key| taints.get(&key).copied());
+                let taints = inventory.device_key(&result.device).and_then(|key| taints.get(&key).copied());
                 evictions(claim, result, taints.unwrap_or_default())
             };
             let evictions = results.flat_map(of_result);
             evictions.min_by_key(|eviction| eviction.not_before)
         };
-        self.claims.iter_enumerated().filter_map(of_claim).collect()
+        inventory.claims.iter_enumerated().filter_map(of_claim).collect()
     }
 
     /// Claims whose consumers are ended by a point in time, for [`crate::ClusterLedger::without`].
-    pub fn evicted(&self, by: Timestamp) -> BTreeSet<ClaimId> {
-        let due = |eviction: &Eviction| eviction.not_before.is_none_or(|time| time <= by);
-        self.evictions().into_iter().filter(due).map(|eviction| eviction.claim).collect()
+    pub fn claims_by(inventory: &Inventory, by: Timestamp) -> BTreeSet<ClaimId> {
+        let due = |eviction: &Self| eviction.not_before.is_none_or(|time| time <= by);
+        Self::all(inventory).into_iter().filter(due).map(|eviction| eviction.claim).collect()
     }
+}
 
-    /// Taints of what is published in the newest generation.
-    fn taints_by_device(&self) -> FastMap<DeviceKey, &[DeviceTaint]> {
-        let mut newest: FastMap<DeviceKey, (i64, &[DeviceTaint])> = FastMap::default();
-        for entry in &self.devices {
-            let generation = self.slices[entry.slice].slice.pool.generation;
-            let known = newest.entry(entry.key).or_insert((generation, &entry.taints));
-            if generation > known.0 {
-                *known = (generation, &entry.taints);
-            }
+/// Taints of what is published in the newest generation.
+fn taints_by_device(inventory: &Inventory) -> FastMap<DeviceKey, &[DeviceTaint]> {
+    let mut newest: FastMap<DeviceKey, (i64, &[DeviceTaint])> = FastMap::default();
+    for entry in &inventory.devices {
+        let generation = inventory.slices[entry.slice].slice.pool.generation;
+        let known = newest.entry(entry.key).or_insert((generation, &entry.taints));
+        if generation > known.0 {
+            *known = (generation, &entry.taints);
         }
-        newest.into_iter().map(|(key, (_, taints))| (key, taints)).collect()
     }
+    newest.into_iter().map(|(key, (_, taints))| (key, taints)).collect()
 }
 
 fn evictions(claim: ClaimId, result: &AllocationResult, taints: &[DeviceTaint]) -> Vec<Eviction> {
@@ -109,6 +111,7 @@ fn ends(result: &AllocationResult, taint: &DeviceTaint) -> Option<Option<Timesta
 mod tests {
     use serde_json::{Value, json};
 
+    use super::Eviction;
     use crate::fixture::{builder_for, claim, compat, devices, exactly, local, names};
     use crate::ledger::ClusterLedger;
     use dra_types::{Compat, DeviceTaintRule, Gate, ResourceClaim};
@@ -142,7 +145,7 @@ mod tests {
         builder.taint_rule(rule("d00", effect));
         builder.claim(allocated("c", "d00", tolerations));
         builder.claim(allocated("untouched", "d01", &json!([])));
-        let evictions = builder.build().evictions();
+        let evictions = Eviction::all(&builder.build());
         assert!(evictions.len() <= 1);
         evictions.first().map(|eviction| eviction.not_before.map(|time| time.0 / 1000))
     }
@@ -184,7 +187,7 @@ mod tests {
             "tolerations": [{"operator": "Exists"}]}});
         let both = claim(&mut builder, "both", &json!({"requests": [tolerant]}));
         let inventory = builder.build();
-        let released = inventory.evicted(Timestamp(0));
+        let released = Eviction::claims_by(&inventory, Timestamp(0));
         assert_eq!(released.len(), 1);
         let ask = |class, ledger: &ClusterLedger| names(&crate::fixture::ask_with(&inventory, &[class], ledger).0);
         assert!(ask(both, &ClusterLedger::new(&inventory)).is_empty());

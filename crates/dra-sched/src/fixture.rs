@@ -5,9 +5,7 @@ use std::sync::Arc;
 use model::Budget;
 use serde_json::{Value, json};
 
-use crate::inventory::{ClaimClassId, Inventory, InventoryBuilder};
-use crate::ledger::ClusterLedger;
-use crate::verdict::Verdict;
+use crate::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict, allocate};
 use dra_types::{Compat, DeviceClass, Gates, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 
 pub(crate) const STEPS: u64 = 100_000;
@@ -80,7 +78,7 @@ pub(crate) fn ask(inventory: &Inventory, claims: &[ClaimClassId]) -> (Verdict, u
 /// Asks where a ledger says what is taken.
 pub(crate) fn ask_with(inventory: &Inventory, claims: &[ClaimClassId], ledger: &ClusterLedger) -> (Verdict, u64) {
     let mut budget = Budget::new(STEPS);
-    let verdict = inventory.allocate(&n1(), claims, ledger, &mut budget);
+    let verdict = allocate(inventory, &n1(), claims, ledger, &mut budget);
     (verdict, STEPS - budget.remaining())
 }
 

@@ -1,86 +1,44 @@
-//! Everything about devices and claims that stays the same while planning, compiled once.
+//! Everything about devices and claims that stays the same while planning, compiled once; and what a node sees of it.
 //!
 //! Invariants: devices of equal content share a `DeviceShape`; a device's name (driver, pool, device) is a
 //! [`DeviceKey`], whatever slice and generation it stands in, because that is what allocations refer to; claims of
-//! equal spec share a [`ClaimClassId`]. Ids are positions in input order and decide nothing: pools and slices are
-//! ordered by name.
+//! equal spec share a [`ClaimClassId`]. What is taken is in a ledger, never here.
 
 mod builder;
+mod claims;
+mod domains;
+mod pool_order;
 pub(crate) mod shared;
+pub(crate) mod unit;
+pub(crate) mod view;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use model::collections::NameMap;
-use model::{IdSet, IdVec, NodeName, define_id};
-use smallvec::SmallVec;
+use model::{IdSet, IdVec, NodeName};
 
-use crate::attributes::{AttributeColumn, ValueTable};
-use crate::claims::{Claim, ClaimClass};
-use crate::derived::DerivedTable;
-use crate::ledger::ClusterLedger;
+use crate::compile::attributes::{AttributeColumn, ValueTable};
+use crate::compile::claims::{Claim, ClaimClass};
+use crate::compile::derived::DerivedTable;
+use crate::compile::device::{DeviceEntry, Pool, Shape, Slice};
+use crate::compile::ids::{
+    AttributeIndex, ClaimClassId, ClaimId, DeviceIndex, DeviceKey, DeviceShape, PoolIndex, ShapeId, SharedPoolId,
+    SliceIndex,
+};
+use crate::compile::selectors::SelectorTable;
+use crate::faults::Fault;
 use crate::machine::MachineShape;
 use crate::quirks::Quirks;
-use crate::selectors::SelectorTable;
-use crate::verdict::Fault;
-use crate::view::{LocalSlices, View};
-use dra_types::{
-    Allocation, CounterName, CounterSetName, Device, DeviceId, DeviceTaint, DriverName, PoolId, ResourceSlice,
-    compat::Compat,
-};
-use k8s_cel::DeviceView;
+use dra_types::{Device, DeviceId, compat::Compat};
+use shared::SharedPool;
+use view::{LocalSlices, View};
 
 pub use builder::InventoryBuilder;
-pub(crate) use shared::SharedPool;
-
-define_id! {
-    /// A distinct claim spec.
-    pub struct ClaimClassId;
-}
-define_id! {
-    /// A ResourceClaim that exists.
-    pub struct ClaimId;
-}
-define_id! {
-    /// What an instance type's machines publish: templates, bindings, labels. Types with equal shapes share one.
-    pub struct ShapeId;
-}
-define_id! {
-    /// A device in a slice.
-    pub(crate) struct DeviceIndex;
-}
-define_id! {
-    /// A device by name.
-    pub struct DeviceKey;
-}
-define_id! {
-    /// A distinct device content.
-    pub(crate) struct DeviceShape;
-}
-define_id! {
-    /// A template of pools that nodes of a domain share.
-    pub(crate) struct SharedPoolId;
-}
-define_id! {
-    /// A slice.
-    pub(crate) struct SliceIndex;
-}
-define_id! {
-    /// A pool of all generations.
-    pub(crate) struct PoolIndex;
-}
-define_id! {
-    /// A counter set name of a pool.
-    pub(crate) struct CounterSetIndex;
-}
-define_id! {
-    /// A counter name of a pool.
-    pub(crate) struct CounterIndex;
-}
-define_id! {
-    /// A distinct attribute that constraints compare.
-    pub(crate) struct AttributeIndex;
-}
+pub use claims::ClaimUse;
+pub use domains::Domain;
+pub(crate) use pool_order::PoolKind;
+pub use pool_order::{PoolKinds, PoolOrder};
 
 /// Classes, slices, claims and machine shapes, compiled. Immutable; what a search finds out about selectors is kept in
 /// it, which changes no answer.
@@ -112,77 +70,6 @@ pub struct Inventory {
     pub(crate) mentioned_keys: BTreeSet<Arc<str>>,
 }
 
-/// A slice with what the inventory knows of it.
-#[derive(Debug)]
-pub(crate) struct Slice {
-    pub(crate) slice: Arc<ResourceSlice>,
-    pub(crate) pool: PoolIndex,
-    /// The first of its devices; the others follow.
-    pub(crate) first_device: DeviceIndex,
-    pub(crate) uses_compatibility_groups: bool,
-    /// Made from a template that only the machine itself can use.
-    pub(crate) template: bool,
-}
-
-/// A pool: all slices of its name, of every generation.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    pub(crate) id: PoolId,
-    /// In input order.
-    pub(crate) slices: Vec<SliceIndex>,
-    pub(crate) sets: IdVec<CounterSetIndex, CounterSetName>,
-    pub(crate) counters: IdVec<CounterIndex, (CounterSetIndex, CounterName)>,
-}
-
-/// A device in a slice.
-#[derive(Debug)]
-pub(crate) struct DeviceEntry {
-    pub(crate) slice: SliceIndex,
-    pub(crate) position: usize,
-    pub(crate) key: DeviceKey,
-    pub(crate) shape: DeviceShape,
-    /// Its own and those of rules.
-    pub(crate) taints: Arc<[DeviceTaint]>,
-    pub(crate) draws: Box<[Draw]>,
-    /// Attributes whose value is unknown but shared: position in the inventory's attributes, group.
-    pub(crate) bound: SmallVec<[(AttributeIndex, u32); 1]>,
-}
-
-/// What a device draws from one counter set.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Draw {
-    pub(crate) set: CounterSetIndex,
-    /// Nano-units, by counter.
-    pub(crate) counters: SmallVec<[(CounterIndex, i128); 2]>,
-    /// Sorted, without repetition.
-    pub(crate) groups: Box<[Arc<str>]>,
-}
-
-/// What a selector can read of a device, and its capacity.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) driver: DriverName,
-    /// A device of this shape; attributes, capacity and `allow_multiple_allocations` are those of all.
-    pub(crate) slice: Arc<ResourceSlice>,
-    pub(crate) position: usize,
-    /// Whether such a device can be given out whole as long as nothing is taken of it: no policy says what that takes,
-    /// and no capacity is negative.
-    pub(crate) plain_capacity: bool,
-    /// Made when a selector first asks.
-    pub(crate) view: OnceLock<DeviceView>,
-}
-
-impl Shape {
-    /// What selectors see.
-    pub(crate) fn view(&self, compat: &Compat) -> &DeviceView {
-        self.view.get_or_init(|| DeviceView::new(&self.driver, self.device(), compat))
-    }
-
-    pub(crate) fn device(&self) -> &Device {
-        self.slice.devices.get(self.position).expect("a shape points at a device of its slice")
-    }
-}
-
 impl Inventory {
     /// The release and gates that are imitated.
     pub fn compat(&self) -> &Compat {
@@ -199,14 +86,14 @@ impl Inventory {
         self.key_of.get(id).copied()
     }
 
-    /// What a claim has in the cluster.
-    pub fn allocation(&self, claim: ClaimId) -> Option<&Allocation> {
-        self.claims[claim].object.allocation.as_ref()
+    /// Whether a device belongs to machines that do not exist.
+    pub(crate) fn is_planned(&self, key: DeviceKey) -> bool {
+        self.planned_keys.contains(key)
     }
 
-    /// What a claim has in the cluster, unless a ledger has released it.
-    pub(crate) fn allocation_in(&self, cluster: &ClusterLedger, claim: ClaimId) -> Option<&Allocation> {
-        self.allocation(claim).filter(|_| !cluster.released().contains(&claim))
+    /// Whether a pool belongs to machines that do not exist.
+    pub(crate) fn is_planned_pool(&self, pool: PoolIndex) -> bool {
+        self.pools[pool].slices.first().is_some_and(|slice| self.slices[*slice].template)
     }
 
     /// The object of a device entry.

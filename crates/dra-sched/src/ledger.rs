@@ -7,41 +7,34 @@
 //! All changes go through a journal, so that a packer can go back to a mark; nothing is undone by hand.
 
 mod bin;
-mod instance;
 mod offered;
-mod pool_order;
+mod overhead;
 mod released;
 mod snapshot;
+mod stand_ins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::collections::{FastMap, FastSet};
-use model::define_id;
 use smallvec::SmallVec;
 
-use crate::inventory::{ClaimId, CounterIndex, Inventory, PoolIndex};
-use dra_types::{Allocation, AllocationResult, DeviceId, QualifiedName};
+use crate::compile::ids::ClaimId;
+use crate::faults::Fault;
+use crate::inventory::shared::Brought;
+use crate::inventory::unit::{BinId, CounterKey, Instance, Unit};
+use crate::inventory::{Inventory, PoolOrder};
+use dra_types::{Allocation, AllocationResult, DeviceId, NodeFacts, QualifiedName};
 
-pub use bin::{BinLedger, Domain};
+pub use bin::BinLedger;
 pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
-pub(crate) use instance::{Instance, Unit};
+use offered::Offered;
 pub use offered::PoolUsers;
-pub(crate) use offered::{Brought, Offered};
-pub(crate) use pool_order::PoolKind;
-pub use pool_order::{PoolKinds, PoolOrder};
+pub use overhead::MachineOverhead;
 pub(crate) use snapshot::Snapshot;
-
-define_id! {
-    /// A planned machine, as the cluster's ledger knows it.
-    pub struct BinId;
-}
 
 /// Nano-units taken of each capacity of a device.
 pub(crate) type Amounts = BTreeMap<QualifiedName, i128>;
-
-/// A counter of a pool, or of one of the pools made from a template.
-pub(crate) type CounterKey = (PoolIndex, Instance, CounterIndex);
 
 /// What somebody takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -218,7 +211,7 @@ impl ClusterLedger {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
             let mut units: SmallVec<[Unit; 2]> =
                 inventory.device_key(&result.device).map(Unit::from).into_iter().collect();
-            units.extend(inventory.stand_ins(result, allocation.node_selector.as_ref(), &self.base));
+            units.extend(stand_ins::of(inventory, result, allocation.node_selector.as_ref(), &self.base));
             self.base.add_result(result, units);
         }
     }
@@ -335,9 +328,9 @@ impl ClusterLedger {
         self.record(|| Undo::Brought(bin, before));
     }
 
-    /// The pools that bins bring for their domains.
-    pub(crate) fn offered(&self) -> &Offered {
-        &self.offered
+    /// The pools of planned machines that a node can use.
+    pub(crate) fn brought_to(&self, inventory: &Inventory, facts: &NodeFacts) -> Result<Vec<Brought>, Fault> {
+        self.offered.reaching(facts).map_err(|(pool, error)| inventory.shared_fault(pool, error))
     }
 
     pub(crate) fn set_claim(&mut self, claim: ClaimId, planned: PlannedClaim) {

@@ -4,9 +4,15 @@
 //! [`k8s_cel`] evaluates device selectors as the API server and kube-scheduler of a given Kubernetes release
 //! ([`dra_types::Compat`]) would.
 //!
-//! An [`Inventory`] is built once from classes, slices, claims and shapes of machines to be; [`Inventory::allocate`]
-//! answers for a node, [`Inventory::try_add`] for a packer, against a [`ClusterLedger`] and a [`BinLedger`]. RFC 0003
-//! explains the seam, the order and the proofs; `--example packing` plays a packer.
+//! An [`Inventory`] is built once from classes, slices, claims and shapes of machines to be; [`allocate`] answers for a
+//! node, [`Copies::try_add`] for a packer, against a [`ClusterLedger`] and a [`BinLedger`]. RFC 0003 explains the seam,
+//! the order and the proofs; `--example packing` plays a packer.
+//!
+//! Rooms, from below; each may use those before it. [`faults`], `capacity`, `flow`, `quirks`, `tuning`: values and
+//! rules that know no device. `compile`, [`machine`]: claims, devices and templates by number. [`inventory`]: all of
+//! them, and what a node sees. [`ledger`]: what is taken. [`verdict`]: the answers, as data. `allocator`: upstream's
+//! search and the proofs. [`packing`]: how many copies a machine takes. [`explain`]: a refusal in full. Beside these:
+//! [`pods`], [`evictions`], [`support`].
 //!
 //! Would kube-scheduler of 1.36 find two GPUs on this node, and if not, why?
 //!
@@ -14,7 +20,7 @@
 //! use std::sync::Arc;
 //!
 //! use dra_types::{DeviceClass, ResourceClaim, ResourceSlice};
-//! use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+//! use dra_sched::{ClusterLedger, InventoryBuilder, Verdict, allocate};
 //! use dra_types::{Compat, KubernetesMinor, NodeFacts};
 //! use model::Budget;
 //! use serde_json::json;
@@ -50,14 +56,14 @@
 //! let ledger = ClusterLedger::new(&inventory);
 //! let node = NodeFacts { name: Some("n1".into()), ..NodeFacts::default() };
 //!
-//! let Verdict::Allocated { allocations, .. } = inventory.allocate(&node, &[two], &ledger, &mut Budget::new(10_000))
+//! let Verdict::Allocated { allocations, .. } = allocate(&inventory, &node, &[two], &ledger, &mut Budget::new(10_000))
 //! else {
 //!     panic!("there are two")
 //! };
 //! let devices: Vec<&str> = allocations[0].results.iter().map(|result| result.device.device.as_str()).collect();
 //! assert_eq!(devices, ["gpu-0", "gpu-1"]);
 //!
-//! let Verdict::Refused(refusal) = inventory.allocate(&node, &[three], &ledger, &mut Budget::new(10_000)) else {
+//! let Verdict::Refused(refusal) = allocate(&inventory, &node, &[three], &ledger, &mut Budget::new(10_000)) else {
 //!     panic!("there are only two")
 //! };
 //! println!("{refusal}");
@@ -75,11 +81,11 @@
 )]
 
 mod allocator;
-mod attributes;
 mod capacity;
-pub mod claims;
-mod derived;
+mod compile;
 pub mod evictions;
+pub mod explain;
+pub mod faults;
 #[cfg(test)]
 mod fixture;
 mod flow;
@@ -89,17 +95,17 @@ pub mod machine;
 pub mod packing;
 pub mod pods;
 mod quirks;
-mod selectors;
 pub mod support;
 mod tuning;
 pub mod verdict;
-mod view;
 
-pub use claims::MAX_RESULTS;
-pub use inventory::{ClaimClassId, ClaimId, Inventory, InventoryBuilder, ShapeId};
-pub use ledger::{BinLedger, ClusterLedger, Domain, PoolKinds, PoolOrder};
+pub use allocator::allocate;
+pub use compile::ids::{ClaimClassId, ClaimId, DeviceKey, ShapeId};
+pub use inventory::unit::BinId;
+pub use inventory::{ClaimUse, Domain, Inventory, InventoryBuilder, PoolKinds, PoolOrder};
+pub use ledger::{BinLedger, ClusterLedger, MachineOverhead};
 pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
-pub use packing::{Alternative, ClaimUse, Copies, MachineOverhead, NodeDemand, Offer, OverheadVerdict, Reach, Wanting};
+pub use packing::{Alternative, Copies, Daemon, NodeDemand, Offer, OverheadVerdict, Reach, Wanting};
 pub use verdict::{Refusal, Verdict};

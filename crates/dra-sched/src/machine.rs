@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use model::{NamespacedName, NodeName, Uid};
 
-use crate::inventory::{SharedPoolId, SliceIndex, shared};
+use crate::compile::attributes;
+use crate::compile::ids::{SharedPoolId, SliceIndex};
+use crate::compile::node_scope;
 use dra_types::{
     AttributeValue, CounterSet, Device, DeviceName, DriverName, NodeScope, NodeSelector, NodeSelectorOperator,
     NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, Pool, PoolName, QualifiedName, ResourceSlice,
@@ -114,8 +116,8 @@ impl SharedTemplate {
         for slice in slices.into_iter().filter(|slice| slice.driver == self.template.driver) {
             pools.entry(&slice.pool.name).or_default().push(slice);
         }
-        let is_for = |slice: &&ResourceSlice| slice.node_scope.as_ref().is_some_and(|it| shared::alike(it, scope));
-        let complete = |slices: &&Vec<&ResourceSlice>| slices.iter().any(is_for) && shared::is_complete(slices);
+        let is_for = |slice: &&ResourceSlice| slice.node_scope.as_ref().is_some_and(|it| node_scope::alike(it, scope));
+        let complete = |slices: &&Vec<&ResourceSlice>| slices.iter().any(is_for) && node_scope::is_complete(slices);
         pools.values().filter(complete).count()
     }
 }
@@ -161,7 +163,7 @@ pub struct MachineShape {
 /// The number of a group of bound attributes, for [`MachineTemplate::bindings`]: groups that were declared distinct
 /// have different values.
 pub fn binding_group(index: u32, distinct: bool) -> u32 {
-    crate::attributes::group_number(index, distinct)
+    attributes::group_number(index, distinct)
 }
 
 impl MachineShape {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+use dra_sched::{ClusterLedger, InventoryBuilder, Verdict, allocate};
 use dra_types::{Compat, DeviceClass, Gates, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 use model::Budget;
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ impl Problem {
         }
         let inventory = builder.build();
         let node = NodeFacts { name: Some("n1".into()), ..NodeFacts::default() };
-        inventory.allocate(&node, &classes, &ClusterLedger::new(&inventory), &mut Budget::new(STEPS))
+        allocate(&inventory, &node, &classes, &ClusterLedger::new(&inventory), &mut Budget::new(STEPS))
     }
 }
 

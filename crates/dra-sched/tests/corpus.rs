@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dra_sched::verdict::{Refusal, Verdict};
-use dra_sched::{ClusterLedger, InventoryBuilder};
+use dra_sched::explain::Explanation;
+use dra_sched::{ClusterLedger, InventoryBuilder, Refusal, Verdict, allocate};
 use dra_types::{Allocation, Compat, DeviceClass, DeviceId, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 use model::Budget;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn the_real_allocation_is_ours_once_the_devices_listed_before_it_are_taken() {
         }
     }
     assert!(taken > 0, "the real allocation is not that of an empty node");
-    let verdict = inventory.allocate(&node(NODE), &[wanted], &ledger, &mut Budget::new(10_000));
+    let verdict = allocate(&inventory, &node(NODE), &[wanted], &ledger, &mut Budget::new(10_000));
     let Verdict::Allocated { allocations, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!(allocations[0].results, real.results);
     assert_eq!(allocations[0].node_selector, real.node_selector);
@@ -104,9 +104,9 @@ fn a_gpu_and_a_nic_whose_pcie_roots_are_disjoint_are_refused_with_both_sets_of_r
     let wanted = builder.claim_class("aligned", &Arc::new(spec), None);
     let inventory = builder.build();
     let ledger = ClusterLedger::default();
-    let verdict = inventory.allocate(&node(NODE), &[wanted], &ledger, &mut Budget::new(10_000));
+    let verdict = allocate(&inventory, &node(NODE), &[wanted], &ledger, &mut Budget::new(10_000));
     let Verdict::Refused(refusal @ Refusal::Infeasible(_)) = verdict else { panic!("{verdict:?}") };
-    let explanation = inventory.explain(&refusal, &|_| None);
+    let explanation = Explanation::of(&inventory, &refusal, &|_| None);
     assert_eq!(explanation.code, "NoCommonValue");
     let roots = |request: &str| {
         let of = explanation.values.iter().find(|value| value.request == request).unwrap();

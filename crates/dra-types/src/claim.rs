@@ -214,6 +214,11 @@ pub struct Allocation {
     pub timestamp: Option<Timestamp>,
 }
 
+impl Allocation {
+    /// Most devices that a claim's status can hold (`AllocationResultsMaxSize` of the API).
+    pub const MAX_RESULTS: usize = 32;
+}
+
 /// A user of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Consumer {

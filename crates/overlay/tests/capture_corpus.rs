@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+use dra_sched::{ClusterLedger, InventoryBuilder, Verdict, allocate};
 use dra_templates::Expansion;
 use dra_templates::layout::{Host, slices};
 use dra_types::{
@@ -193,7 +193,7 @@ fn asked(
     let inventory = builder.build();
     let ledger = ClusterLedger::new(&inventory);
     let allocated = ids.iter().map(|class| {
-        match inventory.allocate(&machine.facts(), &[*class], &ledger, &mut Budget::new(STEPS)) {
+        match allocate(&inventory, &machine.facts(), &[*class], &ledger, &mut Budget::new(STEPS)) {
             Verdict::Allocated { allocations, .. } => {
                 let results = allocations.iter().flat_map(|allocation| &allocation.results);
                 Some(results.map(|it| (it.request.to_string(), shape_of(&it.device))).collect())

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict};
+use dra_sched::explain::Explanation;
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict, allocate};
 use dra_types::{
     Allocation, AttributeValue, Compat, Device, DeviceClass, DeviceId, DeviceTaintRule, Gates as DraGates,
     KubernetesMinor, NodeFacts, NodeSelector, PodGroup, ResourceClaim, ResourceClaimSpec, ResourceSlice,
@@ -179,10 +180,12 @@ impl Devices {
         ledger: &ClusterLedger,
     ) -> Result<Vec<Allocation>, String> {
         let facts = self.nodes.get(node).ok_or_else(|| format!("node {node} is gone"))?;
-        match inventory.allocate(facts, classes, ledger, &mut Budget::new(STEPS)) {
+        match allocate(inventory, facts, classes, ledger, &mut Budget::new(STEPS)) {
             Verdict::Allocated { allocations, .. } => Ok(allocations),
             // With what stands in the way of each device: whether others have it, or it is not there.
-            Verdict::Refused(refusal) => Err(format!("on {node}: {}", inventory.explain(&refusal, &|_| None).message)),
+            Verdict::Refused(refusal) => {
+                Err(format!("on {node}: {}", Explanation::of(inventory, &refusal, &|_| None).message))
+            }
             Verdict::OutOfBudget(_) => Err(format!("on {node}: out of budget")),
         }
     }

@@ -10,9 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::MAX_RESULTS;
 use dra_sched::pods::{Claims, WantedClaim, claims};
-use dra_types::{AllocationMode, ExactRequest, RequestKind, ResourceClaimSpec};
+use dra_types::{Allocation, AllocationMode, ExactRequest, RequestKind, ResourceClaimSpec};
 use model::quota::QuotaResource;
 use model::{NamespacedName, Pod, Uid};
 
@@ -115,7 +114,7 @@ fn usage(spec: &ResourceClaimSpec) -> BTreeMap<QuotaResource, i64> {
             let class = QuotaResource::Devices(Arc::from(alternative.device_class_name.as_str()));
             let devices = match alternative.allocation_mode {
                 AllocationMode::ExactCount(count) => count,
-                AllocationMode::All => i64::try_from(MAX_RESULTS).unwrap_or(i64::MAX),
+                AllocationMode::All => i64::try_from(Allocation::MAX_RESULTS).unwrap_or(i64::MAX),
                 AllocationMode::Other(_) => 0,
             };
             let known = most.entry(class).or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict};
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict, allocate};
 use dra_types::{
     Compat, DeviceClass, DeviceId, DeviceTaintRule, Gate, Gates, NodeFacts, QualifiedName, ResourceClaim, ResourceSlice,
 };
@@ -89,7 +89,7 @@ impl Case {
         let mut attempts = Vec::new();
         for (pod, claims) in self.pods.iter().enumerate() {
             for (node, facts) in self.nodes.iter().enumerate() {
-                let verdict = self.inventory.allocate(facts, claims, &self.ledger, &mut Budget::new(steps));
+                let verdict = allocate(&self.inventory, facts, claims, &self.ledger, &mut Budget::new(steps));
                 let placed = match &verdict {
                     Verdict::Allocated { allocations, .. } => {
                         allocations.iter().for_each(|allocation| self.ledger.hold(&self.inventory, allocation));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dra_sched::{Refusal, Verdict, verdict::Scope};
+use dra_sched::{Refusal, Verdict, faults::Scope};
 use dra_types::{Allocation, ConfigSource, NodeSelector, ResourceClaim};
 use serde_json::{Value, json};
 

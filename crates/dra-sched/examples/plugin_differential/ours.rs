@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dra_sched::faults::{Fault, Scope};
 use dra_sched::pods::{
     self, Claims, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, Served, WantedClaim,
 };
-use dra_sched::verdict::{Fault, Scope};
 use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Copies, InventoryBuilder, NodeDemand, Refusal};
 use dra_types::{
     Allocation, Compat, DeviceClass, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec, ResourceSlice,
@@ -87,9 +87,9 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
     let inventory = builder.build();
     let ledger = ClusterLedger::new(&inventory);
     let bin = BinLedger::node(world.node.facts.clone());
-    let offer = inventory.try_add(
+    let offer = Copies { claims: &uses, copies: 1 }.try_add(
+        &inventory,
         &bin,
-        Copies { claims: &uses, copies: 1 },
         &IdSet::default(),
         &ledger,
         &mut Budget::new(STEPS),
@@ -103,9 +103,9 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
         ClaimUse::Fresh { .. } => true,
     };
     let new: Vec<ClaimUse> = uses.iter().filter(is_new).copied().collect();
-    let of_new = inventory.try_add(
+    let of_new = Copies { claims: &new, copies: 1 }.try_add(
+        &inventory,
         &bin,
-        Copies { claims: &new, copies: 1 },
         &IdSet::default(),
         &ledger,
         &mut Budget::new(STEPS),

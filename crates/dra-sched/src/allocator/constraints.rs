@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::attributes::{Held, ValueId};
-use crate::claims::CompiledConstraint;
+use crate::compile::attributes::{Held, ValueId};
+use crate::compile::claims::CompiledConstraint;
 use crate::quirks::Quirks;
 
 /// What devices picked so far leave open.

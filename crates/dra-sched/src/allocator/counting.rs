@@ -17,11 +17,11 @@ use smallvec::SmallVec;
 use super::constraints::ConstraintState;
 use super::search::{BranchIndex, ClaimPosition, Search};
 use super::symmetry::{self, ClassIndex, Classes, Place};
-use crate::attributes::{Held, ValueId};
+use crate::compile::attributes::{Held, ValueId};
+use crate::compile::ids::CounterIndex;
 use crate::flow::{self, Wants};
-use crate::inventory::CounterIndex;
+use crate::inventory::view::{PoolPosition, Position};
 use crate::verdict::Proof;
-use crate::view::{PoolPosition, Position};
 use dra_types::RequestName;
 
 /// Devices that a request still needs, and how many it could take of each supply.

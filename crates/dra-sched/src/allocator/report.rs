@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use model::Budget;
 
-use super::scene::Scene;
+use super::Question;
 use super::search::{BranchIndex, Search};
-use crate::attributes::{self, Held};
 use crate::capacity::Demand;
-use crate::inventory::{AttributeIndex, DeviceIndex, DeviceShape, Inventory};
+use crate::compile::attributes::{self, Held};
+use crate::compile::ids::{AttributeIndex, DeviceIndex, DeviceShape};
+use crate::compile::selectors::Judgement;
+use crate::inventory::Inventory;
+use crate::inventory::view::Position;
 use crate::ledger::Taken;
-use crate::selectors::Judgement;
 use crate::tuning::NAMED_DEVICES;
+use crate::verdict::scene::Scene;
 use crate::verdict::{ConstraintReport, Fall, Proof, RequestReport, Rule, Shortage};
-use crate::view::Position;
 use dra_types::compat::Gate;
 
 /// What was found at a scene: by each request, and under the constraints that could be to blame. None where the claims
@@ -27,7 +29,8 @@ pub(crate) fn of(
     let ledger = scene.ledger();
     let taken = Taken { cluster: &ledger, own: None };
     let mut budget = Budget::new(0);
-    let mut search = Search::new(inventory, (&scene.facts, &scene.view), &scene.claims, taken, &mut budget);
+    let question = Question { inventory, seen: (&scene.facts, &scene.view), claims: &scene.claims, taken };
+    let mut search = Search::new(question, &mut budget);
     search.prepare().ok()?;
     let requests = requests(&mut search);
     Some((requests, constraints(&mut search, proof)))

@@ -7,9 +7,10 @@ use model::{NodeName, Quantity};
 
 use super::search::{BranchIndex, ClaimPosition, Pick, Search};
 use super::{Found, Need, Outcome};
+use crate::faults::Fault;
+use crate::inventory::view::Position;
 use crate::ledger::{Amounts, Usage};
-use crate::verdict::{Fault, Refusal};
-use crate::view::Position;
+use crate::verdict::Refusal;
 use dra_types::{
     Allocation, AllocationResult, Config, ConfigSource, NodeScope, NodeSelector, NodeSelectorOperator,
     NodeSelectorRequirement, NodeSelectorTerm, RequestName, ResultConfig, compat::Gate,

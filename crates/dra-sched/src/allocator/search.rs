@@ -7,28 +7,32 @@ use model::{Budget, Id, IdVec, define_id};
 use smallvec::SmallVec;
 
 use super::constraints::ConstraintState;
-use super::scene::Scene;
 use super::symmetry::{ClassIndex, Classes, Place};
-use super::{Need, Outcome, counting, result, symmetry};
-use crate::attributes::Held;
+use super::{Need, Outcome, Question, counting, result, symmetry};
 use crate::capacity::{BadCapacity, Demand};
-use crate::claims::{Alternative, ClaimClass, MAX_RESULTS};
-use crate::derived::Values;
-use crate::inventory::{ClaimClassId, CounterSetIndex, DeviceShape, Inventory};
+use crate::compile::attributes::Held;
+use crate::compile::claims::{Alternative, ClaimClass};
+use crate::compile::derived::Values;
+use crate::compile::ids::{CounterSetIndex, DeviceShape};
+use crate::compile::selectors::Judgement;
+use crate::faults::Fault;
+use crate::inventory::Inventory;
+use crate::inventory::view::{PoolPosition, Position, View};
 use crate::ledger::Taken;
-use crate::selectors::Judgement;
-use crate::verdict::{ClaimFault, Fault, Infeasible, Proof, Refusal};
-use crate::view::{PoolPosition, Position, View};
-use dra_types::{NodeFacts, compat::Gate};
+use crate::tuning::PROOF_PATIENCE;
+use crate::verdict::scene::Scene;
+use crate::verdict::{Infeasible, Proof, Refusal};
+use counters::{CountersLeft, GroupState};
+use dra_types::{Allocation, NodeFacts};
 
 mod counters;
 mod device;
+mod pick;
+mod setup;
 mod touched;
 
+pub(crate) use pick::Pick;
 pub(crate) use touched::{Touch, Touched};
-
-use crate::tuning::PROOF_PATIENCE;
-use counters::{CountersLeft, GroupState};
 
 define_id! {
     /// A claim of the search.
@@ -58,17 +62,6 @@ impl Branch<'_> {
     }
 }
 
-/// A device given to a request.
-#[derive(Debug, Clone)]
-pub(crate) struct Pick {
-    pub(crate) position: Position,
-    pub(crate) branch: BranchIndex,
-    /// What a share takes, in the order of the device's capacities; None for a device given whole.
-    pub(crate) share: Option<Box<[i128]>>,
-    drew: bool,
-    groups: Vec<((PoolPosition, CounterSetIndex), Option<GroupState>)>,
-}
-
 /// How a walk ended.
 #[derive(Debug)]
 pub(crate) enum Walk {
@@ -89,7 +82,8 @@ pub(crate) struct Search<'a> {
     pub(crate) inventory: &'a Inventory,
     pub(crate) facts: &'a NodeFacts,
     pub(crate) view: &'a View,
-    ids: &'a [ClaimClassId],
+    /// What it was made for, to begin anew.
+    question: Question<'a>,
     pub(crate) claims: IdVec<ClaimPosition, &'a ClaimClass>,
     pub(crate) taken: Taken<'a>,
     pub(crate) budget: &'a mut Budget,
@@ -119,15 +113,8 @@ pub(crate) struct Search<'a> {
 }
 
 /// Searches; see the module.
-pub(super) fn run(
-    inventory: &Inventory,
-    (facts, view): (&NodeFacts, &Arc<View>),
-    claims: &[ClaimClassId],
-    taken: Taken<'_>,
-    need: Need,
-    budget: &mut Budget,
-) -> Outcome {
-    let mut search = Search::new(inventory, (facts, view), claims, taken, budget);
+pub(super) fn run(question: Question<'_>, need: Need, budget: &mut Budget) -> Outcome {
+    let mut search = Search::new(question, budget);
     if let Err(fault) = search.prepare() {
         return Outcome::Refused(Refusal::Fault(fault));
     }
@@ -142,6 +129,7 @@ pub(super) fn run(
         Walk::Refuted(proof) => proof,
         Walk::Exhausted => search.proof_of_exhaustion(),
     };
+    let Question { inventory, seen: (facts, view), claims, taken } = question;
     let troubled = view.pools.iter().filter_map(|pool| Some((pool, pool.trouble.clone()?)));
     let pools: Vec<_> = troubled.map(|(pool, trouble)| (pool.id(inventory), trouble)).collect();
     if let Some((pool, trouble)) = pools.iter().find(|(_, trouble)| trouble.is_invalid()) {
@@ -152,126 +140,7 @@ pub(super) fn run(
     Outcome::Refused(Refusal::Infeasible(Box::new(Infeasible { proof, pools, scene })))
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(
-        inventory: &'a Inventory,
-        (facts, view): (&'a NodeFacts, &'a View),
-        ids: &'a [ClaimClassId],
-        taken: Taken<'a>,
-        budget: &'a mut Budget,
-    ) -> Self {
-        let claims: IdVec<ClaimPosition, &ClaimClass> =
-            ids.iter().map(|claim| &inventory.claim_classes[*claim]).collect();
-        let mut branches = IdVec::with_capacity(claims.len());
-        let mut layout = IdVec::with_capacity(claims.len());
-        for (claim, class) in claims.iter_enumerated() {
-            let mut requests = Vec::with_capacity(class.requests.len());
-            for (request, of) in class.requests.iter().enumerate() {
-                let add = |(index, alternative): (usize, &'a Alternative)| {
-                    branches.push(Branch {
-                        claim,
-                        request,
-                        index,
-                        alternative,
-                        wanted: alternative.count.unwrap_or(0),
-                        all: None,
-                    })
-                };
-                requests.push(of.alternatives.iter().enumerate().map(add).collect());
-            }
-            layout.push(requests);
-        }
-        let quirks = &inventory.quirks;
-        let distinct = |claim: &&ClaimClass| claim.constraints.iter().any(|constraint| constraint.distinct);
-        let remembers = quirks.distinct_forgets_devices_of_its_request && claims.iter().any(distinct)
-            || quirks.counters_are_keyed_by_pool_name && view.pools.iter().any(|pool| !pool.drawing.is_empty());
-        let passes_over = !remembers;
-        let constraints = claims.map(|class| {
-            class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, &inventory.quirks)).collect()
-        });
-        Self {
-            inventory,
-            facts,
-            view,
-            ids,
-            picks: claims.map(|_| Vec::new()),
-            constraints,
-            claims,
-            taken,
-            budget,
-            branches,
-            layout,
-            touched: Touched::default(),
-            lists: inventory.quirks.constraints_see_lists(&inventory.compat),
-            derived: Values::new(&inventory.derived, &inventory.values),
-            consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
-            demands: FastMap::default(),
-            counters: FastMap::default(),
-            homes: FastMap::default(),
-            groups: FastMap::default(),
-            classes: None,
-            looked: 0,
-            passes_over,
-            failed: FastSet::default(),
-        }
-    }
-
-    /// Finds the devices of requests for all, and claims that want too many whatever is chosen.
-    pub(super) fn prepare(&mut self) -> Result<(), Fault> {
-        for branch in self.branches.ids() {
-            if self.branches[branch].alternative.count.is_none() {
-                let all = self.all_devices(branch)?;
-                self.branches[branch].wanted = all.len();
-                self.branches[branch].all = Some(all);
-            }
-        }
-        for (claim, requests) in self.layout.iter_enumerated() {
-            let least = |branches: &SmallVec<[BranchIndex; 1]>| {
-                branches.iter().map(|branch| self.branches[*branch].wanted).min().unwrap_or(0)
-            };
-            let devices = requests.iter().map(least).fold(0usize, usize::saturating_add);
-            if devices > MAX_RESULTS {
-                let error = ClaimFault::TooManyDevices { devices: devices as u64 };
-                return Err(Fault::Claim { claim: Arc::clone(&self.claims[claim].name), error });
-            }
-        }
-        Ok(())
-    }
-
-    fn all_devices(&mut self, branch: BranchIndex) -> Result<Vec<Position>, Fault> {
-        for pool in &self.view.pools {
-            if let Some(trouble) = &pool.trouble {
-                return Err(Fault::AllNeedsPool {
-                    claim: self.claim_name(branch),
-                    request: self.branches[branch].alternative.name.clone(),
-                    pool: pool.id(self.inventory),
-                    trouble: trouble.clone(),
-                });
-            }
-        }
-        let mut all = Vec::new();
-        for position in self.view.devices.ids() {
-            match self.judge(branch, position) {
-                Judgement::No => continue,
-                Judgement::Error => return Err(self.selector_fault(branch, position)),
-                Judgement::Yes => {}
-            }
-            let statically = !self.inventory.quirks.all_leaves_out_full_devices;
-            match self.has_capacity(branch, position, statically) {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(error) => match self.capacity_fault(branch, position, error) {
-                    Some(fault) => return Err(fault),
-                    None => continue,
-                },
-            }
-            all.push(position);
-        }
-        Ok(all)
-    }
-
-    // ---- The walk.
-
+impl Search<'_> {
     fn request(&mut self, claim: ClaimPosition, request: usize) -> Walk {
         let Some(requests) = self.layout.try_get(claim) else { return Walk::Found };
         let Some(branches) = requests.get(request) else {
@@ -307,7 +176,7 @@ impl<'a> Search<'a> {
         if done >= wanted {
             return self.request(claim, request + 1);
         }
-        if wanted - done > MAX_RESULTS - self.picks[claim].len().min(MAX_RESULTS) {
+        if wanted - done > Allocation::MAX_RESULTS - self.picks[claim].len().min(Allocation::MAX_RESULTS) {
             return Walk::TooMany;
         }
         let state = match self.known_to_fail(branch, done, start) {
@@ -463,8 +332,7 @@ impl<'a> Search<'a> {
         if self.classes.is_some() {
             return Walk::Exhausted;
         }
-        let seen = (self.facts, self.view);
-        let mut fresh = Search::new(self.inventory, seen, self.ids, self.taken, &mut *self.budget);
+        let mut fresh = Search::new(self.question, &mut *self.budget);
         if let Err(fault) = fresh.prepare() {
             return Walk::Fault(Box::new(fault));
         }
@@ -476,127 +344,5 @@ impl<'a> Search<'a> {
             Ok(Some(proof)) => Walk::Refuted(proof),
             Err(_) => Walk::OutOfBudget,
         }
-    }
-
-    /// Takes a device tentatively. False if it cannot be had; an error only where upstream has one.
-    fn pick(&mut self, branch: BranchIndex, position: Position, must: bool) -> Result<bool, Walk> {
-        self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
-        let Branch { claim, request, alternative, .. } = self.branches[branch];
-        let admin = alternative.admin_access;
-        let shareable = self.is_shareable(position);
-        if admin && !shareable && self.is_picked_by(position, claim) || !admin && self.in_use(position) {
-            return Ok(false);
-        }
-        if self.lacks_node_operations(position) || self.counters_are_off(position) {
-            return Ok(false);
-        }
-        let draws = !self.entry(position).draws.is_empty()
-            && self.inventory.compat.is_on(Gate::PartitionableDevices)
-            && !(shareable && self.has_shares(position))
-            && (!admin || self.inventory.quirks.admin_access_draws_counters);
-        let mut pick = Pick { position, branch, share: None, drew: false, groups: Vec::new() };
-        if draws {
-            if !self.join_groups(&mut pick) || !self.draw(position) {
-                self.leave_groups(&mut pick);
-                return Ok(false);
-            }
-            pick.drew = true;
-        }
-        if self.untolerated(branch, position).is_some() {
-            self.put_back(&mut pick);
-            return Ok(false);
-        }
-        let mut added: SmallVec<[usize; 4]> = SmallVec::new();
-        for &constraint in &alternative.constraints {
-            self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
-            let value = self.held(branch, constraint, position);
-            if value == Held::Failed {
-                return Err(Walk::Fault(Box::new(self.derived_fault(branch, constraint, position))));
-            }
-            let lists = self.lists;
-            let state = self.constraints[claim].get_mut(constraint);
-            if let Some(state) = state.filter(|state| state.admits(&value, lists)) {
-                state.add(request, value);
-                added.push(constraint);
-                continue;
-            }
-            self.remove_from(claim, request, &added);
-            self.put_back(&mut pick);
-            return if must { Err(Walk::Fault(Box::new(self.all_fault(branch, position)))) } else { Ok(false) };
-        }
-        let fits = match self.has_capacity(branch, position, false) {
-            Ok(fits) => fits,
-            Err(error) => match self.capacity_fault(branch, position, error) {
-                Some(fault) => return Err(Walk::Fault(Box::new(fault))),
-                None => false,
-            },
-        };
-        if !fits {
-            self.remove_from(claim, request, &added);
-            self.put_back(&mut pick);
-            return Ok(false);
-        }
-        if shareable {
-            let demand = self.demand(branch, position);
-            let amounts: Box<[i128]> = match &*demand {
-                Ok(Demand::Amounts(amounts)) => amounts.clone(),
-                Ok(Demand::Unusable) | Err(_) => Box::default(),
-            };
-            let touch = self.touched.of(position);
-            touch.shares += 1;
-            touch.taken.resize(amounts.len(), 0);
-            for (taken, amount) in touch.taken.iter_mut().zip(&amounts) {
-                *taken += amount;
-            }
-            pick.share = Some(amounts);
-        } else {
-            self.touched.of(position).claims.push(claim);
-        }
-        self.picks[claim].push(pick);
-        Ok(true)
-    }
-
-    fn all_fault(&self, branch: BranchIndex, position: Position) -> Fault {
-        Fault::AllUnderConstraint {
-            claim: self.claim_name(branch),
-            request: self.branches[branch].alternative.name.clone(),
-            device: self.device_id(position),
-        }
-    }
-
-    /// Takes back the last device of a branch's claim.
-    fn unpick(&mut self, branch: BranchIndex) {
-        let Branch { claim, request, alternative, .. } = self.branches[branch];
-        let Some(mut pick) = self.picks[claim].pop() else { return };
-        let touch = self.touched.of(pick.position);
-        match &pick.share {
-            Some(amounts) => {
-                touch.shares -= 1;
-                for (taken, amount) in touch.taken.iter_mut().zip(amounts) {
-                    *taken -= amount;
-                }
-            }
-            None => {
-                touch.claims.pop();
-            }
-        }
-        self.touched.forget_if_free(pick.position);
-        self.remove_from(claim, request, &alternative.constraints);
-        self.put_back(&mut pick);
-    }
-
-    fn remove_from(&mut self, claim: ClaimPosition, request: usize, constraints: &[usize]) {
-        for &constraint in constraints.iter().rev() {
-            if let Some(state) = self.constraints[claim].get_mut(constraint) {
-                state.remove(request);
-            }
-        }
-    }
-
-    fn put_back(&mut self, pick: &mut Pick) {
-        if pick.drew {
-            self.change_counters(pick.position, 1);
-        }
-        self.leave_groups(pick);
     }
 }

@@ -14,12 +14,12 @@ use model::{Id, IdVec, define_id};
 use smallvec::SmallVec;
 
 use super::search::{Branch, BranchIndex, ClaimPosition, Search};
-use crate::attributes::Held;
 use crate::capacity::{BadCapacity, Demand};
-use crate::inventory::Draw;
+use crate::compile::attributes::Held;
+use crate::compile::device::Draw;
+use crate::compile::selectors::Judgement;
+use crate::inventory::view::{PoolPosition, Position};
 use crate::ledger::Amounts;
-use crate::selectors::Judgement;
-use crate::view::{PoolPosition, Position};
 
 define_id! {
     /// Devices of a view that a search cannot tell apart.

@@ -7,6 +7,8 @@ mod explained;
 
 use serde_json::{Value, json};
 
+use crate::allocate;
+use crate::explain::Explanation;
 use crate::fixture::{ask, builder, claim, devices, exactly, local, names};
 use crate::verdict::{Proof, Refusal, Verdict};
 
@@ -88,7 +90,7 @@ fn an_attribute_that_no_device_has_is_named() {
     let (verdict, _) = ask(&inventory, &[class]);
     let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
     assert_eq!(
-        inventory.explain(&refusal, &|_| None).message,
+        Explanation::of(&inventory, &refusal, &|_| None).message,
         "claim c, request r: 0 of 4 devices are usable, 2 wanted; 4 lack attribute example.com/numa"
     );
 }
@@ -134,6 +136,6 @@ fn running_out_of_budget_is_neither_yes_nor_no() {
     let class = claim(&mut builder, "c", &json!({"requests": [exactly("r", "gpu", 8)]}));
     let inventory = builder.build();
     let ledger = crate::ClusterLedger::new(&inventory);
-    let verdict = inventory.allocate(&crate::fixture::n1(), &[class], &ledger, &mut model::Budget::new(3));
+    let verdict = allocate(&inventory, &crate::fixture::n1(), &[class], &ledger, &mut model::Budget::new(3));
     assert!(matches!(verdict, Verdict::OutOfBudget(progress) if progress.steps == 3), "{verdict:?}");
 }

@@ -10,18 +10,20 @@ use model::collections::{FastMap, NameMap};
 use model::{Id, IdVec, NodeName};
 use smallvec::SmallVec;
 
-use super::{
-    AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceEntry, DeviceIndex, DeviceKey,
-    DeviceShape, Draw, Inventory, Pool, PoolIndex, Shape, ShapeId, SharedPoolId, Slice, SliceIndex, shared,
+use super::view::LocalSlices;
+use super::{Inventory, shared};
+use crate::compile::attributes::{AttributeColumn, ValueTable};
+use crate::compile::claims::{Claim, ClaimClass, Numbering};
+use crate::compile::derived::DerivedTable;
+use crate::compile::device::{DeviceEntry, Draw, Pool, Shape, Slice};
+use crate::compile::ids::{
+    AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceIndex, DeviceKey, DeviceShape,
+    PoolIndex, ShapeId, SharedPoolId, SliceIndex,
 };
-use crate::attributes::{AttributeColumn, ValueTable};
-use crate::claims::{Claim, ClaimClass, Numbering};
-use crate::derived::DerivedTable;
+use crate::compile::node_scope::{keys_of, selector_keys};
+use crate::compile::selectors::SelectorTable;
 use crate::machine::{MachineShape, MachineTemplate, SharedTemplate};
-use crate::packing::{keys_of, selector_keys};
 use crate::quirks::Quirks;
-use crate::selectors::SelectorTable;
-use crate::view::LocalSlices;
 use dra_types::compat::{Compat, Gate};
 use dra_types::{
     CounterConsumption, CounterName, CounterSetName, Device, DeviceClass, DeviceClassName, DeviceId, DeviceTaint,

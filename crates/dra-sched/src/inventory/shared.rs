@@ -3,18 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{DeviceIndex, Inventory, PoolIndex, ShapeId, SharedPoolId, Slice, SliceIndex};
-use crate::ledger::{BinId, Brought, ClusterLedger, Domain, Instance, Unit, Usage};
+use super::Inventory;
+use super::domains::Domain;
+use super::unit::{BinId, Instance};
+use crate::compile::device::Slice;
+use crate::compile::ids::{PoolIndex, ShapeId, SharedPoolId, SliceIndex};
+use crate::compile::node_scope::{alike, is_complete};
+use crate::faults::Fault;
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
-use crate::packing::shared_pool_name;
 use crate::tuning::MAX_DOMAINS;
-use crate::verdict::Fault;
-use dra_types::{
-    AllocationResult, DriverName, NodeFacts, NodeScope, NodeSelector, NodeSelectorRequirement, PoolName, ResourceSlice,
-    SelectorError,
-};
+use dra_types::{DriverName, NodeFacts, NodeScope, PoolName, ResourceSlice, SelectorError};
 use model::IdVec;
-use smallvec::SmallVec;
+
+/// A pool that a machine brings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Brought {
+    pub(crate) pool: SharedPoolId,
+    pub(crate) instance: Instance,
+    /// Who can use it.
+    pub(crate) scope: Arc<NodeScope>,
+    /// What results call it; its real name is not known.
+    pub(crate) name: PoolName,
+}
+
+impl Brought {
+    /// Which pool of which template it is.
+    pub(crate) fn key(&self) -> (SharedPoolId, Instance) {
+        (self.pool, self.instance)
+    }
+}
 
 /// A template, and what is known of the domains that machines could bring it to.
 #[derive(Debug)]
@@ -104,44 +121,6 @@ fn of_pool<'s>(slices: &[&'s Slice]) -> Vec<&'s ResourceSlice> {
     slices.iter().map(|slice| &*slice.slice).collect()
 }
 
-/// Whether the newest generation of a pool is there as a whole.
-pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
-    let newest = slices.iter().map(|slice| slice.pool.generation).max();
-    let mut of_newest = slices.iter().filter(|slice| Some(slice.pool.generation) == newest);
-    let expected = of_newest.next().map_or(0, |slice| slice.pool.resource_slice_count);
-    usize::try_from(expected) == Ok(of_newest.count() + 1)
-}
-
-/// Whether two scopes hold the same nodes, as far as their texts say: requirements and values in any order.
-pub(crate) fn alike(a: &NodeScope, b: &NodeScope) -> bool {
-    match (a, b) {
-        (NodeScope::Selector(a), NodeScope::Selector(b)) => is_same_selector(a, b),
-        _ => a == b,
-    }
-}
-
-fn is_same_selector(a: &NodeSelector, b: &NodeSelector) -> bool {
-    let normal = |requirements: &[NodeSelectorRequirement]| {
-        let one = |requirement: &NodeSelectorRequirement| {
-            let mut values = requirement.values.clone();
-            values.sort_unstable();
-            values.dedup();
-            (Arc::clone(&requirement.key), requirement.operator.as_str().to_owned(), values)
-        };
-        let mut all: Vec<_> = requirements.iter().map(one).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    match (a.terms.as_slice(), b.terms.as_slice()) {
-        ([a], [b]) => {
-            normal(&a.match_expressions) == normal(&b.match_expressions)
-                && normal(&a.match_fields) == normal(&b.match_fields)
-        }
-        _ => a == b,
-    }
-}
-
 impl Inventory {
     /// Whether machines of a shape bring pools for others.
     pub fn brings_pools(&self, shape: ShapeId) -> bool {
@@ -173,16 +152,16 @@ impl Inventory {
         self.machines[shape].pools.iter().filter_map(|pool| self.brought(*pool, &facts, host)).collect()
     }
 
-    /// The pools that a machine would see if it landed where it has these labels: those that it brings itself and those
-    /// of others.
-    pub(crate) fn seen_by(
+    /// The pools that a machine would see if it landed where it has these labels: `others`, and those that it brings
+    /// itself.
+    pub(crate) fn with_own_pools(
         &self,
+        others: Vec<Brought>,
         shape: ShapeId,
         facts: &NodeFacts,
         host: BinId,
-        cluster: &ClusterLedger,
     ) -> Result<Vec<Brought>, Fault> {
-        let mut seen = self.brought_to(facts, cluster)?;
+        let mut seen = others;
         for &pool in &self.machines[shape].pools {
             let Some(brought) = self.brought(pool, facts, host) else { continue };
             let is_known = |other: &Brought| {
@@ -198,12 +177,8 @@ impl Inventory {
         Ok(seen)
     }
 
-    /// The pools of planned machines that a node can use.
-    pub(crate) fn brought_to(&self, facts: &NodeFacts, cluster: &ClusterLedger) -> Result<Vec<Brought>, Fault> {
-        cluster.offered().reaching(facts).map_err(|(pool, error)| self.shared_fault(pool, error))
-    }
-
-    fn shared_fault(&self, pool: SharedPoolId, error: SelectorError) -> Fault {
+    /// A node selector of a template that is not one.
+    pub(crate) fn shared_fault(&self, pool: SharedPoolId, error: SelectorError) -> Fault {
         let pool = self.shared_pools[pool].slices.first().map(|slice| self.slices[*slice].slice.pool_id());
         Fault::NodeSelector { pool: pool.expect("every template makes a slice"), error }
     }
@@ -213,7 +188,7 @@ impl Inventory {
         let SharedPool { template, domains, .. } = &self.shared_pools[pool];
         let domain = Domain(template.nodes.domain(&facts.labels)?);
         let (instance, mut name) = match template.scope {
-            PoolScope::Machine => (Instance::of_bin(host), shared_pool_name(host)),
+            PoolScope::Machine => (Instance::of_bin(host), host.pool_name()),
             PoolScope::Domain => {
                 let known = domains.get(&domain).filter(|known| !known.live)?;
                 let values: Vec<&str> = domain.0.values().map(|value| &**value).collect();
@@ -237,53 +212,34 @@ impl Inventory {
         })
     }
 
-    /// What stands for an allocated device as long as its domain's pool is not published, or not whole, and templates
-    /// say what is there: the device of its name, else the first of its kind of which nothing is taken; by each
-    /// description of the pool.
-    ///
-    /// Left out: claims that are tied to one node by another of their devices, and pools of which each machine brings
-    /// one.
-    pub(crate) fn stand_ins(
-        &self,
-        result: &AllocationResult,
-        nodes: Option<&NodeSelector>,
-        taken: &Usage,
-    ) -> SmallVec<[Unit; 1]> {
-        let device = &result.device;
-        let is_for = |scope: &NodeScope| match (nodes, scope) {
-            (None, scope) => *scope == NodeScope::AllNodes,
-            (Some(nodes), NodeScope::Selector(selector)) => is_same_selector(nodes, selector),
-            (Some(_), NodeScope::Node(_) | NodeScope::AllNodes | NodeScope::PerDevice) => false,
-        };
-        let described = self.pools_of_domains().filter(|(shared, ..)| shared.template.template.driver == device.driver);
-        let described: Vec<(&SharedPool, Instance)> =
-            described.filter(|(.., scope)| is_for(scope)).map(|(shared, instance, _)| (shared, instance)).collect();
-        let named = |(shared, _): &(&SharedPool, Instance)| {
-            shared.template.template.devices.iter().any(|other| other.name == device.device)
-        };
-        let Some(&(_, instance)) = described.iter().find(|pool| named(pool)).or(described.first()) else {
-            return SmallVec::new();
-        };
-        let stand_in = |shared: &SharedPool| {
-            let devices = || shared.slices.iter().flat_map(|slice| self.devices_of(*slice));
-            let is_it = |index: &DeviceIndex| self.device(*index).name == device.device;
-            let unit = |index: DeviceIndex| Unit::new(self.devices[index].key, instance);
-            let is_free = |index: &DeviceIndex| {
-                let unit = unit(*index);
-                let is_shared = self.device(*index).allow_multiple_allocations;
-                !taken.dedicated.contains(&unit)
-                    && !taken.shares.contains_key(&unit)
-                    && is_shared == result.share_id.is_some()
-            };
-            devices().find(is_it).or_else(|| devices().find(is_free)).map(unit)
-        };
-        let of_instance = described.iter().filter(|(_, of)| *of == instance);
-        of_instance.filter_map(|(shared, _)| stand_in(shared)).collect()
-    }
-
     /// Whether a published pool is still incomplete and is what a template describes until then.
     pub(crate) fn is_described_by(&self, pool: PoolIndex, brought: &Brought) -> bool {
         let mut domains = self.shared_pools[brought.pool].domains.values();
         domains.any(|known| known.instance == brought.instance && known.incomplete.contains(&pool))
+    }
+
+    /// The slices of templates of pools that no machine brings, since each lacks a label that says for whom.
+    pub(crate) fn slices_for_nobody(&self) -> BTreeSet<SliceIndex> {
+        let is_brought = |id: SharedPoolId, pool: &SharedPool| {
+            let mut keys = pool.template.nodes.match_label_keys.iter();
+            let shapes = || self.machines.iter().filter(|machine| machine.pools.contains(&id));
+            keys.all(|key| shapes().any(|machine| machine.labels.contains_key(key)))
+        };
+        let for_nobody = self.shared_pools.iter_enumerated().filter(|(id, pool)| !is_brought(*id, pool));
+        for_nobody.flat_map(|(_, pool)| pool.slices.iter().copied()).collect()
+    }
+
+    /// The slices of templates of pools that machines bring for others, and how many of the pool there are.
+    pub(crate) fn scopes_for_domains(&self) -> BTreeMap<SliceIndex, PoolScope> {
+        let of_pool = |pool: &SharedPool| {
+            let scope = pool.template.scope;
+            pool.slices.iter().map(move |slice| (*slice, scope)).collect::<Vec<_>>()
+        };
+        self.shared_pools.iter().flat_map(of_pool).collect()
+    }
+
+    /// The slices of templates of pools that machines bring for others.
+    pub(crate) fn slices_for_domains(&self) -> BTreeSet<SliceIndex> {
+        self.scopes_for_domains().into_keys().collect()
     }
 }

@@ -1,32 +1,18 @@
 //! What one machine holds: an existing node, or a machine to be that is still one of several shapes.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use model::IdSet;
 use model::NodeName;
 
-use super::{BinId, Brought, ClusterLedger, Usage};
-use crate::inventory::{Inventory, ShapeId};
-use crate::packing::MachineOverhead;
-use crate::verdict::Fault;
-use crate::view::View;
+use super::{ClusterLedger, MachineOverhead, Usage};
+use crate::compile::ids::ShapeId;
+use crate::faults::Fault;
+use crate::inventory::shared::Brought;
+use crate::inventory::unit::BinId;
+use crate::inventory::view::View;
+use crate::inventory::{Domain, Inventory};
 use dra_types::{NodeFacts, NodeSelector};
-
-/// Values of labels that are decided by the choice of an offering: the zone that a machine will be in. Empty if no
-/// device depends on one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Domain(pub BTreeMap<Arc<str>, Arc<str>>);
-
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (key, value)) in self.0.iter().enumerate() {
-            write!(f, "{}{key}={value}", if index == 0 { "" } else { "," })?;
-        }
-        Ok(())
-    }
-}
 
 /// Where a claim can be used once it is allocated.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,12 +57,12 @@ pub(crate) struct ExistingNode {
 impl ExistingNode {
     /// What it sees. As long as no planned machine brings it a pool that is gathered once.
     pub(crate) fn view(&self, inventory: &Inventory, cluster: &ClusterLedger) -> Result<Arc<View>, Fault> {
-        let brought = inventory.brought_to(&self.facts, cluster)?;
+        let brought = cluster.brought_to(inventory, &self.facts)?;
         let order = cluster.pool_order();
         if brought.is_empty() {
-            self.view.get_or_init(|| inventory.view_of_node(&self.facts, &brought, order)).clone()
+            self.view.get_or_init(|| View::of_node(inventory, &self.facts, &brought, order)).clone()
         } else {
-            inventory.view_of_node(&self.facts, &brought, order)
+            View::of_node(inventory, &self.facts, &brought, order)
         }
     }
 }
@@ -145,7 +131,7 @@ impl BinLedger {
 
     /// Pins labels of the machine that a choice outside of the engine decided, such as its zone, or none. From then on
     /// the pools that it certainly brings for its domain can be used by others; without it that begins with the first
-    /// [`Inventory::commit`].
+    /// [`crate::Alternative::commit`].
     pub fn pin(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, labels: &Domain) {
         if let Kind::Machine { id, domain, hypotheses } = &mut self.kind {
             domain.0.extend(labels.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));

@@ -10,26 +10,11 @@ use std::sync::Arc;
 
 use model::Id;
 
-use super::{BinId, BinLedger, ClusterLedger, Instance, Kind, Usage};
-use crate::inventory::SharedPoolId;
-use dra_types::{NodeFacts, NodeScope, PoolName, SelectorError};
-
-/// A pool that a machine brings.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Brought {
-    pub(crate) pool: SharedPoolId,
-    pub(crate) instance: Instance,
-    /// Who can use it.
-    pub(crate) scope: Arc<NodeScope>,
-    /// What results call it; its real name is not known.
-    pub(crate) name: PoolName,
-}
-
-impl Brought {
-    fn key(&self) -> (SharedPoolId, Instance) {
-        (self.pool, self.instance)
-    }
-}
+use super::{BinLedger, ClusterLedger, Kind, Usage};
+use crate::compile::ids::SharedPoolId;
+use crate::inventory::shared::Brought;
+use crate::inventory::unit::{BinId, Instance};
+use dra_types::{NodeFacts, SelectorError};
 
 /// The pools that machines bring.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -6,48 +6,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{NodeName, Uid, collections::FastSet};
-
 use super::{ClusterLedger, Undo, Usage};
-use crate::inventory::{ClaimId, DeviceKey, Inventory};
-use dra_types::{Consumer, ResourceClaim};
-
-impl Inventory {
-    /// Allocated claims that are reserved for some of these pods and for nobody else, and hold devices of that one node
-    /// only. Left out are claims for which a PodGroup is named, since pods of it may be to come, and those with a
-    /// device that other nodes see too.
-    pub fn held_alone(&self, pods: &BTreeSet<&Uid>, node: &NodeName) -> Vec<ClaimId> {
-        let Some(local) = self.local.get(node) else { return Vec::new() };
-        let devices = local.slices.iter().flat_map(|slice| self.devices_of(*slice));
-        let keys: FastSet<DeviceKey> = devices.map(|device| self.devices[device].key).collect();
-        let leaves = |consumer: &Consumer| &*consumer.resource == "pods" && pods.contains(&consumer.uid);
-        let is_held_alone = |claim: &ResourceClaim| {
-            let Some(allocation) = &claim.allocation else { return false };
-            let mut held = allocation.results.iter().filter(|result| !result.admin_access);
-            !claim.reserved_for.is_empty()
-                && claim.reserved_for.iter().all(leaves)
-                && held.all(|result| self.device_key(&result.device).is_some_and(|key| keys.contains(&key)))
-        };
-        let claims = self.claims.iter_enumerated().filter(|(_, claim)| is_held_alone(&claim.object));
-        claims.map(|(claim, _)| claim).collect()
-    }
-
-    fn held_by(&self, claim: ClaimId) -> Usage {
-        let mut usage = Usage::default();
-        let results = self.allocation(claim).into_iter().flat_map(|allocation| &allocation.results);
-        for result in results.filter(|result| !result.admin_access) {
-            usage.add_result(result, self.device_key(&result.device).map(Into::into));
-        }
-        usage
-    }
-}
+use crate::compile::ids::ClaimId;
+use crate::inventory::Inventory;
+use dra_types::Allocation;
 
 impl ClusterLedger {
     /// Gives back what an allocated claim of [`Inventory::held_alone`] holds: its devices are free, and it can be
     /// allocated once more.
     pub fn release(&mut self, inventory: &Inventory, claim: ClaimId) {
         if self.released.insert(claim) {
-            let usage = inventory.held_by(claim);
+            let usage = held_by(inventory, claim);
             self.base.remove(&usage);
             self.record(|| Undo::Released(claim, Arc::new(usage)));
         }
@@ -55,7 +24,7 @@ impl ClusterLedger {
 
     /// Undoes [`Self::release`] where nothing was marked before it; what was given to others since has to be back.
     pub fn take_back(&mut self, inventory: &Inventory, claim: ClaimId) {
-        self.hold_again(claim, &inventory.held_by(claim));
+        self.hold_again(claim, &held_by(inventory, claim));
     }
 
     pub(super) fn hold_again(&mut self, claim: ClaimId, usage: &Usage) {
@@ -64,10 +33,25 @@ impl ClusterLedger {
         }
     }
 
+    /// What a claim has in the cluster, unless it was released.
+    pub(crate) fn allocation<'i>(&self, inventory: &'i Inventory, claim: ClaimId) -> Option<&'i Allocation> {
+        inventory.allocation(claim).filter(|_| !self.released.contains(&claim))
+    }
+
     /// The claims that were released, in their order.
     pub fn released(&self) -> &BTreeSet<ClaimId> {
         &self.released
     }
+}
+
+/// What an allocated claim takes. Results with adminAccess take nothing.
+fn held_by(inventory: &Inventory, claim: ClaimId) -> Usage {
+    let mut usage = Usage::default();
+    let results = inventory.allocation(claim).into_iter().flat_map(|allocation| &allocation.results);
+    for result in results.filter(|result| !result.admin_access) {
+        usage.add_result(result, inventory.device_key(&result.device).map(Into::into));
+    }
+    usage
 }
 
 /// Ledgers are equal in which the same is taken, however it came there.

@@ -1,6 +1,7 @@
 //! What was taken of some devices and counters at one time.
 
-use super::{Amounts, ClusterLedger, CounterKey, Taken, Unit, Usage};
+use super::{Amounts, ClusterLedger, Taken, Usage};
+use crate::inventory::unit::{CounterKey, Unit};
 
 /// What was taken of some devices and counters at one time.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::faults::Fault;
 use crate::inventory::Inventory;
-use crate::verdict::{Fault, Refusal};
-use crate::view::View;
+use crate::inventory::view::View;
+use crate::verdict::Refusal;
 use dra_types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatableMapping, compat::Gate};
 
 /// Amounts of node resources (`cpu`, `memory`, …) in nano-units, by resource name.

@@ -2,14 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::claims;
-use crate::inventory::{
-    ClaimClassId, ClaimId, DeviceEntry, DeviceShape, Inventory, SharedPool, SharedPoolId, SliceIndex,
-};
-use crate::ledger::PoolKinds;
+use crate::compile::device::DeviceEntry;
+use crate::compile::ids::{ClaimClassId, ClaimId, SliceIndex};
+use crate::inventory::{ClaimUse, Inventory, PoolKinds};
 use crate::machine::PoolScope;
-use crate::packing::ClaimUse;
-use crate::selectors::Judgement;
 use dra_types::{DriverName, NodeScope};
 
 /// The devices that claims could take, as far as it decides who competes with them: drivers, apart for devices of the
@@ -32,6 +28,22 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// Drivers whose devices for several machines some of these claims would take more of if there were more.
+    pub fn elastic(inventory: &Inventory, claims: &[ClaimUse]) -> BTreeSet<DriverName> {
+        let elastic = claims.iter().copied().filter(|claim| inventory.takes_more_of_more(claim.class(inventory)));
+        Self::of(inventory, &elastic.collect::<Vec<_>>()).shared
+    }
+
+    /// What claims could take, on whichever node or machine.
+    pub fn of(inventory: &Inventory, claims: &[ClaimUse]) -> Self {
+        Self::of_new(inventory, claims, |claim| inventory.allocation(claim).is_none())
+    }
+
+    /// What claims could take if none of them were allocated.
+    pub fn anew(inventory: &Inventory, claims: &[ClaimUse]) -> Self {
+        Self::of_new(inventory, claims, |_| true)
+    }
+
     /// Whether what they take can matter to pods on other machines.
     pub fn is_beyond_machine(&self) -> bool {
         !self.shared.is_empty() || !self.claims.is_empty()
@@ -43,56 +55,16 @@ impl Reach {
         self.pools.values().filter(|kinds| kinds.is_unordered()).for_each(|kinds| all.extend(*kinds));
         all
     }
-}
 
-impl Inventory {
-    /// Drivers whose devices for several machines some of these claims would take more of if there were more.
-    pub fn elastic(&self, claims: &[ClaimUse]) -> BTreeSet<DriverName> {
-        let class = |claim: &ClaimUse| match *claim {
-            ClaimUse::Fresh { class, .. } => class,
-            ClaimUse::Named { claim, .. } => self.claims[claim].class,
-        };
-        let elastic = claims.iter().copied().filter(|claim| self.takes_more_of_more(class(claim)));
-        self.reach(&elastic.collect::<Vec<_>>()).shared
-    }
-
-    /// Whether a pod's claims take the first devices that match and nothing else decides which: more devices never
-    /// leave anybody fewer of the others then.
-    pub fn takes_first_that_match(&self, claims: &[ClaimUse]) -> bool {
-        let classes = claims.iter().map(|claim| match *claim {
-            ClaimUse::Fresh { class, .. } => &self.claim_classes[class],
-            ClaimUse::Named { claim, .. } => &self.claim_classes[self.claims[claim].class],
-        });
-        let mut requests = 0;
-        let are_plain = classes.into_iter().all(|class| {
-            requests += class.requests.len();
-            let is_exact = |request: &claims::Request| {
-                request.alternatives.len() == 1 && request.alternatives.iter().all(|it| it.count.is_some())
-            };
-            class.spec.constraints.is_empty() && class.requests.iter().all(is_exact)
-        });
-        are_plain && requests <= 1
-    }
-
-    /// What claims could take, on whichever node or machine.
-    pub fn reach(&self, claims: &[ClaimUse]) -> Reach {
-        self.reach_of_new(claims, |claim| self.allocation(claim).is_none())
-    }
-
-    /// What claims could take if none of them were allocated.
-    pub fn reach_anew(&self, claims: &[ClaimUse]) -> Reach {
-        self.reach_of_new(claims, |_| true)
-    }
-
-    fn reach_of_new(&self, claims: &[ClaimUse], is_new: impl Fn(ClaimId) -> bool) -> Reach {
-        let mut reach = Reach::default();
+    fn of_new(inventory: &Inventory, claims: &[ClaimUse], is_new: impl Fn(ClaimId) -> bool) -> Self {
+        let mut reach = Self::default();
         for claim in claims {
             match *claim {
-                ClaimUse::Fresh { class, .. } => self.extend(&mut reach, class),
+                ClaimUse::Fresh { class, .. } => reach.extend(inventory, class),
                 ClaimUse::Named { claim, .. } => {
                     reach.claims.insert(claim);
                     if is_new(claim) {
-                        self.extend(&mut reach, self.claims[claim].class);
+                        reach.extend(inventory, inventory.claims[claim].class);
                     }
                 }
             }
@@ -100,78 +72,46 @@ impl Inventory {
         reach
     }
 
-    fn extend(&self, reach: &mut Reach, class: ClaimClassId) {
-        let scopes = self.scopes_for_domains();
+    fn extend(&mut self, inventory: &Inventory, class: ClaimClassId) {
+        let scopes = inventory.scopes_for_domains();
         let is_of_one_node =
-            |slice: SliceIndex| matches!(self.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
-        let unusable = self.slices_for_nobody();
+            |slice: SliceIndex| matches!(inventory.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
+        let unusable = inventory.slices_for_nobody();
         let kind = |slice: SliceIndex| match scopes.get(&slice) {
             // Of what machines bring for others, the template does not say for whom.
             Some(PoolScope::Machine) => PoolKinds { hosts: true, ..PoolKinds::default() },
             Some(PoolScope::Domain) => PoolKinds { domains: true, ..PoolKinds::default() },
-            None if self.slices[slice].template => PoolKinds { own: true, planned: true, ..PoolKinds::default() },
+            None if inventory.slices[slice].template => PoolKinds { own: true, planned: true, ..PoolKinds::default() },
             None if is_of_one_node(slice) => PoolKinds { own: true, ..PoolKinds::default() },
             None => PoolKinds { published: true, ..PoolKinds::default() },
         };
-        let requests = &self.claim_classes[class].requests;
+        let requests = &inventory.claim_classes[class].requests;
         for alternative in requests.iter().flat_map(|request| &request.alternatives) {
-            let matters = |device: &&DeviceEntry| !alternative.admin_access || self.keeps_administrators_out(device);
-            for device in self.devices.iter().filter(matters).filter(|device| !unusable.contains(&device.slice)) {
-                let driver = &self.shapes[device.shape].driver;
+            let matters =
+                |device: &&DeviceEntry| !alternative.admin_access || keeps_administrators_out(inventory, device);
+            for device in inventory.devices.iter().filter(matters).filter(|device| !unusable.contains(&device.slice)) {
+                let driver = &inventory.shapes[device.shape].driver;
                 let kind = kind(device.slice);
-                let known = reach.pools.get(driver).copied().unwrap_or_default();
+                let known = self.pools.get(driver).copied().unwrap_or_default();
                 let mut more = known;
                 more.extend(kind);
-                if more == known || !self.could_take(alternative, device.shape) {
+                if more == known || !inventory.could_take(alternative, device.shape) {
                     continue;
                 }
-                reach.pools.insert(driver.clone(), more);
-                let drivers = if kind.own { &mut reach.own } else { &mut reach.shared };
+                self.pools.insert(driver.clone(), more);
+                let drivers = if kind.own { &mut self.own } else { &mut self.shared };
                 drivers.insert(driver.clone());
-                reach.grows |= kind.hosts || kind.domains;
+                self.grows |= kind.hosts || kind.domains;
             }
         }
     }
+}
 
-    /// The slices of templates of pools that no machine brings, since each lacks a label that says for whom.
-    fn slices_for_nobody(&self) -> BTreeSet<SliceIndex> {
-        let is_brought = |id: SharedPoolId, pool: &SharedPool| {
-            let mut keys = pool.template.nodes.match_label_keys.iter();
-            let shapes = || self.machines.iter().filter(|machine| machine.pools.contains(&id));
-            keys.all(|key| shapes().any(|machine| machine.labels.contains_key(key)))
-        };
-        let for_nobody = self.shared_pools.iter_enumerated().filter(|(id, pool)| !is_brought(*id, pool));
-        for_nobody.flat_map(|(_, pool)| pool.slices.iter().copied()).collect()
-    }
-
-    /// The slices of templates of pools that machines bring for others, and how many of the pool there are.
-    fn scopes_for_domains(&self) -> BTreeMap<SliceIndex, PoolScope> {
-        let of_pool = |pool: &SharedPool| {
-            let scope = pool.template.scope;
-            pool.slices.iter().map(move |slice| (*slice, scope)).collect::<Vec<_>>()
-        };
-        self.shared_pools.iter().flat_map(of_pool).collect()
-    }
-
-    /// The slices of templates of pools that machines bring for others.
-    pub(super) fn slices_for_domains(&self) -> BTreeSet<SliceIndex> {
-        self.scopes_for_domains().into_keys().collect()
-    }
-
-    /// Whether others can take something of a device that administrators' access needs as well. It takes nothing from
-    /// anybody, and a device that is given out is open to it; but not where its counters or its capacity are used up.
-    fn keeps_administrators_out(&self, device: &DeviceEntry) -> bool {
-        let shape = &self.shapes[device.shape];
-        let of_shape = shape.slice.devices.get(shape.position);
-        of_shape.is_some_and(|device| device.allow_multiple_allocations)
-            || (!device.draws.is_empty() && self.quirks.admin_access_draws_counters)
-    }
-
-    /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is
-    /// asked.
-    pub(super) fn could_take(&self, alternative: &claims::Alternative, shape: DeviceShape) -> bool {
-        let selectors = alternative.class_selectors.iter().chain(&alternative.selectors);
-        let judge = |selector| self.selectors.judge(selector, shape, &self.shapes[shape]);
-        selectors.copied().all(|selector| judge(selector) != Judgement::No)
-    }
+/// Whether others can take something of a device that administrators' access needs as well. It takes nothing from
+/// anybody, and a device that is given out is open to it; but not where its counters or its capacity are used up.
+fn keeps_administrators_out(inventory: &Inventory, device: &DeviceEntry) -> bool {
+    let shape = &inventory.shapes[device.shape];
+    let of_shape = shape.slice.devices.get(shape.position);
+    of_shape.is_some_and(|device| device.allow_multiple_allocations)
+        || (!device.draws.is_empty() && inventory.quirks.admin_access_draws_counters)
 }

@@ -14,12 +14,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::capacity::{self, Demand};
-use crate::claims::{Alternative, Request};
+use crate::compile::claims::{Alternative, Request};
+use crate::compile::ids::{CounterIndex, DeviceIndex, DeviceShape, PoolIndex, SliceIndex};
 use crate::flow::{self, Wants};
-use crate::inventory::{CounterIndex, DeviceIndex, DeviceShape, Inventory, PoolIndex, SliceIndex};
-use crate::ledger::{ClusterLedger, Instance, Taken, Unit};
+use crate::inventory::unit::{Instance, Unit};
+use crate::inventory::{ClaimUse, Inventory};
+use crate::ledger::{ClusterLedger, Taken};
 use crate::machine::PoolScope;
-use crate::packing::ClaimUse;
 use dra_types::{CounterName, DriverName, NodeScope, QualifiedName, compat::Gate};
 
 /// Copies of a pod's claims that all want to be served.
@@ -70,14 +71,12 @@ enum Share {
     WithoutEnd,
 }
 
-impl Inventory {
-    /// Whether all of these want more devices, counters or capacity than there can be besides what is certainly taken;
-    /// then no arrangement serves them. That it does not say so proves nothing.
-    pub fn want_too_much(&self, wanting: &[Wanting<'_>], cluster: &ClusterLedger) -> bool {
-        let supply = Supply::new(self, cluster);
-        let wanted = supply.wanted(wanting);
-        supply.has_too_few_devices(&wanted) || supply.has_too_little_to_draw_from(&wanted)
-    }
+/// Whether all of these want more devices, counters or capacity than there can be besides what is certainly taken; then
+/// no arrangement serves them. That it does not say so proves nothing.
+pub fn want_too_much(inventory: &Inventory, wanting: &[Wanting<'_>], cluster: &ClusterLedger) -> bool {
+    let supply = Supply::new(inventory, cluster);
+    let wanted = supply.wanted(wanting);
+    supply.has_too_few_devices(&wanted) || supply.has_too_little_to_draw_from(&wanted)
 }
 
 struct Supply<'a> {
@@ -132,7 +131,7 @@ impl<'a> Supply<'a> {
                 let (class, copies) = match *claim {
                     ClaimUse::Fresh { class, .. } => (class, of.copies),
                     ClaimUse::Named { claim, .. } => {
-                        if self.inventory.allocation_in(self.cluster, claim).is_some() || !seen.insert(claim) {
+                        if self.cluster.allocation(self.inventory, claim).is_some() || !seen.insert(claim) {
                             continue;
                         }
                         (self.inventory.claims[claim].class, 1)
@@ -187,7 +186,8 @@ impl<'a> Supply<'a> {
     fn share(&self, request: &Alternative, device: DeviceIndex, unit: Unit) -> Share {
         let inventory = self.inventory;
         let entry = &inventory.devices[device];
-        let is_out = self.cluster.base.dedicated.contains(&unit) || inventory.untolerated(request, entry).is_some();
+        let is_out =
+            self.cluster.base.dedicated.contains(&unit) || request.untolerated(entry, &inventory.compat).is_some();
         if is_out || !inventory.could_take(request, entry.shape) {
             return Share::Never;
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use model::{Budget, Id, IdSet};
 use serde_json::json;
 
-use super::{ClaimUse, MachineOverhead, NodeDemand, Offer, OverheadVerdict};
+use super::{Daemon, NodeDemand, Offer, OverheadVerdict, Reach};
+use crate::compile::ids::ShapeId;
 use crate::fixture::{STEPS, builder, claim, devices, exactly, slice};
-use crate::inventory::{Inventory, ShapeId};
-use crate::ledger::{BinLedger, ClusterLedger};
+use crate::inventory::{ClaimUse, Inventory};
+use crate::ledger::{BinLedger, ClusterLedger, MachineOverhead};
 use crate::machine::{BoundAttribute, LabelKnowledge, MachineShape, MachineTemplate, binding_group};
 use dra_types::ResourceSlice;
 
@@ -45,7 +46,7 @@ fn network(zone: &str) -> Arc<ResourceSlice> {
 
 fn try_add(inventory: &Inventory, bin: &BinLedger, cluster: &ClusterLedger, claim: ClaimUse, copies: u32) -> Offer {
     let all: IdSet<ShapeId> = inventory.machines.ids().collect();
-    inventory.try_add(bin, crate::Copies { claims: &[claim], copies }, &all, cluster, &mut Budget::new(STEPS))
+    crate::Copies { claims: &[claim], copies }.try_add(inventory, bin, &all, cluster, &mut Budget::new(STEPS))
 }
 
 /// (copies, domain, shapes) of each alternative.
@@ -69,7 +70,7 @@ fn each_shape_takes_as_many_copies_as_it_has_devices() {
     let fresh = ClaimUse::Fresh { class, containers: 1 };
     let offer = try_add(&inventory, &bin, &cluster, fresh, 8);
     assert_eq!(shown(&offer), [(4, String::new(), vec![1]), (2, String::new(), vec![0, 1])]);
-    inventory.commit(&mut bin, &mut cluster, &offer.alternatives[1]);
+    offer.alternatives[1].commit(&inventory, &mut bin, &mut cluster);
     let offer = try_add(&inventory, &bin, &cluster, fresh, 8);
     assert_eq!(shown(&offer), [(2, String::new(), vec![1])]);
     assert_eq!(offer.refused.iter().map(|refused| refused.shape).collect::<Vec<_>>(), [Some(small), Some(large)]);
@@ -91,7 +92,7 @@ fn network_devices_of_a_zone_make_alternatives_and_pin_it() {
     assert_eq!(shown(&offer), [(1, format!("{ZONE}=a"), vec![0]), (1, format!("{ZONE}=b"), vec![0])]);
 
     let mark = cluster.mark();
-    inventory.commit(&mut one, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut one, &mut cluster);
     assert_eq!(one.domain().unwrap().to_string(), format!("{ZONE}=a"));
     // The zone's only device is withheld from others, until it is given back.
     assert_eq!(shown(&try_add(&inventory, &two, &cluster, fresh, 1)), [(1, format!("{ZONE}=b"), vec![0])]);
@@ -129,7 +130,7 @@ fn a_shared_claim_is_allocated_once_and_ties_its_pods_to_one_machine() {
     let named = ClaimUse::Named { claim, containers: 1, reserved: false };
     let offer = try_add(&inventory, &here, &cluster, named, 3);
     assert_eq!(shown(&offer), [(3, String::new(), vec![0])], "one device serves all copies");
-    inventory.commit(&mut here, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut here, &mut cluster);
     assert_eq!(shown(&try_add(&inventory, &here, &cluster, named, 2)), [(2, String::new(), vec![0])]);
     let offer = try_add(&inventory, &elsewhere, &cluster, named, 1);
     assert!(offer.alternatives.is_empty());
@@ -164,7 +165,7 @@ fn claims_reach_drivers_whose_devices_they_could_take_and_administrators_what_ot
     let classes = requests.map(|request| claim(&mut builder, "c", &json!({"requests": [request]})));
     let inventory = builder.build();
     let reach = classes.map(|class| {
-        let reach = inventory.reach(&[ClaimUse::Fresh { class, containers: 1 }]);
+        let reach = Reach::of(&inventory, &[ClaimUse::Fresh { class, containers: 1 }]);
         let names = |drivers: BTreeSet<dra_types::DriverName>| -> Vec<String> {
             drivers.iter().map(ToString::to_string).collect()
         };
@@ -253,8 +254,9 @@ fn what_daemons_take_of_a_shape_is_taken_of_each_of_its_machines() {
     let mut cluster = ClusterLedger::new(&inventory);
     let fresh = ClaimUse::Fresh { class, containers: 1 };
     let mut overhead = MachineOverhead::default();
-    let mut daemon =
-        |shape| inventory.add_overhead(&mut overhead, shape, &[fresh], &mut cluster, &mut Budget::new(STEPS));
+    let mut daemon = |shape| {
+        Daemon { claims: &[fresh] }.add_to(&inventory, &mut overhead, shape, &mut cluster, &mut Budget::new(STEPS))
+    };
     assert_eq!(daemon(none), OverheadVerdict::Refused);
     assert_eq!(daemon(small), OverheadVerdict::Given(NodeDemand::default()));
     assert_eq!(daemon(small), OverheadVerdict::Refused, "a second daemon finds nothing left");
@@ -264,7 +266,7 @@ fn what_daemons_take_of_a_shape_is_taken_of_each_of_its_machines() {
     let mut bin = BinLedger::machine_with(&all, &overhead, &mut cluster);
     let offer = try_add(&inventory, &bin, &cluster, fresh, 8);
     assert_eq!(shown(&offer), [(3, String::new(), vec![2])]);
-    inventory.commit(&mut bin, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut bin, &mut cluster);
     let other = BinLedger::machine_with(&all, &overhead, &mut cluster);
     assert_eq!(shown(&try_add(&inventory, &other, &cluster, fresh, 8)), [(3, String::new(), vec![2])]);
     assert_eq!(shown(&try_add(&inventory, &bin, &cluster, fresh, 8)), []);

@@ -22,8 +22,8 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, Inventory, MachineOverhead, NodeDemand, OverheadVerdict,
-    ShapeId,
+    Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, Daemon, Inventory, MachineOverhead, NodeDemand,
+    OverheadVerdict, ShapeId,
 };
 use dra_types::Pod;
 use model::{Budget, IdSet, IdVec, Interner, NamespacedName, ResourceVec, workload::DaemonSet};
@@ -170,7 +170,7 @@ impl Daemons {
             for &(index, variant) in running {
                 let take = |claims: &[ClaimUse]| {
                     let budget = &mut Budget::new(DAEMON_STEPS);
-                    inventory.add_overhead(&mut self.overhead, shape, claims, cluster, budget)
+                    Daemon { claims }.add_to(inventory, &mut self.overhead, shape, cluster, budget)
                 };
                 let Some(wanting) = self.wanting.get(index) else { continue };
                 let fate = fate(&demands[wanting.demand], variant, take, names);
@@ -325,16 +325,16 @@ fn take_on_node(
     claims: &[ClaimUse],
     given: &mut Option<Alternative>,
 ) -> OverheadVerdict {
-    let offer = inventory.try_add(
+    let offer = Copies { claims, copies: 1 }.try_add(
+        inventory,
         ledger,
-        Copies { claims, copies: 1 },
         &IdSet::default(),
         cluster,
         &mut Budget::new(DAEMON_STEPS),
     );
     match offer.alternatives.first() {
         Some(alternative) => {
-            inventory.commit(ledger, cluster, alternative);
+            alternative.commit(inventory, ledger, cluster);
             *given = Some(alternative.clone());
             OverheadVerdict::Given(NodeDemand::clone(&alternative.demand(None)))
         }

@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use dra_sched::packing::{ends_on, may_end};
 use dra_sched::{BinLedger, ClusterLedger, Inventory};
 use model::{Budget, IdVec};
 
@@ -34,13 +35,13 @@ impl Ends {
                 continue;
             }
             let variants = &demands[demand].variants;
-            let may_end: Vec<bool> = variants.iter().map(|variant| inventory.may_end(&variant.claims)).collect();
+            let may_end: Vec<bool> = variants.iter().map(|variant| may_end(inventory, &variant.claims)).collect();
             let on_node = |(id, node): (NodeId, &Arc<Node>)| {
                 let NodeDevices::Published(facts) = &described[id] else { return None };
                 let index = demands[demand].variant_for(&node.allocatable);
                 let variant = variants.get(index).filter(|_| may_end.get(index) == Some(&true))?;
                 let ledger = BinLedger::node(facts.clone());
-                let fault = inventory.ends_on(&ledger, &variant.claims, cluster, &mut Budget::new(END_STEPS))?;
+                let fault = ends_on(inventory, &ledger, &variant.claims, cluster, &mut Budget::new(END_STEPS))?;
                 Some((id, fault.to_string().into()))
             };
             let found = match may_end.contains(&true) {

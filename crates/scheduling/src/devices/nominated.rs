@@ -123,15 +123,15 @@ impl Nominated {
     ) {
         for ((_, pod), demand, claims) in self.pods.iter().filter(|((of, _), ..)| *of == node) {
             let shapes: IdSet<ShapeId> = at.shapes().into_iter().flatten().collect();
-            let offer = inventory.try_add(
+            let offer = Copies { claims, copies: 1 }.try_add(
+                inventory,
                 at,
-                Copies { claims, copies: 1 },
                 &shapes,
                 cluster,
                 &mut Budget::new(NOMINATED_STEPS),
             );
             if let Some(given) = offer.alternatives.first() {
-                inventory.commit(at, cluster, given);
+                given.commit(inventory, at, cluster);
                 if pod.device_costs.is_empty() {
                     tell(*demand, given);
                 }

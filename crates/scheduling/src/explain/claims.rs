@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dra_sched::verdict::{RequestStep, Rule, Step};
+use dra_sched::explain::{RequestStep, Step};
+use dra_sched::verdict::Rule;
 use model::InstanceTypeName;
 
 use super::{Asked, Fall, PoolStage, Shortages};

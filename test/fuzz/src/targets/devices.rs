@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dra_sched::{ClusterLedger, InventoryBuilder, Verdict};
+use dra_sched::{ClusterLedger, InventoryBuilder, Verdict, allocate};
 use dra_types::{
     Compat, DeviceClass, DeviceTaintRule, Gates, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice,
 };
@@ -43,7 +43,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut ledger = ClusterLedger::new(&inventory);
     for claims in claims.chunks(2) {
         let mut budget = Budget::new(STEPS);
-        let verdict = inventory.allocate(&node, claims, &ledger, &mut budget);
+        let verdict = allocate(&inventory, &node, claims, &ledger, &mut budget);
         match &verdict {
             Verdict::Allocated { allocations, .. } => {
                 allocations.iter().for_each(|allocation| ledger.hold(&inventory, allocation));

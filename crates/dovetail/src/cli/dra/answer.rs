@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dra_sched::pods::{self, Claims, ExtendedClaim, ExtendedResources, IN_MEMORY_CLAIM, PodFault, Served, WantedClaim};
-use dra_sched::verdict::{Explanation, Refusal};
 use dra_sched::{
     BinLedger, ClaimClassId, ClaimId, ClaimUse, ClusterLedger, Copies, Inventory, InventoryBuilder, NodeDemand,
-    evictions::Eviction,
+    Refusal, evictions::Eviction, explain::Explanation,
 };
 use dra_types::{Allocation, AllocationResult, Compat, DeviceId, Pod, ResourceClaim};
 use model::{Budget, IdSet, NamespacedName};
@@ -198,7 +197,7 @@ fn evictions(objects: &Objects, compat: &Compat) -> BTreeMap<NamespacedName, Evi
     let mut builder = inventory_of(objects, compat);
     let ids: Vec<(ClaimId, &NamespacedName)> =
         objects.claims.iter().map(|(name, claim)| (builder.claim(Arc::clone(claim)), name)).collect();
-    let evictions = builder.build().evictions();
+    let evictions = Eviction::all(&builder.build());
     let named = |eviction: Eviction| {
         let (_, name) = ids.iter().find(|(id, _)| *id == eviction.claim)?;
         Some(((*name).clone(), eviction))
@@ -394,7 +393,7 @@ impl<'a> Run<'a> {
         let uses: Vec<ClaimUse> = asks.iter().map(|ask| ask.what).collect();
         let mut budget = Budget::new(self.steps);
         let offer =
-            self.inventory.try_add(bin, Copies { claims: &uses, copies: 1 }, &IdSet::default(), ledger, &mut budget);
+            Copies { claims: &uses, copies: 1 }.try_add(&self.inventory, bin, &IdSet::default(), ledger, &mut budget);
         let Some(alternative) = offer.alternatives.into_iter().next() else {
             return match offer.refused.first() {
                 Some(refused) => Answer::Refused(Box::new(self.explain(&refused.refusal, &asks))),
@@ -415,9 +414,9 @@ impl<'a> Run<'a> {
     }
 
     fn explain(&self, refusal: &Refusal, asks: &[Ask]) -> Explanation {
-        let mut why = self.inventory.explain(refusal, &|device| self.holders.get(device).cloned());
+        let mut why = Explanation::of(&self.inventory, refusal, &|device| self.holders.get(device).cloned());
         let names: Vec<(&str, &str)> =
-            asks.iter().map(|ask| (self.inventory.claim_name(&ask.what), ask.full_name.as_str())).collect();
+            asks.iter().map(|ask| (self.inventory.claim_name(ask.what), ask.full_name.as_str())).collect();
         why.rename_claims(&names);
         why
     }
@@ -455,7 +454,7 @@ impl<'a> Run<'a> {
                 node_selector: allocation.node_selector.as_ref().map(api_form::node_selector),
             });
         }
-        self.inventory.commit(&mut fit.bin, ledger, &fit.alternative);
+        fit.alternative.commit(&self.inventory, &mut fit.bin, ledger);
         if let Some(asked) = self.asked.get(index) {
             let total = pods::total_demand(asked.pod, &fit.demand);
             let used = self.used.entry(Arc::clone(&fit.node)).or_default();

@@ -6,8 +6,9 @@ use model::{Id, IdVec};
 use smallvec::SmallVec;
 
 use super::{BranchIndex, Pick, Search};
-use crate::inventory::{CounterIndex, CounterSetIndex, Draw};
-use crate::view::{PoolPosition, Position};
+use crate::compile::device::Draw;
+use crate::compile::ids::{CounterIndex, CounterSetIndex};
+use crate::inventory::view::{PoolPosition, Position};
 use dra_types::compat::Gate;
 
 /// What is left of a pool's counters.

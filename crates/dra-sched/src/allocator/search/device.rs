@@ -4,29 +4,14 @@
 use std::sync::Arc;
 
 use super::{BranchIndex, ClaimPosition, Search};
-use crate::attributes::{self, Held};
 use crate::capacity::{self, BadCapacity, Demand};
-use crate::claims::Alternative;
-use crate::inventory::{DeviceEntry, Inventory};
-use crate::ledger::Unit;
-use crate::selectors::{Judgement, SelectorId};
-use crate::verdict::{Fault, SelectorFault};
-use crate::view::{Position, ViewDevice};
-use dra_types::{Device, DeviceId, DeviceTaint, TaintEffect, compat::Gate};
-
-impl Inventory {
-    /// The first taint of a device that a request does not tolerate.
-    pub(crate) fn untolerated<'d>(&self, request: &Alternative, device: &'d DeviceEntry) -> Option<&'d DeviceTaint> {
-        if !self.compat.is_on(Gate::DeviceTaints) {
-            return None;
-        }
-        let counts = |taint: &&DeviceTaint| {
-            matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
-                && !request.tolerations.iter().any(|toleration| toleration.tolerates(taint))
-        };
-        device.taints.iter().find(counts)
-    }
-}
+use crate::compile::attributes::{self, Held};
+use crate::compile::device::DeviceEntry;
+use crate::compile::selectors::{Judgement, SelectorId};
+use crate::faults::{Fault, SelectorFault};
+use crate::inventory::unit::Unit;
+use crate::inventory::view::{Position, ViewDevice};
+use dra_types::{Device, DeviceId, DeviceTaint, compat::Gate};
 
 impl<'a> Search<'a> {
     pub(crate) fn view_device(&self, position: Position) -> ViewDevice {
@@ -208,7 +193,7 @@ impl<'a> Search<'a> {
 
     /// The first taint that the request does not tolerate.
     pub(crate) fn untolerated(&self, branch: BranchIndex, position: Position) -> Option<&'a DeviceTaint> {
-        self.inventory.untolerated(self.branches[branch].alternative, self.entry(position))
+        self.branches[branch].alternative.untolerated(self.entry(position), &self.inventory.compat)
     }
 
     /// Whether the slice asks the node to skip steps that the node cannot skip.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::ClaimPosition;
-use crate::view::Position;
+use crate::inventory::view::Position;
 
 /// What tentative picks have done to a device.
 #[derive(Debug, Clone, Default)]

@@ -5,6 +5,7 @@ use model::Budget;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::allocate;
 use crate::fixture::{STEPS, claim, exactly, n1, names, slice};
 use crate::inventory::InventoryBuilder;
 use crate::ledger::ClusterLedger;
@@ -138,7 +139,7 @@ impl Problem {
             classes.push(claim(&mut builder, &format!("c{index}"), &spec));
         }
         let inventory = builder.build();
-        inventory.allocate(&n1(), &classes, &ClusterLedger::new(&inventory), &mut Budget::new(STEPS))
+        allocate(&inventory, &n1(), &classes, &ClusterLedger::new(&inventory), &mut Budget::new(STEPS))
     }
 }
 

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::faults::{Fault, Scope};
 use crate::fixture::{ask, ask_with, builder_for, claim, compat, devices, exactly, local, names};
-use crate::verdict::{Fault, Proof, Refusal, Scope, Verdict};
+use crate::verdict::{Proof, Refusal, Verdict};
 use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
 
 const NUMA: &str = "example.com/numa";

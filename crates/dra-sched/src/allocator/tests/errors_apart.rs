@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
+use crate::faults::Fault;
 use crate::fixture::{STEPS, ask, builder_for, claim, compat, devices, exactly, local};
-use crate::verdict::{Fault, Refusal, Verdict};
+use crate::verdict::{Refusal, Verdict};
 use crate::{ClaimClassId, Inventory};
 use dra_types::{Compat, Gates, KubernetesMinor};
 

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use crate::explain::{Explanation, RequestStep};
 use crate::fixture::{ask_with, builder, claim, exactly, local, slice};
 use crate::inventory::{Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
-use crate::verdict::{Explanation, Refusal, Verdict};
+use crate::verdict::{Refusal, Verdict};
 use dra_types::DeviceId;
 
 fn id(device: &str) -> DeviceId {
@@ -29,7 +30,7 @@ fn refused(mut builder: InventoryBuilder, spec: &Value, taken: &[&str]) -> (Inve
 fn explained(builder: InventoryBuilder, request: Value, taken: &[&str]) -> Explanation {
     let (inventory, refusal) = refused(builder, &json!({"requests": [request]}), taken);
     let holder = |device: &DeviceId| taken.contains(&device.device.as_str()).then(|| format!("owner of {device}"));
-    inventory.explain(&refusal, &holder)
+    Explanation::of(&inventory, &refusal, &holder)
 }
 
 fn with(devices: &Value) -> InventoryBuilder {
@@ -59,7 +60,7 @@ fn a_refusal_is_explained_by_what_was_taken_when_it_was_made() {
     let (verdict, _) = ask_with(&inventory, &[class], &ledger);
     let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
     ledger.hold_device(&inventory, &id("b"));
-    let why = inventory.explain(&refusal, &|_| None);
+    let why = Explanation::of(&inventory, &refusal, &|_| None);
     assert_eq!(why.message, "claim c, request r: 1 of 2 devices are usable, 2 wanted; 1 is allocated");
 }
 
@@ -82,15 +83,15 @@ fn what_a_planned_machine_holds_itself_is_in_the_reasons() {
     let mut cluster = ClusterLedger::new(&inventory);
     let bin = crate::BinLedger::machine(&shapes, &mut cluster);
     let uses = [crate::ClaimUse::Fresh { class, containers: 1 }];
-    let offer = inventory.try_add(
+    let offer = crate::Copies { claims: &uses, copies: 3 }.try_add(
+        &inventory,
         &bin,
-        crate::Copies { claims: &uses, copies: 3 },
         &shapes,
         &cluster,
         &mut model::Budget::new(1000),
     );
     assert_eq!(offer.refused[0].copies, 2);
-    let why = inventory.explain(&offer.refused[0].refusal, &|_| None);
+    let why = Explanation::of(&inventory, &offer.refused[0].refusal, &|_| None);
     assert_eq!(why.message, "claim c, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated");
 }
 
@@ -171,7 +172,7 @@ fn values_in_play_are_counted_for_each_request() {
     let inventory = builder.build();
     let (verdict, _) = ask_with(&inventory, &[class], &ClusterLedger::new(&inventory));
     let Verdict::Refused(refusal) = verdict else { panic!("{verdict:?}") };
-    let why = inventory.explain(&refusal, &|_| None);
+    let why = Explanation::of(&inventory, &refusal, &|_| None);
     let shown: Vec<(&str, Vec<(&str, u64)>)> = why
         .values
         .iter()
@@ -184,8 +185,8 @@ fn values_in_play_are_counted_for_each_request() {
 /// Where each request ends: code, devices of the class, usable ones, nearest miss.
 fn ends(builder: InventoryBuilder, spec: &Value, taken: &[&str]) -> Vec<(&'static str, u64, u64, String)> {
     let (inventory, refusal) = refused(builder, spec, taken);
-    let steps = inventory.steps(&refusal).unwrap_or_default();
-    let of = |step: crate::verdict::RequestStep| {
+    let steps = RequestStep::all_of(&inventory, &refusal).unwrap_or_default();
+    let of = |step: RequestStep| {
         let code = step.step.map_or("", |step| step.code());
         (code, step.of_class, step.usable, step.nearest.map(|text| text.to_string()).unwrap_or_default())
     };

@@ -6,8 +6,9 @@ use model::Budget;
 use serde_json::{Value, json};
 
 use crate::fixture::{STEPS, builder_for, claim, compat, exactly, local, n1};
+use crate::inventory::ClaimUse;
 use crate::ledger::{BinLedger, ClusterLedger};
-use crate::packing::ClaimUse;
+use crate::packing::{ends_on, may_end};
 use dra_types::ResourceClaim;
 
 /// Whether a request could meet an error on two devices with these fields, and whether it meets one as things are.
@@ -21,8 +22,8 @@ fn ends(fields: &Value, request: &Value) -> (bool, bool) {
     let inventory = builder.build();
     let claims = [ClaimUse::Fresh { class, containers: 1 }];
     let node = BinLedger::node(n1());
-    let fault = inventory.ends_on(&node, &claims, &ClusterLedger::new(&inventory), &mut Budget::new(STEPS));
-    (inventory.may_end(&claims), fault.is_some())
+    let fault = ends_on(&inventory, &node, &claims, &ClusterLedger::new(&inventory), &mut Budget::new(STEPS));
+    (may_end(&inventory, &claims), fault.is_some())
 }
 
 #[test]
@@ -74,10 +75,10 @@ fn an_error_ends_the_attempt_although_another_claim_is_allocated_elsewhere() {
     let refusal = |class| {
         let claims = [there, ClaimUse::Fresh { class, containers: 1 }];
         let (node, ledger) = (BinLedger::node(n1()), ClusterLedger::new(&inventory));
-        let ends = inventory.ends_on(&node, &claims, &ledger, &mut Budget::new(STEPS)).is_some();
-        let offer = inventory.try_add(
+        let ends = ends_on(&inventory, &node, &claims, &ledger, &mut Budget::new(STEPS)).is_some();
+        let offer = crate::Copies { claims: &claims, copies: 1 }.try_add(
+            &inventory,
             &node,
-            crate::Copies { claims: &claims, copies: 1 },
             &model::IdSet::default(),
             &ledger,
             &mut Budget::new(STEPS),

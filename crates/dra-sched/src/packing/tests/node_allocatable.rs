@@ -6,9 +6,9 @@ use model::{Budget, IdSet};
 use serde_json::{Value, json};
 
 use crate::fixture::{STEPS, builder_for, exactly, local, n1};
-use crate::inventory::InventoryBuilder;
+use crate::inventory::{ClaimUse, InventoryBuilder};
 use crate::ledger::{BinLedger, ClusterLedger};
-use crate::packing::{ClaimUse, Offer};
+use crate::packing::Offer;
 use crate::verdict::Refusal;
 use dra_types::ResourceClaim;
 use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
@@ -44,7 +44,7 @@ fn ask(builder: InventoryBuilder, claims: &[ClaimUse], copies: u32) -> Offer {
     let inventory = builder.build();
     let cluster = ClusterLedger::new(&inventory);
     let bin = BinLedger::node(n1());
-    inventory.try_add(&bin, crate::Copies { claims, copies }, &IdSet::default(), &cluster, &mut Budget::new(STEPS))
+    crate::Copies { claims, copies }.try_add(&inventory, &bin, &IdSet::default(), &cluster, &mut Budget::new(STEPS))
 }
 
 /// `resource=units` of what one pod with one claim pays, or the reason.
@@ -126,9 +126,9 @@ fn a_claim_that_hands_out_node_resources_belongs_to_one_pod_whose_containers_use
     let mut cluster = ClusterLedger::new(&inventory);
     let mut bin = BinLedger::node(n1());
     let ask = |cluster: &ClusterLedger, bin: &BinLedger, copies| {
-        inventory.try_add(
+        crate::Copies { claims: &[named], copies }.try_add(
+            &inventory,
             bin,
-            crate::Copies { claims: &[named], copies },
             &IdSet::default(),
             cluster,
             &mut Budget::new(STEPS),
@@ -137,7 +137,7 @@ fn a_claim_that_hands_out_node_resources_belongs_to_one_pod_whose_containers_use
     let offer = ask(&cluster, &bin, 3);
     assert_eq!(offer.alternatives[0].copies, 1);
     assert_eq!(offer.refused[0].refusal, Refusal::Shared { claim: "c".into() });
-    inventory.commit(&mut bin, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut bin, &mut cluster);
     assert!(ask(&cluster, &bin, 1).alternatives.is_empty());
 }
 

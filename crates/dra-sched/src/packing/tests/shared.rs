@@ -9,11 +9,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{ZONE, shape, shown, template, try_add};
+use crate::compile::ids::{ClaimClassId, ShapeId};
 use crate::fixture::{builder, claim, devices, exactly, n1, slice};
-use crate::inventory::{ClaimClassId, Inventory, InventoryBuilder, ShapeId};
-use crate::ledger::{BinLedger, ClusterLedger, Domain, Instance, Kind, Mark, Unit};
+use crate::inventory::unit::{Instance, Unit};
+use crate::inventory::{ClaimUse, Domain, Inventory, InventoryBuilder};
+use crate::ledger::{BinLedger, ClusterLedger, Kind, Mark};
 use crate::machine::{BoundAttribute, DomainSelector, MachineShape, PoolScope, SharedTemplate, binding_group};
-use crate::packing::ClaimUse;
 use dra_types::{ResourceClaim, ResourceSlice};
 
 /// A pool of the zone of the machine that brings it.
@@ -69,7 +70,7 @@ fn where_machines_describe_a_zones_one_pool_differently_the_first_description_ho
     assert_eq!(most(&inventory, &first, &cluster, nic), counts(&[("", 3)]));
     assert_eq!(most(&inventory, &second, &cluster, nic), counts(&[("", 3)]));
     let offer = try_add(&inventory, &second, &cluster, nic, 2);
-    inventory.commit(&mut second, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut second, &mut cluster);
     assert_eq!(most(&inventory, &first, &cluster, nic), counts(&[("", 1)]), "not one of its own beside");
 }
 
@@ -90,7 +91,7 @@ fn a_machines_pool_is_its_own_until_its_zone_is_known_and_then_that_of_all_nodes
 
     let mut guest = guest;
     let offer = try_add(&inventory, &guest, &cluster, nic, 1);
-    inventory.commit(&mut guest, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut guest, &mut cluster);
     assert_eq!(guest.domain(), Some(&zone("a")));
     assert_eq!(most(&inventory, &host, &cluster, nic), counts(&[("", 1)]), "the guest holds one");
     assert_eq!(cluster.users_of_pools(&host).bins, [guest.id().unwrap()]);
@@ -143,7 +144,7 @@ fn a_domain_has_one_pool_however_many_machines_bring_it() {
     let (mut first, mut second) = (only(host, &mut cluster), only(host, &mut cluster));
     assert_eq!(most(&inventory, &first, &cluster, nic), counts(&[("a", 3), ("b", 3)]));
     let offer = try_add(&inventory, &first, &cluster, nic, 2);
-    inventory.commit(&mut first, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut first, &mut cluster);
     assert_eq!(most(&inventory, &second, &cluster, nic), counts(&[("a", 1), ("b", 3)]));
     second.pin(&inventory, &mut cluster, &zone("a"));
     assert!(cluster.users_of_pools(&second).is_empty(), "the first machine still brings the pool");
@@ -188,7 +189,7 @@ fn an_existing_node_uses_what_a_planned_machine_brings() {
     assert_eq!(most(&inventory, &node, &cluster, nic), counts(&[]));
     host.pin(&inventory, &mut cluster, &zone("a"));
     let offer = try_add(&inventory, &node, &cluster, nic, 1);
-    inventory.commit(&mut node, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut node, &mut cluster);
     assert_eq!(most(&inventory, &node, &cluster, nic), counts(&[("", 1)]));
     assert_eq!(most(&inventory, &host, &cluster, nic), counts(&[("", 1)]));
     assert!(cluster.users_of_pools(&host).nodes);
@@ -203,7 +204,7 @@ fn an_offer_taken_by_another_machine_takes_that_machines_pool() {
     let mut cluster = ClusterLedger::new(&inventory);
     let (spare, mut taker) = (only(host, &mut cluster), only(host, &mut cluster));
     let offer = try_add(&inventory, &spare, &cluster, nic, 2);
-    inventory.commit(&mut taker, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut taker, &mut cluster);
     assert_eq!(most(&inventory, &taker, &cluster, nic), counts(&[]));
     assert_eq!(most(&inventory, &spare, &cluster, nic), counts(&[("", 2)]));
 }
@@ -221,7 +222,7 @@ fn a_claim_on_a_zones_pool_can_be_used_by_other_nodes_of_the_zone() {
     let named = ClaimUse::Named { claim, containers: 1, reserved: false };
     let mut first = only(host, &mut cluster);
     let offer = try_add(&inventory, &first, &cluster, named, 1);
-    inventory.commit(&mut first, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut first, &mut cluster);
     let (same, other) = (only(host, &mut cluster), only(elsewhere, &mut cluster));
     assert_eq!(try_add(&inventory, &same, &cluster, named, 1).alternatives.len(), 1);
     assert!(try_add(&inventory, &other, &cluster, named, 1).alternatives.is_empty());
@@ -274,7 +275,7 @@ fn counters_of_pools_made_from_one_template_are_counted_apart() {
     let mut guest = only(plain, &mut cluster);
     assert_eq!(most(&inventory, &guest, &cluster, nic), counts(&[("", 4)]), "two of each pool's four");
     let offer = try_add(&inventory, &guest, &cluster, nic, 3);
-    inventory.commit(&mut guest, &mut cluster, &offer.alternatives[0]);
+    offer.alternatives[0].commit(&inventory, &mut guest, &mut cluster);
     assert_eq!(most(&inventory, &second, &cluster, nic), counts(&[("", 1)]));
 }
 
@@ -379,7 +380,7 @@ impl Packer<'_> {
                 assert!(offer.undecided.is_empty());
                 if !offer.alternatives.is_empty() {
                     let chosen = &offer.alternatives[choice % offer.alternatives.len()];
-                    inventory.commit(bin, cluster, chosen);
+                    chosen.commit(inventory, bin, cluster);
                 }
             }
             Step::Narrow { bin, .. } => {

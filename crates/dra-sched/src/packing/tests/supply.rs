@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{ZONE, shape};
 use crate::fixture::{builder, claim, slice};
-use crate::inventory::{Inventory, InventoryBuilder};
+use crate::inventory::{ClaimUse, Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
 use crate::machine::{DomainSelector, MachineTemplate, PoolScope, SharedTemplate};
-use crate::packing::{ClaimUse, Wanting};
+use crate::packing::{Wanting, want_too_much};
 use dra_types::{NodeScope, ResourceSlice};
 
 const ZONES: [&str; 2] = ["a", "b"];
@@ -159,7 +159,7 @@ impl Problem {
                 reaches,
             })
             .collect();
-        inventory.want_too_much(&wanting, &ledger)
+        want_too_much(&inventory, &wanting, &ledger)
     }
 
     fn published(&self, zone: &str, things: &[Thing]) -> [Arc<ResourceSlice>; 2] {
@@ -350,5 +350,5 @@ fn what_every_machine_brings_has_no_end() {
     let inventory = builder.build();
     let claims = [ClaimUse::Fresh { class, containers: 1 }];
     let wanting = [Wanting { claims: &claims, copies: 1_000, reaches: &|_| true }];
-    assert!(!inventory.want_too_much(&wanting, &ClusterLedger::new(&inventory)));
+    assert!(!want_too_much(&inventory, &wanting, &ClusterLedger::new(&inventory)));
 }

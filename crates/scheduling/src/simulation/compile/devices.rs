@@ -43,11 +43,11 @@ impl<'s> ProblemDevices<'s> {
         let mut elastic = BTreeSet::new();
         let mut decisive = BTreeSet::new();
         for claims in claims.filter(|_| devices.brings_pools()) {
-            elastic.extend(devices.inventory.elastic(claims));
+            elastic.extend(Reach::elastic(&devices.inventory, claims));
             if devices.inventory.takes_first_that_match(claims) {
                 continue;
             }
-            let pools = devices.inventory.reach(claims).pools.into_iter();
+            let pools = Reach::of(&devices.inventory, claims).pools.into_iter();
             decisive.extend(pools.filter(|(_, kinds)| kinds.is_unordered()).map(|(driver, _)| driver));
         }
         decisive.extend(elastic.iter().cloned());
@@ -101,7 +101,7 @@ impl<'s> ProblemDevices<'s> {
         let of = self.devices.demands.try_get(demand).and_then(|demand| demand.variants.get(variant));
         let known = self.reaches.try_get(demand).and_then(|reaches| reaches.get(variant));
         let (Some(of), Some(known)) = (of, known) else { return &self.nothing };
-        known.get_or_init(|| self.devices.inventory.reach(&of.claims))
+        known.get_or_init(|| Reach::of(&self.devices.inventory, &of.claims))
     }
 
     /// What the claims of a class could take once some of those that are allocated were released.
@@ -111,7 +111,7 @@ impl<'s> ProblemDevices<'s> {
             return self.reach(class, variant);
         }
         let known = class.devices.as_ref().and_then(|devices| self.reaches_anew.try_get(devices.demand)?.get(variant));
-        let made = || self.devices.inventory.reach_anew(self.claims(class, variant));
+        let made = || Reach::anew(&self.devices.inventory, self.claims(class, variant));
         known.map_or(&self.nothing, |known| known.get_or_init(made))
     }
 

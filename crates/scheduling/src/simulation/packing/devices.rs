@@ -25,7 +25,8 @@ mod ways;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
-use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger, verdict::RequestStep};
+use dra_sched::explain::{Explanation, RequestStep};
+use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger};
 use model::{Answer, Budget, IdSet, Interner, ResourceVec, ValueSet, collections::FastMap};
 
 use self::{
@@ -363,7 +364,7 @@ impl DeviceState {
     ) -> Offer {
         let part = run.devices().steps_left().min(STEPS_PER_QUESTION);
         let mut budget = Budget::new(part);
-        let offer = problem.devices.inventory.try_add(ledger, copies, shapes, &self.cluster, &mut budget);
+        let offer = copies.try_add(&problem.devices.inventory, ledger, shapes, &self.cluster, &mut budget);
         run.devices().spend(part - budget.remaining());
         offer
     }
@@ -385,7 +386,7 @@ impl DeviceState {
         let inventory = &of_problem.devices.inventory;
         // Explaining is not planning: it has steps of its own.
         let mut budget = Budget::new(STEPS_PER_QUESTION);
-        let offer = inventory.try_add(ledger, Copies { claims, copies: 1 }, &shapes, &self.cluster, &mut budget);
+        let offer = Copies { claims, copies: 1 }.try_add(inventory, ledger, &shapes, &self.cluster, &mut budget);
         let mut all: Vec<Trouble> = Vec::new();
         let is_kept_apart = offer.refused.is_empty()
             && matches!(spot, Spot::Node(_))
@@ -397,7 +398,7 @@ impl DeviceState {
             all.push(Trouble { why: KEPT_APART.into(), usable: 0, shapes: IdSet::default() });
         }
         for refused in &offer.refused {
-            let explained = inventory.explain(&refused.refusal, &|_| None);
+            let explained = Explanation::of(inventory, &refused.refusal, &|_| None);
             let why: Arc<str> = explained.message.into();
             match all.iter_mut().find(|known| known.why == why) {
                 Some(known) => known.shapes.extend(refused.shape),
@@ -423,13 +424,13 @@ impl DeviceState {
         let inventory = &of_problem.devices.inventory;
         let shapes: IdSet<ShapeId> = problem.pools[pool].shapes.by_shape.iter().map(|(shape, _)| *shape).collect();
         let mut budget = Budget::new(STEPS_PER_QUESTION);
-        let offer = inventory.try_add(&self.spare, Copies { claims, copies: 1 }, &shapes, &self.cluster, &mut budget);
+        let offer = Copies { claims, copies: 1 }.try_add(inventory, &self.spare, &shapes, &self.cluster, &mut budget);
         let is_given = |shape: ShapeId| offer.alternatives.iter().any(|alternative| alternative.shapes.contains(shape));
         for shape in shapes.iter().filter(|shape| !is_given(*shape)) {
             // Of several domains the one is told in which the requests have most to use.
             let refused = offer.refused.iter().filter(|refused| refused.shape == Some(shape));
             let told = refused.map(|refused| {
-                inventory.steps(&refused.refusal).ok_or_else(|| Some(refused.refusal.to_string().into()))
+                RequestStep::all_of(inventory, &refused.refusal).ok_or_else(|| Some(refused.refusal.to_string().into()))
             });
             let usable = |steps: &Ends| match steps {
                 Ok(steps) => steps.iter().map(|step| step.usable).sum(),
@@ -458,11 +459,11 @@ impl DeviceState {
         allocations.copies = copies;
         let inventory = &of_problem.devices.inventory;
         match self.expected.get_mut(&node) {
-            Some(ledger) => inventory.commit(ledger, &mut self.cluster, &allocations),
+            Some(ledger) => allocations.commit(inventory, ledger, &mut self.cluster),
             None => {
                 if let Some(Some(ledger)) = of_problem.published.try_get(node) {
                     // All that a node's ledger holds is in that of the cluster.
-                    inventory.commit(&mut ledger.clone(), &mut self.cluster, &allocations);
+                    allocations.commit(inventory, &mut ledger.clone(), &mut self.cluster);
                 }
             }
         }
@@ -504,7 +505,7 @@ impl DeviceState {
         if let Some(shape) = shape {
             allocations.shapes = [shape].into_iter().collect();
         }
-        inventory.commit(&mut own.ledger, &mut self.cluster, &allocations);
+        allocations.commit(inventory, &mut own.ledger, &mut self.cluster);
         if let Some(id) = own.ledger.id() {
             self.held.push(Held { place: Place::Machine(id), class, variant, copies });
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict};
+use dra_sched::{ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, Verdict, allocate};
 use dra_types::{Compat, DeviceClass, DeviceId, KubernetesMinor, NodeFacts, ResourceClaim, ResourceSlice};
 use model::Budget;
 use serde_json::Value;
@@ -109,7 +109,7 @@ impl Prepared {
     pub(crate) fn allocate(&self, pod: usize, node: &NodeFacts) -> (Verdict, u64) {
         let mut budget = Budget::new(STEPS);
         let claims = self.pods.get(pod).map_or(&[][..], Vec::as_slice);
-        let verdict = self.inventory.allocate(node, claims, &self.ledger, &mut budget);
+        let verdict = allocate(&self.inventory, node, claims, &self.ledger, &mut budget);
         (verdict, STEPS - budget.remaining())
     }
 }

@@ -90,7 +90,7 @@ fn ours(objects: &Objects, templates: &[Arc<MachineTemplate>], types: usize) -> 
     let uses: Vec<ClaimUse> =
         pods.iter().flatten().map(|class| ClaimUse::Fresh { class: *class, containers: 1 }).collect();
     let offer =
-        inventory.try_add(&bin, Copies { claims: &uses, copies: 1 }, &shapes, &cluster, &mut Budget::new(STEPS));
+        Copies { claims: &uses, copies: 1 }.try_add(&inventory, &bin, &shapes, &cluster, &mut Budget::new(STEPS));
     let ns = watch.elapsed_ns();
     let holding: usize = offer.alternatives.iter().map(|alternative| alternative.shapes.iter().count()).sum();
     let expected = (0..templates.len()).filter(|template| gpus(*template) >= 4).count();

@@ -36,8 +36,8 @@ use std::{
 };
 
 use dra_sched::{
-    Alternative, BinLedger, ClaimId, ClaimUse, ClusterLedger, Copies, Domain, PoolOrder, Reach, ShapeId,
-    ledger::BinId as LedgerId,
+    Alternative, BinId as LedgerId, BinLedger, ClaimId, ClaimUse, ClusterLedger, Copies, Daemon, Domain, PoolOrder,
+    Reach, ShapeId,
 };
 use dra_types::DriverName;
 use model::{Answer, Budget, IdSet, SearchEnd};
@@ -514,7 +514,7 @@ impl Question<'_> {
             PlaceBefore::Node(node, daemons) => {
                 let given = self.daemons.iter().filter_map(|daemon| daemon.given);
                 if *daemons == Daemons::InTurn {
-                    given.for_each(|given| inventory.refund(cluster, given));
+                    given.for_each(|given| given.refund(cluster));
                 }
                 let published = || self.problem.published.try_get(*node).cloned().flatten();
                 // What nominated pods have there stays; then so does what daemons have.
@@ -539,16 +539,13 @@ impl Question<'_> {
             if let Whose::Daemon(number) = part.whose {
                 let mut daemons = self.daemons.iter();
                 let Some(daemon) = daemons.find(|daemon| daemon.daemon == number) else { return true };
-                return inventory.add_late_overhead(ledger, &daemon.shapes, part.claims, cluster, budget).is_ok();
+                return Daemon { claims: part.claims }
+                    .add_late(inventory, ledger, &daemon.shapes, cluster, budget)
+                    .is_ok();
             }
             let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
-            let offer = inventory.try_add(
-                ledger,
-                Copies { claims: part.claims, copies: part.copies },
-                &shapes,
-                cluster,
-                budget,
-            );
+            let offer = Copies { claims: part.claims, copies: part.copies }
+                .try_add(inventory, ledger, &shapes, cluster, budget);
             let is_node = matches!(part.place, Place::Node(_));
             let holds = |it: &Alternative| {
                 it.copies >= part.copies && shapes.is_subset(&it.shapes) && (!is_node || it.domain.0.is_empty())
@@ -556,7 +553,7 @@ impl Question<'_> {
             let mut given = offer.anywhere.into_iter().chain(offer.alternatives);
             let Some(mut given) = given.find(holds) else { return false };
             given.copies = part.copies;
-            inventory.commit(ledger, cluster, &given);
+            given.commit(inventory, ledger, cluster);
             true
         });
         cluster.rollback(mark);

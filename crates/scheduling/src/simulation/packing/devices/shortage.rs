@@ -26,7 +26,7 @@ pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) ->
         Some(Wanting { claims, copies: *copies, reaches })
     });
     let ledger = of_problem.ledger_after(state.cluster.released());
-    of_problem.devices.inventory.want_too_much(&wanting.collect::<Vec<_>>(), &ledger)
+    dra_sched::packing::want_too_much(&of_problem.devices.inventory, &wanting.collect::<Vec<_>>(), &ledger)
 }
 
 /// Where a class could be.

@@ -2,18 +2,23 @@
 //!
 //! Made only when somebody prints. Serialised it is an interface: fields are added, never renamed.
 
+mod steps;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Quantity;
 use serde::Serialize;
 
-use super::{ConstraintReport, Fall, Infeasible, PoolTrouble, Proof, Refusal, RequestReport, Rule, Scope, Shortage};
 use crate::allocator::report;
-use crate::inventory::{DeviceIndex, Inventory};
-use crate::packing::ClaimUse;
+use crate::compile::ids::DeviceIndex;
+use crate::faults::{PoolTrouble, Scope};
+use crate::inventory::Inventory;
 use crate::tuning::NAMED_VALUES;
+use crate::verdict::{ConstraintReport, Fall, Infeasible, Proof, Refusal, RequestReport, Rule, Shortage};
 use dra_types::{DeviceId, RequestName};
+
+pub use steps::{RequestStep, Step};
 
 /// A refusal, explained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -138,9 +143,31 @@ impl Explanation {
             hints: Vec::new(),
         }
     }
-}
 
-impl Explanation {
+    /// Explains a refusal. `holder` names who has a device, if that is known.
+    pub fn of(inventory: &Inventory, refusal: &Refusal, holder: &dyn Fn(&DeviceId) -> Option<String>) -> Self {
+        let plain = |code, everywhere| Self { everywhere, ..Self::new(code, refusal.to_string()) };
+        match refusal {
+            Refusal::Elsewhere { .. } => plain("AllocatedElsewhere", false),
+            Refusal::Shared { .. } => plain("ClaimOfAnotherPod", false),
+            Refusal::NotUsed { .. } => plain("ClaimNotUsed", false),
+            Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),
+            Refusal::Infeasible(infeasible) => {
+                let (requests, constraints) =
+                    report::of(inventory, &infeasible.scene, &infeasible.proof).unwrap_or_default();
+                let explainer = Explainer { inventory, holder };
+                Self {
+                    message: infeasible.message(&requests, &constraints),
+                    requests: relevant(&requests).map(|request| explainer.request(request)).collect(),
+                    values: constraints.iter().flat_map(values_in_play).collect(),
+                    pools: infeasible.pools.iter().map(|(pool, trouble)| format!("{pool} is {trouble}")).collect(),
+                    hints: hints(infeasible, &requests, &constraints),
+                    ..plain(code(&infeasible.proof), false)
+                }
+            }
+        }
+    }
+
     /// Calls claims by other names. Claims that want the same are one to the allocator, under the name of the first
     /// ([`Inventory::claim_name`]); whoever asked for another knows how that one is called.
     pub fn rename_claims(&mut self, names: &[(&str, &str)]) {
@@ -155,63 +182,34 @@ impl Explanation {
     }
 }
 
-impl Inventory {
-    /// The name by which refusals call a claim: that of the first claim that wants the same.
-    pub fn claim_name(&self, what: &ClaimUse) -> &str {
-        let class = match what {
-            ClaimUse::Fresh { class, .. } => *class,
-            ClaimUse::Named { claim, .. } => self.claims[*claim].class,
-        };
-        &self.claim_classes[class].name
-    }
+/// What is explained is looked up here.
+struct Explainer<'a> {
+    inventory: &'a Inventory,
+    /// Who has a device, if that is known.
+    holder: &'a dyn Fn(&DeviceId) -> Option<String>,
+}
 
-    /// Explains a refusal. `holder` names who has a device, if that is known.
-    pub fn explain(&self, refusal: &Refusal, holder: &dyn Fn(&DeviceId) -> Option<String>) -> Explanation {
-        let plain = |code, everywhere| Explanation { everywhere, ..Explanation::new(code, refusal.to_string()) };
-        match refusal {
-            Refusal::Elsewhere { .. } => plain("AllocatedElsewhere", false),
-            Refusal::Shared { .. } => plain("ClaimOfAnotherPod", false),
-            Refusal::NotUsed { .. } => plain("ClaimNotUsed", false),
-            Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),
-            Refusal::Infeasible(infeasible) => {
-                let (requests, constraints) =
-                    report::of(self, &infeasible.scene, &infeasible.proof).unwrap_or_default();
-                let explain = |request: &RequestReport| self.explain_request(request, holder);
-                Explanation {
-                    message: infeasible.message(&requests, &constraints),
-                    requests: relevant(&requests).map(explain).collect(),
-                    values: constraints.iter().flat_map(values_in_play).collect(),
-                    pools: infeasible.pools.iter().map(|(pool, trouble)| format!("{pool} is {trouble}")).collect(),
-                    hints: hints(infeasible, &requests, &constraints),
-                    ..plain(code(&infeasible.proof), false)
-                }
-            }
-        }
-    }
-
-    fn explain_request(
-        &self,
-        request: &RequestReport,
-        holder: &dyn Fn(&DeviceId) -> Option<String>,
-    ) -> RequestExplanation {
+impl Explainer<'_> {
+    fn request(&self, request: &RequestReport) -> RequestExplanation {
         RequestExplanation {
             claim: request.claim_name.to_string(),
             request: request.request.to_string(),
             wanted: request.wanted,
             seen: request.seen,
             usable: request.usable,
-            fell: request.falls.iter().map(|fall| self.explain_fall(fall, holder)).collect(),
+            fell: request.falls.iter().map(|fall| self.fall(fall)).collect(),
         }
     }
 
-    fn explain_fall(&self, fall: &Fall, holder: &dyn Fn(&DeviceId) -> Option<String>) -> FallExplanation {
+    fn fall(&self, fall: &Fall) -> FallExplanation {
         let met = match &fall.rule {
             Rule::ClassSelector { text, .. } | Rule::RequestSelector { text, .. } => self.met(text, &fall.sample),
             _ => Vec::new(),
         };
-        let holds =
-            |device: DeviceId| holder(&device).map(|holder| Holder { device: device.device.to_string(), holder });
-        let named = |device: &DeviceIndex| self.keys[self.devices[*device].key].clone();
+        let holds = |device: DeviceId| {
+            (self.holder)(&device).map(|holder| Holder { device: device.device.to_string(), holder })
+        };
+        let named = |device: &DeviceIndex| self.inventory.keys[self.inventory.devices[*device].key].clone();
         let held_by = match &fall.rule {
             Rule::InUse | Rule::Capacity { .. } => fall.sample.iter().map(named).filter_map(holds).collect(),
             Rule::Counter { set, counter } => {
@@ -233,18 +231,18 @@ impl Inventory {
 
     /// All devices that draw from a counter of the pool of the devices that fell.
     fn drawing<'i>(&'i self, fall: &Fall, set: &'i str, counter: &'i str) -> impl Iterator<Item = DeviceIndex> + 'i {
-        let pool = fall.sample.first().map(|device| self.slices[self.devices[*device].slice].pool);
-        let pool = pool.map(|pool| &self.pools[pool]);
+        let pool = fall.sample.first().map(|device| self.inventory.slices[self.inventory.devices[*device].slice].pool);
+        let pool = pool.map(|pool| &self.inventory.pools[pool]);
         let draws = move |device: &DeviceIndex| {
             pool.is_some_and(|pool| {
-                self.devices[*device].draws.iter().any(|draw| {
+                self.inventory.devices[*device].draws.iter().any(|draw| {
                     pool.sets[draw.set].as_str() == set
                         && draw.counters.iter().any(|(drawn, _)| pool.counters[*drawn].1.as_str() == counter)
                 })
             })
         };
         let slices = pool.into_iter().flat_map(|pool| &pool.slices);
-        slices.flat_map(|slice| self.devices_of(*slice)).filter(draws)
+        slices.flat_map(|slice| self.inventory.devices_of(*slice)).filter(draws)
     }
 
     /// What a selector looks at in some devices, by the names in its text.
@@ -255,7 +253,7 @@ impl Inventory {
             Some(known) => known.values.push(value),
             None => met.push(Met { name: name.to_owned(), values: vec![value] }),
         };
-        for shape in sample.iter().map(|device| &self.shapes[self.devices[*device].shape]) {
+        for shape in sample.iter().map(|device| &self.inventory.shapes[self.inventory.devices[*device].shape]) {
             let device = shape.device();
             if text.contains("device.driver") {
                 add("driver", format!("\"{}\"", shape.driver));
@@ -281,7 +279,7 @@ fn mentions(text: &str, identifier: &str) -> bool {
     })
 }
 
-pub(super) fn amount(shortage: Shortage) -> Amount {
+fn amount(shortage: Shortage) -> Amount {
     let text = |nano: i128| {
         let binary = nano % (1024 * 1_000_000_000) == 0;
         let format = if binary { model::quantity::Format::BinarySi } else { model::quantity::Format::DecimalSi };
@@ -368,29 +366,6 @@ fn hints_for(report: &RequestReport, missing: u64) -> Vec<String> {
     }
     changes.sort();
     changes.into_iter().map(|(_, change)| change).collect()
-}
-
-impl Rule {
-    /// A stable word for programs.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::BindingConditionsOff => "BindingConditionsOff",
-            Self::ClassSelector { .. } => "ClassSelector",
-            Self::RequestSelector { .. } => "RequestSelector",
-            Self::SelectorError { .. } => "SelectorError",
-            Self::OtherNode => "OtherNode",
-            Self::InUse => "InUse",
-            Self::Taint { .. } => "Taint",
-            Self::CapacityPolicy => "CapacityPolicy",
-            Self::Capacity { .. } => "Capacity",
-            Self::Counter { .. } => "Counter",
-            Self::CountersOff => "CountersOff",
-            Self::CompatibilityGroups => "CompatibilityGroups",
-            Self::NodeOperations => "NodeOperations",
-            Self::NoAttribute { .. } => "NoAttribute",
-            Self::DerivedError { .. } => "DerivedError",
-        }
-    }
 }
 
 /// Two requests of a matchAttribute constraint whose devices have no value in common.

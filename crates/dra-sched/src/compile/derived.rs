@@ -10,8 +10,9 @@ use std::sync::{Arc, OnceLock};
 use model::collections::{FastMap, NameMap};
 use model::{Id, IdVec, define_id};
 
-use crate::attributes::{Held, ValueTable};
-use crate::inventory::{DeviceShape, Shape};
+use super::attributes::{Held, ValueTable};
+use super::device::Shape;
+use super::ids::DeviceShape;
 use dra_types::{AttributeValue, compat::Compat};
 use k8s_cel::DerivedExpression;
 

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{ConstraintReport, Fall, Infeasible, Proof, Refusal, RequestReport, Rule};
 use crate::allocator::report;
 use crate::inventory::Inventory;
+use crate::verdict::{ConstraintReport, Fall, Infeasible, Proof, Refusal, RequestReport, Rule};
 use dra_types::DeviceClassName;
 
 /// Where one request ends on one machine.
@@ -68,19 +68,17 @@ impl Step {
     }
 }
 
-impl Rule {
-    /// Whether the rule says that a device is not of the request's class.
-    fn is_of_class(&self) -> bool {
-        matches!(self, Self::BindingConditionsOff | Self::ClassSelector { .. })
-    }
+/// Whether a rule says that a device is not of the request's class.
+fn is_of_class(rule: &Rule) -> bool {
+    matches!(rule, Rule::BindingConditionsOff | Rule::ClassSelector { .. })
 }
 
-impl Inventory {
-    /// Where the requests end, in the order of the claims; None if the refusal is not about devices.
-    pub fn steps(&self, refusal: &Refusal) -> Option<Vec<RequestStep>> {
+impl RequestStep {
+    /// Where the requests of refused claims end, in the order of the claims; None if the refusal is not about devices.
+    pub fn all_of(inventory: &Inventory, refusal: &Refusal) -> Option<Vec<Self>> {
         let Refusal::Infeasible(infeasible) = refusal else { return None };
-        let (requests, constraints) = report::of(self, &infeasible.scene, &infeasible.proof)?;
-        let mut steps: Vec<RequestStep> = requests.iter().map(step_of).collect();
+        let (requests, constraints) = report::of(inventory, &infeasible.scene, &infeasible.proof)?;
+        let mut steps: Vec<Self> = requests.iter().map(step_of).collect();
         if steps.iter().all(|step| step.step.is_none()) {
             blame(infeasible, &constraints, &requests, &mut steps);
         }
@@ -91,7 +89,7 @@ impl Inventory {
 fn step_of(report: &RequestReport) -> RequestStep {
     let mut falls: Vec<&Fall> = report.falls.iter().collect();
     falls.sort_by(|a, b| a.rule.cmp(&b.rule));
-    let fallen_at_class: u64 = falls.iter().filter(|fall| fall.rule.is_of_class()).map(|fall| fall.devices).sum();
+    let fallen_at_class: u64 = falls.iter().filter(|fall| is_of_class(&fall.rule)).map(|fall| fall.devices).sum();
     let of_class = report.seen.saturating_sub(fallen_at_class);
     // Of a request for all, each device of the class has to be usable.
     let needed = report.wanted.unwrap_or(of_class.max(1));
@@ -102,7 +100,7 @@ fn step_of(report: &RequestReport) -> RequestStep {
     } else if of_class < needed {
         step = Some(Step::TooFew);
     } else {
-        for fall in falls.iter().filter(|fall| !fall.rule.is_of_class()) {
+        for fall in falls.iter().filter(|fall| !is_of_class(&fall.rule)) {
             left = left.saturating_sub(fall.devices);
             if left < needed {
                 step = Some(Step::Rule(fall.rule.clone()));
@@ -110,7 +108,7 @@ fn step_of(report: &RequestReport) -> RequestStep {
             }
         }
     }
-    let furthest = falls.iter().rev().find(|fall| !fall.rule.is_of_class()).filter(|_| step.is_some());
+    let furthest = falls.iter().rev().find(|fall| !is_of_class(&fall.rule)).filter(|_| step.is_some());
     RequestStep {
         claim: Arc::clone(&report.claim_name),
         request: report.request.as_str().into(),
@@ -119,20 +117,18 @@ fn step_of(report: &RequestReport) -> RequestStep {
         of_class,
         step,
         usable: report.usable,
-        nearest: furthest.map(|fall| fall.miss().into()),
+        nearest: furthest.map(|fall| miss(fall).into()),
     }
 }
 
-impl Fall {
-    /// The first device of it and what it lacks.
-    fn miss(&self) -> String {
-        let one = Self { devices: 1, ..self.clone() };
-        // The only pool of a machine to be has no name yet.
-        let device = self.example.replace("//", "/");
-        match self.shortage.map(super::explain::amount) {
-            Some(amount) => format!("{device} {}: {} of {}", one.message(), amount.left, amount.needed),
-            None => format!("{device} {}", one.message()),
-        }
+/// The first device that fell, and what it lacks.
+fn miss(fall: &Fall) -> String {
+    let one = Fall { devices: 1, ..fall.clone() };
+    // The only pool of a machine to be has no name yet.
+    let device = fall.example.replace("//", "/");
+    match fall.shortage.map(super::amount) {
+        Some(amount) => format!("{device} {}: {} of {}", one.message(), amount.left, amount.needed),
+        None => format!("{device} {}", one.message()),
     }
 }
 

@@ -13,13 +13,15 @@ use std::sync::{Arc, OnceLock};
 use model::collections::{FastSet, NameSet};
 use model::{Id, IdVec, define_id};
 
-use crate::attributes;
-use crate::inventory::{CounterIndex, DeviceIndex, Inventory, PoolIndex, ShapeId, SliceIndex};
-use crate::ledger::{BinId, Brought, ClusterLedger, CounterKey, Instance, PoolKind, PoolOrder, Unit};
+use super::shared::Brought;
+use super::unit::{BinId, CounterKey, Instance, Unit};
+use super::{Inventory, PoolKind, PoolOrder};
+use crate::compile::attributes;
+use crate::compile::ids::{CounterIndex, DeviceIndex, PoolIndex, ShapeId, SliceIndex};
+use crate::faults::{Fault, PoolTrouble};
 use crate::machine::MachineTemplate;
-use crate::verdict::{Fault, PoolTrouble};
 use dra_types::compat::{Gate, KubernetesMinor};
-use dra_types::{DeviceId, NodeFacts, NodeScope, NodeSelector, PoolId, SelectorError};
+use dra_types::{DeviceId, NodeFacts, NodeScope, NodeSelector, PoolId};
 
 define_id! {
     /// A device of a view.
@@ -133,61 +135,48 @@ impl View {
     }
 }
 
-impl Inventory {
+impl View {
     /// What an existing node sees, pools that planned machines bring it among it.
-    pub(crate) fn view_of_node(
-        &self,
+    pub(crate) fn of_node(
+        inventory: &Inventory,
         facts: &NodeFacts,
         brought: &[Brought],
         order: PoolOrder,
-    ) -> Result<Arc<View>, Fault> {
-        let local = facts.name.as_ref().and_then(|name| self.local.get(name));
-        let shared = self.reaching_of_shared(facts)?;
+    ) -> Result<Arc<Self>, Fault> {
+        let local = facts.name.as_ref().and_then(|name| inventory.local.get(name));
+        let shared = Gathering::new(inventory, facts).reaching_of_shared()?;
         let own = local.map_or(&[][..], |local| &local.slices);
-        let view = || self.view(facts, Others { local: own, shared: &shared, brought, order }, None);
+        let view = || Self::gathered(inventory, facts, Others { local: own, shared: &shared, brought, order }, None);
         match local {
             Some(local) if shared.is_empty() && brought.is_empty() => local.alone.get_or_init(view).clone(),
             Some(_) | None => view(),
         }
     }
 
-    /// What a machine of a shape would see if it had the given labels.
-    pub(crate) fn view_of_machine(
-        &self,
+    /// What a planned machine would see if it were of a shape and had the given labels.
+    pub(crate) fn of_machine(
+        inventory: &Inventory,
         facts: &NodeFacts,
-        shape: ShapeId,
-        bin: BinId,
-        cluster: &ClusterLedger,
-    ) -> Result<Arc<View>, Fault> {
-        let shared = self.reaching_of_shared(facts)?;
-        let brought = self.seen_by(shape, facts, bin, cluster)?;
-        let others = Others { local: &[], shared: &shared, brought: &brought, order: cluster.pool_order() };
-        let view = || self.view(facts, others, Some((shape, bin)));
-        if shared.is_empty() && brought.is_empty() { self.alone[shape].get_or_init(view).clone() } else { view() }
-    }
-
-    /// The slices that are no single node's own and reach a node.
-    fn reaching_of_shared(&self, facts: &NodeFacts) -> Result<Vec<SliceIndex>, Fault> {
-        let gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
-        let mut reaching = Vec::new();
-        for &slice in &self.shared {
-            if gathering.is_seen(slice)? {
-                reaching.push(slice);
-            }
-        }
-        Ok(reaching)
+        (shape, bin): (ShapeId, BinId),
+        brought: &[Brought],
+        order: PoolOrder,
+    ) -> Result<Arc<Self>, Fault> {
+        let shared = Gathering::new(inventory, facts).reaching_of_shared()?;
+        let others = Others { local: &[], shared: &shared, brought, order };
+        let view = || Self::gathered(inventory, facts, others, Some((shape, bin)));
+        if shared.is_empty() && brought.is_empty() { inventory.alone[shape].get_or_init(view).clone() } else { view() }
     }
 
     /// What is seen of slices of the node's own and of others that reach it. Those of its own come first: of slices
     /// that disagree about their number the first counts.
-    fn view(
-        &self,
+    fn gathered(
+        inventory: &Inventory,
         facts: &NodeFacts,
         others: Others<'_>,
         machine: Option<(ShapeId, BinId)>,
     ) -> Result<Arc<View>, Fault> {
         let Others { local, shared, brought, order } = others;
-        let mut gathering = Gathering { inventory: self, facts, reaching: Vec::new() };
+        let mut gathering = Gathering::new(inventory, facts);
         for &slice in local {
             if gathering.is_seen(slice)? {
                 gathering.add(slice);
@@ -196,17 +185,17 @@ impl Inventory {
         shared.iter().for_each(|&slice| gathering.add(slice));
         let mut seen: Vec<Seen> = gathering.reaching.iter().filter_map(|reaching| gathering.finish(reaching)).collect();
         for pool in brought {
-            let slices = &self.shared_pools[pool.pool].slices;
+            let slices = &inventory.shared_pools[pool.pool].slices;
             let Some(first) = slices.first() else { continue };
             // What is being published is described by the template until it is complete.
-            seen.retain(|seen| seen.trouble.is_none() || !self.is_described_by(seen.pool, pool));
-            let built = gathering.build(self.slices[*first].pool, slices, slices);
+            seen.retain(|seen| seen.trouble.is_none() || !inventory.is_described_by(seen.pool, pool));
+            let built = gathering.build(inventory.slices[*first].pool, slices, slices);
             seen.push(Seen { brought: Some(pool.clone()), ..built });
         }
         if let Some((machine, _)) = machine {
             let mut own: Vec<(PoolIndex, Vec<SliceIndex>)> = Vec::new();
-            for &slice in &self.machines[machine].slices {
-                let pool = self.slices[slice].pool;
+            for &slice in &inventory.machines[machine].slices {
+                let pool = inventory.slices[slice].pool;
                 match own.iter_mut().find(|(known, _)| *known == pool) {
                     Some((_, slices)) => slices.push(slice),
                     None => own.push((pool, vec![slice])),
@@ -215,16 +204,18 @@ impl Inventory {
             seen.extend(own.into_iter().map(|(pool, slices)| gathering.build(pool, &slices, &slices)));
         }
         let host = machine.map(|(_, bin)| Instance::of_bin(bin));
-        seen.sort_by(|a, b| a.order(self, host, order).cmp(&b.order(self, host, order)));
+        seen.sort_by(|a, b| a.order(inventory, host, order).cmp(&b.order(inventory, host, order)));
         let mut view = View::default();
-        let mut groups = Groups::of(self, machine);
+        let mut groups = Groups::of(inventory, machine);
         for seen in seen {
             let position = view.pools.next_id();
             for device in seen.devices {
-                let entry = &self.slices[self.devices[device].slice];
+                let entry = &inventory.slices[inventory.devices[device].slice];
                 let here = match &entry.slice.node_scope {
-                    Some(NodeScope::PerDevice) => match &self.device(device).node_scope {
-                        Some(scope) => facts.is_in(scope).map_err(|error| self.selector_fault(seen.pool, error))?,
+                    Some(NodeScope::PerDevice) => match &inventory.device(device).node_scope {
+                        Some(scope) => {
+                            facts.is_in(scope).map_err(|error| inventory.pools[seen.pool].selector_fault(error))?
+                        }
                         None => false,
                     },
                     Some(NodeScope::Node(_) | NodeScope::Selector(_) | NodeScope::AllNodes) | None => true,
@@ -236,15 +227,11 @@ impl Inventory {
                 trouble: seen.trouble,
                 totals: seen.totals,
                 drawing: seen.drawing,
-                group_offset: seen.brought.as_ref().and_then(|brought| groups.offset(self, brought)),
+                group_offset: seen.brought.as_ref().and_then(|brought| groups.offset(inventory, brought)),
                 brought: seen.brought,
             });
         }
         Ok(Arc::new(view))
-    }
-
-    fn selector_fault(&self, pool: PoolIndex, error: SelectorError) -> Fault {
-        Fault::NodeSelector { pool: self.pools[pool].id.clone(), error }
     }
 }
 
@@ -332,7 +319,22 @@ struct Gathering<'a> {
     reaching: Vec<Reaching>,
 }
 
-impl Gathering<'_> {
+impl<'a> Gathering<'a> {
+    fn new(inventory: &'a Inventory, facts: &'a NodeFacts) -> Self {
+        Self { inventory, facts, reaching: Vec::new() }
+    }
+
+    /// The slices that are no single node's own and reach a node.
+    fn reaching_of_shared(&self) -> Result<Vec<SliceIndex>, Fault> {
+        let mut reaching = Vec::new();
+        for &slice in &self.inventory.shared {
+            if self.is_seen(slice)? {
+                reaching.push(slice);
+            }
+        }
+        Ok(reaching)
+    }
+
     fn is_on(&self, gate: Gate) -> bool {
         self.inventory.compat.is_on(gate)
     }
@@ -376,7 +378,7 @@ impl Gathering<'_> {
 
     fn reaches(&self, index: SliceIndex) -> Result<bool, Fault> {
         let entry = &self.inventory.slices[index];
-        let fault = |error| self.inventory.selector_fault(entry.pool, error);
+        let fault = |error| self.inventory.pools[entry.pool].selector_fault(error);
         match &entry.slice.node_scope {
             Some(NodeScope::PerDevice) => {
                 for device in &entry.slice.devices {

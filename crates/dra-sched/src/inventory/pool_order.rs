@@ -8,7 +8,7 @@
 //! Of all orders those are tried that turn the others round ([`PoolOrder::all`]): what machines bring as they were
 //! opened or the other way round, pools of domains before or behind them, published ones before or behind all.
 
-use super::Instance;
+use super::unit::Instance;
 
 /// Which pools of a driver come first, of those that are still to be published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -117,7 +117,7 @@ mod tests {
     use model::Id;
 
     use super::*;
-    use crate::ledger::BinId;
+    use crate::inventory::unit::BinId;
 
     #[test]
     fn every_pair_of_pools_that_are_still_to_be_published_is_tried_both_ways_round() {

@@ -1,9 +1,23 @@
 //! Devices that a template makes more than once: for each machine that brings the pool, or for each domain.
 
-use model::Id;
+use model::{Id, define_id};
 
-use super::BinId;
-use crate::inventory::DeviceKey;
+use crate::compile::ids::{CounterIndex, DeviceKey, PoolIndex};
+
+define_id! {
+    /// A planned machine, as the cluster's ledger knows it.
+    pub struct BinId;
+}
+
+impl BinId {
+    /// What results call the pool that the machine brings for its domain.
+    pub(crate) fn pool_name(self) -> String {
+        format!("machine-{}", self.index())
+    }
+}
+
+/// A counter of a pool, or of one of the pools made from a template.
+pub(crate) type CounterKey = (PoolIndex, Instance, CounterIndex);
 
 /// Which of the pools made from one template; pools that there is once are [`Instance::ONLY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Infeasible, Proof};
-use crate::attributes::UNKNOWN_VALUE;
-use crate::inventory::DeviceIndex;
+use crate::compile::attributes::UNKNOWN_VALUE;
+use crate::compile::ids::DeviceIndex;
 use dra_types::{CounterName, CounterSetName, DeviceClassName, QualifiedName, RequestName};
 
 /// What one request, or alternative of a request, found.
@@ -136,57 +136,26 @@ pub enum Rule {
     },
 }
 
-/// Why a pool that a node sees is not used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PoolTrouble {
-    /// Slices are missing, or there are too many.
-    #[error("incomplete: {found} of {expected} slices of generation {generation}")]
-    Incomplete {
-        /// Slices of the generation.
-        found: u64,
-        /// What they say.
-        expected: i64,
-        /// The generation.
-        generation: i64,
-    },
-    /// Two devices of one name.
-    #[error("invalid: duplicate device name {0}")]
-    DuplicateDevice(Arc<str>),
-    /// Two counter sets of one name.
-    #[error("invalid: duplicate counter set name {0}")]
-    DuplicateCounterSet(Arc<str>),
-    /// A device draws from a set that is not there.
-    #[error("invalid: device {device} draws from counter set {set}, which does not exist")]
-    UnknownCounterSet {
-        /// The device.
-        device: Arc<str>,
-        /// The set.
-        set: Arc<str>,
-    },
-    /// A device draws from a counter that is not there.
-    #[error("invalid: device {device} draws from counter {counter}, which set {set} does not have")]
-    UnknownCounter {
-        /// The device.
-        device: Arc<str>,
-        /// The set.
-        set: Arc<str>,
-        /// The counter.
-        counter: Arc<str>,
-    },
-    /// A slice has a field that is not understood and could change the answer.
-    #[error("not understood: slice {slice} has {field}")]
-    Unsupported {
-        /// The slice.
-        slice: Arc<str>,
-        /// The field.
-        field: Arc<str>,
-    },
-}
-
-impl PoolTrouble {
-    /// Whether upstream calls the pool invalid rather than incomplete.
-    pub fn is_invalid(&self) -> bool {
-        !matches!(self, Self::Incomplete { .. })
+impl Rule {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::BindingConditionsOff => "BindingConditionsOff",
+            Self::ClassSelector { .. } => "ClassSelector",
+            Self::RequestSelector { .. } => "RequestSelector",
+            Self::SelectorError { .. } => "SelectorError",
+            Self::OtherNode => "OtherNode",
+            Self::InUse => "InUse",
+            Self::Taint { .. } => "Taint",
+            Self::CapacityPolicy => "CapacityPolicy",
+            Self::Capacity { .. } => "Capacity",
+            Self::Counter { .. } => "Counter",
+            Self::CountersOff => "CountersOff",
+            Self::CompatibilityGroups => "CompatibilityGroups",
+            Self::NodeOperations => "NodeOperations",
+            Self::NoAttribute { .. } => "NoAttribute",
+            Self::DerivedError { .. } => "DerivedError",
+        }
     }
 }
 
@@ -250,7 +219,7 @@ impl fmt::Display for RequestReport {
 
 impl Infeasible {
     /// In one line, with what the requests found.
-    pub(super) fn message(&self, reports: &[RequestReport], constraints: &[ConstraintReport]) -> String {
+    pub(crate) fn message(&self, reports: &[RequestReport], constraints: &[ConstraintReport]) -> String {
         if let Some(constraint) = self.constraint(constraints) {
             let claim = reports.iter().find(|report| report.claim == constraint.claim);
             let claim = claim.map(|report| format!("claim {}, ", report.claim_name)).unwrap_or_default();

@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use model::{IdVec, Quantity};
 
-use crate::attributes;
-use crate::derived::{DerivedId, DerivedTable};
-use crate::inventory::{AttributeIndex, ClaimClassId};
-use crate::selectors::{SelectorId, SelectorTable};
-use crate::verdict::ClaimFault;
+use super::attributes;
+use super::derived::{DerivedId, DerivedTable};
+use super::device::DeviceEntry;
+use super::ids::{AttributeIndex, ClaimClassId};
+use super::selectors::{SelectorId, SelectorTable};
+use crate::faults::ClaimFault;
 use dra_types::compat::{Compat, Gate, KubernetesMinor};
 use dra_types::{
-    AllocationMode, Constraint, ConstraintKind, DeviceClass, DeviceClassName, DeviceSelector, DeviceToleration,
-    ExactRequest, QualifiedName, RequestKind, RequestName, ResourceClaim, ResourceClaimSpec,
+    Allocation, AllocationMode, Constraint, ConstraintKind, DeviceClass, DeviceClassName, DeviceSelector, DeviceTaint,
+    DeviceToleration, ExactRequest, QualifiedName, RequestKind, RequestName, ResourceClaim, ResourceClaimSpec,
+    TaintEffect,
 };
-
-/// Most devices that a claim's status can hold.
-pub const MAX_RESULTS: usize = 32;
 
 /// A claim that exists.
 #[derive(Debug)]
@@ -69,6 +68,18 @@ impl Alternative {
     pub(crate) fn derived_for(&self, constraint: usize) -> Option<DerivedId> {
         self.derived.iter().find(|(of, _)| *of == constraint).map(|(_, id)| *id)
     }
+
+    /// The first taint of a device that it does not tolerate.
+    pub(crate) fn untolerated<'d>(&self, device: &'d DeviceEntry, compat: &Compat) -> Option<&'d DeviceTaint> {
+        if !compat.is_on(Gate::DeviceTaints) {
+            return None;
+        }
+        let counts = |taint: &&DeviceTaint| {
+            matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
+                && !self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        };
+        device.taints.iter().find(counts)
+    }
 }
 
 /// Where texts and names of claims get their numbers.
@@ -117,7 +128,7 @@ fn too_many(requests: &[Request]) -> Option<ClaimFault> {
         request.alternatives.iter().map(|alternative| alternative.count.unwrap_or(0)).min().unwrap_or(0) as u64
     };
     let devices = requests.iter().map(least).fold(0u64, u64::saturating_add);
-    (devices > MAX_RESULTS as u64).then_some(ClaimFault::TooManyDevices { devices })
+    (devices > Allocation::MAX_RESULTS as u64).then_some(ClaimFault::TooManyDevices { devices })
 }
 
 fn constraints(

@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use model::collections::NameMap;
 use model::{Id, IdVec, define_id};
 
-use crate::inventory::{DeviceShape, Shape};
+use super::device::Shape;
+use super::ids::DeviceShape;
 use dra_types::compat::Compat;
 use k8s_cel::{Selector, SlotProgram, SlotRow, SlotTable};
 

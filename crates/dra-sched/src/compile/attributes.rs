@@ -10,7 +10,8 @@ use model::IdVec;
 use model::collections::NameMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::inventory::{AttributeIndex, DeviceEntry, DeviceShape, Shape};
+use super::device::{DeviceEntry, Shape};
+use super::ids::{AttributeIndex, DeviceShape};
 use dra_types::{AttributeValue, QualifiedName};
 
 /// A value; equal values of equal kind have equal ids.

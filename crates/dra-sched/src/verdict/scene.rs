@@ -8,23 +8,24 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::inventory::{ClaimClassId, CounterIndex, Inventory};
+use crate::compile::ids::{ClaimClassId, CounterIndex};
+use crate::inventory::Inventory;
+use crate::inventory::view::View;
 use crate::ledger::{ClusterLedger, Snapshot, Taken};
-use crate::view::View;
 use dra_types::{NodeFacts, compat::Gate};
 
 /// Claims, what a node sees, and what was taken of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Scene {
-    pub(super) claims: SmallVec<[ClaimClassId; 2]>,
+    pub(crate) claims: SmallVec<[ClaimClassId; 2]>,
     /// As far as a view does not know it already.
-    pub(super) facts: NodeFacts,
-    pub(super) view: Arc<View>,
+    pub(crate) facts: NodeFacts,
+    pub(crate) view: Arc<View>,
     taken: Snapshot,
 }
 
 impl Scene {
-    pub(super) fn of(
+    pub(crate) fn of(
         inventory: &Inventory,
         facts: &NodeFacts,
         view: &Arc<View>,
@@ -49,7 +50,7 @@ impl Scene {
     }
 
     /// A ledger in which as much is taken as there was.
-    pub(super) fn ledger(&self) -> ClusterLedger {
+    pub(crate) fn ledger(&self) -> ClusterLedger {
         self.taken.ledger()
     }
 }

@@ -1,0 +1,131 @@
+//! What is known before the walk begins: the branches, and the devices of requests for all.
+
+use std::sync::Arc;
+
+use model::collections::{FastMap, FastSet};
+use model::{Budget, IdVec};
+use smallvec::SmallVec;
+
+use super::{Branch, BranchIndex, ClaimPosition, Search, Touched};
+use crate::allocator::Question;
+use crate::allocator::constraints::ConstraintState;
+use crate::compile::claims::{Alternative, ClaimClass};
+use crate::compile::derived::Values;
+use crate::compile::selectors::Judgement;
+use crate::faults::{ClaimFault, Fault};
+use crate::inventory::view::Position;
+use dra_types::{Allocation, compat::Gate};
+
+impl<'a> Search<'a> {
+    pub(in crate::allocator) fn new(question: Question<'a>, budget: &'a mut Budget) -> Self {
+        let Question { inventory, seen: (facts, view), claims: ids, taken } = question;
+        let claims: IdVec<ClaimPosition, &ClaimClass> =
+            ids.iter().map(|claim| &inventory.claim_classes[*claim]).collect();
+        let mut branches = IdVec::with_capacity(claims.len());
+        let mut layout = IdVec::with_capacity(claims.len());
+        for (claim, class) in claims.iter_enumerated() {
+            let mut requests = Vec::with_capacity(class.requests.len());
+            for (request, of) in class.requests.iter().enumerate() {
+                let add = |(index, alternative): (usize, &'a Alternative)| {
+                    branches.push(Branch {
+                        claim,
+                        request,
+                        index,
+                        alternative,
+                        wanted: alternative.count.unwrap_or(0),
+                        all: None,
+                    })
+                };
+                requests.push(of.alternatives.iter().enumerate().map(add).collect());
+            }
+            layout.push(requests);
+        }
+        let quirks = &inventory.quirks;
+        let distinct = |claim: &&ClaimClass| claim.constraints.iter().any(|constraint| constraint.distinct);
+        let remembers = quirks.distinct_forgets_devices_of_its_request && claims.iter().any(distinct)
+            || quirks.counters_are_keyed_by_pool_name && view.pools.iter().any(|pool| !pool.drawing.is_empty());
+        let passes_over = !remembers;
+        let constraints = claims.map(|class| {
+            class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, &inventory.quirks)).collect()
+        });
+        Self {
+            inventory,
+            facts,
+            view,
+            question,
+            picks: claims.map(|_| Vec::new()),
+            constraints,
+            claims,
+            taken,
+            budget,
+            branches,
+            layout,
+            touched: Touched::default(),
+            lists: inventory.quirks.constraints_see_lists(&inventory.compat),
+            derived: Values::new(&inventory.derived, &inventory.values),
+            consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
+            demands: FastMap::default(),
+            counters: FastMap::default(),
+            homes: FastMap::default(),
+            groups: FastMap::default(),
+            classes: None,
+            looked: 0,
+            passes_over,
+            failed: FastSet::default(),
+        }
+    }
+
+    /// Finds the devices of requests for all, and claims that want too many whatever is chosen.
+    pub(in crate::allocator) fn prepare(&mut self) -> Result<(), Fault> {
+        for branch in self.branches.ids() {
+            if self.branches[branch].alternative.count.is_none() {
+                let all = self.all_devices(branch)?;
+                self.branches[branch].wanted = all.len();
+                self.branches[branch].all = Some(all);
+            }
+        }
+        for (claim, requests) in self.layout.iter_enumerated() {
+            let least = |branches: &SmallVec<[BranchIndex; 1]>| {
+                branches.iter().map(|branch| self.branches[*branch].wanted).min().unwrap_or(0)
+            };
+            let devices = requests.iter().map(least).fold(0usize, usize::saturating_add);
+            if devices > Allocation::MAX_RESULTS {
+                let error = ClaimFault::TooManyDevices { devices: devices as u64 };
+                return Err(Fault::Claim { claim: Arc::clone(&self.claims[claim].name), error });
+            }
+        }
+        Ok(())
+    }
+
+    fn all_devices(&mut self, branch: BranchIndex) -> Result<Vec<Position>, Fault> {
+        for pool in &self.view.pools {
+            if let Some(trouble) = &pool.trouble {
+                return Err(Fault::AllNeedsPool {
+                    claim: self.claim_name(branch),
+                    request: self.branches[branch].alternative.name.clone(),
+                    pool: pool.id(self.inventory),
+                    trouble: trouble.clone(),
+                });
+            }
+        }
+        let mut all = Vec::new();
+        for position in self.view.devices.ids() {
+            match self.judge(branch, position) {
+                Judgement::No => continue,
+                Judgement::Error => return Err(self.selector_fault(branch, position)),
+                Judgement::Yes => {}
+            }
+            let statically = !self.inventory.quirks.all_leaves_out_full_devices;
+            match self.has_capacity(branch, position, statically) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => match self.capacity_fault(branch, position, error) {
+                    Some(fault) => return Err(fault),
+                    None => continue,
+                },
+            }
+            all.push(position);
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be asked about claims before anybody looks for devices.
+
+use std::collections::BTreeSet;
+
+use model::{NodeName, Uid, collections::FastSet};
+
+use super::Inventory;
+use crate::compile::claims::{Alternative, Request};
+use crate::compile::ids::{ClaimClassId, ClaimId, DeviceKey, DeviceShape};
+use crate::compile::selectors::Judgement;
+use dra_types::{Allocation, Consumer, RequestKind, ResourceClaim};
+
+/// One claim of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimUse {
+    /// Made from a template: a new claim for each copy of the pod.
+    Fresh {
+        /// Its class.
+        class: ClaimClassId,
+        /// Containers of the pod, init containers included, that refer to it.
+        containers: u32,
+    },
+    /// A claim that exists, shared by all pods that name it.
+    Named {
+        /// The claim.
+        claim: ClaimId,
+        /// Containers of the pod, init containers included, that refer to it.
+        containers: u32,
+        /// Whether the pod itself is among the claim's consumers already. That its PodGroup is makes it one of several
+        /// users.
+        reserved: bool,
+    },
+}
+
+impl ClaimUse {
+    /// The class of the claim.
+    pub(crate) fn class(self, inventory: &Inventory) -> ClaimClassId {
+        match self {
+            Self::Fresh { class, .. } => class,
+            Self::Named { claim, .. } => inventory.claims[claim].class,
+        }
+    }
+}
+
+impl Inventory {
+    /// The name by which refusals call a claim: that of the first claim that wants the same.
+    pub fn claim_name(&self, what: ClaimUse) -> &str {
+        &self.claim_classes[what.class(self)].name
+    }
+
+    /// What a claim has in the cluster.
+    pub fn allocation(&self, claim: ClaimId) -> Option<&Allocation> {
+        self.claims[claim].object.allocation.as_ref()
+    }
+
+    /// Whether claims of a class may take more where there is more: by a better alternative, or by asking for all.
+    pub fn takes_more_of_more(&self, class: ClaimClassId) -> bool {
+        let is_for_all = |request: &Request| request.alternatives.iter().any(|alternative| alternative.count.is_none());
+        self.has_alternatives(class) || self.claim_classes[class].requests.iter().any(is_for_all)
+    }
+
+    /// Whether a claim class has firstAvailable requests, so that the packer can ask for better alternatives.
+    pub fn has_alternatives(&self, class: ClaimClassId) -> bool {
+        let requests = &self.claim_classes[class].spec.requests;
+        requests.iter().any(|request| matches!(request.kind, RequestKind::FirstAvailable(_)))
+    }
+
+    /// Whether a pod's claims take the first devices that match and nothing else decides which: more devices never
+    /// leave anybody fewer of the others then.
+    pub fn takes_first_that_match(&self, claims: &[ClaimUse]) -> bool {
+        let classes = claims.iter().map(|claim| &self.claim_classes[claim.class(self)]);
+        let mut requests = 0;
+        let are_plain = classes.into_iter().all(|class| {
+            requests += class.requests.len();
+            let is_exact = |request: &Request| {
+                request.alternatives.len() == 1 && request.alternatives.iter().all(|it| it.count.is_some())
+            };
+            class.spec.constraints.is_empty() && class.requests.iter().all(is_exact)
+        });
+        are_plain && requests <= 1
+    }
+
+    /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is
+    /// asked.
+    pub(crate) fn could_take(&self, alternative: &Alternative, shape: DeviceShape) -> bool {
+        let selectors = alternative.class_selectors.iter().chain(&alternative.selectors);
+        let judge = |selector| self.selectors.judge(selector, shape, &self.shapes[shape]);
+        selectors.copied().all(|selector| judge(selector) != Judgement::No)
+    }
+
+    /// Allocated claims that are reserved for some of these pods and for nobody else, and hold devices of that one node
+    /// only. Left out are claims for which a PodGroup is named, since pods of it may be to come, and those with a
+    /// device that other nodes see too.
+    pub fn held_alone(&self, pods: &BTreeSet<&Uid>, node: &NodeName) -> Vec<ClaimId> {
+        let Some(local) = self.local.get(node) else { return Vec::new() };
+        let devices = local.slices.iter().flat_map(|slice| self.devices_of(*slice));
+        let keys: FastSet<DeviceKey> = devices.map(|device| self.devices[device].key).collect();
+        let leaves = |consumer: &Consumer| &*consumer.resource == "pods" && pods.contains(&consumer.uid);
+        let is_held_alone = |claim: &ResourceClaim| {
+            let Some(allocation) = &claim.allocation else { return false };
+            let mut held = allocation.results.iter().filter(|result| !result.admin_access);
+            !claim.reserved_for.is_empty()
+                && claim.reserved_for.iter().all(leaves)
+                && held.all(|result| self.device_key(&result.device).is_some_and(|key| keys.contains(&key)))
+        };
+        let claims = self.claims.iter_enumerated().filter(|(_, claim)| is_held_alone(&claim.object));
+        claims.map(|(claim, _)| claim).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! Takes what was offered, and gives it back.
+
+use std::sync::Arc;
+
+use super::offer::{Alternative, Named, Trial};
+use crate::inventory::Inventory;
+use crate::inventory::unit::BinId;
+use crate::ledger::{BinLedger, ClusterLedger, Kind, Place, PlannedClaim, Usage, settle};
+use dra_types::Allocation;
+
+impl Alternative {
+    /// Takes it of the bin and the ledger for which [`super::Copies::try_add`] offered it, or of another machine that
+    /// holds as little. It may have been narrowed to some of its shapes and to fewer copies.
+    pub fn commit(&self, inventory: &Inventory, bin: &mut BinLedger, cluster: &mut ClusterLedger) {
+        let place = match &bin.kind {
+            Kind::Node(node) => Place::Node(node.facts.name.clone()),
+            Kind::Machine { id, .. } => Place::Bin(*id),
+        };
+        let taken = self.copies as usize;
+        // A packer may have dropped shapes and lowered the copies.
+        let is_meant = |trial: &&Arc<Trial>| trial.shape.is_none_or(|shape| self.shapes.contains(shape));
+        let meant = self.trials.iter().filter(is_meant);
+        let copies = meant.flat_map(|trial| trial.copies.iter().take(taken).map(move |copy| (trial, copy)));
+        for (trial, copy) in copies {
+            for Named { claim, pinned, allocation } in &copy.named {
+                let place = if *pinned || self.is_for_several_domains() {
+                    place.clone()
+                } else {
+                    Place::Nodes(allocation.node_selector.clone())
+                };
+                // If shapes disagree the claim stays where it can be used in any case.
+                let known =
+                    cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
+                if !known {
+                    let allocation = match (&bin.kind, trial.bin) {
+                        (Kind::Machine { id, .. }, Some(asked)) if asked != *id => {
+                            Arc::new(moved(allocation, asked, *id))
+                        }
+                        _ => Arc::clone(allocation),
+                    };
+                    cluster.set_claim(*claim, PlannedClaim { place, allocation });
+                }
+            }
+            for claim in &copy.exclusive {
+                if let Some(allocation) = cluster.allocation(inventory, *claim) {
+                    let place = Place::Nodes(allocation.node_selector.clone());
+                    cluster.set_claim(*claim, PlannedClaim { place, allocation: Arc::new(allocation.clone()) });
+                }
+            }
+        }
+        match &mut bin.kind {
+            Kind::Node(_) => {
+                for copy in self.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
+                    let mut usage = copy.usage.clone();
+                    // What devices in base draw is counted from the devices.
+                    usage.counters.clear();
+                    cluster.charge(usage);
+                }
+            }
+            Kind::Machine { id, domain, hypotheses } => {
+                domain.0.extend(self.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
+                hypotheses.retain(|hypothesis| self.shapes.contains(hypothesis.shape));
+                for hypothesis in hypotheses.iter_mut() {
+                    // Of several domains that it could land in each takes what it would.
+                    let mut most = Usage::default();
+                    for trial in self.trials.iter().filter(|trial| trial.shape == Some(hypothesis.shape)) {
+                        let asked = trial.bin.filter(|asked| asked != id);
+                        let mut usage = Usage::default();
+                        for copy in trial.copies.iter().take(taken) {
+                            match asked {
+                                // What that machine would have brought itself this one brings.
+                                Some(asked) => usage.add(&copy.usage.moved(asked, *id)),
+                                None => usage.add(&copy.usage),
+                            }
+                        }
+                        most.max(&usage);
+                    }
+                    hypothesis.usage.add(&most);
+                }
+                settle(inventory, cluster, *id, domain, hypotheses);
+            }
+        }
+    }
+
+    /// Gives back what one copy was given on a node that exists.
+    pub fn refund(&self, cluster: &mut ClusterLedger) {
+        for copy in self.trials.iter().flat_map(|trial| trial.copies.first()) {
+            let mut usage = copy.usage.clone();
+            // As it was charged.
+            usage.counters.clear();
+            cluster.refund(usage);
+        }
+    }
+}
+
+/// An allocation on one planned machine as it is on another in its place: pools that the one brings are named after it.
+fn moved(allocation: &Allocation, from: BinId, to: BinId) -> Allocation {
+    let (from, to) = (from.pool_name(), to.pool_name());
+    let mut allocation = allocation.clone();
+    for result in &mut allocation.results {
+        let rest = result.device.pool.as_str().strip_prefix(from.as_str());
+        if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('-')) {
+            result.device.pool = format!("{to}{rest}").as_str().into();
+        }
+    }
+    allocation
+}
