@@ -10,6 +10,7 @@
 //! * `cells` splits the offerings of a pool by the domain that a machine from them is in, so that a machine with a copy
 //!   of a concerned class is pinned to one domain before anything is counted.
 //! * `counts` holds what is placed and says how many more copies may go to a domain.
+//! * `running` counts the pods that run.
 //! * `domains` are those over which pods are spread; a run adds to them.
 //!
 //! Rules are kube-scheduler's (plugins PodTopologySpread, InterPodAffinity, NodePorts, VolumeRestrictions, 1.36).
@@ -24,6 +25,7 @@ mod build;
 mod cells;
 mod counts;
 mod domains;
+mod running;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

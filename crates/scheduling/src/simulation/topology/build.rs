@@ -8,98 +8,22 @@ use std::sync::Arc;
 
 use api::labels;
 use model::{
-    Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, NodeName, Pod, PodShape, Uid, Unsupported, ValueId,
-    collections::{FastMap, FastSet, NameMap, NameSet},
+    Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, Pod, PodShape, Unsupported, ValueId,
+    collections::{FastMap, NameMap, NameSet},
     pod::{NodeInclusionPolicy, PodAffinityTerm, VolumeRef},
     volume::{AccessMode, VolumeBindingMode},
 };
 
-use super::absent_keys::AbsentKeys;
+use super::running::running_kinds;
 use super::{
     AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Placing, Rule, Scope, Topology,
 };
-use crate::simulation::compile::daemons;
 use crate::snapshot::affinity;
 use crate::snapshot::affinity::untolerated;
-use crate::snapshot::{Excluded, Node, NodeId, NodeLabels, RunningKind, RunningPods, Snapshot};
+use crate::snapshot::{Excluded, Node, NodeLabels, RunningKind, Snapshot};
 
 /// Namespace and labels of a pod, as far as selectors read them.
 pub(crate) type Signature = (Arc<str>, Labels);
-
-/// The groups that count a pod that runs.
-struct Counting {
-    /// As one that their rules match.
-    matched: Vec<GroupId>,
-    /// As one of which the rule is.
-    owned: Vec<GroupId>,
-}
-
-impl Counting {
-    /// What counts pods of a kind; `own` finds the group of a term of theirs.
-    fn new(
-        kind: &RunningKind,
-        groups: &IdVec<GroupId, Group>,
-        snapshot: &Snapshot,
-        own: impl Fn(&PodAffinityTerm) -> Option<GroupId>,
-    ) -> Self {
-        // A spread does not count pods that are going; the other rules do.
-        let counts = |group: &Group| !(kind.is_going && matches!(group.kind, Kind::Spread { .. }));
-        let RunningKind { namespace, labels, shape, .. } = kind;
-        let matches = |rule: &Rule| rule.matches(namespace, labels, shape, &snapshot.namespaces, &snapshot.interner);
-        let matched = groups.iter_enumerated().filter(|(_, group)| counts(group) && matches(&group.rule));
-        let owned = shape.pod_anti_affinity.required.iter().filter_map(own);
-        Self { matched: matched.map(|(id, _)| id).collect(), owned: owned.collect() }
-    }
-
-    /// The groups with how many of so many pods they count as matched, and how many as owners.
-    fn of(&self, pods: u32) -> impl Iterator<Item = (GroupId, u32, u32)> {
-        let matched = self.matched.iter().map(move |&group| (group, pods, 0));
-        matched.chain(self.owned.iter().map(move |&group| (group, 0, pods)))
-    }
-
-    /// Counts so many pods on a node.
-    fn count(&self, node: NodeId, pods: u32, groups: &mut IdVec<GroupId, Group>) {
-        for (group, matched, owners) in self.of(pods) {
-            let group = &mut groups[group];
-            if let Some(&Place::Domain(domain)) = group.placing.places.try_get(node) {
-                group.start.add(domain, matched, owners);
-            }
-        }
-    }
-}
-
-/// What counts pods that run, by what rules read of them: their shape, their signature, and whether they are going.
-#[derive(Default)]
-struct Alike(FastMap<Rules, Option<Arc<Counting>>>);
-
-type Rules = (*const PodShape, Option<Signature>, bool);
-
-impl Alike {
-    /// What counts pods of a kind, which the snapshot keeps alive; `None` for most.
-    fn counting(
-        &mut self,
-        builder: &Builder<'_>,
-        kind: &RunningKind,
-        groups: &IdVec<GroupId, Group>,
-    ) -> Option<Arc<Counting>> {
-        let key = (Arc::as_ptr(&kind.shape), builder.signature_of(&kind.namespace, &kind.labels), kind.is_going);
-        let counting = self.0.entry(key).or_insert_with(|| {
-            let counting = Counting::new(kind, groups, builder.snapshot, |term| {
-                let (scope, rule) = (builder.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
-                builder.by_key.get(&GroupKey { kind: Kind::AntiAffinity, scope, rule, filter: None }).copied()
-            });
-            (!counting.matched.is_empty() || !counting.owned.is_empty()).then(|| Arc::new(counting))
-        });
-        counting.clone()
-    }
-}
-
-/// The kinds of pods that run, in the order of first sight.
-fn running_kinds(snapshot: &Snapshot) -> Vec<&RunningKind> {
-    let mut seen: FastSet<*const RunningKind> = FastSet::default();
-    let kinds = snapshot.nodes.iter().flat_map(|node| node.pods.kinds());
-    kinds.filter(|(kind, _)| seen.insert(Arc::as_ptr(kind))).map(|(kind, _)| &**kind).collect()
-}
 
 /// What couples a class with others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -120,16 +44,16 @@ pub(crate) struct Owned {
 pub(crate) struct MatchedByLabels(FastMap<Signature, Vec<GroupId>>);
 
 #[derive(PartialEq, Eq, Hash, Clone)]
-struct GroupKey {
-    kind: Kind,
-    scope: Scope,
-    rule: Rule,
-    filter: Option<Filter>,
+pub(super) struct GroupKey {
+    pub(super) kind: Kind,
+    pub(super) scope: Scope,
+    pub(super) rule: Rule,
+    pub(super) filter: Option<Filter>,
 }
 
 /// Finds the groups of a snapshot.
 pub(crate) struct Builder<'s> {
-    snapshot: &'s Snapshot,
+    pub(super) snapshot: &'s Snapshot,
     hostname: Option<KeyId>,
     zone: Option<KeyId>,
     /// Whether any rule couples pods.
@@ -141,7 +65,7 @@ pub(crate) struct Builder<'s> {
     /// The kinds of pods that run.
     running: Vec<&'s RunningKind>,
     groups: IdVec<GroupId, GroupKey>,
-    by_key: FastMap<GroupKey, GroupId>,
+    pub(super) by_key: FastMap<GroupKey, GroupId>,
 }
 
 impl<'s> Builder<'s> {
@@ -225,7 +149,7 @@ impl<'s> Builder<'s> {
         self.signature_of(&pod.name.namespace, &pod.labels)
     }
 
-    fn signature_of(&self, namespace: &Arc<str>, labels: &Labels) -> Option<Signature> {
+    pub(super) fn signature_of(&self, namespace: &Arc<str>, labels: &Labels) -> Option<Signature> {
         if !self.coupled {
             return None;
         }
@@ -243,7 +167,7 @@ impl<'s> Builder<'s> {
         group
     }
 
-    fn scope(&self, key: KeyId) -> Scope {
+    pub(super) fn scope(&self, key: KeyId) -> Scope {
         if Some(key) == self.hostname { Scope::Host } else { Scope::Label(key) }
     }
 
@@ -486,90 +410,6 @@ impl<'s> Builder<'s> {
         values.dedup();
         values.sort_by_key(|value| self.snapshot.interner.value_name(*value));
         values
-    }
-
-    /// Counts pods that run. Those that are planned anew, because their node is going, are counted where they go.
-    fn count_running(&self, groups: &mut IdVec<GroupId, Group>) {
-        let snapshot = self.snapshot;
-        if snapshot.nodes.is_empty() {
-            return;
-        }
-        let (planned, left): (NameSet<&Uid>, NameSet<&NodeName>) = moving(snapshot).unzip();
-        let mut alike = Alike::default();
-        // Most kinds of a large cluster are on many nodes.
-        let mut known: FastMap<*const RunningKind, Option<Arc<Counting>>> = FastMap::default();
-        for (id, node) in snapshot.nodes.iter_enumerated() {
-            if node.name.as_ref().is_some_and(|name| left.contains(name)) {
-                let stay = node.pods.iter().filter(|pod| !planned.contains(&pod.uid)).map(Arc::clone);
-                let stay = RunningPods::from(stay.collect::<Vec<_>>());
-                for (kind, pods) in stay.kinds() {
-                    if let Some(counting) = alike.counting(self, kind, groups) {
-                        counting.count(id, pods, groups);
-                    }
-                }
-            } else {
-                for (kind, pods) in node.pods.kinds() {
-                    let counting = known.entry(Arc::as_ptr(kind));
-                    if let Some(counting) = counting.or_insert_with(|| alike.counting(self, kind, groups)) {
-                        counting.count(id, pods, groups);
-                    }
-                }
-            }
-            if groups.iter().any(Group::is_port) {
-                for shape in daemons::missing_shapes(id, snapshot) {
-                    for group in groups.iter_mut().filter(|group| group.is_port()) {
-                        let Rule::Port(port) = &group.rule else { continue };
-                        if let Some(&Place::Domain(domain)) = group.placing.places.try_get(id)
-                            && shape.host_ports.iter().any(|other| other.conflicts_with(port))
-                        {
-                            group.start.add(domain, 1, 0);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Pods that are planned anew, and the nodes that they leave for it.
-fn moving(snapshot: &Snapshot) -> impl Iterator<Item = (&Uid, &NodeName)> {
-    let pods = snapshot.pods.iter().map(|pending| &pending.pod);
-    pods.filter_map(|pod| Some((&pod.uid, pod.node_name.as_ref().or(pod.nominated_node_name.as_ref())?)))
-}
-
-impl Topology {
-    /// What groups count of the pods that run on a node, of those that are wanted: by domain, as matched and as owners.
-    pub(crate) fn counted_on(
-        &self,
-        node: NodeId,
-        snapshot: &Snapshot,
-        is_wanted: impl Fn(&Pod) -> bool,
-    ) -> Vec<(GroupId, DomainId, u32, u32)> {
-        let there = &snapshot.nodes[node];
-        let planned: NameSet<&Uid> =
-            moving(snapshot).filter(|(_, left)| there.name.as_ref() == Some(*left)).map(|(pod, _)| pod).collect();
-        let pods = there.pods.iter().filter(|pod| is_wanted(pod) && !planned.contains(&pod.uid));
-        let pods = RunningPods::from(pods.map(Arc::clone).collect::<Vec<_>>());
-        let hostname = snapshot.interner.find_key(labels::HOSTNAME);
-        let own = |term: &PodAffinityTerm| {
-            let is_of_term = |group: &Group| {
-                let is_over_hosts = group.scope == Scope::Host && Some(term.topology_key) == hostname;
-                let is_over_label = group.scope == Scope::Label(term.topology_key);
-                group.kind == Kind::AntiAffinity
-                    && (is_over_hosts || is_over_label)
-                    && matches!(&group.rule, Rule::Terms(terms) if terms.as_slice() == std::slice::from_ref(term))
-            };
-            self.groups.iter_enumerated().find(|(_, group)| is_of_term(group)).map(|(id, _)| id)
-        };
-        let mut counted = Vec::new();
-        for (kind, pods) in pods.kinds() {
-            for (group, matched, owners) in Counting::new(kind, &self.groups, snapshot, own).of(pods) {
-                if let Place::Domain(domain) = self.place_of_node(group, node) {
-                    counted.push((group, domain, matched, owners));
-                }
-            }
-        }
-        counted
     }
 }
 

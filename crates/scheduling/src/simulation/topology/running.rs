@@ -1,0 +1,178 @@
+//! What groups count of the pods that run.
+//!
+//! Most of them are told apart by nothing that a rule reads, so each kind is judged once.
+
+use std::sync::Arc;
+
+use api::labels;
+use model::{
+    IdVec, NodeName, Pod, PodShape, Uid,
+    collections::{FastMap, FastSet, NameSet},
+    pod::PodAffinityTerm,
+};
+
+use super::build::{Builder, GroupKey, Signature};
+use super::{DomainId, Group, GroupId, Kind, Place, Rule, Scope, Topology};
+use crate::simulation::compile::daemons;
+use crate::snapshot::{NodeId, RunningKind, RunningPods, Snapshot};
+
+/// The groups that count a pod that runs.
+struct Counting {
+    /// As one that their rules match.
+    matched: Vec<GroupId>,
+    /// As one of which the rule is.
+    owned: Vec<GroupId>,
+}
+
+impl Counting {
+    /// What counts pods of a kind; `own` finds the group of a term of theirs.
+    fn new(
+        kind: &RunningKind,
+        groups: &IdVec<GroupId, Group>,
+        snapshot: &Snapshot,
+        own: impl Fn(&PodAffinityTerm) -> Option<GroupId>,
+    ) -> Self {
+        // A spread does not count pods that are going; the other rules do.
+        let counts = |group: &Group| !(kind.is_going && matches!(group.kind, Kind::Spread { .. }));
+        let RunningKind { namespace, labels, shape, .. } = kind;
+        let matches = |rule: &Rule| rule.matches(namespace, labels, shape, &snapshot.namespaces, &snapshot.interner);
+        let matched = groups.iter_enumerated().filter(|(_, group)| counts(group) && matches(&group.rule));
+        let owned = shape.pod_anti_affinity.required.iter().filter_map(own);
+        Self { matched: matched.map(|(id, _)| id).collect(), owned: owned.collect() }
+    }
+
+    /// The groups with how many of so many pods they count as matched, and how many as owners.
+    fn of(&self, pods: u32) -> impl Iterator<Item = (GroupId, u32, u32)> {
+        let matched = self.matched.iter().map(move |&group| (group, pods, 0));
+        matched.chain(self.owned.iter().map(move |&group| (group, 0, pods)))
+    }
+
+    /// Counts so many pods on a node.
+    fn count(&self, node: NodeId, pods: u32, groups: &mut IdVec<GroupId, Group>) {
+        for (group, matched, owners) in self.of(pods) {
+            let group = &mut groups[group];
+            if let Some(&Place::Domain(domain)) = group.placing.places.try_get(node) {
+                group.start.add(domain, matched, owners);
+            }
+        }
+    }
+}
+
+/// What counts pods that run, by what rules read of them: their shape, their signature, and whether they are going.
+#[derive(Default)]
+struct Alike(FastMap<Rules, Option<Arc<Counting>>>);
+
+type Rules = (*const PodShape, Option<Signature>, bool);
+
+impl Alike {
+    /// What counts pods of a kind, which the snapshot keeps alive; `None` for most.
+    fn counting(
+        &mut self,
+        builder: &Builder<'_>,
+        kind: &RunningKind,
+        groups: &IdVec<GroupId, Group>,
+    ) -> Option<Arc<Counting>> {
+        let key = (Arc::as_ptr(&kind.shape), builder.signature_of(&kind.namespace, &kind.labels), kind.is_going);
+        let counting = self.0.entry(key).or_insert_with(|| {
+            let counting = Counting::new(kind, groups, builder.snapshot, |term| {
+                let (scope, rule) = (builder.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
+                builder.by_key.get(&GroupKey { kind: Kind::AntiAffinity, scope, rule, filter: None }).copied()
+            });
+            (!counting.matched.is_empty() || !counting.owned.is_empty()).then(|| Arc::new(counting))
+        });
+        counting.clone()
+    }
+}
+
+/// The kinds of pods that run, in the order of first sight.
+pub(super) fn running_kinds(snapshot: &Snapshot) -> Vec<&RunningKind> {
+    let mut seen: FastSet<*const RunningKind> = FastSet::default();
+    let kinds = snapshot.nodes.iter().flat_map(|node| node.pods.kinds());
+    kinds.filter(|(kind, _)| seen.insert(Arc::as_ptr(kind))).map(|(kind, _)| &**kind).collect()
+}
+
+impl Builder<'_> {
+    /// Counts pods that run. Those that are planned anew, because their node is going, are counted where they go.
+    pub(super) fn count_running(&self, groups: &mut IdVec<GroupId, Group>) {
+        let snapshot = self.snapshot;
+        if snapshot.nodes.is_empty() {
+            return;
+        }
+        let (planned, left): (NameSet<&Uid>, NameSet<&NodeName>) = moving(snapshot).unzip();
+        let mut alike = Alike::default();
+        // Most kinds of a large cluster are on many nodes.
+        let mut known: FastMap<*const RunningKind, Option<Arc<Counting>>> = FastMap::default();
+        for (id, node) in snapshot.nodes.iter_enumerated() {
+            if node.name.as_ref().is_some_and(|name| left.contains(name)) {
+                let stay = node.pods.iter().filter(|pod| !planned.contains(&pod.uid)).map(Arc::clone);
+                let stay = RunningPods::from(stay.collect::<Vec<_>>());
+                for (kind, pods) in stay.kinds() {
+                    if let Some(counting) = alike.counting(self, kind, groups) {
+                        counting.count(id, pods, groups);
+                    }
+                }
+            } else {
+                for (kind, pods) in node.pods.kinds() {
+                    let counting = known.entry(Arc::as_ptr(kind));
+                    if let Some(counting) = counting.or_insert_with(|| alike.counting(self, kind, groups)) {
+                        counting.count(id, pods, groups);
+                    }
+                }
+            }
+            if groups.iter().any(Group::is_port) {
+                for shape in daemons::missing_shapes(id, snapshot) {
+                    for group in groups.iter_mut().filter(|group| group.is_port()) {
+                        let Rule::Port(port) = &group.rule else { continue };
+                        if let Some(&Place::Domain(domain)) = group.placing.places.try_get(id)
+                            && shape.host_ports.iter().any(|other| other.conflicts_with(port))
+                        {
+                            group.start.add(domain, 1, 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Pods that are planned anew, and the nodes that they leave for it.
+fn moving(snapshot: &Snapshot) -> impl Iterator<Item = (&Uid, &NodeName)> {
+    let pods = snapshot.pods.iter().map(|pending| &pending.pod);
+    pods.filter_map(|pod| Some((&pod.uid, pod.node_name.as_ref().or(pod.nominated_node_name.as_ref())?)))
+}
+
+impl Topology {
+    /// What groups count of the pods that run on a node, of those that are wanted: by domain, as matched and as owners.
+    pub(crate) fn counted_on(
+        &self,
+        node: NodeId,
+        snapshot: &Snapshot,
+        is_wanted: impl Fn(&Pod) -> bool,
+    ) -> Vec<(GroupId, DomainId, u32, u32)> {
+        let there = &snapshot.nodes[node];
+        let planned: NameSet<&Uid> =
+            moving(snapshot).filter(|(_, left)| there.name.as_ref() == Some(*left)).map(|(pod, _)| pod).collect();
+        let pods = there.pods.iter().filter(|pod| is_wanted(pod) && !planned.contains(&pod.uid));
+        let pods = RunningPods::from(pods.map(Arc::clone).collect::<Vec<_>>());
+        let hostname = snapshot.interner.find_key(labels::HOSTNAME);
+        let own = |term: &PodAffinityTerm| {
+            let is_of_term = |group: &Group| {
+                let is_over_hosts = group.scope == Scope::Host && Some(term.topology_key) == hostname;
+                let is_over_label = group.scope == Scope::Label(term.topology_key);
+                group.kind == Kind::AntiAffinity
+                    && (is_over_hosts || is_over_label)
+                    && matches!(&group.rule, Rule::Terms(terms) if terms.as_slice() == std::slice::from_ref(term))
+            };
+            self.groups.iter_enumerated().find(|(_, group)| is_of_term(group)).map(|(id, _)| id)
+        };
+        let mut counted = Vec::new();
+        for (kind, pods) in pods.kinds() {
+            for (group, matched, owners) in Counting::new(kind, &self.groups, snapshot, own).of(pods) {
+                if let Place::Domain(domain) = self.place_of_node(group, node) {
+                    counted.push((group, domain, matched, owners));
+                }
+            }
+        }
+        counted
+    }
+}
