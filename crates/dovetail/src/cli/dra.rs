@@ -3,6 +3,7 @@
 mod answer;
 mod api_form;
 mod objects;
+mod report;
 mod table;
 
 #[cfg(test)]
@@ -15,13 +16,13 @@ use clap::{Subcommand, ValueEnum};
 use super::input::Documents;
 use super::release::ReleaseArgs;
 use super::{Outcome, output};
-use answer::Report;
 use objects::Objects;
+use report::Report;
 
 /// Steps that the search may take for each pod and node.
 const STEPS: u64 = 1_000_000;
 
-/// Look at devices (Dynamic Resource Allocation)
+/// Inspect device allocation (Dynamic Resource Allocation)
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -33,17 +34,17 @@ enum Command {
     Allocate(AllocateArgs),
 }
 
-/// Say which devices kube-scheduler would give to pods, and why it would give none
+/// Print which devices kube-scheduler would give to pods, and why it would give none
 ///
-/// Reads any mix of Pods, workloads, ResourceClaims and their templates, DeviceClasses, ResourceSlices,
-/// DeviceTaintRules, PodGroups and Nodes, as YAML or JSON, or a snapshot file, and allocates for the pods that wait: by
-/// priority, then creation time, then the order in which they were written, each with what those before it left. A pod
-/// goes to the node that gives it the best of its firstAvailable choices, of equals to the first by name.
+/// Reads Pods, workloads, ResourceClaims and their templates, DeviceClasses, ResourceSlices, DeviceTaintRules,
+/// PodGroups and Nodes, as YAML or JSON, or a snapshot file. Allocates for the pending pods one after the other: by
+/// priority, then by creation time, then in the order of the input. A pod goes to the node that gives it the best of
+/// its firstAvailable choices, and of equal nodes to the first by name.
 ///
-/// Only devices are looked at, and what they cost of the node's own resources; taints, affinity and all other resources
-/// are the business of `dovetail plan`.
+/// It considers devices only, and what they take of the node's own resources. `dovetail plan` considers taints,
+/// affinity and all other resources.
 ///
-/// Exit code: 0 all pods get their devices, 3 some do not, 1 a fault, 2 wrong usage.
+/// Exit code: 0 if all pods get their devices, 3 if some do not, 1 on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(
     group(clap::ArgGroup::new("where").required(true).args(["node", "all_nodes"])),
@@ -63,7 +64,7 @@ struct AllocateArgs {
     /// Allocate on any node
     #[arg(long)]
     all_nodes: bool,
-    /// Ask for each pod as if it were the only one that waits
+    /// Ask for each pod as if no other pod were pending
     #[arg(long)]
     each_alone: bool,
     /// Allocate for the pods that Deployments, ReplicaSets, StatefulSets and Jobs will make

@@ -1,6 +1,4 @@
 //! Who gets which devices: pods one after the other, each on the nodes that are asked about.
-//!
-//! The JSON form is an interface: fields are added, never renamed, and `schemaVersion` counts what is not compatible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,114 +10,14 @@ use dra_sched::{
 };
 use dra_types::{Allocation, AllocationResult, Compat, DeviceId, Pod, ResourceClaim};
 use model::{Budget, IdSet, NamespacedName};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::api_form;
 use super::objects::Objects;
-
-const SCHEMA_VERSION: u32 = 1;
-
-/// What is printed.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Report {
-    schema_version: u32,
-    kubernetes: String,
-    gates: Vec<&'static str>,
-    /// Pods that wait and need devices, in the order in which they were asked for.
-    pub(super) pods: Vec<PodAnswer>,
-    /// How many pods that wait need no devices.
-    pub(super) without_devices: usize,
-    #[serde(skip)]
-    pub(super) notes: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PodAnswer {
-    pub(super) pod: String,
-    pub(super) priority: i32,
-    /// Why it is asked about although it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) evicted_by: Option<String>,
-    #[serde(flatten)]
-    pub(super) outcome: Outcome,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "outcome", rename_all_fields = "camelCase")]
-pub(super) enum Outcome {
-    Allocated {
-        node: String,
-        /// kube-scheduler's score of firstAvailable choices.
-        score: u32,
-        claims: Vec<ClaimAnswer>,
-        /// What the devices cost of the node's own resources.
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        node_resources: BTreeMap<Arc<str>, String>,
-    },
-    /// No node gives it its devices.
-    Refused { nodes: Vec<NodeRefusal> },
-    /// The search was given up on some nodes, and no other gives it its devices.
-    Undecided { nodes: Vec<String>, steps: u64, refused: Vec<NodeRefusal> },
-    /// It cannot be scheduled at all.
-    Invalid { reason: String },
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ClaimAnswer {
-    /// The claim that exists, or the entry of the pod that one is made for.
-    pub(super) claim: String,
-    pub(super) state: ClaimState,
-    pub(super) devices: Vec<DeviceAnswer>,
-    /// As in `status.allocation.devices.config` of the claim.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    config: Vec<Value>,
-    /// As in `status.allocation.nodeSelector` of the claim; None for everywhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node_selector: Option<Value>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) enum ClaimState {
-    /// Allocated for this pod.
-    New,
-    /// Allocated before, in the cluster or for a pod before this one.
-    Shared,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct DeviceAnswer {
-    pub(super) request: String,
-    pub(super) driver: String,
-    pub(super) pool: String,
-    pub(super) device: String,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) admin_access: bool,
-    /// Whether others may have a share of it too.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    shared: bool,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) consumed_capacity: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    binding_conditions: Vec<Arc<str>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    binding_failure_conditions: Vec<Arc<str>>,
-}
-
-/// Why nodes give nothing. Nodes that say the same are together, with the devices' names of the first.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct NodeRefusal {
-    pub(super) nodes: Vec<String>,
-    #[serde(flatten)]
-    pub(super) why: Explanation,
-}
+use super::report::{ClaimAnswer, ClaimState, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report, SCHEMA_VERSION};
 
 impl Report {
+    /// Asks for every pod in its order; `each_alone`: as if no other were pending. The budget is in steps for each pod
+    /// and node.
     pub(super) fn new(objects: &Objects, compat: &Compat, each_alone: bool, steps: u64) -> Self {
         let mut run = Run::new(objects, compat, steps);
         let mut ledger = run.ledger();
@@ -139,10 +37,6 @@ impl Report {
             without_devices: run.without_devices,
             notes: run.notes,
         }
-    }
-
-    pub(super) fn all_allocated(&self) -> bool {
-        self.pods.iter().all(|pod| matches!(pod.outcome, Outcome::Allocated { .. }))
     }
 }
 

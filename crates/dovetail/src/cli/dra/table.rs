@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use dra_sched::explain::{Explanation, FallExplanation, RequestExplanation};
 
-use super::answer::{ClaimAnswer, ClaimState, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report};
+use super::report::{ClaimAnswer, ClaimState, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report};
 use crate::cli::report::plural;
 
 /// Nodes named in a line before the rest are counted.

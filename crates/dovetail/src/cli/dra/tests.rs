@@ -4,8 +4,8 @@ use decode::manifests;
 use dra_types::{Compat, Gate, Gates, KubernetesMinor};
 use expect_test::{Expect, expect};
 
-use super::answer::{Outcome, Report};
 use super::objects::Objects;
+use super::report::{Outcome, Report};
 use super::table;
 use crate::cli::input::Documents;
 
