@@ -3,19 +3,16 @@
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::taints;
 use k8s_openapi::api::core::v1 as k8s;
 use model::collections::{NameMap, NameSet};
-use model::pod::{
-    NodeInclusionPolicy, PodAffinityTerm, PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint,
-};
+use model::pod::{NodeInclusionPolicy, PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint};
 use model::workload::DaemonSet;
 use model::{
-    Interner, KeyId, LabelSelector, NodeClaimName, NodeName, Pod, ResourceId, ResourceVec, Taint, TaintEffect,
-    TolerationOperator, Uid, ValueId,
+    Interner, KeyId, NodeClaimName, NodeName, Pod, ResourceId, ResourceVec, Taint, TaintEffect, TolerationOperator,
+    Uid, ValueId,
 };
 
 use super::engine::{Attracts, Machine, PlannedPod, PodState, View};
@@ -24,6 +21,7 @@ use crate::world::assignments::{Assignments, AwaitedByPod};
 use crate::world::node_facts::{is_registered, taints_of};
 use crate::world::store::{NodeRecord, State};
 use crate::world::{claim, machine_devices};
+use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass, spread_counts};
 
 /// Our taint, if the node carries it.
 pub(crate) fn hold(node: &k8s::Node) -> Option<&k8s::Taint> {
@@ -240,120 +238,6 @@ pub(crate) fn late(state: &State, assignments: &Assignments) -> Vec<(NodeName, P
         }));
     }
     late
-}
-
-/// A shape that pods share. Equal ones are one object, so its address tells it from others, at less cost than what is
-/// in it; were they two after all, the same would be looked at twice.
-struct Shape(Arc<PodShape>);
-
-impl PartialEq for Shape {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Shape {}
-
-impl Hash for Shape {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
-    }
-}
-
-/// Pods of one shape that wait for machines.
-#[derive(PartialEq, Eq, Hash)]
-struct WaitingClass {
-    shape: Shape,
-    /// It takes the room of bound pods whose priority is lower.
-    preempts_below: i32,
-    wants_devices: bool,
-}
-
-impl WaitingClass {
-    /// What is to be free on a node. A resource that drivers' devices serve is not among what the node has.
-    fn requests(&self, node: &NodeRecord, interner: &Interner) -> ResourceVec {
-        let mut requests = self.shape.0.requests.clone();
-        let has = &node.model.allocatable;
-        let is_served =
-            |resource: &ResourceId| has.get(*resource) == 0 && interner.resource_name(*resource).contains('/');
-        let served: Vec<ResourceId> = if self.wants_devices { requests.exceeding(has).collect() } else { Vec::new() };
-        served.into_iter().filter(is_served).for_each(|resource| requests.set(resource, 0));
-        requests
-    }
-}
-
-/// What pods of one class wait for.
-struct Awaited {
-    machines: Machines,
-    /// Whether each of them may enter its machine.
-    let_in: bool,
-}
-
-/// Which machines pods wait for.
-enum Machines {
-    One(NodeClaimName),
-    Several,
-}
-
-impl Machines {
-    fn include_others_than(&self, machine: Option<&str>) -> bool {
-        match self {
-            Self::One(name) => Some(&**name) != machine,
-            Self::Several => true,
-        }
-    }
-}
-
-/// Pods of one shape, priority and stage that are to be spread over domains.
-#[derive(PartialEq, Eq, Hash)]
-struct SpreadingClass {
-    shape: Shape,
-    priority: i32,
-    stage: u32,
-}
-
-impl SpreadingClass {
-    /// Whether required affinity selects the pod.
-    fn has_to_be_near(&self, pod: &Pod, interner: &Interner) -> bool {
-        self.shape.0.pod_affinity.required.iter().any(|term| term_counts(term, pod, interner))
-    }
-}
-
-/// Whether an affinity selects the pod; namespaces that are selected by label may be its own.
-fn term_counts(term: &PodAffinityTerm, pod: &Pod, interner: &Interner) -> bool {
-    let may_be_in = term.namespaces.contains(&pod.name.namespace) || term.namespace_selector != LabelSelector::Nothing;
-    may_be_in && term.selector.matches(&pod.labels, interner)
-}
-
-fn spread_counts(spread: &TopologySpreadConstraint, pod: &Pod, interner: &Interner) -> bool {
-    spread.namespace == pod.name.namespace && spread.selector.matches(&pod.labels, interner)
-}
-
-/// The values of a label that machines have for which pods wait.
-#[derive(Default)]
-struct Domains {
-    known: NameSet<ValueId>,
-    /// Whether that of a machine is not known yet.
-    unknown: bool,
-}
-
-impl Domains {
-    fn may_include(&self, domain: Option<ValueId>) -> bool {
-        self.unknown || domain.is_none_or(|domain| self.known.contains(&domain))
-    }
-}
-
-impl FromIterator<Option<ValueId>> for Domains {
-    fn from_iter<I: IntoIterator<Item = Option<ValueId>>>(domains: I) -> Self {
-        let mut all = Self::default();
-        for domain in domains {
-            match domain {
-                Some(domain) => _ = all.known.insert(domain),
-                None => all.unknown = true,
-            }
-        }
-        all
-    }
 }
 
 /// Whether a spread wants several domains: as long as fewer count, the least is 0.
@@ -600,6 +484,7 @@ fn may_nominate(state: &State, node: &NodeRecord, waiting: &[&Arc<Pod>]) -> bool
     node.model.allocatable.get(ResourceId::CPU).saturating_sub(used) < smallest
 }
 
+mod classes;
 mod round;
 #[cfg(test)]
 pub(super) mod tests;

@@ -7,9 +7,10 @@ use std::collections::hash_map::Entry as Known;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Labels;
-use model::pod::DEFAULT_SCHEDULER;
+use model::pod::{DEFAULT_SCHEDULER, PodAffinityTerm};
 
 use super::super::economy::{Class, Entry, Machine, Round, Stage};
+use super::classes::term_counts;
 use super::*;
 
 /// Classes times machines that are looked at. With more, all pods are patched: a round so mixed would rarely do

@@ -1,6 +1,7 @@
 use api::conditions::node_claim::DEVICES_PUBLISHED;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model::pod::{TopologySpreadConstraint, WhenUnsatisfiable};
+use model::LabelSelector;
+use model::pod::{PodAffinityTerm, TopologySpreadConstraint, WhenUnsatisfiable};
 use serde_json::{Value, json};
 
 use super::super::engine::Attracts;
