@@ -1,14 +1,18 @@
 //! Input that is broken, hostile or both: it is named, and the rest is planned.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::manifests;
 use crate::scratch::{Ran, Scratch};
 
-const FINE: &str = "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: fine}, spec: {containers: [{name: c}]}}\n";
+/// A pod that fits, to be added to a text.
+fn fine() -> String {
+    format!("\n---\n{}\n", manifests::pod("fine"))
+}
 
 /// Plans the text together with a pod that fits. The pod must be placed.
 fn plan(text: &str) -> Ran {
-    let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &format!("{text}{FINE}"));
+    let ran = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &format!("{text}{}", fine()));
     let placed = ran.json()["nodeClaims"][0]["pods"].to_string();
     assert!(placed.contains("default/fine"), "{ran:?}");
     ran
@@ -23,6 +27,12 @@ fn check(text: &str, code: i32, problem: &str) {
 
 fn pod(container: &str) -> String {
     format!("{{apiVersion: v1, kind: Pod, metadata: {{name: bad}}, spec: {{containers: [{{name: c, {container}}}]}}}}")
+}
+
+/// A NodePool of kwok's node class with one requirement.
+fn node_pool(name: &str, requirement: &Value) -> String {
+    let node_class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "d"});
+    manifests::node_pool(name, &node_class, &json!([requirement])).to_string()
 }
 
 #[test]
@@ -81,7 +91,7 @@ fn alias_bombs_and_deep_nesting_end_after_bounded_work() {
 fn json_that_nests_too_deep_is_refused_and_its_neighbour_read() {
     let scratch = Scratch::new();
     scratch.write("deep.json", &format!("{{\"a\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000)));
-    scratch.write("fine.json", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fine"}, "spec": {"containers": [{"name": "c"}]}}).to_string());
+    scratch.write("fine.json", &manifests::pod("fine").to_string());
     let ran = scratch.run(&["plan", "-f", ".", "-o", "json"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("problem: ./deep.json, document 1: "), "{}", ran.stderr);
@@ -91,9 +101,7 @@ fn json_that_nests_too_deep_is_refused_and_its_neighbour_read() {
 #[test]
 fn a_bad_node_pool_is_a_fault_and_the_other_is_planned_with() {
     let pool = |name: &str, operator: &str| {
-        format!(
-            "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}}}, spec: {{template: {{spec: {{nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: d}}, requirements: [{{key: kubernetes.io/os, operator: {operator}, values: [linux]}}]}}}}}}}}"
-        )
+        node_pool(name, &json!({"key": "kubernetes.io/os", "operator": operator, "values": ["linux"]}))
     };
     let ran = plan(&format!("{}\n---\n{}", pool("bad", "Near"), pool("good", "In")));
     assert_eq!(ran.code, 1);
@@ -105,13 +113,9 @@ fn a_bad_node_pool_is_a_fault_and_the_other_is_planned_with() {
 
 #[test]
 fn a_node_pool_that_the_controller_would_refuse_is_refused_and_nothing_stands_in_for_it() {
-    let pool = |name: &str, key: &str| {
-        format!(
-            "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}}}, spec: {{template: {{spec: {{nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: d}}, requirements: [{{key: {key}, operator: Exists}}]}}}}}}}}"
-        )
-    };
+    let pool = |name: &str, key: &str| node_pool(name, &json!({"key": key, "operator": "Exists"}));
     let (bad, good) = (pool("bad", "karpenter.kwok.sh/own"), pool("good", "karpenter.kwok.sh/instance-family"));
-    let alone = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &format!("{bad}{FINE}"));
+    let alone = Scratch::new().run_with_input(&["plan", "-f", "-", "-o", "json"], &format!("{bad}{}", fine()));
     let field = "spec.template.spec.requirements[0]: key \"karpenter.kwok.sh/own\" is restricted";
     assert_eq!(alone.code, 1, "{alone:?}");
     assert!(
@@ -132,7 +136,7 @@ fn a_node_pool_that_the_controller_would_refuse_is_refused_and_nothing_stands_in
 #[test]
 fn a_catalogue_that_does_not_parse_is_a_fault_that_names_file_entry_and_field() {
     let scratch = Scratch::new();
-    scratch.write("pod.yaml", FINE);
+    scratch.write("pod.yaml", &fine());
     scratch.write("types.json", "[{\"name\": \"x\", \"resources\": {\"cpu\": \"-1\"}, \"offerings\": []}]");
     let ran = scratch.run(&["plan", "-f", "pod.yaml", "--instance-types", "types.json"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
@@ -146,7 +150,7 @@ fn a_catalogue_that_does_not_parse_is_a_fault_that_names_file_entry_and_field() 
 #[test]
 fn an_instance_type_that_makes_no_sense_is_named_and_the_others_are_planned_with() {
     let scratch = Scratch::new();
-    scratch.write("pod.yaml", FINE);
+    scratch.write("pod.yaml", &fine());
     let offerings = json!([{"Price": 0.1, "Requirements": [
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
         {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}]}]);
@@ -165,7 +169,7 @@ fn an_instance_type_that_makes_no_sense_is_named_and_the_others_are_planned_with
 #[test]
 fn text_that_is_not_utf_8_is_a_fault() {
     let scratch = Scratch::new();
-    scratch.write("fine.yaml", FINE);
+    scratch.write("fine.yaml", &fine());
     let ran = scratch.run(&["plan", "-f", "fine.yaml", "-f", env!("CARGO_BIN_EXE_dovetail")]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("it is not UTF-8 text"), "{}", ran.stderr);

@@ -8,6 +8,7 @@ mod dra;
 mod dra_bad_input;
 mod examples;
 mod guide;
+mod manifests;
 mod overlay;
 mod plan;
 mod plan_devices;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::manifests::{list, pod};
 use crate::scratch::Scratch;
 
 fn overlay(name: &str, family: &str, weight: i32, model: &str) -> Value {
@@ -19,8 +20,7 @@ fn overlay(name: &str, family: &str, weight: i32, model: &str) -> Value {
 
 fn run(command: &str, objects: &[Value], more: &[&str]) -> (i32, String, String) {
     let scratch = Scratch::new();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    scratch.write("objects.json", &list.to_string());
+    scratch.write("objects.json", &list(objects));
     let mut arguments = vec!["overlay", command, "-f", "objects.json"];
     arguments.extend(more);
     let ran = scratch.run(&arguments);
@@ -128,10 +128,7 @@ fn explain_says_what_of_the_input_was_refused() {
     let mut refused = overlay("o", "m", 1, "x1");
     refused["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0]["name"] =
         json!("GPU-{index}");
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [refused, pod]});
-    scratch.write("objects.json", &list.to_string());
+    scratch.write("objects.json", &list(&[refused, pod("a")]));
     let ran = scratch.run(&["explain", "pod", "a", "-f", "objects.json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stderr.contains("device GPU-0, name: \"GPU-0\" is not a lowercase RFC 1123 label"), "{}", ran.stderr);
@@ -202,7 +199,6 @@ fn published_node() -> [Value; 2] {
 #[test]
 fn what_capture_writes_renders_and_verifies_against_what_it_was_written_from() {
     let scratch = Scratch::new();
-    let list = |items: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     scratch.write("node.json", &list(&published_node()));
     let captured = scratch.run(&["overlay", "capture", "-f", "node.json"]);
     assert_eq!((captured.code, captured.stderr.as_str()), (0, ""));

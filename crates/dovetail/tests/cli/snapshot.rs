@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::manifests;
 use crate::scratch::Scratch;
 
 /// A snapshot of a cluster with one pool of two types, a pod that waits and one that kube-scheduler has not tried.
@@ -12,23 +13,16 @@ fn snapshot() -> String {
                "status": {"conditions": conditions}})
     };
     let instance_type = |name: &str, price: i64, available: bool| {
-        json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotInstanceType", "nodePools": ["p"],
-               "instanceType": {"name": name, "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"},
-                   "requirements": {"node.kubernetes.io/instance-type": [name]},
-                   "offerings": [{"zone": "z", "capacityType": "spot", "price": price, "available": available}]}})
+        let offering = json!({"zone": "z", "capacityType": "spot", "price": price, "available": available});
+        manifests::snapshot_instance_type(name, "2", "4Gi", &json!([offering]))
     };
     let lines = [
-        json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotHeader", "schemaVersion": 1,
-               "time": "2026-11-21T09:00:00Z", "dovetailVersion": "0.1.0", "serverVersion": "v1.36.3"}),
-        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
-               "spec": {"template": {"spec": {"nodeClassRef": {"group": "g.example", "kind": "K", "name": "n"}, "requirements": []}}},
-               "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}}),
-        pod("waits", json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}])),
+        pod("waits", manifests::unschedulable()),
         pod("not-tried", json!([])),
         instance_type("cheap", 1_000_000, false),
         instance_type("dear", 3_000_000, true),
     ];
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    manifests::snapshot(&json!({}), &lines)
 }
 
 #[test]
