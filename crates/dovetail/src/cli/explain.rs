@@ -17,7 +17,7 @@ use super::progress::Progress;
 use super::report::{claim_name, next_best, plural};
 use super::{Outcome, output};
 
-/// Say why a pod is placed where it is, or nowhere; or what a node has room for
+/// Explain why a pod is placed where it is, or why it is unschedulable; or what fits on a node
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail explain pod shop/checkout-7d9f
@@ -115,7 +115,7 @@ fn explain(name: &NamespacedName, input: &Input, plan: &Plan) -> anyhow::Result<
         return Ok(of_pending(name, id, snapshot, plan));
     }
     if let Some((_, why)) = input.offline.not_planned.iter().find(|(pod, _)| pod == name) {
-        return Ok((format!("Pod {name} has no place: it {why}\n"), Outcome::NoPlace));
+        return Ok((format!("Pod {name} is not planned: it {why}\n"), Outcome::NoPlace));
     }
     match input.offline.cluster.pods.iter().find(|pod| pod.name == *name) {
         Some(pod) => Ok((of_other(pod), Outcome::Done)),
@@ -152,7 +152,7 @@ fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan
         let text = format!("Pod {name} fits on {node}, which exists; nothing is launched for it\n");
         return (text + &why_there(id, snapshot, plan), Outcome::Done);
     }
-    let mut text = format!("Pod {name} has no place:\n");
+    let mut text = format!("Pod {name} is unschedulable:\n");
     let reasons = plan.refusals.iter().find(|refusal| refusal.pod == id).map(|refusal| &*refusal.reasons);
     for reason in reasons.unwrap_or_default() {
         let object = reason.object().map(|object| format!("{object}: ")).unwrap_or_default();

@@ -3,6 +3,7 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
+use crate::manifests;
 use crate::scratch::Scratch;
 
 const ZONES: &str = "
@@ -66,7 +67,7 @@ fn pods_without_constraints_are_spread_as_the_cluster_does_it() {
               1   default    c-1x-amd64-linux   test-zone-c   spot       $0.0190/h   $0.0190/h      1
               1   default    c-1x-amd64-linux   test-zone-d   spot       $0.0190/h   $0.0190/h      1
 
-        6 pods: 6 on 4 new machines for $0.0950/h (no plan below $0.0722/h)
+        6 pods: 6 on 4 new machines for $0.0950/h (lower bound $0.0722/h)
     "#]]
     .assert_eq(&ran.transcript());
     let ran = scratch.run(&ARGS);
@@ -77,8 +78,8 @@ fn pods_without_constraints_are_spread_as_the_cluster_does_it() {
           COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
               1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      6
 
-        6 pods: 6 on 1 new machine for $0.0760/h (no plan below $0.0722/h)
-        No part in the plan: 1 Service
+        6 pods: 6 on 1 new machine for $0.0760/h (lower bound $0.0722/h)
+        Ignored: 1 Service
     "#]]
     .assert_eq(&ran.transcript());
 }
@@ -92,8 +93,8 @@ fn what_closes_a_zone_is_called_the_clusters_default() {
         scratch.run(&["explain", "pod", "shop/till-2", "-f", "shop.yaml", "--scheduler-config", "scheduler.yaml"]);
     expect![[r#"
         exit 3
-        Pod shop/till-2 has no place:
-          of 1 existing node 1 has no room (cpu 100m wanted, the most free is 50m)
+        Pod shop/till-2 is unschedulable:
+          none of 1 existing nodes fits: 1 has too little room (cpu 100m wanted, the most free is 50m)
           nodepool/default: required topology spread over example.com/rack (maxSkew 1, the cluster's default) needs the label example.com/rack, which its machines will not have; add it to the NodePool's labels or requirements
     "#]].assert_eq(&ran.transcript());
 }
@@ -119,32 +120,23 @@ fn a_config_that_is_not_understood_is_refused_by_field() {
 
 /// A snapshot of two pods of a ReplicaSet that wait, and machines in two zones.
 fn snapshot(header: &Value) -> String {
-    let mut first = json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotHeader", "schemaVersion": 1,
-        "time": "2026-11-21T09:30:00Z", "dovetailVersion": "0", "serverVersion": "v1.36.3"});
-    first.as_object_mut().unwrap().extend(header.as_object().unwrap().clone());
     let pod = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "web", "pod-template-hash": "1"},
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r", "controller": true}]},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
+            "status": {"conditions": manifests::unschedulable()}})
     };
     let offering =
         |zone: &str| json!({"zone": zone, "capacityType": "on-demand", "price": 1_000_000, "available": true});
     let lines = [
-        first,
-        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
-            "spec": {"template": {"spec": {"nodeClassRef": {"group": "g.example", "kind": "K", "name": "n"}, "requirements": []}}},
-            "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}}),
         json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web-1", "namespace": "shop", "uid": "r"},
             "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web", "pod-template-hash": "1"}}}}),
         pod("web-1-a"),
         pod("web-1-b"),
-        json!({"apiVersion": "snapshot.dovetail.sh/v1", "kind": "SnapshotInstanceType", "nodePools": ["p"],
-            "instanceType": {"name": "four", "capacity": {"cpu": "4", "memory": "8Gi", "pods": "10"},
-                "requirements": {"node.kubernetes.io/instance-type": ["four"]}, "offerings": [offering("a"), offering("b")]}}),
+        manifests::snapshot_instance_type("four", "4", "8Gi", &json!([offering("a"), offering("b")])),
     ];
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    manifests::snapshot(header, &lines)
 }
 
 #[test]

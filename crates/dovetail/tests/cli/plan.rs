@@ -3,6 +3,7 @@
 use expect_test::expect;
 use serde_json::json;
 
+use crate::manifests::{list, node_pool, pod, pod_of_cpu};
 use crate::scratch::Scratch;
 
 /// A web server, a pod that nothing holds, a daemon, a node with some room.
@@ -50,18 +51,18 @@ fn a_plan_in_words() {
           COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
               1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      3
 
-        Nodes that exist
+        Existing nodes
           NAME   PODS
           old       2
 
-        No place
+        Unschedulable
           shop/giant
-            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
-            a machine would do with 744.3 less cpu (nodepool/default)
+            it would fit a new machine with 744.3 less cpu (nodepool/default)
 
-        6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
-        No part in the plan: 2 ConfigMap
+        6 pods: 3 on 1 new machine for $0.0760/h (lower bound $0.0513/h), 2 on 1 existing node, 1 unschedulable
+        Ignored: 2 ConfigMap
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -75,18 +76,18 @@ fn a_plan_in_many_words() {
           NAME        INSTANCE TYPE      ZONE          CAPACITY   PRICE       CPU              MEMORY          TYPES   NEXT BEST                    PODS
           default-0   c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   2900m of 3900m   3Gi of 8182Mi      60   c-4x-arm64-linux $0.0760/h   shop/web-2 shop/web-3 shop/web-4
 
-        Nodes that exist
+        Existing nodes
           NAME   PODS
           old    shop/web-0 shop/web-1
 
-        No place
+        Unschedulable
           shop/giant
-            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
-            a machine would do with 744.3 less cpu (nodepool/default)
+            it would fit a new machine with 744.3 less cpu (nodepool/default)
 
-        6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
-        No part in the plan: 2 ConfigMap
+        6 pods: 3 on 1 new machine for $0.0760/h (lower bound $0.0513/h), 2 on 1 existing node, 1 unschedulable
+        Ignored: 2 ConfigMap
     "#]].assert_eq(&ran.stdout);
 }
 
@@ -179,7 +180,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "reasons": [
                 {
                   "code": "ExistingNodes",
-                  "message": "of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)",
+                  "message": "none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)",
                   "object": null
                 },
                 {
@@ -189,7 +190,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
                 },
                 {
                   "code": "Remedies",
-                  "message": "a machine would do with 992.3 less cpu (nodepool/default)",
+                  "message": "it would fit a new machine with 992.3 less cpu (nodepool/default)",
                   "object": null
                 }
               ]
@@ -235,8 +236,8 @@ fn small_catalogue() -> String {
 #[test]
 fn exit_codes_tell_all_placed_from_some_not_placed_from_faults_and_misuse() {
     let scratch = Scratch::new();
-    scratch.write("fits.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}");
-    scratch.write("giant.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: g}, spec: {containers: [{name: c, resources: {requests: {cpu: 1e4}}}]}}");
+    scratch.write("fits.yaml", &pod("p").to_string());
+    scratch.write("giant.yaml", &pod_of_cpu("g", "1e4").to_string());
     let code = |arguments: &[&str]| scratch.run(arguments).code;
     assert_eq!(code(&["plan", "-f", "fits.yaml"]), 0);
     assert_eq!(code(&["plan", "-f", "fits.yaml", "-f", "giant.yaml"]), 3);
@@ -250,13 +251,12 @@ fn exit_codes_tell_all_placed_from_some_not_placed_from_faults_and_misuse() {
 #[test]
 fn standard_input_folders_and_json_are_read_alike() {
     let scratch = Scratch::new();
-    let pod = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c"}]}});
     scratch.write("all/a/one.json", &pod("one").to_string());
     scratch.write("all/b/two.yml", &serde_saphyr::to_string(&pod("two")).unwrap());
     scratch.write("all/b/readme.md", "not read");
     scratch.write("all/.hidden/three.yaml", "not: [read");
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("four"), pod("five")]});
-    let ran = scratch.run_with_input(&["plan", "-f", "all", "-f", "-", "-o", "json"], &list.to_string());
+    let list = list(&[pod("four"), pod("five")]);
+    let ran = scratch.run_with_input(&["plan", "-f", "all", "-f", "-", "-o", "json"], &list);
     assert_eq!(ran.code, 0, "{ran:?}");
     let pods = &ran.json()["nodeClaims"][0]["pods"];
     assert_eq!(*pods, json!(["default/five", "default/four", "default/one", "default/two"]));
@@ -335,10 +335,15 @@ spec:
 #[test]
 fn the_built_in_node_pool_is_used_only_without_another_and_said() {
     let scratch = Scratch::new();
-    scratch.write("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}");
+    scratch.write("pod.yaml", &pod("p").to_string());
     scratch.write(
         "pool.yaml",
-        "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: mine}, spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: d}, requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]}}}}",
+        &node_pool(
+            "mine",
+            &json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "d"}),
+            &json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]),
+        )
+        .to_string(),
     );
     let alone = scratch.run(&["plan", "-f", "pod.yaml"]);
     assert_eq!(
@@ -402,14 +407,14 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
           requests with daemons: cpu: 2900m, memory: 3Gi, pods: 4
           shared with 2 other pods
           decided by: the cheapest machine that holds it together with the 2 other pods on it
-            of 1 other node 1 without room (cpu 900m wanted, the most is 200m)
-            of 192 offerings 96 excluded by what NodePools require, 48 without room (cpu 900m wanted, the most is 700m), 48 would hold it by itself (of those that are cheaper or of a NodePool that comes first)
+            1 other node: 1 without enough room (cpu 900m wanted, the most is 200m)
+            192 offerings: 96 excluded by what NodePools require, 48 without enough room (cpu 900m wanted, the most is 700m), 48 would hold it by itself (of those that are cheaper or of a NodePool that comes first)
 
         exit 3
-        Pod shop/giant has no place:
-          of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+        Pod shop/giant is unschedulable:
+          none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
           nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
-          a machine would do with 744.3 less cpu (nodepool/default)
+          it would fit a new machine with 744.3 less cpu (nodepool/default)
 
         error: there is no Pod default/web-0 in the input
         exit 1
@@ -462,7 +467,7 @@ fn pods_that_are_bound_after_the_others_are_named() {
         Bound after the others
           default/counted
 
-        3 pods: 3 on 2 new machines for $0.1140/h (no plan below $0.0855/h)
+        3 pods: 3 on 2 new machines for $0.1140/h (lower bound $0.0855/h)
 
         Pod default/counted goes on a new machine, default-0:
           c-2x-amd64-linux in test-zone-a, spot, $0.038006477/h
@@ -470,8 +475,8 @@ fn pods_that_are_bound_after_the_others_are_named() {
           requests with daemons: cpu: 1500m, pods: 1
           bound after the other pods of the plan
           decided by: the cheapest machine that its rules leave
-            of 1 other machine 1 without room (cpu 1500m wanted, the most is 900m) (of this plan)
-            of 96 offerings 48 excluded by what NodePools require, 36 excluded by topology.kubernetes.io/zone In [test-zone-a], 12 without room (cpu 1500m wanted, the most is 900m) (of those that are cheaper or of a NodePool that comes first)
+            1 other machine: 1 without enough room (cpu 1500m wanted, the most is 900m) (of this plan)
+            96 offerings: 48 excluded by what NodePools require, 36 excluded by topology.kubernetes.io/zone In [test-zone-a], 12 without enough room (cpu 1500m wanted, the most is 900m) (of those that are cheaper or of a NodePool that comes first)
     "#]].assert_eq(&[plan.stdout, explained.stdout].join("\n"));
 }
 
@@ -509,8 +514,8 @@ fn two_sets_of_node_pools_are_compared() {
                                   now.yaml    then.yaml   DIFFERENCE
           new machines                    1           1                     +0
           pods with a place               5           5                     +0
-            on nodes that exist           2           2                     +0
-          pods without a place            1           1                     +0
+            on existing nodes             2           2                     +0
+          unschedulable pods              1           1                     +0
           price                   $0.1085/h   $0.0760/h   -$0.0325/h (-30.0 %)
           no plan below           $0.0733/h   $0.0513/h
 
@@ -548,7 +553,7 @@ fn a_side_without_a_place_for_a_pod_says_why() {
                                  any.yaml    a-only.yaml   DIFFERENCE
           new machines                   1             0                      -1
           pods with a place              1             0                      -1
-          pods without a place           0             1                      +1
+          unschedulable pods             0             1                      +1
           price                  $0.0190/h     $0.0000/h   -$0.0190/h (-100.0 %)
           no plan below          $0.0190/h     $0.0000/h
 
@@ -556,7 +561,7 @@ fn a_side_without_a_place_for_a_pod_says_why() {
           MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
                 -1   p c-1x-amd64-linux test-zone-b spot
 
-        No place in a-only.yaml any more
+        Unschedulable only in a-only.yaml
           d/w
             nodepool/p: wants topology.kubernetes.io/zone In [test-zone-b], the NodePool allows topology.kubernetes.io/zone In [test-zone-a]
 
@@ -589,7 +594,7 @@ fn sides_with_other_pods_zones_and_reasons_are_compared() {
                                  a.yaml (Karpenter's order)   b.yaml      DIFFERENCE
           new machines                                    1           1                      +0
           pods with a place                               1           2                      +1
-          pods without a place                            2           1                      -1
+          unschedulable pods                              2           1                      -1
           price                                   $0.0380/h   $0.0760/h   +$0.0380/h (+100.0 %)
           no plan below                           $0.0380/h   $0.0380/h
 
@@ -604,10 +609,10 @@ fn sides_with_other_pods_zones_and_reasons_are_compared() {
         Waiting in b.yaml only
           d/new
 
-        No place in b.yaml for other reasons
+        Unschedulable in b.yaml for other reasons
           d/giant
             nodepool/p: none of 144 instance types fits: 144 too small (cpu 500 wanted, the largest has 255.9 beside daemons)
-            a machine would do with 244.1 less cpu and with 256 more in limits.cpu of nodepool/p
+            it would fit a new machine with 244.1 less cpu and with 256 more in limits.cpu of nodepool/p
 
         b.yaml costs $0.0380/h more than a.yaml (Karpenter's order)
     "#]]
@@ -643,24 +648,24 @@ fn the_rule_that_decided_is_told_for_every_pod_with_a_place() {
           COUNT   NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY   PRICE       TOTAL       PODS
               1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      3
 
-        Nodes that exist
+        Existing nodes
           NAME   PODS
           old       2
 
-        No place
+        Unschedulable
           shop/giant
-            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
-            a machine would do with 744.3 less cpu (nodepool/default)
+            it would fit a new machine with 744.3 less cpu (nodepool/default)
 
         Why there
           shop/web-2, shop/web-3, shop/web-4 on default-0: the cheapest machine that holds it together with the 2 other pods on it
-            of 1 other node 1 without room (cpu 900m wanted, the most is 200m)
-            of 192 offerings 96 excluded by what NodePools require, 48 without room (cpu 900m wanted, the most is 700m), 48 would hold it by itself (of those that are cheaper or of a NodePool that comes first)
+            1 other node: 1 without enough room (cpu 900m wanted, the most is 200m)
+            192 offerings: 96 excluded by what NodePools require, 48 without enough room (cpu 900m wanted, the most is 700m), 48 would hold it by itself (of those that are cheaper or of a NodePool that comes first)
           shop/web-0, shop/web-1 on old: the only free room that holds it
 
-        6 pods: 3 on 1 new machine for $0.0760/h (no plan below $0.0513/h), 2 on 1 node that exists, 1 without a place
-        No part in the plan: 2 ConfigMap
+        6 pods: 3 on 1 new machine for $0.0760/h (lower bound $0.0513/h), 2 on 1 existing node, 1 unschedulable
+        Ignored: 2 ConfigMap
     "#]].assert_eq(&plan("table"));
     let answer = scratch.run(&["plan", "-f", "shop.yaml", "--expand-workloads", "--reasons", "-o", "json"]);
     let answer: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
@@ -705,7 +710,7 @@ fn room_that_is_kept_free_is_planned_after_all_pods_and_shown_apart() {
               1   default    c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   $0.0760/h      3
               1   default    c-2x-amd64-linux   test-zone-a   spot       $0.0380/h   $0.0380/h      0
 
-        Nodes that exist
+        Existing nodes
           NAME   PODS
           old       2
 
@@ -713,18 +718,18 @@ fn room_that_is_kept_free_is_planned_after_all_pods_and_shown_apart() {
           CAPACITYBUFFER   PODS   ON NODES   ON NEW MACHINES   MISSING
           shop/spare          2          0                 2         0
           shop/too-large      1          0                 0         1
-            shop/too-large: of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            shop/too-large: none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
             shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
-            shop/too-large: a machine would do with 744.3 less cpu (nodepool/default)
+            shop/too-large: it would fit a new machine with 744.3 less cpu (nodepool/default)
 
-        No place
+        Unschedulable
           shop/giant
-            of 1 existing node 1 has no room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
-            a machine would do with 744.3 less cpu (nodepool/default)
+            it would fit a new machine with 744.3 less cpu (nodepool/default)
 
-        6 pods: 3 and room for 2 more on 2 new machines for $0.1140/h (no plan below $0.0856/h), 2 on 1 node that exists, 1 without a place
-        No part in the plan: 2 ConfigMap
+        6 pods: 3 and room for 2 more on 2 new machines for $0.1140/h (lower bound $0.0856/h), 2 on 1 existing node, 1 unschedulable
+        Ignored: 2 ConfigMap
     "#]].assert_eq(&scratch.run(&arguments).transcript());
     let json = scratch.run(&[&arguments[..], &["-o", "json"]].concat()).json();
     let [spare, too_large] = json["capacityBuffers"].as_array().unwrap().as_slice() else { panic!("{json:#}") };

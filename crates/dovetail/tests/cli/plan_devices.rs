@@ -3,6 +3,7 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
+use crate::manifests::{list, pod_of_cpu};
 use crate::scratch::Scratch;
 
 const ROOT: &str = "resource.kubernetes.io/pcieRoot";
@@ -89,7 +90,7 @@ fn two_gpus_on_one_pcie_root_get_the_cheapest_right_machine_from_an_empty_cluste
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
 
-        1 pod: 1 on 1 new machine for $3.0000/h (no plan below $3.0000/h)
+        1 pod: 1 on 1 new machine for $3.0000/h (lower bound $3.0000/h)
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -104,14 +105,14 @@ fn machines_are_filled_by_devices_and_what_no_machine_has_is_refused_by_request(
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               2   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $6.0000/h   6 of gpu.example.com      3
 
-        No place
+        Unschedulable
           ml/huge
             nodepool/default: none of 4 instance types fits: 4 without the devices it claims (claim gpus, request gpus: 8 of 8 devices are usable, 9 wanted; or claim gpus, request gpus: 4 of 4 devices are usable, 9 wanted; or claim gpus, request gpus: 2 of 2 devices are usable, 9 wanted)
             needs 9 of gpu (claim gpus, request gpus); 3 of 4 instance types have a template for it; 3 have too few of them
           ml/lost
             resource claim template ml/gone does not exist
 
-        5 pods: 3 on 2 new machines for $6.0000/h (no plan below $4.5000/h), 2 without a place
+        5 pods: 3 on 2 new machines for $6.0000/h (lower bound $4.5000/h), 2 unschedulable
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -203,7 +204,7 @@ fn a_broken_object_is_named_and_leaves_the_others_alone() {
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               1   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $3.0000/h   2 of gpu.example.com      1
 
-        1 pod: 1 on 1 new machine for $3.0000/h (no plan below $3.0000/h)
+        1 pod: 1 on 1 new machine for $3.0000/h (lower bound $3.0000/h)
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -215,12 +216,7 @@ fn daemons_take_their_devices_on_each_new_machine_and_leave_the_others_as_they_a
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "16"}, "claims": [{"name": "gpus"}]}}],
             "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "pair"}]}}}});
     scratch.write("daemons.json", &daemons.to_string());
-    scratch.write(
-        "web.json",
-        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "ml"},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "12"}}}]}})
-        .to_string(),
-    );
+    scratch.write("web.json", &pod_of_cpu("web", "12").to_string());
     let ran = scratch.run(&[&ARGS[..], &["-f", "daemons.json", "-f", "web.json"]].concat());
     expect![[r#"
         note: no NodePool given, planning with a built-in one: default (kubernetes.io/os In [linux])
@@ -229,7 +225,7 @@ fn daemons_take_their_devices_on_each_new_machine_and_leave_the_others_as_they_a
           COUNT   NODEPOOL   INSTANCE TYPE   ZONE          CAPACITY    PRICE       TOTAL       DEVICES                PODS
               2   default    gpu-4-pairs     test-zone-a   on-demand   $3.0000/h   $6.0000/h   4 of gpu.example.com      3
 
-        3 pods: 3 on 2 new machines for $6.0000/h (no plan below $5.9999/h)
+        3 pods: 3 on 2 new machines for $6.0000/h (lower bound $5.9999/h)
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -262,7 +258,7 @@ fn a_driver_with_devices_for_different_nodes_has_a_pool_for_each() {
     };
     let mut items = vec![overlay, claim];
     items.extend((0..3).map(|index| pod(format!("p{index}"))));
-    scratch.write("objects.json", &json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    scratch.write("objects.json", &list(&items));
     scratch.write("claims.yaml", CLAIMS);
     let ran = scratch.run(&["plan", "-f", "objects.json", "-f", "claims.yaml", "--check"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);

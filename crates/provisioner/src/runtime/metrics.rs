@@ -295,7 +295,7 @@ impl Metrics {
         register! {
             scheduler_scheduling_duration_seconds: "Duration of one plan",
             scheduler_queue_depth: "Pods that wait to be planned",
-            scheduler_unschedulable_pods_count: "Pods that the last plan found no place for",
+            scheduler_unschedulable_pods_count: "Pods that were unschedulable in the last plan",
             pods_scheduling_decision_duration_seconds: "Time from first sight of a pod to the first decision about it",
             pods_bound_duration_seconds: "Time from a pod's creation until it was bound",
             nodepools_limit: "Limit of a NodePool",
@@ -358,7 +358,7 @@ impl Metrics {
             device_mismatches: "Machines whose devices came late or are not as described",
             device_plan_duration_seconds: "Duration of plans in which devices are wanted",
             device_plan_steps: "Steps that the allocation of devices took",
-            device_refusals: "Pods that the last plan found no place for because of devices",
+            device_refusals: "Pods that were unschedulable in the last plan because of devices",
             device_templates: "Instance types whose devices templates describe",
             devices_planned: "Devices that pods were planned to get on machines launched for them",
             devices_published: "Devices that drivers were expected to publish on machines where they have published",

@@ -426,7 +426,7 @@ fn a_machine_whose_pod_has_no_place_elsewhere_holds_back_no_other() {
             Drifted [a] by [p-0 small] moves [pod-a > p-0 small] saves 0 costs 2
             Drifted [c] by [p-1 small] moves [pod-c > p-1 small] saves 0 costs 2
             a Goes: goes with command 1
-            b NoPlace: has drifted, but pod default/tied has no place elsewhere: of 3 existing nodes 3 take no pods (deleting, cordoned or not ready); nodepool/p: wants disk In [fast], but its machines will not have that label; add it to the NodePool's labels or requirements
+            b NoPlace: has drifted, but pod default/tied has no place elsewhere: none of 3 existing nodes fits: 3 take no pods (deleting, cordoned or not ready); nodepool/p: wants disk In [fast], but its machines will not have that label; add it to the NodePool's labels or requirements
             c Goes: goes with command 2
         "#]],
     );

@@ -3,41 +3,20 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dra_sched::explain::{RequestStep, Step};
-use dra_sched::verdict::Rule;
+use dra_sched::explain::RequestStep;
 use model::InstanceTypeName;
 
 use super::{Asked, Fall, PoolStage, Shortages};
 use crate::catalogue::{OfferingId, TypeId};
-use crate::plan::reason::{ClaimedDevices, EndingTypes, zones};
+use crate::plan::reason::{ClaimedDevices, EndOfType, EndingTypes};
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
 use crate::simulation::packing::devices::Steps;
 
-/// Where a type ends, in the order in which that is asked. What is known of devices comes first: it holds whatever else
-/// would be changed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
-    Step(Step),
-    /// The refusal is not about single devices.
-    Refused(Arc<str>),
-    /// The search was given up.
-    Undecided,
-    /// Another request of the pod.
-    OtherRequest,
-    NodePool,
-    Label(Arc<str>),
-    Resources,
-    /// It would give them, and the plan did not come to that: out of budget, or other claims come first.
-    NotSettled,
-    /// Devices are there and room is, but nothing to be had; with the zones that would do.
-    Offering(Vec<Arc<str>>),
-}
-
 /// One request on one type.
 struct OnType {
-    end: End,
+    end: EndOfType,
     has_template: bool,
     usable: u64,
     nearest: Option<Arc<str>>,
@@ -117,11 +96,11 @@ impl ClaimsOnPool<'_> {
                     let of_request = requests.iter().find(|request| request.claim == key.0 && request.request == key.1);
                     match of_request {
                         Some(request) => by_devices(request),
-                        None => OnType { end: End::OtherRequest, has_template: false, usable: 0, nearest: None },
+                        None => OnType { end: EndOfType::OtherRequest, has_template: false, usable: 0, nearest: None },
                     }
                 }
                 Some(Err(why)) => {
-                    let end = why.clone().map_or(End::Undecided, End::Refused);
+                    let end = why.clone().map_or(EndOfType::Undecided, EndOfType::Refused);
                     OnType { end, has_template: true, usable: 0, nearest: None }
                 }
                 // It gives the pod its devices.
@@ -143,17 +122,17 @@ impl ClaimsOnPool<'_> {
     }
 
     /// Where a type ends whose machines would give the pod its devices.
-    fn after_devices(&self, instance_type: TypeId, offerings: &[OfferingId]) -> End {
+    fn after_devices(&self, instance_type: TypeId, offerings: &[OfferingId]) -> EndOfType {
         let Self { packing, class, stage, .. } = *self;
         let names = packing.problem.names();
         let asked = Asked { packing, class, table: stage.table, term: stage.term, given: stage.given.as_ref() };
         match asked.furthest(offerings, &mut Shortages::default(), names) {
-            Fall::NodePool => End::NodePool,
-            Fall::Label(key) => End::Label(names.key_name(key).into()),
-            Fall::Resources => End::Resources,
-            Fall::Devices => End::NotSettled,
+            Fall::NodePool => EndOfType::NodePool,
+            Fall::Label(key) => EndOfType::Label(names.key_name(key).into()),
+            Fall::Resources => EndOfType::Resources,
+            Fall::Devices => EndOfType::NotSettled,
             Fall::HostPort | Fall::Offering | Fall::Reservation => {
-                End::Offering(catalogue_zones(packing.problem, stage, instance_type))
+                EndOfType::Offering(catalogue_zones(packing.problem, stage, instance_type))
             }
         }
     }
@@ -161,7 +140,7 @@ impl ClaimsOnPool<'_> {
 
 fn by_devices(request: &RequestStep) -> OnType {
     OnType {
-        end: request.step.clone().map_or(End::OtherRequest, End::Step),
+        end: request.step.clone().map_or(EndOfType::OtherRequest, EndOfType::Step),
         has_template: request.of_class > 0,
         usable: request.usable,
         nearest: request.nearest.clone(),
@@ -191,27 +170,26 @@ fn catalogue_zones(problem: &Problem<'_>, stage: &PoolStage<'_, '_>, instance_ty
 fn summary((claim, request): Request, known: Known) -> ClaimedDevices {
     let types = known.by_type.len();
     let with_template = known.by_type.values().filter(|on_type| on_type.has_template).count();
-    let mut counts: BTreeMap<&End, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<&EndOfType, usize> = BTreeMap::new();
     for on_type in known.by_type.values().filter(|on_type| on_type.has_template) {
         *counts.entry(&on_type.end).or_default() += 1;
     }
     let mut ends: Vec<EndingTypes> = Vec::new();
-    let mut zones_without_capacity: (usize, Vec<Arc<str>>) = (0, Vec::new());
+    let mut without_capacity: (usize, Vec<Arc<str>>) = (0, Vec::new());
     for (end, types) in counts {
         match end {
-            End::Offering(zones) => {
-                zones_without_capacity.0 += types;
-                zones_without_capacity.1.extend(zones.iter().cloned());
+            EndOfType::Offering(zones) => {
+                without_capacity.0 += types;
+                without_capacity.1.extend(zones.iter().cloned());
             }
-            _ => ends.push(EndingTypes { types, code: end.code(), what: end.message(&request).into() }),
+            _ => ends.push(EndingTypes::new(types, end, &request)),
         }
     }
-    let (without_capacity, of_zones) = zones_without_capacity;
-    if without_capacity > 0 {
-        let what = format!("have no capacity in {}", zones(of_zones)).into();
-        ends.push(EndingTypes { types: without_capacity, code: "Offering", what });
+    let (without, zones) = without_capacity;
+    if without > 0 {
+        ends.push(EndingTypes::new(without, &EndOfType::Offering(zones), &request));
     }
-    let furthest = |on_type: &&OnType| matches!(on_type.end, End::Step(_)) && on_type.nearest.is_some();
+    let furthest = |on_type: &&OnType| matches!(on_type.end, EndOfType::Step(_)) && on_type.nearest.is_some();
     let nearest = known.by_type.iter().filter(|(_, on_type)| furthest(on_type));
     // More usable devices are nearer; of equals the first by name.
     let nearest = nearest
@@ -219,54 +197,4 @@ fn summary((claim, request): Request, known: Known) -> ClaimedDevices {
     let nearest = nearest.and_then(|(name, on_type)| Some(format!("on {name} {}", on_type.nearest.as_ref()?).into()));
     let (class, wanted) = (known.class, known.wanted);
     ClaimedDevices { claim, request, class, wanted, types, with_template, ends, nearest }
-}
-
-impl End {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Step(step) => step.code(),
-            Self::Refused(_) => "Refused",
-            Self::Undecided => "OutOfBudget",
-            Self::OtherRequest => "OtherRequest",
-            Self::NodePool => "NodePool",
-            Self::Label(_) => "Label",
-            Self::Resources => "Resources",
-            Self::NotSettled => "NotSettled",
-            Self::Offering(_) => "Offering",
-        }
-    }
-
-    /// As `3 types …`.
-    fn message(&self, request: &str) -> String {
-        match self {
-            Self::Step(step) => step_message(step, request),
-            Self::Refused(why) => format!("fall because {why}"),
-            Self::Undecided => "were not decided within the budget".to_owned(),
-            Self::OtherRequest => "fall at another request".to_owned(),
-            Self::NodePool => "are excluded by the NodePool's requirements".to_owned(),
-            Self::Label(key) => format!("fall at label {key}"),
-            Self::Resources => "are too small".to_owned(),
-            Self::NotSettled => "have them, and the plan did not settle on that".to_owned(),
-            Self::Offering(_) => "have no capacity".to_owned(),
-        }
-    }
-}
-
-fn step_message(step: &Step, request: &str) -> String {
-    match step {
-        Step::NoDevices => "have no such devices".to_owned(),
-        Step::Rule(Rule::ClassSelector { text, .. }) => format!("fall at selector {text} of the class"),
-        Step::Rule(Rule::RequestSelector { text, .. }) => format!("fall at selector {text} of request {request}"),
-        Step::Rule(Rule::InUse) => "have too few that are not taken".to_owned(),
-        Step::Rule(Rule::Taint { taint }) => format!("fall at device taint {taint}"),
-        Step::Rule(Rule::Capacity { name }) => format!("fall at capacity {name} of request {request}"),
-        Step::Rule(Rule::Counter { set, counter }) => format!("fall at counter {set}/{counter}"),
-        Step::Rule(Rule::NoAttribute { attribute }) => format!("fall at a constraint: no attribute {attribute}"),
-        Step::Rule(rule) => format!("have devices that {rule}"),
-        Step::TooFew => "have too few of them".to_owned(),
-        Step::Together => "have too few for all requests together".to_owned(),
-        Step::Constraint { distinct: false, attribute } => format!("fall at matchAttribute {attribute}"),
-        Step::Constraint { distinct: true, attribute } => format!("fall at distinctAttribute {attribute}"),
-        Step::Combination => "have no combination that satisfies all requests".to_owned(),
-    }
 }

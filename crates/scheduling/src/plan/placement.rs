@@ -128,13 +128,13 @@ impl Passed {
         let mut parts: Vec<String> =
             self.fell.iter().map(|(fall, count)| format!("{count} {}", fall.message(names))).collect();
         if self.by_devices_unasked > 0 {
-            parts.push(format!("{} would do if its devices are there", self.by_devices_unasked));
+            parts.push(format!("{} would fit if its devices are there", self.by_devices_unasked));
         }
         if self.hold > 0 {
             parts.push(format!("{} {holding}", self.hold));
         }
         let plural = if self.of == 1 { "" } else { "s" };
-        Some(format!("of {} {what}{plural} {}", self.of, parts.join(", ")))
+        Some(format!("{} {what}{plural}: {}", self.of, parts.join(", ")))
     }
 }
 
@@ -163,19 +163,19 @@ impl Fall {
             Self::Excluded(Excluded::HoldsUnreadablePod) => "full, as a pod there cannot be read".to_owned(),
             Self::Taint(taint) => format!("excluded by taint {}", taint.display(names)),
             Self::NodePool => "excluded by what NodePools require".to_owned(),
-            Self::Unavailable => "not to be had now".to_owned(),
+            Self::Unavailable => "not available now".to_owned(),
             Self::Label { key, wanted } => {
                 format!("excluded by {}", Requirement::new(*key, wanted.clone()).display(names))
             }
             Self::NodeAffinity => "excluded by its node affinity or volumes".to_owned(),
             Self::Resource { resource, wanted, most } => format!(
-                "without room ({} {} wanted, the most is {})",
+                "without enough room ({} {} wanted, the most is {})",
                 names.resource_name(*resource),
                 amount(*resource, *wanted, Rounding::Up, names),
                 amount(*resource, (*most).max(0), Rounding::Down, names)
             ),
             Self::Devices => "without the devices it claims".to_owned(),
-            Self::PodRule(rule) => format!("closed by {rule}"),
+            Self::PodRule(rule) => format!("excluded by {rule}"),
             Self::Limit(Limit::Nodes) => "over limits.nodes".to_owned(),
             Self::Limit(Limit::Resource(resource)) => format!("over limits.{}", names.resource_name(*resource)),
             Self::LimitsOrMinValues => "excluded by limits and minValues".to_owned(),

@@ -19,7 +19,7 @@ mod notes;
 mod remedies;
 
 pub use contradiction::Contradiction;
-pub(crate) use devices::zones;
+pub(crate) use devices::EndOfType;
 pub use devices::{ClaimedDevices, EndingTypes};
 pub use fallen::{ExistingNodes, NoInstanceType, Shortage};
 pub use groups::{Gang, GroupDomain};
@@ -258,7 +258,7 @@ impl Reason {
                 names.key_name(*key)
             ),
             Reason::NodeName { label, wanted, .. } => format!(
-                "goes by the name of a Node ({} {}), which is not known of a machine to come",
+                "asks for a Node by its name ({} {}), and the name of a new machine is not known yet",
                 label.map_or("metadata.name", |key| names.key_name(key)),
                 wanted.display(names)
             ),
@@ -307,21 +307,21 @@ impl Reason {
             Reason::ExistingNodes(nodes) => nodes.message(names),
             Reason::PodRules { node_pool, rules } => {
                 let what = if node_pool.is_some() { "machines" } else { "nodes" };
-                format!("{what} that would hold it are closed by {}", rules.join("; "))
+                format!("{what} that would hold it are excluded by {}", rules.join("; "))
             }
             Reason::DevicesOutOfBudget { steps } => {
                 format!("the search for its devices ended without an answer, {steps} steps after the plan was begun")
             }
             Reason::PlanOutOfBudget { fills } => {
-                format!("the plan was ended before this could be decided: all pods had been packed {fills} times")
+                format!("the plan ended before this was decided: all pods had been packed {fills} times")
             }
             Reason::OthersMayBringDevices { steps } => {
                 format!(
-                    "machines of other pods may bring devices for it, and not every order of these was tried in {steps} steps"
+                    "machines of other pods may bring devices for it, and not every order of them was tried within {steps} steps"
                 )
             }
             Reason::NotSearched { most } => format!(
-                "no place as the others are placed; among more than {most} pods not every way to move them is tried"
+                "it does not fit as the other pods are placed; with more than {most} pods, not every way to move them is tried"
             ),
             Reason::OutOfBudget { steps } => {
                 format!(

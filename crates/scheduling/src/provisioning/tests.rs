@@ -104,7 +104,7 @@ fn taints_keep_a_pod_from_a_pool_and_from_a_node() {
         &f,
         expect![[r#"
             node old: [member]
-            refused stranger (DoesNotFit): of 1 existing node 1 has a taint it does not tolerate; nodepool/default: does not tolerate the taint team=x:NoSchedule
+            refused stranger (DoesNotFit): none of 1 existing nodes fits: 1 has a taint it does not tolerate; nodepool/default: does not tolerate the taint team=x:NoSchedule
         "#]],
     );
 }
@@ -233,7 +233,7 @@ fn the_more_important_pod_gets_contended_room() {
         &f,
         expect![[r#"
             node old: [small]
-            refused big (DoesNotFit): of 1 existing node 1 has no room (cpu 2 wanted, the most free is 1); there is no NodePool
+            refused big (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 2 wanted, the most free is 1); there is no NodePool
         "#]],
     );
 }
@@ -248,7 +248,7 @@ fn an_offering_that_cannot_be_launched_is_not_planned_on_and_is_counted() {
     check(
         &f,
         expect![[r#"
-            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted, the largest has 1 beside daemons), 1 has no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; one would do with 500m less cpu (nodepool/default)
+            refused p (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 too small (cpu 1500m wanted, the largest has 1 beside daemons), 1 has no launchable offering; every machine is excluded by cpu 1500m or what can be launched now; it would fit one with 500m less cpu (nodepool/default)
         "#]],
     );
 }
@@ -265,7 +265,7 @@ fn min_values_are_kept_and_their_lack_is_named() {
         &f,
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small, large] pods [fits-both]
-            refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 is left for this pod; every machine is excluded by cpu 5 or minValues; one would do with minValues of 1 for node.kubernetes.io/instance-type in nodepool/default, or with 3 less cpu (nodepool/default)
+            refused fits-one (DoesNotFit): nodepool/default: minValues of node.kubernetes.io/instance-type wants 2 values, 1 is left for this pod; every machine is excluded by cpu 5 or minValues; it would fit one with minValues of 1 for node.kubernetes.io/instance-type in nodepool/default, or with 3 less cpu (nodepool/default)
         "#]],
     );
 }
@@ -317,7 +317,7 @@ fn min_values_and_limits_are_kept_together() {
     check(
         &build(3000),
         expect![[r#"
-            refused p (DoesNotFit): nodepool/default: a machine for it takes at least 4 of cpu, the limit of 3 has 3 left; every machine is excluded by limits or minValues; one would do with minValues of 2 for node.kubernetes.io/instance-type in nodepool/default, or with 1 more in limits.cpu of nodepool/default
+            refused p (DoesNotFit): nodepool/default: a machine for it takes at least 4 of cpu, the limit of 3 has 3 left; every machine is excluded by limits or minValues; it would fit one with minValues of 2 for node.kubernetes.io/instance-type in nodepool/default, or with 1 more in limits.cpu of nodepool/default
         "#]],
     );
 }
@@ -382,7 +382,7 @@ fn where_too_many_pods_are_placed_to_move_them_the_reason_does_not_ask_for_more_
     assert_eq!(refusal.verdict, Verdict::OutOfBudget);
     assert_eq!(
         refusal.reasons[0].message(&snapshot.interner),
-        "no place as the others are placed; among more than 400 pods not every way to move them is tried"
+        "it does not fit as the other pods are placed; with more than 400 pods, not every way to move them is tried"
     );
 }
 

@@ -249,8 +249,10 @@ impl Said {
 /// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are.
 fn is_final(message: &str, corner: &str) -> bool {
     // What would help may still tell of limits that excluded nothing and are gone.
-    let helps =
-        ["; one would do if", "; a machine would do if"].into_iter().filter_map(|words| message.find(words)).min();
+    let helps = ["; it would fit one if", "; it would fit a new machine if"]
+        .into_iter()
+        .filter_map(|words| message.find(words))
+        .min();
     let excluded_by = helps.map_or(message, |at| message.get(..at).unwrap_or(message));
     let is_told_of_pool = excluded_by.contains(&format!("nodepool/{corner}"));
     message.contains("no node can satisfy it")
@@ -306,10 +308,10 @@ mod tests {
     #[test]
     fn a_refusal_is_final_if_neither_limits_nor_readiness_excluded_the_pod() {
         let says = |text: &str| is_final(&format!("Failed to schedule pod, it does not fit: {text}"), "random-1");
-        assert!(says("nodepool/random-1: machines that would hold it are closed by a rule"));
-        assert!(says("nodepool/random-1: a rule; one would do if the limit were higher"));
+        assert!(says("nodepool/random-1: machines that would hold it are excluded by a rule"));
+        assert!(says("nodepool/random-1: a rule; it would fit one if the limit were higher"));
         assert!(says(
-            "nodepool/random-1: wants a In [b]; a machine would do if it had that and with 4 more in limits.nodes"
+            "nodepool/random-1: wants a In [b]; it would fit a new machine if it had that and with 4 more in limits.nodes"
         ));
         assert!(says("no node can satisfy it: zone In [a], zone In [b]"));
         assert!(!says("nodepool/random-1: a machine for it takes at least 1 of nodes, the limit of 0 has 0 left"));

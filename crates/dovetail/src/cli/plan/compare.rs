@@ -165,9 +165,9 @@ impl Comparison {
         count("new machines", a.node_claims.len(), b.node_claims.len());
         count("pods with a place", placed(a), placed(b));
         if on_nodes(a) + on_nodes(b) > 0 {
-            count("  on nodes that exist", on_nodes(a), on_nodes(b));
+            count("  on existing nodes", on_nodes(a), on_nodes(b));
         }
-        count("pods without a place", a.unschedulable.len(), b.unschedulable.len());
+        count("unschedulable pods", a.unschedulable.len(), b.unschedulable.len());
         if !a.capacity_buffers.is_empty() || !b.capacity_buffers.is_empty() {
             let room = |report: &Report| -> usize {
                 let of = |buffer: &CapacityBuffer| (buffer.replicas - buffer.missing.min(buffer.replicas)) as usize;
@@ -196,8 +196,8 @@ impl Comparison {
             sections.push(format!("A place in {name_of_b} only\n  {}\n", some(&difference.gained)));
         }
         for (heading, pods) in [
-            (format!("No place in {name_of_b} any more"), &difference.lost),
-            (format!("No place in {name_of_b} for other reasons"), &difference.other_reasons),
+            (format!("Unschedulable only in {name_of_b}"), &difference.lost),
+            (format!("Unschedulable in {name_of_b} for other reasons"), &difference.other_reasons),
         ] {
             if !pods.is_empty() {
                 sections.push(format!("{heading}\n  {}\n{}", some(pods), reasons(b, pods)));

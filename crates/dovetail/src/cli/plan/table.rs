@@ -1,4 +1,4 @@
-//! A plan for people: which machines, where pods go, which have no place and why, what it costs.
+//! A plan for people: which machines, where pods go, which are unschedulable and why, what it costs.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(super) fn render(report: &Report, detail: Detail) -> String {
         sections.push(format!("New machines\n{table}"));
     }
     if !report.existing_nodes.is_empty() {
-        sections.push(format!("Nodes that exist\n{}", existing(report, detail)));
+        sections.push(format!("Existing nodes\n{}", existing(report, detail)));
     }
     if !report.capacity_buffers.is_empty() {
         sections.push(format!("Room kept free\n{}", kept_free(report)));
@@ -41,7 +41,7 @@ pub(super) fn render(report: &Report, detail: Detail) -> String {
         sections.push(format!("Bound after the others\n{}", bound_later(report, detail)));
     }
     if !report.unschedulable.is_empty() {
-        sections.push(format!("No place\n{}", no_place(report, detail)));
+        sections.push(format!("Unschedulable\n{}", unschedulable(report, detail)));
     }
     if !report.placements.is_empty() {
         sections.push(format!("Why there\n{}", why_there(report, detail)));
@@ -210,7 +210,7 @@ pub(super) fn listed(pods: &[impl Borrow<str>], detail: Detail) -> String {
 }
 
 /// Pods that are refused alike together, and then why.
-fn no_place(report: &Report, detail: Detail) -> String {
+fn unschedulable(report: &Report, detail: Detail) -> String {
     let mut groups: Vec<(&[Reason], Vec<&str>)> = Vec::new();
     let mut index: BTreeMap<&[Reason], usize> = BTreeMap::new();
     for refused in &report.unschedulable {
@@ -273,25 +273,25 @@ fn summary(report: &Report) -> String {
         let apart = cost.kept_apart_nano_usd_per_hour.filter(|price| price.0 > 0).map_or_else(String::new, |price| {
             format!("; {} of it keep claims apart that could take each other's devices", short(price))
         });
-        parts.push(format!("{what} on {machines} for {price}{nodes} (no plan below {bound}{apart})"));
+        parts.push(format!("{what} on {machines} for {price}{nodes} (lower bound {bound}{apart})"));
     }
     if on_existing > 0 {
-        let nodes = plural(report.existing_nodes.len(), "node that exists", "nodes that exist");
+        let nodes = plural(report.existing_nodes.len(), "existing node", "existing nodes");
         parts.push(format!("{on_existing} on {nodes}"));
     }
     if without > 0 {
-        parts.push(format!("{without} without a place"));
+        parts.push(format!("{without} unschedulable"));
     }
     if opted_out > 0 {
         parts.push(format!("{opted_out} left to other nodes"));
     }
     let mut text = match (on_new + on_existing + without + opted_out, parts.is_empty()) {
-        (_, true) => "No pod waits for a place\n".to_owned(),
+        (_, true) => "No pending pods\n".to_owned(),
         (pods, false) => format!("{}: {}\n", plural(pods, "pod", "pods"), parts.join(", ")),
     };
     if !report.not_used.is_empty() {
         let kinds: Vec<_> = report.not_used.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let _ = writeln!(text, "No part in the plan: {}", kinds.join(", "));
+        let _ = writeln!(text, "Ignored: {}", kinds.join(", "));
     }
     text
 }

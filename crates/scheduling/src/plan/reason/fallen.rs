@@ -80,8 +80,8 @@ impl NoInstanceType {
             parts.push(format!("{} excluded by the NodePool's requirements", self.by_node_pool));
         }
         for (key, wanted, count) in &self.by_label {
-            let fall = if *count == 1 { "falls" } else { "fall" };
-            parts.push(format!("{count} {fall} at {}", expression(*key, wanted, names)));
+            let lack = if *count == 1 { "does not match" } else { "do not match" };
+            parts.push(format!("{count} {lack} {}", expression(*key, wanted, names)));
         }
         if self.by_resources > 0 {
             let mut part = format!("{} too small", self.by_resources);
@@ -147,7 +147,7 @@ impl ExistingNodes {
                 "does not match its node selector or affinity",
                 "do not match its node selector or affinity",
             ),
-            (self.by_rules, "is closed by rules between pods", "are closed by rules between pods"),
+            (self.by_rules, "is excluded by rules between pods", "are excluded by rules between pods"),
         ] {
             if count > 0 {
                 parts.push(format!("{count} {}", if count == 1 { one } else { several }));
@@ -162,7 +162,7 @@ impl ExistingNodes {
             parts.push(part);
         }
         if self.by_resources > 0 {
-            let mut part = format!("{} {} no room", self.by_resources, has(self.by_resources));
+            let mut part = format!("{} {} too little room", self.by_resources, has(self.by_resources));
             if let Some(Shortage { resource, wanted, most }) = &self.nearest {
                 let _ = write!(
                     part,
@@ -174,8 +174,7 @@ impl ExistingNodes {
             }
             parts.push(part);
         }
-        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
-        format!("of {} existing {nodes} {}", self.nodes, parts.join(", "))
+        format!("none of {} existing nodes fits: {}", self.nodes, parts.join(", "))
     }
 }
 

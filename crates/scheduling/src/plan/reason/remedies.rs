@@ -136,8 +136,10 @@ impl Remedies {
         let remedies = remedies.join(", or ");
         match (rules.as_slice(), remedies.is_empty()) {
             (rules, true) => format!("every machine is excluded by {}", rules.join(" or ")),
-            ([_], false) => format!("a machine would do {remedies}"),
-            (rules, false) => format!("every machine is excluded by {}; one would do {remedies}", rules.join(" or ")),
+            ([_], false) => format!("it would fit a new machine {remedies}"),
+            (rules, false) => {
+                format!("every machine is excluded by {}; it would fit one {remedies}", rules.join(" or "))
+            }
         }
     }
 }
@@ -187,7 +189,7 @@ impl Need {
         match self {
             Self::Tolerate(taint) => format!("if it tolerated {}", taint.display(names)),
             Self::NotWanted { key, wanted } => format!("if it did not want {}", expression(*key, wanted, names)),
-            Self::AnyNode => "if it did not go by the name of a Node".to_owned(),
+            Self::AnyNode => "if it did not ask for a Node by its name".to_owned(),
             Self::Allowed { key, values } if *values == ValueSet::exists() => {
                 format!("if nodepool/{pool} had the label {}", names.key_name(*key))
             }
@@ -200,10 +202,10 @@ impl Need {
             Self::Less { resource, by, .. } => {
                 format!("with {} less {}", amount(*resource, *by, Rounding::Up, names), names.resource_name(*resource))
             }
-            Self::Daemons => "if DaemonSets left something".to_owned(),
+            Self::Daemons => "if DaemonSets took less".to_owned(),
             Self::OtherPort(port) => format!("if it did not want host port {port}"),
             Self::Devices => "with other devices".to_owned(),
-            Self::Available => "if it were to be had".to_owned(),
+            Self::Available => "if the provider had one".to_owned(),
             Self::Limit { limit, by } => match limit {
                 Limit::Nodes => format!("with {by} more in limits.nodes of nodepool/{pool}"),
                 Limit::Resource(resource) => format!(

@@ -92,7 +92,7 @@ fn where_spreads_count_the_pods_of_each_other_one_pod_has_no_place_whichever_com
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small] pods [x-0, x-1, y-0]
             then [x-1]
-            refused y-1 (DoesNotFit): nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 4)
+            refused y-1 (DoesNotFit): nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 4)
         "#]],
     );
 }

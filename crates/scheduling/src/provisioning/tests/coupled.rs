@@ -96,7 +96,7 @@ fn a_spread_that_is_the_clusters_default_is_kept_like_any_and_refusals_say_whose
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
             machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
-            refused web-2 (DoesNotFit): of 1 existing node 1 has no room (cpu 1 wanted, the most free is 0); nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
+            refused web-2 (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 1 wanted, the most free is 0); nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
         "#]],
     );
 }
@@ -152,7 +152,7 @@ fn with_fewer_domains_than_min_domains_no_domain_gets_more_than_the_skew() {
             machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
             machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
             machine default-2: small/c/on-demand $0.000000012/h types [small] pods [web-2]
-            refused web-3 (DoesNotFit): nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 4)
+            refused web-3 (DoesNotFit): nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 4)
         "#]],
     );
 }
@@ -180,8 +180,8 @@ fn zones_that_the_node_affinity_excludes_do_not_count_unless_the_policy_ignores_
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
             machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
-            refused web-2 (DoesNotFit): of 1 existing node 1 does not match its node selector or affinity; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
-            refused web-3 (DoesNotFit): of 1 existing node 1 does not match its node selector or affinity; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+            refused web-2 (DoesNotFit): none of 1 existing nodes fits: 1 does not match its node selector or affinity; nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+            refused web-3 (DoesNotFit): none of 1 existing nodes fits: 1 does not match its node selector or affinity; nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
         "#]],
     );
 }
@@ -203,7 +203,7 @@ fn nodes_whose_taints_are_not_tolerated_are_domains_unless_the_policy_honours_ta
         &build(NodeInclusionPolicy::Ignore),
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-            refused web-1 (DoesNotFit): of 1 existing node 1 has a taint it does not tolerate; nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+            refused web-1 (DoesNotFit): none of 1 existing nodes fits: 1 has a taint it does not tolerate; nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
         "#]],
     );
     check(
@@ -386,7 +386,7 @@ fn affinity_to_pods_that_are_nowhere_is_refused_with_the_rule() {
     check(
         &f,
         expect![[r#"
-            refused p (DoesNotFit): of 1 existing node 1 is closed by rules between pods; nodes that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody]); nodepool/default: machines that would hold it are closed by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody])
+            refused p (DoesNotFit): none of 1 existing nodes fits: 1 is excluded by rules between pods; nodes that would hold it are excluded by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody]); nodepool/default: machines that would hold it are excluded by required pod affinity over topology.kubernetes.io/zone (pods with app In [nobody])
         "#]],
     );
 }
@@ -406,8 +406,8 @@ fn a_machine_of_another_class_that_opens_a_zone_makes_the_plan_begin_anew() {
         expect![[r#"
             machine tainted-0: small/b/on-demand $0.00000001/h types [small] pods [other]
             machine plain-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-            refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted, if rules between pods let it in there)
-            refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; one would do if it tolerated team=x:NoSchedule (nodepool/tainted, if rules between pods let it in there)
+            refused web-1 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; it would fit one if it tolerated team=x:NoSchedule (nodepool/tainted, if rules between pods let it in there)
+            refused web-2 (DoesNotFit): nodepool/tainted: does not tolerate the taint team=x:NoSchedule; nodepool/plain: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1); every machine is excluded by taints or rules between pods; it would fit one if it tolerated team=x:NoSchedule (nodepool/tainted, if rules between pods let it in there)
         "#]],
     );
 }
@@ -488,8 +488,8 @@ fn a_read_write_once_pod_claim_serves_one_pod() {
         &f,
         expect![[r#"
             node old: [p1]
-            refused p2 (DoesNotFit): of 1 existing node 1 is closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; PersistentVolumeClaim default/free, whose pods must be in one topology.kubernetes.io/zone,
-            refused p3 (DoesNotFit): of 1 existing node 1 is closed by rules between pods; nodes that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are closed by PersistentVolumeClaim default/used with access mode ReadWriteOncePod
+            refused p2 (DoesNotFit): none of 1 existing nodes fits: 1 is excluded by rules between pods; nodes that would hold it are excluded by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are excluded by PersistentVolumeClaim default/free with access mode ReadWriteOncePod; PersistentVolumeClaim default/free, whose pods must be in one topology.kubernetes.io/zone,
+            refused p3 (DoesNotFit): none of 1 existing nodes fits: 1 is excluded by rules between pods; nodes that would hold it are excluded by PersistentVolumeClaim default/used with access mode ReadWriteOncePod; nodepool/default: machines that would hold it are excluded by PersistentVolumeClaim default/used with access mode ReadWriteOncePod
         "#]],
     );
 }
@@ -588,7 +588,7 @@ fn pods_that_others_count_stay_planned_on_a_machine_whose_domain_is_not_known_ye
         &f,
         expect![[r#"
             node coming: [counted-0, counted-1]
-            refused spread (DoesNotFit): of 1 existing node 1 does not match its node selector or affinity; nodepool/default: wants nowhere In [x], but its machines will not have that label; add it to the NodePool's labels or requirements
+            refused spread (DoesNotFit): none of 1 existing nodes fits: 1 does not match its node selector or affinity; nodepool/default: wants nowhere In [x], but its machines will not have that label; add it to the NodePool's labels or requirements
         "#]],
     );
 }

@@ -309,7 +309,7 @@ fn values_that_may_be_one_are_refused_to_distinct_attribute_by_name() {
     check(
         &f,
         expect![[r#"
-        refused a (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim apart, distinctAttribute resource.kubernetes.io/pcieRoot: fewer different values than devices wanted; unknown values differ where their attributeBindings say distinctGroups); needs 2 of gpu.example.com (claim apart, request r); 1 of 1 instance types has a template for it; 1 falls at distinctAttribute resource.kubernetes.io/pcieRoot
+        refused a (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim apart, distinctAttribute resource.kubernetes.io/pcieRoot: fewer different values than devices wanted; unknown values differ where their attributeBindings say distinctGroups); needs 2 of gpu.example.com (claim apart, request r); 1 of 1 instance types has a template for it; 1 does not satisfy distinctAttribute resource.kubernetes.io/pcieRoot
     "#]],
     );
 }

@@ -38,7 +38,7 @@ fn every_rule_of_the_set_is_needed_to_exclude_all() {
     f.pod("both").requests(1000, gib(32)).select(ZONE, "a");
     assert_eq!(
         remedies(&f),
-        "every machine is excluded by topology.kubernetes.io/zone In [a] or memory 32Gi; one would do if it did not want \
+        "every machine is excluded by topology.kubernetes.io/zone In [a] or memory 32Gi; it would fit one if it did not want \
          topology.kubernetes.io/zone In [a] (nodepool/p), or with 16Gi less memory (nodepool/p)"
     );
 }
@@ -49,11 +49,11 @@ fn rules_that_others_make_superfluous_are_not_named() {
     f.pool("p");
     f.pod("huge").requests(1000, gib(100)).select(ZONE, "a");
     // Memory excludes both; the machine in zone b would need another zone too.
-    assert_eq!(remedies(&f), "a machine would do with 84Gi less memory (nodepool/p)");
+    assert_eq!(remedies(&f), "it would fit a new machine with 84Gi less memory (nodepool/p)");
     let mut f = two_zones();
     f.pool("p");
     f.pod("anywhere").requests(1000, gib(100));
-    assert_eq!(remedies(&f), "a machine would do with 36Gi less memory (nodepool/p)");
+    assert_eq!(remedies(&f), "it would fit a new machine with 36Gi less memory (nodepool/p)");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_node_pool_that_excludes_the_machine_is_named() {
     f.pod("large").requests(6000, gib(1));
     assert_eq!(
         remedies(&f),
-        "every machine is excluded by what NodePools require or cpu 6; one would do if nodepool/near had \
+        "every machine is excluded by what NodePools require or cpu 6; it would fit one if nodepool/near had \
          topology.kubernetes.io/zone In [b], or with 2 less cpu (nodepool/near)"
     );
 }
@@ -74,7 +74,7 @@ fn of_several_node_pools_the_one_with_the_fewest_changes_comes_first() {
     f.pool("tainted").taint("team", "x");
     f.pool("open");
     f.pod("p").requests(6000, gib(1)).select(ZONE, "a");
-    assert!(remedies(&f).ends_with("one would do if it did not want topology.kubernetes.io/zone In [a] (nodepool/open), or with 2 less cpu (nodepool/open), or if it tolerated team=x:NoSchedule and if it did not want topology.kubernetes.io/zone In [a] (nodepool/tainted)"), "{}", remedies(&f));
+    assert!(remedies(&f).ends_with("it would fit one if it did not want topology.kubernetes.io/zone In [a] (nodepool/open), or with 2 less cpu (nodepool/open), or if it tolerated team=x:NoSchedule and if it did not want topology.kubernetes.io/zone In [a] (nodepool/tainted)"), "{}", remedies(&f));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_label_that_a_rule_between_pods_goes_by_is_named_where_machines_lack_it() {
     );
     assert_eq!(
         remedies,
-        "a machine would do if nodepool/open had the label rack (if rules between pods let it in there), or if it tolerated \
+        "it would fit a new machine if nodepool/open had the label rack (if rules between pods let it in there), or if it tolerated \
          team=x:NoSchedule and if nodepool/tainted had the label rack (if rules between pods let it in there)"
     );
 }
@@ -162,7 +162,7 @@ fn the_name_of_a_node_is_no_label() {
     f.pod("p").node_named("gone");
     assert_eq!(
         said(&f),
-        ["goes by the name of a Node (metadata.name In [gone]), which is not known of a machine to come"]
+        ["asks for a Node by its name (metadata.name In [gone]), and the name of a new machine is not known yet"]
     );
 }
 
@@ -173,7 +173,7 @@ fn a_resource_that_no_machine_has_is_not_called_small() {
     f.pod("p").extended("example.com/gpu", 2);
     let [types, remedies] = said(&f).try_into().unwrap();
     assert_eq!(types, "none of 2 instance types fits: 2 too small (example.com/gpu 2 wanted, none has any)");
-    assert_eq!(remedies, "a machine would do without example.com/gpu (nodepool/p)");
+    assert_eq!(remedies, "it would fit a new machine without example.com/gpu (nodepool/p)");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_host_port_that_a_daemon_takes_everywhere_is_told_with_its_number() {
     check(
         &f,
         expect![[r#"
-            refused web (DoesNotFit): nodepool/p: none of 2 instance types fits: 2 where a DaemonSet takes host port 9100/TCP; a machine would do if it did not want host port 9100/TCP (nodepool/p, if rules between pods let it in there)
+            refused web (DoesNotFit): nodepool/p: none of 2 instance types fits: 2 where a DaemonSet takes host port 9100/TCP; it would fit a new machine if it did not want host port 9100/TCP (nodepool/p, if rules between pods let it in there)
         "#]],
     );
 }
@@ -202,7 +202,7 @@ fn no_node_pool_is_asked_for_the_hostname_of_a_machine_to_come() {
     check(
         &f,
         expect![[r#"
-            refused local (DoesNotFit): nodepool/p: goes by the name of a Node (kubernetes.io/hostname In [gone]), which is not known of a machine to come
+            refused local (DoesNotFit): nodepool/p: asks for a Node by its name (kubernetes.io/hostname In [gone]), and the name of a new machine is not known yet
         "#]],
     );
 }
@@ -229,7 +229,7 @@ fn pods_that_are_near_to_and_away_from_the_same_pods_are_refused_without_a_searc
         expect![[r#"
             machine p-0: small/a/on-demand $0.00000001/h types [small, large] pods [other-2, other-3, other-4, other-5]
             machine p-1: small/a/on-demand $0.00000001/h types [small, large] pods [other-0, other-1, web-0]
-            refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are closed by required pod affinity over kubernetes.io/hostname (pods with app In [web]); required pod anti-affinity over kubernetes.io/hostname (pods with app In [web])
+            refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are excluded by required pod affinity over kubernetes.io/hostname (pods with app In [web]); required pod anti-affinity over kubernetes.io/hostname (pods with app In [web])
         "#]],
     );
 }
@@ -251,8 +251,8 @@ fn a_spread_says_how_many_domains_it_wants_and_amounts_are_short() {
         &f,
         expect![[r#"
             machine p-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
-            refused large (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 too small (memory 953Gi wanted, the largest has 4Gi beside daemons); a machine would do with 949Gi less memory (nodepool/p)
-            refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 3)
+            refused large (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 too small (memory 953Gi wanted, the largest has 4Gi beside daemons); it would fit a new machine with 949Gi less memory (nodepool/p)
+            refused web-1 (DoesNotFit): nodepool/p: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1, minDomains 3)
         "#]],
     );
 }
@@ -272,7 +272,7 @@ fn a_pod_that_opts_out_of_node_pools_is_left_to_other_nodes_and_put_on_them_wher
         expect![[r#"
             machine p-0: small/a/on-demand $0.00000001/h types [small] pods [zz-either]
             node other: [left]
-            refused fits (OptedOut): of 1 existing node 1 has no room (cpu 800m wanted, the most free is 100m); it wants no machine of a NodePool (karpenter.sh/nodepool DoesNotExist)
+            refused fits (OptedOut): none of 1 existing nodes fits: 1 has too little room (cpu 800m wanted, the most free is 100m); it wants no machine of a NodePool (karpenter.sh/nodepool DoesNotExist)
         "#]],
     );
 }

@@ -167,7 +167,7 @@ fn a_machine_that_counts_whatever_it_is_stays_as_it_is() {
         machine default-0: arm/c/on-demand $0.00000001/h types [arm] pods [other]
         machine default-1: arm/a/on-demand $0.00000001/h types [arm] pods [web-0]
         machine default-2: arm/b/on-demand $0.00000001/h types [arm] pods [web-1]
-        refused web-2 (DoesNotFit): nodepool/default: machines that would hold it are closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
+        refused web-2 (DoesNotFit): nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1)
     "#]],
     );
 }

@@ -49,8 +49,8 @@ fn the_only_free_room_is_named_with_what_excludes_the_other_nodes() {
         why(&f, "web"),
         [
             "the only free room that holds it",
-            "of 3 other nodes 1 excluded by taint team=x:NoSchedule, 1 excluded by topology.kubernetes.io/zone In [a], \
-             1 without room (cpu 2 wanted, the most is 1)"
+            "3 other nodes: 1 excluded by taint team=x:NoSchedule, 1 excluded by topology.kubernetes.io/zone In [a], \
+             1 without enough room (cpu 2 wanted, the most is 1)"
         ]
     );
 }
@@ -65,7 +65,7 @@ fn of_several_nodes_with_room_the_first_is_said_to_be_the_first() {
     f.pod("web").requests(2000, gib(1));
     assert_eq!(
         why(&f, "web"),
-        ["the first node that holds it: those in use come first, then by name", "of 2 other nodes 2 would hold it too"]
+        ["the first node that holds it: those in use come first, then by name", "2 other nodes: 2 would hold it too"]
     );
 }
 
@@ -77,7 +77,8 @@ fn room_that_other_pods_of_the_plan_take_is_no_room() {
     f.node("b").allocatable(2000, gib(8));
     f.pod("big").requests(4000, gib(1));
     f.pod("little").requests(1500, gib(1));
-    let told = ["the only free room that holds it", "of 1 other node 1 without room (cpu 1500m wanted, the most is 0)"];
+    let told =
+        ["the only free room that holds it", "1 other node: 1 without enough room (cpu 1500m wanted, the most is 0)"];
     assert_eq!(why(&f, "little"), told);
 }
 
@@ -93,7 +94,7 @@ fn a_rule_between_pods_is_named_as_what_closes_a_node() {
         why(&f, "two"),
         [
             "the only free room that holds it",
-            "of 1 other node 1 closed by required pod anti-affinity over kubernetes.io/hostname (pods with app In [db])"
+            "1 other node: 1 excluded by required pod anti-affinity over kubernetes.io/hostname (pods with app In [db])"
         ]
     );
 }
@@ -108,7 +109,7 @@ fn the_cheapest_machine_is_told_with_the_rules_that_exclude_cheaper_ones() {
         why(&f, "web"),
         [
             "the cheapest machine that its rules leave",
-            "of 3 offerings 2 excluded by topology.kubernetes.io/zone In [b], 1 without room (cpu 2 wanted, the most is 1) \
+            "3 offerings: 2 excluded by topology.kubernetes.io/zone In [b], 1 without enough room (cpu 2 wanted, the most is 1) \
              (of those that are cheaper or of a NodePool that comes first)"
         ]
     );
@@ -132,14 +133,14 @@ fn a_machine_that_pods_share_is_told_so() {
         why(&f, "web"),
         [
             "the cheapest machine that holds it together with the other pod on it",
-            "of 1 offering 1 would hold it by itself (of those that are cheaper or of a NodePool that comes first)"
+            "1 offering: 1 would hold it by itself (of those that are cheaper or of a NodePool that comes first)"
         ]
     );
     assert_eq!(
         why(&f, "db"),
         [
             "the cheapest machine that its rules leave",
-            "of 1 offering 1 without room (memory 40Gi wanted, the most is 16Gi) (of those that are cheaper or of a NodePool \
+            "1 offering: 1 without enough room (memory 40Gi wanted, the most is 16Gi) (of those that are cheaper or of a NodePool \
              that comes first)"
         ]
     );
@@ -156,7 +157,7 @@ fn a_node_pool_that_comes_first_and_one_that_comes_later_are_told() {
         why(&f, "web"),
         [
             "the cheapest machine that its rules leave",
-            "of 4 offerings 1 of NodePools that come later, 2 excluded by taint team=x:NoSchedule, 1 excluded by what \
+            "4 offerings: 1 of NodePools that come later, 2 excluded by taint team=x:NoSchedule, 1 excluded by what \
              NodePools require (of those that are cheaper or of a NodePool that comes first)"
         ]
     );
@@ -174,7 +175,7 @@ fn limits_and_availability_exclude_cheaper_machines() {
         why(&f, "web"),
         [
             "the cheapest machine that its rules leave",
-            "of 2 offerings 1 not to be had now, 1 over limits.cpu (of those that are cheaper or of a NodePool that comes \
+            "2 offerings: 1 not available now, 1 over limits.cpu (of those that are cheaper or of a NodePool that comes \
              first)"
         ]
     );
@@ -196,8 +197,8 @@ fn spread_closes_the_other_machines_of_the_plan() {
         why_in(&snapshot, &plan, &pod),
         [
             "the cheapest machine that its rules leave",
-            "of 1 other machine 1 closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1) (of this plan)",
-            "of 1 offering 1 closed by required topology spread over topology.kubernetes.io/zone (maxSkew 1) (of those that \
+            "1 other machine: 1 excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1) (of this plan)",
+            "1 offering: 1 excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1) (of those that \
              are cheaper or of a NodePool that comes first)"
         ]
     );
@@ -212,7 +213,7 @@ fn a_pod_that_was_planned_before_stays_and_says_so() {
     f.pod("web").requests(100, gib(1)).planned_on("p-1");
     assert_eq!(
         why(&f, "web"),
-        ["an earlier plan put it there, and the machine is on its way", "of 1 other node 1 would hold it too"]
+        ["an earlier plan put it there, and the machine is on its way", "1 other node: 1 would hold it too"]
     );
 }
 
@@ -230,7 +231,7 @@ fn a_volume_that_a_node_cannot_attach_is_the_reason() {
         why(&f, "web"),
         [
             "the only free room that holds it",
-            "of 1 other node 1 without room (attachable-volumes-csi-csi 1 wanted, the most is 0)"
+            "1 other node: 1 without enough room (attachable-volumes-csi-csi 1 wanted, the most is 0)"
         ]
     );
 }
@@ -254,7 +255,7 @@ fn cheaper_machines_that_never_have_the_devices_are_told_as_such() {
         why(&f, "a"),
         [
             "the cheapest machine that its rules leave",
-            "of 2 offerings 2 without the devices it claims (of those that are cheaper or of a NodePool that comes first)"
+            "2 offerings: 2 without the devices it claims (of those that are cheaper or of a NodePool that comes first)"
         ]
     );
     f.pod("b").requests(1000, gib(1)).claims_from("one");
@@ -262,7 +263,7 @@ fn cheaper_machines_that_never_have_the_devices_are_told_as_such() {
         why(&f, "b")[..],
         [
             "the cheapest machine that holds it together with the other pod on it",
-            "of 2 offerings 1 without the devices it claims, 1 would do if its devices are there (of those that are \
+            "2 offerings: 1 without the devices it claims, 1 would fit if its devices are there (of those that are \
              cheaper or of a NodePool that comes first)"
         ]
     );

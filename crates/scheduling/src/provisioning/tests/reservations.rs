@@ -81,7 +81,7 @@ fn a_reservation_that_the_plan_uses_up_is_named_and_one_that_was_full_is_not_lau
         &f,
         expect![[r#"
             machine p-0: t/a/reserved $0.000000001/h types [t] pods [pod-0]
-            refused pod-1 (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 only by reservation r1, used up by this plan; every machine is excluded by karpenter.sh/capacity-type In [reserved] or what can be launched now; one would do if it did not want karpenter.sh/capacity-type In [reserved] (nodepool/p)
+            refused pod-1 (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 only by reservation r1, used up by this plan; every machine is excluded by karpenter.sh/capacity-type In [reserved] or what can be launched now; it would fit one if it did not want karpenter.sh/capacity-type In [reserved] (nodepool/p)
         "#]],
     );
     let mut f = reserved(0);
@@ -91,7 +91,7 @@ fn a_reservation_that_the_plan_uses_up_is_named_and_one_that_was_full_is_not_lau
         &f,
         expect![[r#"
             machine p-0: t/a/on-demand $0.0000002/h types [t] pods [any]
-            refused pod (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 has no launchable offering; every machine is excluded by karpenter.sh/capacity-type In [reserved] or what can be launched now; one would do if it did not want karpenter.sh/capacity-type In [reserved] (nodepool/p)
+            refused pod (DoesNotFit): nodepool/p: none of 1 instance types fits: 1 has no launchable offering; every machine is excluded by karpenter.sh/capacity-type In [reserved] or what can be launched now; it would fit one if it did not want karpenter.sh/capacity-type In [reserved] (nodepool/p)
         "#]],
     );
 }

@@ -99,7 +99,7 @@ fn volumes_that_no_machine_attaches_are_the_reason() {
         [
             "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted, \
              the largest has 1 beside daemons)",
-            "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p)"
+            "it would fit a new machine with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p)"
         ]
     );
 }
@@ -204,7 +204,7 @@ fn shared_volumes_beyond_every_limit_are_the_reason() {
         [
             "none of 1 instance types fits: 1 too small (attachable-volumes-csi-ebs.csi.example.com 2 wanted, \
              the largest has 1 beside daemons)",
-            "a machine would do with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p, if rules between pods let it in there)"
+            "it would fit a new machine with 1 less attachable-volumes-csi-ebs.csi.example.com (nodepool/p, if rules between pods let it in there)"
         ]
     );
 }

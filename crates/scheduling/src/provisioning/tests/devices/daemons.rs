@@ -138,7 +138,7 @@ fn daemons_take_devices_in_turn_until_there_are_none_left() {
         &f,
         expect![[r#"
         machine default-0: gpu/a/on-demand $0.0000001/h types [gpu] pods [web]
-        refused larger (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 too small (cpu 6001m wanted, the largest has 6 beside daemons); a machine would do with 1m less cpu (nodepool/default)
+        refused larger (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 too small (cpu 6001m wanted, the largest has 6 beside daemons); it would fit a new machine with 1m less cpu (nodepool/default)
     "#]],
     );
 }
@@ -160,7 +160,7 @@ fn daemons_run_with_their_devices_only_where_labels_and_taints_let_them() {
         &f,
         expect![[r#"
             machine reserved-0: gpu/a/on-demand $0.0000001/h types [gpu] devices [1 gpu.example.com] pods [b]
-            refused a (DoesNotFit): nodepool/reserved: does not tolerate the taint team=x:NoSchedule; nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs gpu.example.com (claim one, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on gpu gpu.example.com/d0 is allocated; a machine would do if it tolerated team=x:NoSchedule and with other devices (nodepool/reserved)
+            refused a (DoesNotFit): nodepool/reserved: does not tolerate the taint team=x:NoSchedule; nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs gpu.example.com (claim one, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on gpu gpu.example.com/d0 is allocated; it would fit a new machine if it tolerated team=x:NoSchedule and with other devices (nodepool/reserved)
         "#]],
     );
 }

@@ -31,7 +31,7 @@ fn a_claim_that_is_allocated_ties_its_pods_to_its_nodes() {
         &f,
         expect![[r#"
             node n2: [a]
-            refused b (DoesNotFit): of 2 existing nodes 2 do not have the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+            refused b (DoesNotFit): none of 2 existing nodes fits: 2 do not have the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
         "#]],
     );
 }

@@ -89,7 +89,7 @@ fn a_pod_that_has_to_wait_for_the_sake_of_anothers_claim_is_told_so() {
         &f,
         expect![[r#"
             node n1: [picky]
-            refused any (DoesNotFit): of 1 existing node 1 does not have the devices it claims (the scheduler may come to the claims planned there in an order that leaves one without devices); nodepool/default: wants here In [yes], but its machines will not have that label; add it to the NodePool's labels or requirements; a machine would do if nodepool/default had here In [yes] and with other devices
+            refused any (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (the scheduler may come to the claims planned there in an order that leaves one without devices); nodepool/default: wants here In [yes], but its machines will not have that label; add it to the NodePool's labels or requirements; it would fit a new machine if nodepool/default had here In [yes] and with other devices
         "#]],
     );
 }

@@ -39,7 +39,7 @@ fn devices_of_a_nominated_pod_are_its_own_before_its_claim_is_allocated() {
         &f,
         expect![[r#"
             node n1: [a-0]
-            refused a-1 (DoesNotFit): of 1 existing node 1 does not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+            refused a-1 (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
         "#]],
     );
 }
@@ -72,7 +72,7 @@ fn a_claim_that_a_nominated_pod_will_have_allocated_is_there_for_those_that_shar
         &f,
         expect![[r#"
             node n1: [shares]
-            refused a-0 (DoesNotFit): of 1 existing node 1 does not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+            refused a-0 (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim one, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
         "#]],
     );
 }
@@ -109,7 +109,7 @@ fn a_nominated_pod_takes_a_device_of_its_zone() {
     check(
         &f,
         expect![[r#"
-            refused late (DoesNotFit): of 1 existing node 1 does not have the devices it claims (claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs net.example.com (claim net, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on net net.example.com/net-a/d0 is allocated
+            refused late (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs net.example.com (claim net, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on net net.example.com/net-a/d0 is allocated
         "#]],
     );
 }
