@@ -49,8 +49,8 @@ impl From<Outcome> for ExitCode {
 
 /// A node autoscaler for Kubernetes
 ///
-/// Finds the cheapest machines on which kube-scheduler will place the pods that wait, and launches them. Speaks
-/// Karpenter's API (karpenter.sh). The offline commands need no cluster and no cloud.
+/// Finds the cheapest machines on which kube-scheduler can place the pending pods, and launches them. Speaks
+/// Karpenter's API (karpenter.sh). The offline commands need neither a cluster nor a cloud.
 #[derive(Debug, Parser)]
 #[command(name = "dovetail", version, disable_help_subcommand = true, arg_required_else_help = true)]
 struct Cli {

@@ -45,22 +45,23 @@ pub struct RawOptions {
     /// Port of /metrics
     #[arg(long, env = "METRICS_PORT", default_value_t = 8080, help_heading = "Serving")]
     pub metrics_port: u16,
-    /// Serve metrics by TLS, and only to whom the API server lets get /metrics (TokenReview, SubjectAccessReview)
+    /// Serve metrics over TLS, only to clients that the API server allows to get /metrics (TokenReview,
+    /// SubjectAccessReview)
     #[arg(long, env = "SECURE_METRICS", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Serving")]
     pub secure_metrics: bool,
-    /// Folder with tls.crt and tls.key for --secure-metrics [default: a certificate that is made at each start]
+    /// Folder with tls.crt and tls.key for --secure-metrics [default: a new self-signed certificate at each start]
     #[arg(long, env = "METRICS_TLS_FOLDER", help_heading = "Serving")]
     pub metrics_tls_folder: Option<std::path::PathBuf>,
     /// Port of /healthz and /readyz
     #[arg(long, env = "HEALTH_PROBE_PORT", default_value_t = 8081, help_heading = "Serving")]
     pub health_probe_port: u16,
 
-    /// Calls per second to the API server, in the long run
+    /// Calls per second to the API server, on average
     #[arg(long, env = "KUBE_CLIENT_QPS", default_value_t = 200, help_heading = "API server")]
     pub kube_client_qps: u32,
-    /// Calls to the API server that may be made at once
+    /// Calls to the API server that may be made in a burst
     #[arg(long, env = "KUBE_CLIENT_BURST", default_value_t = 300, help_heading = "API server")]
     pub kube_client_burst: u32,
 
@@ -80,51 +81,51 @@ pub struct RawOptions {
     /// Namespace of the Lease [default: the pod's own, else kube-system]
     #[arg(long, env = "LEADER_ELECTION_NAMESPACE", help_heading = "Leader election")]
     pub leader_election_namespace: Option<String>,
-    /// Start although a Lease of that name is held in another namespace, as by a Karpenter that still runs
+    /// Start even if a Lease of that name is held in another namespace, for instance by a Karpenter that still runs
     #[arg(long, env = "ALLOW_OTHER_LEADER", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Leader election")]
     pub allow_other_leader: bool,
 
-    /// Longest time that pods are collected before a plan is made
+    /// Longest time to collect pending pods before a plan is made
     #[arg(long, env = "BATCH_MAX_DURATION", default_value = "10s", value_parser = go_duration, help_heading = "Planning")]
     pub batch_max_duration: DurationMs,
-    /// A plan is made once no new pod has come for this long
+    /// Make a plan once no new pod has come for this long
     #[arg(long, env = "BATCH_IDLE_DURATION", default_value = "1s", value_parser = go_duration, help_heading = "Planning")]
     pub batch_idle_duration: DurationMs,
-    /// How long pods wait for the next machine after one was launched for them in vain; three times as long after each
-    /// more in a row
+    /// How long pods wait for another machine after one was launched that could not take them; three times as long
+    /// after each further one in a row
     #[arg(long, env = "INEFFECTIVE_LAUNCH_DELAY", default_value = "20s", value_parser = go_duration, help_heading = "Planning")]
     pub ineffective_launch_delay: DurationMs,
-    /// What preferences of pods count for: Respect keeps those that cost nothing or no more than --preference-price,
-    /// Ignore leaves them to the scheduler
+    /// Which preferences of pods the plan keeps: Respect keeps those that cost nothing, or no more than
+    /// --preference-price; Ignore leaves them to kube-scheduler
     #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect", help_heading = "Planning")]
     pub preference_policy: String,
     /// What keeping a preference may cost, in dollars per hour for each pod and each point of its weight (1 to 100)
     #[arg(long, env = "PREFERENCE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub preference_price: PriceNanoUsdPerHour,
-    /// Which machines are launched for claims with alternatives (firstAvailable): order takes the first alternative
-    /// that any machine gives, price the cheapest machine that gives any
+    /// How to choose between the alternatives (firstAvailable) of a claim: order takes the first that any machine
+    /// gives, price the cheapest machine that gives any
     #[arg(long, env = "PRIORITIZED_LIST_POLICY", default_value = "order", help_heading = "Planning")]
     pub prioritized_list_policy: String,
-    /// What a node costs besides its machine (licences, addresses, agents), in dollars per hour; more makes fewer,
-    /// larger machines
+    /// What a node costs besides its machine (licences, addresses, agents), in dollars per hour; a higher price makes
+    /// fewer, larger machines
     #[arg(long, env = "NODE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub node_price: PriceNanoUsdPerHour,
     /// What happens when minValues cannot be met: Strict or BestEffort
     #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict", help_heading = "Planning")]
     pub min_values_policy: String,
-    /// Leave pods with resource claims to others, and DaemonSets with claims out of the overhead
+    /// Ignore pods with resource claims, and do not count DaemonSets with claims as overhead
     #[arg(long, env = "IGNORE_DRA_REQUESTS", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Planning")]
     pub ignore_dra_requests: bool,
-    /// How long a machine's DRA drivers may take to publish the devices that its templates say, before it counts
-    /// without
+    /// How long a machine's DRA drivers may take to publish the devices that templates describe, before the machine is
+    /// planned without them
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
-    /// What becomes of devices that machines publish and no template describes: off, propose (an event), or apply (a
-    /// generated NodeOverlay below all others)
+    /// What to do about devices that machines publish and no template describes: off, propose (an event), or apply
+    /// (generate a NodeOverlay that ranks below all others)
     #[arg(long, env = "LEARN_DEVICES", default_value = "off", help_heading = "Planning")]
     pub learn_devices: String,
     /// Milli-CPU that the process may use; sizes its worker pools
@@ -133,7 +134,7 @@ pub struct RawOptions {
     /// Feature gates, such as NodeRepair=true,NodeOverlay=false
     #[arg(long, env = "FEATURE_GATES", default_value = "", help_heading = "Planning")]
     pub feature_gates: String,
-    /// What kube-scheduler is told of pods without spread constraints, as YAML or JSON:
+    /// The default topology spread constraints that kube-scheduler is configured with, as YAML or JSON:
     /// {podTopologySpread: {defaultConstraints: [...]}}
     #[arg(
         long,
@@ -144,7 +145,8 @@ pub struct RawOptions {
         help_heading = "Planning"
     )]
     pub scheduler_config: String,
-    /// Schedulers whose pods get machines, by kube-scheduler's rules, such as default-scheduler,batch [default: all]
+    /// Names of the schedulers whose pods get machines, such as default-scheduler,batch; kube-scheduler's rules apply
+    /// to all [default: all schedulers]
     #[arg(
         long,
         env = "SCHEDULER_NAMES",
@@ -154,13 +156,13 @@ pub struct RawOptions {
         help_heading = "Planning"
     )]
     pub scheduler_names: String,
-    /// Plan and log, and write nothing anywhere
+    /// Plan and log, but write nothing to the cluster or the cloud
     #[arg(long, env = "DRY_RUN", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Planning")]
     pub dry_run: bool,
 
-    /// How pods get onto the machines that were planned for them
+    /// How planned pods get onto their machines
     #[arg(
         long,
         env = "HAND_OVER",
@@ -170,17 +172,17 @@ pub struct RawOptions {
         help_heading = "Hand-over"
     )]
     pub hand_over: HandOverMode,
-    /// Longest time that a machine is held back for its hand-over, once nothing else keeps pods away; up to five times
-    /// as long while planned pods keep coming
+    /// Longest time that a ready machine stays reserved for its planned pods; up to five times as long while they keep
+    /// coming
     #[arg(long, env = "HAND_OVER_MAX_HOLD", default_value = "60s", value_parser = go_duration, help_heading = "Hand-over")]
     pub hand_over_max_hold: DurationMs,
-    /// How long no taint may have changed before pods are nominated
+    /// How long a machine's taints must not have changed before pods are nominated
     #[arg(long, env = "HAND_OVER_QUIET", default_value = "60ms", value_parser = go_duration, help_heading = "Hand-over")]
     pub hand_over_quiet: DurationMs,
-    /// Most machines opened together
+    /// How many machines may be opened at once
     #[arg(long, env = "HAND_OVER_BATCH", default_value_t = 50, help_heading = "Hand-over")]
     pub hand_over_batch: u32,
-    /// Most nominations of one pod, and most tries to give it a toleration
+    /// How often a pod may be nominated, or given a toleration
     #[arg(long, env = "HAND_OVER_PATCHES_PER_POD", default_value_t = 3, help_heading = "Hand-over")]
     pub hand_over_patches_per_pod: u32,
 
@@ -228,11 +230,11 @@ pub enum LogFormat {
 /// How planned pods get onto their machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum HandOverMode {
-    /// Machines are closed at first, and planned pods get a toleration of their own machine's taint
+    /// New machines have a taint, which only their planned pods get a toleration of
     Tolerate,
-    /// Machines are closed at first, and planned pods are nominated before they open
+    /// New machines have a taint; planned pods are nominated right before it is taken off
     Nominate,
-    /// Machines are open at once, and kube-scheduler alone decides
+    /// New machines have no such taint; kube-scheduler alone decides
     #[value(alias = "false")]
     Off,
 }

@@ -32,18 +32,18 @@ const MAX_FILES: usize = 100_000;
 pub(super) struct InputArgs {
     #[command(flatten)]
     pub(super) machines: MachineTypesArgs,
-    /// Plan the pods that workloads will make: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, Jobs,
+    /// Plan the pods that workloads will create: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, Jobs,
     /// JobSets and LeaderWorkerSets
     #[arg(long)]
     pub(super) expand_workloads: bool,
-    /// Do not plan with a built-in NodePool where the input has none
+    /// Do not use a built-in NodePool if the input has none
     #[arg(long)]
     pub(super) no_default_nodepool: bool,
-    /// Constraints of pods without spread constraints, as the controller's --scheduler-config, in a file [default: the
+    /// File with default topology spread constraints, as the controller's --scheduler-config has them [default: the
     /// snapshot's, else none]
     #[arg(long, value_name = "FILE")]
     pub(super) scheduler_config: Option<PathBuf>,
-    /// List what is otherwise only counted, such as the objects that are given more than once
+    /// List what is otherwise only counted, such as objects that are given more than once
     #[arg(short, long)]
     pub(super) verbose: bool,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use super::provider_args::ProviderArg;
 /// The machines that a command works with, where no cluster says which there are.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct MachineTypesArgs {
-    /// Instance types: a file in the provider's format [default: the provider's own]
+    /// File with instance types, in the provider's format [default: the provider's own]
     #[arg(long, value_name = "FILE")]
     pub(super) instance_types: Option<PathBuf>,
     #[command(flatten)]

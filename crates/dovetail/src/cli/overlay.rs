@@ -35,13 +35,14 @@ enum Command {
     Verify(VerifyArgs),
 }
 
-/// Write a NodeOverlay from the ResourceSlices of a machine that runs
+/// Write a NodeOverlay from the ResourceSlices of a running node
 ///
-/// Reads a node and the slices of its drivers from the cluster, or both from files. Keeps what describes the machine's
-/// type; leaves out what only this machine has, and binds it where several devices share it. What its author should
-/// know stands in comments above it. Where nothing says the instance type there is a placeholder, which `lint` refuses.
+/// Reads a node and the slices of its drivers from the cluster, or both from files. Keeps what describes the instance
+/// type. Leaves out values that only this machine has; an attribute whose value several devices share becomes an
+/// attribute binding. Comments above the overlay say what to look at. If the instance type is not known, the overlay
+/// has a placeholder, which `lint` refuses.
 ///
-/// Exit code: 0 an overlay was written, 1 a fault, 2 wrong usage.
+/// Exit code: 0 if an overlay was written, 1 on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail overlay capture --node worker-1 > overlay.yaml
@@ -51,13 +52,13 @@ struct CaptureArgs {
     /// File or folder to read, - for standard input; may be given more than once [default: the cluster]
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filenames: Vec<PathBuf>,
-    /// The node; not needed where the slices are of one
+    /// Name of the node; not needed if all slices are of one node
     #[arg(long, value_name = "NAME", required_unless_present = "filenames")]
     node: Option<String>,
-    /// Only this driver
+    /// Capture only this driver
     #[arg(long, value_name = "NAME")]
     driver: Option<String>,
-    /// An attribute to leave out too; may be given more than once
+    /// Attribute to leave out; may be given more than once
     #[arg(long, value_name = "ATTRIBUTE")]
     without: Vec<String>,
     #[command(flatten)]
@@ -86,12 +87,12 @@ struct Input {
     machines: MachineTypesArgs,
 }
 
-/// Say which instance types get which devices, and from which overlay
+/// Print which instance types get which devices, and from which overlay
 ///
-/// Reads NodeOverlays, and the NodePools that they are for; without a NodePool, a built-in one. As JSON it gives the
-/// ResourceSlices too, as drivers would publish them on a machine of the name `node`.
+/// Reads NodeOverlays and NodePools; without a NodePool it uses a built-in one. With -o json it also prints the
+/// ResourceSlices, as drivers would publish them on a machine called `node`.
 ///
-/// Exit code: 0 all overlays are in effect, 1 one is not or a fault, 2 wrong usage.
+/// Exit code: 0 if all overlays are in effect, 1 if one is not or on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail overlay render -f overlays/ -f nodepools.yaml
@@ -100,7 +101,7 @@ struct Input {
 struct RenderArgs {
     #[command(flatten)]
     input: Input,
-    /// Only this instance type
+    /// Print only this instance type
     #[arg(long = "type", value_name = "NAME")]
     instance_type: Option<String>,
     /// How to print the answer
@@ -108,13 +109,13 @@ struct RenderArgs {
     output: Format,
 }
 
-/// Say which drivers publish devices that no template describes
+/// List the drivers that publish devices which no template describes
 ///
-/// Reads Nodes, ResourceSlices, NodePools and NodeOverlays, and lists each driver with the instance type and node class
-/// on whose machines it has published, where no overlay and no provider describes it; then the overlays that the
-/// controller has generated (`--learn-devices=apply`).
+/// Reads Nodes, ResourceSlices, NodePools and NodeOverlays. Lists each driver whose devices neither an overlay nor the
+/// provider describes, with the instance type and node class of the machines it publishes on; then the overlays that
+/// the controller has generated (`--learn-devices=apply`).
 ///
-/// Exit code: 0 everything is described, 1 something is not or a fault, 2 wrong usage.
+/// Exit code: 0 if everything is described, 1 if something is not or on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   kubectl get nodes,resourceslices,nodeoverlays,nodepools -o json | dovetail overlay learn -f -")]
@@ -125,11 +126,11 @@ struct LearnArgs {
 
 /// Find mistakes in NodeOverlays
 ///
-/// Beyond what the API server and the controller refuse: fields that nobody knows, overlays that match no instance
-/// type, templates that others cover everywhere, and DeviceClasses of the input whose selectors no described device
-/// meets.
+/// Finds what the API server and the controller refuse, and more: unknown fields, overlays that match no instance type,
+/// templates that other overlays replace everywhere, and DeviceClasses of the input whose selectors match no described
+/// device.
 ///
-/// Exit code: 0 nothing found, 1 something found or a fault, 2 wrong usage.
+/// Exit code: 0 if nothing was found, 1 if something was found or on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail overlay lint -f overlays/ -f nodepools.yaml -f deviceclasses.yaml")]
@@ -138,12 +139,13 @@ struct LintArgs {
     input: Input,
 }
 
-/// Hold what drivers have published against the overlays
+/// Compare what drivers have published with the overlays
 ///
-/// Reads Nodes and ResourceSlices beside NodeOverlays and NodePools, from files or a cluster, and tells for each node
-/// and driver what is missing, too much or different. A node's instance type and NodePool are taken from its labels.
+/// Reads Nodes, ResourceSlices, NodeOverlays and NodePools, from files or a cluster, and prints for each node and
+/// driver which devices are missing, unexpected or different. A node's instance type and NodePool are taken from its
+/// labels.
 ///
-/// Exit code: 0 all is as described, 1 something differs or a fault, 2 wrong usage.
+/// Exit code: 0 if everything is as described, 1 if something differs or on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail overlay verify
@@ -156,7 +158,7 @@ struct VerifyArgs {
     filenames: Vec<PathBuf>,
     #[command(flatten)]
     machines: MachineTypesArgs,
-    /// Only this node
+    /// Compare only this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// How to print the answer

@@ -19,15 +19,15 @@ use provisioner::options::price;
 
 /// Plan machines for the pods in manifests or in a snapshot
 ///
-/// Reads any mix of YAML and JSON manifests, Lists and snapshot files, from files, folders (with all below them) or
-/// standard input, and says which machines `dovetail run` would launch, which pods go where, what it costs, and why
-/// pods have no place. Needs no cluster and no cloud.
+/// Reads YAML and JSON manifests, Lists and snapshot files, from files, folders (with their subfolders) or standard
+/// input, and prints which machines `dovetail run` would launch, where each pod goes, what it costs, and why pods are
+/// unschedulable. Needs neither a cluster nor a cloud.
 ///
-/// With --disruption it says instead which machines would be removed or replaced, what that saves, and why each of the
-/// others stays.
+/// With --disruption it prints instead which machines would be removed or replaced, what that saves, and why each of
+/// the others stays.
 ///
-/// Exit code: 0 all pods have a place, 3 some have none, 1 a fault, 2 wrong usage. With --disruption 0 whatever is
-/// planned.
+/// Exit code: 0 if all pods can be scheduled, 3 if some cannot, 1 on an error, 2 on wrong usage. With --disruption, 0
+/// whatever the plan is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail plan -f manifests/ --expand-workloads
@@ -40,18 +40,18 @@ pub(super) struct Args {
     /// File or folder to read, - for standard input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "compare")]
     filenames: Vec<PathBuf>,
-    /// Plan twice and print the difference: each of two files or folders beside what -f reads. NodePools and
-    /// NodeOverlays in them stand in place of those of -f
+    /// Plan twice, once with each of two files or folders added to what -f reads, and print the difference. NodePools
+    /// and NodeOverlays in them replace those of -f
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "check")]
     compare: Option<Vec<PathBuf>>,
     /// Say which machines would be removed or replaced, and why each of the others stays
     #[arg(long, conflicts_with_all = ["compare", "karpenter_order", "reasons"])]
     disruption: bool,
-    /// When to plan for, in RFC 3339: schedules of disruption budgets are looked at then [default: the snapshot's time,
-    /// else now]
+    /// The time to plan for, in RFC 3339; it decides which schedules of disruption budgets are active [default: the
+    /// snapshot's time, else now]
     #[arg(long, value_name = "TIME", requires = "disruption")]
     at: Option<Timestamp>,
-    /// Pack in Karpenter's order instead, to compare with; with --compare only A is packed so
+    /// Place pods in Karpenter's order, for comparison; with --compare, in A only
     #[arg(long)]
     karpenter_order: bool,
     #[command(flatten)]
@@ -59,25 +59,23 @@ pub(super) struct Args {
     /// How to print the plan
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// Say for each pod with a place which rule decided, and how other places fell
+    /// Print for each pod that is placed which rule decided, and what excluded the other places
     #[arg(long, conflicts_with = "compare")]
     reasons: bool,
-    /// Play the plan pod by pod by kube-scheduler's rules, written down a second time; exit 1 if a pod would not get in
+    /// Check the plan pod by pod with a second implementation of kube-scheduler's rules; exit 1 if a pod does not fit
     #[arg(long)]
     check: bool,
-    /// Steps that the search for room may take where room is short [default: 200000, or the snapshot's]
+    /// Steps that the search for room may take when room is short [default: 200000, or the snapshot's]
     #[arg(long, value_name = "STEPS")]
     budget: Option<u64>,
-    /// Respect keeps preferences that cost nothing or no more than --preference-price, Ignore leaves them out [default:
-    /// Respect, or the snapshot's]
+    /// Which preferences of pods the plan keeps [default: Respect, or the snapshot's]
     #[arg(long, value_enum)]
     preference_policy: Option<Preferences>,
     /// What keeping a preference may cost, in dollars per hour for each pod and point of weight [default: 0, or the
     /// snapshot's]
     #[arg(long, value_parser = price, value_name = "USD")]
     preference_price: Option<PriceNanoUsdPerHour>,
-    /// Machines for claims with alternatives: order takes the first alternative that any machine gives, price the
-    /// cheapest machine that gives any [default: order, or the snapshot's]
+    /// How to choose between the alternatives (firstAvailable) of a claim [default: order, or the snapshot's]
     #[arg(long, value_enum)]
     prioritized_list_policy: Option<Alternatives>,
     /// What a node costs besides its machine, in dollars per hour [default: 0, or the snapshot's]
@@ -88,10 +86,10 @@ pub(super) struct Args {
 /// What preferences count for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Preferences {
-    /// They are kept where that costs nothing, or no more than it is worth
+    /// Keep those that cost nothing, or no more than --preference-price
     #[value(name = "Respect")]
     Respect,
-    /// They are left to the scheduler
+    /// Leave them to kube-scheduler
     #[value(name = "Ignore")]
     Ignore,
 }
@@ -99,9 +97,9 @@ enum Preferences {
 /// What decides between the alternatives of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Alternatives {
-    /// Their order
+    /// The first alternative that any machine gives
     Order,
-    /// The price of the machine
+    /// The cheapest machine that gives any alternative
     Price,
 }
 
@@ -127,9 +125,9 @@ impl Args {
 /// How a plan is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people, machines that are alike in one line
+    /// For people, one line for equal machines
     Table,
-    /// For people, a line for each machine and its pods by name
+    /// For people, one line for each machine, with its pods by name
     Wide,
     /// For programs
     Json,

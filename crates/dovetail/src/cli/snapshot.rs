@@ -19,11 +19,12 @@ use provisioner::options::{FeatureGates, go_bool};
 
 /// Write what the planner sees in a cluster into one file
 ///
-/// The file holds a header, the objects that planning reads, reduced to the fields it reads, and the instance types of
-/// each NodePool: one JSON object a line. Environment variables, arguments, commands and images of containers are never
-/// written. `dovetail plan -f` of the file gives the controller's own answer; a file is all that a bug report needs.
+/// The file has one JSON object per line: a header, the objects that planning reads with the fields that it reads, and
+/// the instance types of each NodePool. Environment variables, arguments, commands and images of containers are never
+/// written. `dovetail plan -f` of the file gives the controller's own answer, so the file is all that a bug report
+/// needs.
 ///
-/// The cluster is the kubeconfig's current one, or the one this program runs in.
+/// Reads the current cluster of the kubeconfig, or the one that this program runs in.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail snapshot > cluster.jsonl
@@ -33,28 +34,28 @@ pub(super) struct Args {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace names by numbers: of objects, namespaces, volumes and owners, uids, and values of labels of your own
+    /// Replace names by numbers: of objects, namespaces, volumes and owners, UIDs, and values of your own labels
     ///
     /// Label keys, names of resources, drivers and instance types, and values of labels that Kubernetes or the cloud
-    /// defines stay. The numbers follow the order of the names, so the plan of the file is the same but for the names.
+    /// defines stay. The numbers follow the order of the names, so that the file has the same plan but for the names.
     #[arg(long)]
     hash_names: bool,
-    /// Instance types: a file in the provider's format [default: the provider's own]
+    /// File with instance types, in the provider's format [default: the provider's own]
     #[arg(long, value_name = "FILE", env = "INSTANCE_TYPES_FILE_PATH")]
     instance_types: Option<PathBuf>,
     #[command(flatten)]
     provider: ProviderArg,
-    /// What the controller does where minValues cannot be met [default: what the running controller says]
+    /// What the controller does if minValues cannot be met [default: the running controller's]
     #[arg(long, value_enum, env = "MIN_VALUES_POLICY", ignore_case = true)]
     min_values_policy: Option<Policy>,
-    /// Whether the controller leaves pods with resource claims to others [default: what the running controller says]
+    /// Whether the controller ignores pods with resource claims [default: the running controller's]
     #[arg(long, env = "IGNORE_DRA_REQUESTS", value_parser = go_bool, num_args = 0..=1, default_missing_value = "true",
           require_equals = true)]
     ignore_dra_requests: Option<bool>,
-    /// The controller's feature gates, such as ReservedCapacity=false [default: what the running controller says]
+    /// The controller's feature gates, such as ReservedCapacity=false [default: the running controller's]
     #[arg(long, env = "FEATURE_GATES")]
     feature_gates: Option<String>,
-    /// The controller's --scheduler-config, in a file [default: what the running controller says]
+    /// File with the controller's --scheduler-config [default: the running controller's]
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
 }
