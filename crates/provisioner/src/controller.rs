@@ -46,6 +46,7 @@ use crate::runtime::queue::as_controller;
 use crate::runtime::recorder::{self, Recorder};
 use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
+use crate::world::catalogues::Catalogues;
 use crate::world::context::Context;
 use crate::world::health::{self, Endpoints, Ports};
 use crate::world::metered_provider::MeteredProvider;
@@ -123,6 +124,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         eviction_client: clients.evictions,
         store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
+        catalogues: Arc::new(Catalogues::default()),
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
         cloud: Arc::new(MeteredProvider::new(provider.cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),

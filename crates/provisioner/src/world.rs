@@ -3,7 +3,9 @@
 //!
 //! Nothing here acts on the cluster.
 
+pub(crate) mod allocations;
 pub(crate) mod assignments;
+pub(crate) mod buffers;
 pub(crate) mod catalogues;
 pub(crate) mod claim;
 pub(crate) mod context;
@@ -16,8 +18,12 @@ pub(crate) mod node_facts;
 pub(crate) mod overlays;
 pub(crate) mod pace;
 pub(crate) mod plan_options;
+pub(crate) mod planned_node_claim;
 pub mod planned_pods;
+pub(crate) mod preconditions;
 pub(crate) mod registration_health;
+pub(crate) mod snapshot;
+pub(crate) mod static_node_claim;
 pub(crate) mod status_conditions;
 pub mod store;
 pub(crate) mod termination;

@@ -1,8 +1,8 @@
 //! Provisioning: pods that have no place get machines.
 //!
 //! A loop over the whole cluster: wait for a batch of pods, take a snapshot of the store, plan on a blocking thread,
-//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `catalogues`, `round`, `snapshot`,
-//! `commit`, `report`. The plan itself is [`scheduling::provisioning::plan`], a pure function.
+//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `round`, `commit`, `report`; what others plan with too
+//! is in `world`: `catalogues`, `snapshot`. The plan itself is [`scheduling::provisioning::plan`], a pure function.
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was
 //! refused may fit by then, and room that was planned for one pod may have been taken by another. A change that finds
@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
-mod allocations;
 mod backlog;
 pub(crate) mod batcher;
 mod brake;
@@ -30,16 +29,15 @@ mod planned_pods_update;
 mod pod_class;
 mod report;
 mod round;
-pub(crate) mod snapshot;
 mod start;
 mod trigger;
 
 use crate::runtime::beats::Beat;
 use crate::runtime::metrics::{ByController, seconds};
-use crate::world::catalogues::Catalogues;
+use crate::world::allocations::Allocations;
 use crate::world::context::Context;
 use crate::world::plan_options::plan_options;
-use allocations::Allocations;
+use crate::world::snapshot;
 use backlog::Backlog;
 use batcher::{Batcher, Trigger};
 use commit::Notes;
@@ -61,7 +59,6 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 pub(crate) struct Provisioner {
     context: Context,
     batcher: Arc<Batcher>,
-    catalogues: Catalogues,
     allocations: Allocations,
     backlog: Backlog,
     report: report::Report,
@@ -95,7 +92,6 @@ impl Provisioner {
             beat: context.beats.beat(NAME, BOUND),
             context,
             batcher,
-            catalogues: Catalogues::default(),
             allocations: Allocations::default(),
             backlog: Backlog::default(),
         }
@@ -175,7 +171,7 @@ impl Provisioner {
         }
         self.beat.busy();
         let epoch = self.context.store.read().epoch;
-        let (node_pools, overlays) = self.catalogues.resolve(&self.context).await;
+        let (node_pools, overlays) = self.context.catalogues.resolve(&self.context).await;
         let objects: Vec<_> = node_pools.iter().map(|pool| Arc::clone(&pool.object)).collect();
         self.beat.busy();
         // The cluster as it is now, after the provider was waited for.
@@ -186,7 +182,7 @@ impl Provisioner {
             return Outcome::Stale;
         }
         let options = plan_options(&self.context.options, self.context.cloud.config());
-        let buffers = buffers::asked(&state);
+        let buffers = crate::world::buffers::asked(&state);
         let ignored: Vec<_> = state
             .unbound_pods()
             .filter(|pod| {

@@ -6,8 +6,7 @@
 //! process leads to a second machine in one's place. A request that is not answered may be carried out late; until it
 //! can be no more, nothing is launched for its NodePool.
 //!
-//! What is a pure function is in a module of its own: [`decision`] how many, [`order`] which, [`template`] what they
-//! ask for, [`pace`] when again.
+//! What is a pure function is in a module of its own: [`decision`] how many, [`order`] which, [`pace`] when again.
 //!
 //! Differs: `static-one-controller`. Karpenter has two, `static.provisioning` and `static.deprovisioning`.
 //!
@@ -34,6 +33,7 @@ use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::new_node_claim::{self, Unanswered};
+use crate::world::static_node_claim;
 use crate::world::store::{Revision, State, Stored};
 
 use decision::{Count, Standing, Step};
@@ -43,7 +43,6 @@ use pace::Paces;
 pub(crate) mod decision;
 pub(crate) mod order;
 pub(crate) mod pace;
-pub(crate) mod template;
 
 /// The controller's name in logs and metrics.
 pub(crate) const NAME: &str = "static.capacity";
@@ -212,7 +211,7 @@ impl StaticCapacity {
             return Ok(Action::RequeueAfter(Duration::from_millis(u64::try_from(left.0).unwrap_or_default())));
         }
         let config = self.context.cloud.config();
-        let claim = template::node_claim(&fleet.pool, &config.labels, config.default_termination_grace_period)?;
+        let claim = static_node_claim::node_claim(&fleet.pool, &config.labels, config.default_termination_grace_period)?;
         let number = usize::try_from(number).unwrap_or(usize::MAX).min(MOST_AT_ONCE);
         info!(nodepool = %name, replicas = fleet.pool.spec.replicas, number, "launching static capacity");
         let creations: Vec<_> = (0..number).map(|_| self.create(name, claim.clone())).collect();

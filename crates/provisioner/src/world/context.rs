@@ -18,6 +18,7 @@ use crate::runtime::queue::{self, Owner};
 use crate::runtime::recorder::Recorder;
 use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
+use crate::world::catalogues::Catalogues;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
 use crate::world::status_conditions::StatusConditions;
@@ -37,6 +38,8 @@ pub struct Context {
     pub store: Arc<ClusterStore>,
     /// Which pods each machine was launched for.
     pub assignments: Arc<Assignments>,
+    /// What each NodePool can launch, compiled for planners.
+    pub(crate) catalogues: Arc<Catalogues>,
     /// What NodeOverlays make of the provider's answers.
     pub overlays: Arc<Overlays>,
     /// The time of day.

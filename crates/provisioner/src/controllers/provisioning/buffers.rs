@@ -1,4 +1,4 @@
-//! CapacityBuffers: which room the cluster's buffers ask for, and what their status says of it.
+//! CapacityBuffers: what their status says of the room that they ask for.
 //!
 //! The store has buffers, and what they may name, only while the feature gate `CapacityBuffer` is on. Each round plans
 //! the room of all buffers that are understood, and writes into every buffer's status what it comes to. A status is
@@ -11,54 +11,24 @@ use api::conditions::capacity_buffer::{
     REQUIRES_NEW_CAPACITY, RESOLVED,
 };
 use api::{CapacityBuffer, capacity_buffer};
-use cluster::buffers::{NotResolved, Resolved, buffer_name, is_served, resolve};
-use decode::capacity_buffer::{TemplateKey, TemplateKind};
+use cluster::buffers::buffer_name;
+use decode::capacity_buffer::TemplateKind;
 use futures::StreamExt;
 use kube::api::Api;
 use model::{NamespacedName, Timestamp};
-use scheduling::plan::{BufferRoom, MachineId, Plan};
-use scheduling::snapshot::{Buffer, Snapshot};
+use scheduling::plan::{BufferRoom, Plan};
+use scheduling::snapshot::Snapshot;
 use tracing::debug;
 
 use crate::runtime::conditions::ConditionSet;
 use crate::runtime::metrics::{BufferLabels, Metrics};
 use crate::runtime::patch::{self, Lock};
+use crate::world::buffers::Asked;
 use crate::world::context::Context;
-use crate::world::store::{Revision, State};
+use crate::world::store::Revision;
 
 /// Statuses being written at the same time.
 const PARALLEL_WRITES: usize = 8;
-
-/// A buffer of the cluster, and what it asks for.
-#[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    object: Arc<CapacityBuffer>,
-    resolved: Result<Resolved, NotResolved>,
-}
-
-/// All buffers that are ours to serve, by name.
-pub(crate) fn asked(state: &State) -> Vec<Asked> {
-    let served = state.capacity_buffers.values().filter(|buffer| is_served(buffer));
-    let find = |key: &TemplateKey| state.buffer_templates.get(key).map(AsRef::as_ref);
-    served
-        .map(|object| Asked { resolved: resolve(object, find, &state.interner), object: Arc::clone(object) })
-        .collect()
-}
-
-/// The room that they ask for.
-pub(crate) fn room(asked: &[Asked]) -> Vec<Buffer> {
-    asked.iter().filter_map(|asked| Some(asked.resolved.as_ref().ok()?.buffer.clone())).collect()
-}
-
-/// Whether a machine of the plan has room of a buffer that is still there.
-pub(crate) fn is_wanted(state: &State, snapshot: &Snapshot, plan: &Plan, machine: MachineId) -> bool {
-    let is_there = |buffer: &Buffer| {
-        let object = state.capacity_buffers.get(&buffer.name);
-        object.is_some_and(|it| is_served(it) && it.metadata.uid.as_deref() == Some(buffer.uid.as_str()))
-    };
-    let rooms = snapshot.buffers.iter().zip(&plan.buffers);
-    rooms.filter(|(_, room)| room.on_machines.iter().any(|(id, _)| *id == machine)).any(|(buffer, _)| is_there(buffer))
-}
 
 /// Shows where the room is.
 pub(crate) fn observe(metrics: &Metrics, snapshot: &Snapshot, plan: &Plan) {
@@ -148,6 +118,8 @@ fn set_provisioning(conditions: &mut ConditionSet<'_>, replicas: u32, room: Opti
 
 #[cfg(test)]
 mod tests {
+    use cluster::buffers::resolve;
+    use decode::capacity_buffer::TemplateKey;
     use serde_json::json;
 
     use super::*;

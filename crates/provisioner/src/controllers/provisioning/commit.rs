@@ -10,7 +10,6 @@
 //! plan can be made without the risk to launch for the same pods twice.
 
 pub(super) mod delete;
-pub(super) mod preconditions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,8 +24,7 @@ use scheduling::snapshot::{PodId, Snapshot};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
 
-use self::preconditions::{Present, Stale};
-use super::node_claim::{self, node_claim, pod_uids};
+use super::node_claim;
 use super::planned_pods_update;
 use super::round::Launches;
 use crate::runtime::beats::Beat;
@@ -35,6 +33,8 @@ use crate::runtime::patch::lean;
 use crate::world::context::Context;
 use crate::world::new_node_claim;
 use crate::world::overlays::Outcome;
+use crate::world::planned_node_claim::{self, pod_uids};
+use crate::world::preconditions::{self, Present, Stale};
 use crate::world::store::{Revision, Stored};
 
 /// NodeClaims being created at the same time.
@@ -218,9 +218,9 @@ async fn create(
     let _permit = permits.acquire().await;
     let machine = &plan.machines[id];
     let grace = context.cloud.config().default_termination_grace_period;
-    let result = match node_claim(snapshot, machine, pool, grace) {
+    let result = match planned_node_claim::node_claim(snapshot, machine, pool, grace) {
         Ok(mut claim) => {
-            node_claim::note_overlays(&mut claim, snapshot, machine, notes.overlays);
+            planned_node_claim::note_overlays(&mut claim, snapshot, machine, notes.overlays);
             node_claim::note_classes(&mut claim, notes.launches.annotations.get(&id));
             let pods = pod_uids(snapshot, machine);
             node_claim::note_stages(&mut claim, &pods, &context.assignments.stages());

@@ -11,9 +11,9 @@ use model::{NodeClaimName, Pod, ResourceVec};
 use scheduling::snapshot::Options;
 use scheduling::snapshot::pending::is_ignored;
 
-use super::snapshot::is_ours;
 use crate::world::assignments::Assignments;
 use crate::world::claim;
+use crate::world::snapshot::is_ours;
 use crate::world::store::State;
 
 /// What the pods of the cluster wait for.

@@ -20,10 +20,10 @@ use super::brake::launched_for::{self, Launched};
 use super::brake::{Allowance, Brake, InVain};
 use super::isolation::{self, SetAside};
 use super::pod_class::{PodClass, PodClasses};
-use super::snapshot;
 use crate::runtime::failpoints;
 use crate::runtime::panics::{self, Panicked};
 use crate::world::context::Context;
+use crate::world::snapshot;
 use crate::world::store::State;
 
 /// How often a round is planned anew because launches turn out to have been in vain.

@@ -20,13 +20,13 @@ use scheduling::snapshot::SchedulerNames;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::commit::preconditions::{Stale, check_limits, check_machine, check_pool, used_since};
-use super::node_claim::node_claim;
 use scheduling::plan::Plan;
 use scheduling::snapshot::Snapshot;
 
 use super::*;
 use crate::world::assignments::Assignments;
+use crate::world::planned_node_claim::node_claim;
+use crate::world::preconditions::{Stale, check_limits, check_machine, check_pool, used_since};
 use crate::world::new_node_claim;
 use crate::world::planned_pods;
 use crate::world::store::{ClusterStore, RawObject};

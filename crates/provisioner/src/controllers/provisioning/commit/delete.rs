@@ -11,10 +11,10 @@ use kube::Client;
 use tracing::{error, info};
 
 use super::Committed;
-use super::preconditions::Stale;
 use crate::runtime::beats::Beat;
 use crate::runtime::patch::{Lock, lean};
 use crate::world::claim;
+use crate::world::preconditions::Stale;
 use crate::world::store::{ClusterStore, Revision};
 
 /// Deletes NodeClaims. The store knows at once that they go, so the next plan does not rely on their nodes.

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use scheduling::plan::action::Action;
 use scheduling::snapshot::NodeId;
 
-use super::super::commit::preconditions::Present;
 use super::super::commit::{Committed, delete, ready};
 use super::*;
 use crate::runtime::beats::Beat;
+use crate::world::preconditions::Present;
 use crate::world::store::{NodeRecord, Revision};
 
 fn on_node(name: &str, change: impl FnOnce(&mut Value)) -> Value {

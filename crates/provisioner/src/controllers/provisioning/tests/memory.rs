@@ -1,7 +1,7 @@
 //! What is remembered of the last snapshot when the store is built anew.
 
 use super::*;
-use crate::controllers::provisioning::snapshot::Memory;
+use crate::world::snapshot::Memory;
 use crate::world::store::{Revision, State};
 
 fn built(state: &State, memory: &mut Memory) -> Snapshot {

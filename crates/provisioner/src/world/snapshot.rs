@@ -15,7 +15,7 @@ use scheduling::devices::DeviceObjects;
 use scheduling::snapshot::pending::{is_provisionable, is_untried};
 use scheduling::snapshot::{Buffer, Options, SchedulerNames, Snapshot, Volumes};
 
-use super::buffers;
+use crate::world::buffers;
 use crate::world::store::{CsiNode, NodeRecord, State};
 
 /// Whether a pod waits for a machine from us.

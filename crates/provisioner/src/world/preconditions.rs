@@ -14,7 +14,7 @@ use scheduling::snapshot::pending::may_leave;
 use scheduling::snapshot::{Limit, NodeId, PoolId, Snapshot};
 use tracing::warn;
 
-use super::super::buffers;
+use crate::world::buffers;
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::store::{State, Stored};

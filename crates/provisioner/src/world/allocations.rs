@@ -26,13 +26,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What was waited for in vain; bounded by the pods that are there.
 #[derive(Debug, Default)]
-pub(super) struct Allocations {
+pub(crate) struct Allocations {
     given_up: Mutex<BTreeSet<Uid>>,
 }
 
 impl Allocations {
     /// A state in which the allocations of bound pods are known, or the newest after [`LIMIT`].
-    pub(super) async fn settled(&self, store: &ClusterStore) -> State {
+    pub(crate) async fn settled(&self, store: &ClusterStore) -> State {
         let until = Instant::now() + LIMIT;
         loop {
             let state = store.snapshot();
