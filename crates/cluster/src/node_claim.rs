@@ -8,6 +8,7 @@ use decode::{Problem, Reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use model::{DurationMs, Timestamp};
 
+pub mod command;
 pub mod consolidatable;
 pub mod drift;
 pub mod expiration;

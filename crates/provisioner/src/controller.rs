@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::controllers::disruption::metrics::DisruptionMetrics;
+use crate::controllers::disruption::{self, Disruption};
 use crate::controllers::node::eviction;
 use crate::controllers::node_claim::{consistency, disruption_conditions, expiration, garbage_collection};
 use crate::controllers::planner_state;
@@ -93,6 +95,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let config = client::config().await?;
     let mut metrics = Metrics::new();
     let status_conditions = Arc::new(StatusConditions::register(&mut metrics));
+    let of_disruption = DisruptionMetrics::register(&mut metrics);
     let (metrics, beats, fence) = (Arc::new(metrics), Arc::new(Beats::default()), Fence::closed());
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
     let clients = Clients::new(&config, &options, &metrics, &fence)?;
@@ -150,7 +153,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         serving.cancel();
         return Ok(());
     };
-    let result = supervise(leadership, &context, provider.background).await;
+    let result = supervise(leadership, &context, Parts { provider: provider.background, disruption: of_disruption }).await;
     background.shutdown().await;
     drop(context);
     // Its channel closes with the last context.
@@ -257,8 +260,16 @@ fn end_with_a_task(supervision: Supervision) {
     });
 }
 
+/// What some controllers bring along.
+struct Parts {
+    /// The provider's own loop.
+    provider: Option<Background>,
+    /// Where the disruption controller counts.
+    disruption: DisruptionMetrics,
+}
+
 /// Starts the controllers.
-fn start(context: &Context, of_provider: Option<Background>, controllers: &mut JoinSet<()>) {
+fn start(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
     let mut spawn = |name, controller: BoxFuture<'static, ()>| {
         let controller = as_controller(name, controller);
         controllers.spawn(context.supervision.endless(name, context.stop.clone(), controller));
@@ -269,12 +280,14 @@ fn start(context: &Context, of_provider: Option<Background>, controllers: &mut J
         return;
     }
     context.status_conditions.observe(&context.store, Arc::clone(&context.clock));
-    if let Some(of_provider) = of_provider {
+    if let Some(of_provider) = parts.provider {
         spawn("provider", of_provider(context.stop.clone().cancelled_owned().boxed()));
     }
     let health = Arc::new(RegistrationHealth::default());
     let evictions = eviction::Evictions::default();
     let own = || context.clone();
+    let of_disruption = Disruption::new(own(), parts.disruption);
+    spawn(disruption::NAME, of_disruption.run().boxed());
     spawn(node_pool::NAME, node_pool::run(own(), Arc::clone(&health)).boxed());
     spawn(static_capacity::NAME, static_capacity::run(own()).boxed());
     spawn(node_overlay::NAME, node_overlay::run(own()).boxed());
@@ -294,14 +307,14 @@ fn start(context: &Context, of_provider: Option<Background>, controllers: &mut J
 async fn supervise(
     leadership: Option<Box<Leadership>>,
     context: &Context,
-    of_provider: Option<Background>,
+    parts: Parts,
 ) -> anyhow::Result<()> {
     let release = CancellationToken::new();
     let mut keeping = tokio::spawn(keep(leadership, release.clone()));
     let mut controllers = JoinSet::new();
     tokio::select! {
         lost = &mut keeping => end_at_once(&lost),
-        () = control(context, of_provider, &mut controllers) => {}
+        () = control(context, parts, &mut controllers) => {}
     }
     context.background.close();
     let finished = async {
@@ -343,12 +356,12 @@ fn end_at_once(lost: &Result<Result<(), leader_election::Error>, tokio::task::Jo
 }
 
 /// Starts the controllers once the store is full, and waits for the order to stop.
-async fn control(context: &Context, of_provider: Option<Background>, controllers: &mut JoinSet<()>) {
+async fn control(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
     tokio::select! {
         () = context.stop.cancelled() => return,
         () = context.store.wait_until_synced() => {}
     }
-    start(context, of_provider, controllers);
+    start(context, parts, controllers);
     context.stop.cancelled().await;
     info!("stopping");
 }

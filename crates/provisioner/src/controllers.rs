@@ -1,5 +1,6 @@
 //! The controllers: one folder per concern, named after the kind that it reconciles.
 
+pub(crate) mod disruption;
 pub(crate) mod handover;
 pub(crate) mod node;
 pub(crate) mod node_claim;

@@ -124,8 +124,11 @@ pub struct RawOptions {
     /// planned without them
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
-    /// What to do about devices that machines publish and no template describes: off, propose (an event), or apply
-    /// (generate a NodeOverlay that ranks below all others)
+    /// How long the replacements of nodes that are disrupted may take until they are ready; after that the nodes stay
+    #[arg(long, env = "REPLACEMENT_TIMEOUT", default_value = "10m", value_parser = go_duration, help_heading = "Planning")]
+    pub replacement_timeout: DurationMs,
+    /// What becomes of devices that machines publish and no template describes: off, propose (an event), or apply (a
+    /// generated NodeOverlay below all others)
     #[arg(long, env = "LEARN_DEVICES", default_value = "off", help_heading = "Planning")]
     pub learn_devices: String,
     /// Milli-CPU that the process may use; sizes its worker pools
@@ -308,6 +311,7 @@ pub struct Options {
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
     pub dra_publish_timeout: DurationMs,
+    pub replacement_timeout: DurationMs,
     pub learn_devices: LearnDevices,
     /// Worker threads for planning: the processors that were asked for, rounded up.
     pub planner_threads: usize,
@@ -379,6 +383,7 @@ impl RawOptions {
             },
             ignore_dra_requests: self.ignore_dra_requests,
             dra_publish_timeout: self.dra_publish_timeout,
+            replacement_timeout: DurationMs(milliseconds("replacement-timeout", self.replacement_timeout)?),
             learn_devices: match self.learn_devices.as_str() {
                 "off" => LearnDevices::Off,
                 "propose" => LearnDevices::Propose,
@@ -454,6 +459,11 @@ fn scheduler_names(text: &str) -> Result<SchedulerNames, Error> {
 
 fn positive(flag: &'static str, value: u32) -> Result<(), Error> {
     if value == 0 { Err(invalid(flag, "0", "must be above zero")) } else { Ok(()) }
+}
+
+/// A span that is not negative.
+fn milliseconds(flag: &'static str, value: DurationMs) -> Result<i64, Error> {
+    duration(flag, value).map(|_| value.0)
 }
 
 fn duration(flag: &'static str, value: DurationMs) -> Result<Duration, Error> {

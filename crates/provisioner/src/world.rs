@@ -9,6 +9,7 @@ pub(crate) mod buffers;
 pub(crate) mod catalogues;
 pub(crate) mod claim;
 pub(crate) mod context;
+pub(crate) mod disrupted;
 pub(crate) mod health;
 pub(crate) mod instance;
 pub(crate) mod machine_devices;
@@ -26,6 +27,7 @@ pub(crate) mod snapshot;
 pub(crate) mod static_node_claim;
 pub(crate) mod status_conditions;
 pub mod store;
+pub(crate) mod successors;
 pub(crate) mod termination;
 #[cfg(test)]
 pub(crate) mod test_pods;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::conditions::node_claim as conditions;
-use api::{NodeClaim, NodePool, annotations, labels, taints};
+use api::{NodeClaim, NodePool, labels, taints};
 use decode::{ObjectError, ObjectRef, Problem, Reason};
 use model::pod::DoNotDisrupt;
 use model::{IdVec, InstanceTypeName, Interner, NamespacedName, NodeName, NodePoolName, Pod, Timestamp};
@@ -23,6 +23,7 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PendingPod, PoolId
 
 use self::pools::Counts;
 use super::Cluster;
+use crate::node_claim::command::{Note, has_note};
 use crate::node_claim::{self, expiration, last_pod_event, milliseconds, timestamp, true_condition, true_since};
 
 /// The fleet, all but what its devices are compiled from. A field of a NodeClaim or NodePool that cannot be read is
@@ -42,9 +43,11 @@ pub(super) fn fleet(
         let of_fleet = builder.node(id, node, (object, claim), errors);
         if let (Some(pool), Some(object)) = (&node.node_pool, object) {
             let counts = counts.entry(pool.clone()).or_default();
+            // One that takes the place of others is under way, and nothing is taken away with it.
+            let under_way = of_fleet.under_way.as_ref().filter(|_| !Note::is_replacement(claim));
             counts.add(
                 node.state,
-                of_fleet.under_way.as_ref(),
+                under_way,
                 object.ready,
                 true_condition(claim, conditions::INSTANCE_TERMINATING).is_some(),
             );
@@ -157,14 +160,13 @@ impl<'c> Builder<'c> {
         let is_disrupted = object.is_some_and(|object| {
             object.taints.iter().any(|taint| self.names.key_name(taint.key) == taints::DISRUPTED)
         });
-        let has_command = annotation(claim, annotations::DISRUPTION_COMMAND).is_some();
         if node.excluded == Some(Excluded::Deleting) {
             Some(UnderWay::Deletion)
         } else if true_condition(claim, conditions::REBOOTING).is_some() {
             Some(UnderWay::Reboot)
         } else if let Some(condition) = true_condition(claim, conditions::DISRUPTION_REASON) {
             Some(UnderWay::Command(Some(condition.reason.as_str().into())))
-        } else if has_command {
+        } else if has_note(claim) {
             Some(UnderWay::Command(None))
         } else {
             is_disrupted.then_some(UnderWay::Taint)
@@ -229,8 +231,4 @@ fn error(kind: &str, name: &str, field: &str, why: String) -> ObjectError {
 
 fn object_ref(kind: &str, name: &str) -> ObjectRef {
     ObjectRef { kind: kind.into(), name: NamespacedName::new("", name) }
-}
-
-fn annotation<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
-    claim.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

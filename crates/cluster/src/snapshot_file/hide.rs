@@ -4,9 +4,9 @@
 //! way and the plan of the hidden snapshot is the plan of the open one with other names. (A hash would shuffle them.)
 //! The numbers cannot be turned back into names, and mean nothing outside of the file.
 //!
-//! Names of objects, namespaces, volumes, owners, devices and requests are hidden, uids and provider ids, and the
-//! values of labels, except of labels that come from Kubernetes or the cloud provider and of values that are numbers or
-//! booleans. Label keys, names of resources, drivers and instance types stay.
+//! Names of objects, namespaces, volumes, owners, devices and requests are hidden, uids and provider ids, the names in
+//! notes of disruption commands, and the values of labels, except of labels that come from Kubernetes or the cloud
+//! provider and of values that are numbers or booleans. Label keys, names of resources, drivers and instance types stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,6 +83,22 @@ fn visit_request(text: &mut String, found: &mut dyn FnMut(&mut String)) {
     *text = names.join("/");
 }
 
+/// The note of a disruption command. What is none may hold any name.
+fn visit_command(text: &mut String, found: &mut dyn FnMut(&mut String)) {
+    let Ok(mut note) = serde_json::from_str::<Value>(text) else {
+        text.clear();
+        return;
+    };
+    if let Some(Value::Array(names)) = note.get_mut("nodeClaims") {
+        for name in names {
+            if let Value::String(name) = name {
+                found(name);
+            }
+        }
+    }
+    *text = note.to_string();
+}
+
 /// Entries of a quota whose key begins with the name of a DeviceClass.
 fn visit_quota(amounts: &mut serde_json::Map<String, Value>, found: &mut dyn FnMut(&mut String)) {
     let entries = std::mem::take(amounts);
@@ -140,6 +156,7 @@ impl Rule<'_> {
                 });
                 *text = hidden.collect::<Vec<_>>().join(",");
             }
+            Value::String(text) if field == api::annotations::DISRUPTION_COMMAND => visit_command(text, found),
             Value::Object(labels) if LABEL_FIELDS.contains(&field) || is_plain_selector(field, labels) => {
                 for (key, value) in labels {
                     match value {

@@ -25,17 +25,17 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use model::{DurationMs, NodeClaimName, Timestamp, Uid};
 use parking_lot::Mutex;
-use scheduling::snapshot::pending::will_be_replaced;
 use tracing::{error, info};
 
 use crate::options::HandOverMode;
 use crate::runtime::conditions::{ConditionSet, differ_in_reasons_only};
 use crate::runtime::failpoints;
-use crate::runtime::metrics::{ByZone, DisruptedLabels};
+use crate::runtime::metrics::ByZone;
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
 use crate::runtime::recorder::{Event, Severity, pod_reference, reference};
 use crate::world::context::Context;
+use crate::world::disrupted::Disrupted;
 use crate::world::registration_health::{Outcome, RegistrationHealth};
 use crate::world::store::{Kind, NodeRecord, Revision};
 use crate::world::{claim, machine_devices, node_facts, overlays};
@@ -165,7 +165,8 @@ impl Lifecycle {
         }
         let node_claim = self.ensure_finalizer(node_claim).await?;
         let mut draft = Draft::new(node_claim, context.clock.now());
-        leftovers::clear(&mut draft.conditions());
+        let read = Arc::clone(&draft.read);
+        leftovers::clear(&read, &mut draft.conditions());
         let mut failure = None;
         if self.launch(&mut draft, &mut failure).await? == Step::End {
             return Ok(Action::Done);
@@ -528,24 +529,8 @@ impl Lifecycle {
 /// # Errors
 /// Those of the API server.
 pub(crate) async fn disrupt(context: &Context, node_claim: &NodeClaim, reason: &'static str) -> anyhow::Result<()> {
-    let pods = pods_to_move(context, node_claim);
+    let disrupted = Disrupted::now(&context.store.read(), node_claim, reason);
     claim::delete(&context.client, node_claim, Lock::Uid).await?;
-    let labels = DisruptedLabels {
-        reason: reason.to_owned(),
-        nodepool: claim::node_pool(node_claim).to_owned(),
-        capacity_type: claim::label(node_claim, labels::CAPACITY_TYPE).to_owned(),
-        consolidation_policy: String::new(),
-        termination_mode: termination::mode(node_claim).to_owned(),
-    };
-    context.metrics.nodeclaims_disrupted.get_or_create(&labels).inc();
-    context.metrics.pods_disruption_initiated.get_or_create(&labels).inc_by(pods);
+    disrupted.count(&context.metrics);
     Ok(())
-}
-
-/// How many pods have to go from the NodeClaim's Node to another.
-fn pods_to_move(context: &Context, node_claim: &NodeClaim) -> u64 {
-    let Some(id) = claim::provider_id(node_claim) else { return 0 };
-    let state = context.store.read();
-    let pods = state.nodes_of_machine(id).flat_map(|node| state.pods_on_node(&node.model.name));
-    pods.filter(|pod| will_be_replaced(pod)).map(|_| 1).sum()
 }

@@ -21,7 +21,7 @@ pub(crate) use format::Format;
 pub(crate) use ignored_pods::IgnoredPods;
 
 /// Karpenter's buckets for durations, in seconds.
-const DURATION_BUCKETS: [f64; 19] = [
+pub(crate) const DURATION_BUCKETS: [f64; 19] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
 ];
 /// Doubling from one second to a bit more than half an hour.

@@ -44,6 +44,12 @@ pub(crate) enum Stale {
     PodArrived { pod: NamespacedName, node: NodeName },
     #[error("pod {pod} may not leave {node}")]
     PodMayNotLeave { pod: NamespacedName, node: NodeName },
+    #[error("{0} takes part in a command already")]
+    NodeUnderWay(NodeName),
+    #[error("pods that wait are to come to {0}")]
+    PodsPlanned(NodeName),
+    #[error("more nodes of the nodepool are disrupted by now")]
+    BudgetUsedUp,
     #[error("nodeclaim {0} has changed")]
     NodeClaimChanged(NodeClaimName),
 }
@@ -82,9 +88,7 @@ impl<'a> Present<'a> {
                 }
             }
             Precondition::PodsMayLeave(node) => {
-                let budgets = Budgets::new(state.pod_disruption_budgets.values().map(AsRef::as_ref));
-                let may_leave = |pod: &&Arc<Pod>| may_leave(pod, self.now, &budgets, &state.interner);
-                match self.pods_on(node).find(|pod| !may_leave(pod)) {
+                match held(state, self.pods_on(node), self.now) {
                     Some(pod) => Err(Stale::PodMayNotLeave { pod: pod.name.clone(), node: self.node_name(node) }),
                     None => Ok(()),
                 }
@@ -117,19 +121,46 @@ impl<'a> Present<'a> {
     }
 
     /// Pods there that somebody would miss. A machine may have got its Node only since the snapshot.
-    fn pods_on(&self, node: NodeId) -> impl Iterator<Item = &'a Arc<Pod>> {
+    fn pods_on(&self, node: NodeId) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
         let (state, planned) = (self.state, &self.snapshot.nodes[node]);
         let claim = planned.node_claim.as_ref().and_then(|name| state.node_claims.get(name));
         let machine = claim.and_then(|claim| claim::provider_id(claim));
         let now = machine.into_iter().flat_map(|id| state.nodes_of_machine(id)).map(|record| &record.model.name);
         let names: BTreeSet<&NodeName> = planned.name.iter().chain(now).collect();
         let pods = names.into_iter().flat_map(|name| state.pods_on_node(name));
-        pods.filter(|pod| !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror)
+        pods.filter(|pod| is_missed(pod))
     }
 
     fn node_name(&self, node: NodeId) -> NodeName {
         self.snapshot.nodes[node].display_name().into()
     }
+}
+
+/// Whether somebody would miss the pod if its node went.
+fn is_missed(pod: &Pod) -> bool {
+    !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror
+}
+
+/// The first of those pods that something forbids to evict, for good or for longer than one waits for it.
+fn held<'a>(state: &State, mut pods: impl Iterator<Item = &'a Arc<Pod>>, now: Timestamp) -> Option<&'a Arc<Pod>> {
+    let budgets = Budgets::new(state.pod_disruption_budgets.values().map(AsRef::as_ref));
+    pods.find(|pod| !may_leave(pod, now, &budgets, &state.interner))
+}
+
+/// The pods on the Node of a NodeClaim that somebody would miss.
+pub(crate) fn pods_of_machine<'a>(state: &'a State, claim: &NodeClaim) -> impl Iterator<Item = &'a Arc<Pod>> {
+    let nodes = claim::provider_id(claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
+    nodes.flat_map(|node| state.pods_on_node(&node.model.name)).filter(|pod| is_missed(pod))
+}
+
+/// The first pod there that may not be evicted, as [`Precondition::PodsMayLeave`] asks for it.
+pub(crate) fn held_pod<'a>(state: &'a State, claim: &NodeClaim, now: Timestamp) -> Option<&'a Arc<Pod>> {
+    held(state, pods_of_machine(state, claim), now)
+}
+
+/// The NodePools that a plan's actions rely on.
+pub(crate) fn pools_of(plan: &Plan) -> BTreeSet<PoolId> {
+    plan.actions.iter().flat_map(pools).collect()
 }
 
 fn pools(action: &Action) -> impl Iterator<Item = PoolId> {
@@ -142,16 +173,15 @@ fn pools(action: &Action) -> impl Iterator<Item = PoolId> {
     })
 }
 
-/// Each NodePool that an action relies on as it is on the API server, or why it may not be used.
+/// Each of those NodePools as it is on the API server, or why it may not be used.
 pub(crate) async fn current_pools(
     context: &Context,
     snapshot: &Snapshot,
-    plan: &Plan,
+    wanted: BTreeSet<PoolId>,
     planned_pools: &[Arc<NodePool>],
 ) -> BTreeMap<PoolId, Result<Arc<NodePool>, Stale>> {
     let api = Api::<NodePool>::all(context.client.clone());
     let mut current = BTreeMap::new();
-    let wanted: BTreeSet<PoolId> = plan.actions.iter().flat_map(pools).collect();
     for id in wanted {
         let name = &snapshot.node_pools[id].name;
         let planned = planned_pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name));
@@ -176,8 +206,14 @@ pub(crate) async fn current_pools(
     current
 }
 
-/// Whether a NodePool is still the one that the plan was made from.
+/// Whether a NodePool is still the one that the plan was made from, and ready.
 pub(crate) fn check_pool(planned: &NodePool, live: &NodePool) -> Result<(), Stale> {
+    check_same_pool(planned, live)?;
+    readiness(live).map_err(Stale::NodePoolNotReady)
+}
+
+/// Whether a NodePool is still the one that the plan was made from.
+pub(crate) fn check_same_pool(planned: &NodePool, live: &NodePool) -> Result<(), Stale> {
     if planned.metadata.uid != live.metadata.uid {
         return Err(Stale::NodePoolReplaced);
     }
@@ -187,7 +223,7 @@ pub(crate) fn check_pool(planned: &NodePool, live: &NodePool) -> Result<(), Stal
     if planned.metadata.generation != live.metadata.generation {
         return Err(Stale::NodePoolChanged);
     }
-    readiness(live).map_err(Stale::NodePoolNotReady)
+    Ok(())
 }
 
 /// What NodeClaims of a pool that the plan did not know ask for.

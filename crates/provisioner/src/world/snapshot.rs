@@ -16,11 +16,20 @@ use scheduling::snapshot::pending::{is_provisionable, is_untried};
 use scheduling::snapshot::{Buffer, Options, SchedulerNames, Snapshot, Volumes};
 
 use crate::world::buffers;
-use crate::world::store::{CsiNode, NodeRecord, State};
+use crate::world::store::{ClusterStore, CsiNode, NodeRecord, State};
 
 /// Whether a pod waits for a machine from us.
 pub(crate) fn is_ours(pod: &Pod, schedulers: &SchedulerNames) -> bool {
     is_provisionable(pod) && schedulers.include(&pod.scheduler_name)
+}
+
+/// Who plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Machines for pods that wait.
+    Provisioning,
+    /// Machines that go: what is known of ours is told as well, and what pods want of devices that run.
+    Disruption,
 }
 
 /// What was decided before a snapshot is taken.
@@ -34,6 +43,8 @@ pub(crate) struct Before<'a> {
 /// What goes into a snapshot besides the cluster.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
+    /// What it is for.
+    pub whom: For,
     /// When the state was taken.
     pub now: Timestamp,
     /// How to plan.
@@ -115,27 +126,35 @@ pub(crate) fn build(
             classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         },
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
-        devices: devices(state, &buffers),
+        devices: devices(state, &buffers, settings.whom),
         buffers,
         default_spread: DefaultSpread {
             config: settings.scheduler_config.clone(),
             selectors: state.pod_selectors.values().cloned().collect(),
         },
-        // Pods without a place ask for none of our machines to go.
-        wants_fleet: false,
+        wants_fleet: settings.whom == For::Disruption,
     };
     cluster::snapshot_with(cluster, Arc::clone(&state.interner), settings.labels, &mut memory.cache)
 }
 
-/// What decides about devices; nothing of it is gathered while no pod that waits, no daemon and no buffer's pod may
-/// want one.
-fn devices(state: &State, buffers: &[Buffer]) -> ClusterDevices {
+/// Lets the store know the names that a snapshot has added, so that what was made with them can be remembered for the
+/// next one.
+pub(crate) fn share_names(store: &ClusterStore, state: &State, snapshot: &Snapshot) {
+    if snapshot.interner.has_more_than(&state.interner) {
+        store.intern(|names| names.learn(&snapshot.interner, &state.interner));
+    }
+}
+
+/// What decides about devices; nothing of it is gathered while no pod that waits or may have to move, no daemon and no
+/// buffer's pod may want one.
+fn devices(state: &State, buffers: &[Buffer], whom: For) -> ClusterDevices {
     let compat = state.kubernetes.unwrap_or_else(|| Compat::new(KubernetesMinor::NEWEST));
     let wants = |pod: &Arc<Pod>| state.device_pods.contains_key(&pod.uid);
     let is_going = |node: &NodeRecord| node.model.deletion_timestamp.is_some();
     let wanting_daemon = |set: &Arc<DaemonSet>| state.device_pods.contains_key(&set.uid);
     let of_pods = !state.device_pods.is_empty()
-        && (state.unbound_pods().any(wants)
+        && (whom == For::Disruption
+            || state.unbound_pods().any(wants)
             || state.daemon_sets.values().any(wanting_daemon)
             || state.nodes.values().any(|node| is_going(node)));
     let nobody = !of_pods && buffers.iter().all(|buffer| buffer.devices.is_none());

@@ -40,3 +40,8 @@ pub(crate) fn due(claim: &NodeClaim, deleted_at: Timestamp) -> Option<Timestamp>
     let period = DurationMs(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
     Some(deleted_at.saturating_add(period))
 }
+
+/// How the pods of a deleted NodeClaim end, in the words of metrics: sooner or later by force, or never.
+pub(crate) fn mode(node_claim: &NodeClaim) -> &'static str {
+    if node_claim.spec.termination_grace_period.is_some() { "eventual" } else { "graceful" }
+}

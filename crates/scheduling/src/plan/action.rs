@@ -4,8 +4,8 @@
 //! carries it out looks at the cluster of that moment first and drops the action as a whole if anything of it no longer
 //! holds. Provisioning creates; who takes nodes out of a cluster deletes.
 //!
-//! To replace nodes is not an action yet. Its nodes may only go once the new machines are initialized, minutes later,
-//! so it needs somebody who remembers it over a restart.
+//! To replace nodes is no action. Its nodes may only go once the new machines are initialized, minutes later, so it is a
+//! command that is written down in the cluster; its last step is a deletion.
 
 use model::IdVec;
 
@@ -62,8 +62,15 @@ impl Action {
     /// Deletes nodes whose pods, those that the snapshot shows, have a place elsewhere. One pod more, or one that may
     /// not leave any more, on any of the nodes keeps all of them.
     pub fn delete(nodes: Vec<NodeId>) -> Self {
-        let of_node =
-            |&id| [Precondition::NodeStays(id), Precondition::NoPodArrived(id), Precondition::PodsMayLeave(id)];
+        Self::delete_eventually(nodes, |_| false)
+    }
+
+    /// As [`Self::delete`]. A pod that may not leave does not keep a node which `ends_by_force`.
+    pub fn delete_eventually(nodes: Vec<NodeId>, ends_by_force: impl Fn(NodeId) -> bool) -> Self {
+        let of_node = |&id: &NodeId| {
+            let may_leave = (!ends_by_force(id)).then_some(Precondition::PodsMayLeave(id));
+            [Precondition::NodeStays(id), Precondition::NoPodArrived(id)].into_iter().chain(may_leave)
+        };
         let preconditions = nodes.iter().flat_map(of_node).collect();
         Self::Delete { nodes, preconditions }
     }

@@ -9,6 +9,7 @@ mod crashes;
 mod crds;
 mod default_spread;
 mod devices;
+mod disruption;
 mod dra;
 mod driver_drain;
 mod faults;

@@ -14,7 +14,6 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, Timestamp, Uid};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -33,8 +32,7 @@ use crate::runtime::queue::is_not_found;
 use crate::runtime::supervision;
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::store::watch::node_record;
-use crate::world::store::{NodeRecord, RawObject, State};
+use crate::world::store::{NodeRecord, State};
 
 /// Calls under way at the same time. More would only keep the API server from registering the machines that come next.
 const PARALLEL_CALLS: usize = 16;
@@ -515,17 +513,6 @@ async fn close(context: &Context, name: &NodeName, node: &Node, taint: &Taint) {
     }
 }
 
-/// Puts what we have written into the store, so that the next look does not ask for it a second time.
-fn note(context: &Context, node: Option<&Node>) {
-    let raw = node.map(serde_json::to_value).and_then(Result::ok).map(RawObject::deserialize);
-    if let Some(Ok(raw)) = raw
-        && let Err(error) =
-            context.store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names)))
-    {
-        debug!(error, "could not read a node that was written");
-    }
-}
-
 /// Changes the Node's taints, whatever others change meanwhile. Says whether they are as wanted, or the Node is gone.
 async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: impl Fn(&mut Vec<Taint>)) -> bool {
     // Not rate limited: there are few, and machines must open together.
@@ -537,7 +524,7 @@ async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: imp
     };
     match patch::retried(&nodes, node, changed).await {
         Ok(written) => {
-            note(context, written.as_ref());
+            written.iter().for_each(|node| context.store.apply_node(node));
             true
         }
         Err(failure) if is_not_found(&failure) => true,

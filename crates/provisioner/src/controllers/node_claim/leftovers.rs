@@ -5,11 +5,15 @@
 //! next: the machine would take no pod, and nobody would remove it. So they are taken away, as Karpenter does at its
 //! own start. What is being deleted keeps them: there the taint is part of the way out.
 //!
+//! What a command of ours has written stays: its note on the NodeClaim says what comes next, and `disruption` takes all of
+//! it away, the note last.
+//!
 //! A Node from before Karpenter wrote the label of the node class gets it, also on its way out: by this label the
 //! controllers know their Nodes.
 
 use api::conditions::node_claim::{DISRUPTION_REASON, REBOOTING};
 use api::{NodeClaim, annotations, conditions, taints};
+use cluster::node_claim::command::has_note;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 use super::registration;
@@ -38,14 +42,16 @@ pub(crate) fn tidied(node_claim: &NodeClaim, node: &Node) -> Node {
     if has_stale_taint(node_claim, node)
         && let Some(of_node) = tidied.spec.as_mut().and_then(|spec| spec.taints.as_mut())
     {
-        of_node.retain(|taint| !is_of_a_command(taint));
+        of_node.retain(|taint| !is_stale(node_claim, taint));
     }
     tidied
 }
 
-/// Takes away the conditions of a NodeClaim by which a command or a reboot would go on.
-pub(crate) fn clear(conditions: &mut ConditionSet<'_>) {
-    conditions.clear(DISRUPTION_REASON);
+/// Takes away the conditions of that NodeClaim by which a command or a reboot would go on.
+pub(crate) fn clear(node_claim: &NodeClaim, conditions: &mut ConditionSet<'_>) {
+    if !has_note(node_claim) {
+        conditions.clear(DISRUPTION_REASON);
+    }
     // One that is over says how it ended.
     if conditions.get(REBOOTING).is_some_and(|rebooting| rebooting.status != conditions::FALSE) {
         conditions.clear(REBOOTING);
@@ -72,15 +78,18 @@ fn lacks_class_label(node_claim: &NodeClaim, node: &Node) -> bool {
 fn has_stale_taint(node_claim: &NodeClaim, node: &Node) -> bool {
     !claim::is_deleting(node_claim)
         && node.metadata.deletion_timestamp.is_none()
-        && node_facts::taints_of(node).iter().any(is_of_a_command)
+        && node_facts::taints_of(node).iter().any(|taint| is_stale(node_claim, taint))
 }
 
-fn is_of_a_command(taint: &Taint) -> bool {
-    [taints::disrupted(), taints::rebooting()].iter().any(|known| node_facts::same_taint(known, taint))
+fn is_stale(node_claim: &NodeClaim, taint: &Taint) -> bool {
+    let is_disrupted = node_facts::same_taint(&taints::disrupted(), taint) && !has_note(node_claim);
+    is_disrupted || node_facts::same_taint(&taints::rebooting(), taint)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -127,6 +136,16 @@ mod tests {
         let mut metadata = registered();
         metadata["deletionTimestamp"] = leaving["deletionTimestamp"].clone();
         assert!(!is_untidy(&living, &node(metadata, commands())));
+        // Its note says what comes next.
+        let noted = claim(json!({"annotations": {"dovetail.sh/disruption-command": "{}"}}), json!([]));
+        let left: Vec<String> = node_facts::taints_of(&tidied(&noted, &before))
+            .iter()
+            .map(super::super::initialization::display)
+            .collect();
+        assert_eq!(
+            left,
+            ["karpenter.sh/disrupted:NoSchedule", "team:NoSchedule", "karpenter.sh/disrupted:NoExecute"]
+        );
         // Not ours yet.
         assert!(!is_untidy(&living, &node(json!({}), commands())));
     }
@@ -146,9 +165,10 @@ mod tests {
     #[test]
     fn conditions_and_annotations_of_commands_go_and_how_a_reboot_ended_stays() {
         let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let types = |conditions: Value| -> Vec<String> {
-            let mut draft = Draft::new(claim(json!({}), conditions).into(), model::Timestamp::default());
-            clear(&mut draft.conditions());
+        let types = |metadata: Value, conditions: Value| -> Vec<String> {
+            let mut draft = Draft::new(claim(metadata, conditions).into(), model::Timestamp::default());
+            let read = Arc::clone(&draft.read);
+            clear(&read, &mut draft.conditions());
             let status = draft.wanted.status.unwrap();
             let ours = status
                 .conditions
@@ -161,8 +181,10 @@ mod tests {
             condition("Rebooting", "True"),
             condition("Drifted", "True")
         ]);
-        assert_eq!(types(begun), ["Drifted"]);
-        assert_eq!(types(json!([condition("Rebooting", "False")])), ["Rebooting"]);
+        assert_eq!(types(json!({}), begun.clone()), ["Drifted"]);
+        let noted = json!({"annotations": {"dovetail.sh/disruption-command": "{}"}});
+        assert_eq!(types(noted, begun), ["DisruptionReason", "Drifted"], "its note says what comes next");
+        assert_eq!(types(json!({}), json!([condition("Rebooting", "False")])), ["Rebooting"]);
         let annotated = json!({"annotations": {"karpenter.sh/reboot-pre-boot-id": "x", "karpenter.sh/reboot-termination-grace-period": "1m", "a": "b"}});
         let mut annotated = claim(annotated, json!([]));
         assert!(are_annotated(&annotated));

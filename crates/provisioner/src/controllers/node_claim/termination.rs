@@ -63,11 +63,6 @@ pub(crate) fn decide(node_claim: &NodeClaim, nodes: &[&Node]) -> Step {
     Step::EndInstance(claim::provider_id(node_claim).map(ProviderId::from))
 }
 
-/// How the pods of a deleted NodeClaim end, in the words of metrics: sooner or later by force, or never.
-pub(crate) fn mode(node_claim: &NodeClaim) -> &'static str {
-    if node_claim.spec.termination_grace_period.is_some() { "eventual" } else { "graceful" }
-}
-
 /// Carries out the next steps.
 ///
 /// # Errors

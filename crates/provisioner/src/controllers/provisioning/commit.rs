@@ -75,7 +75,7 @@ pub(super) async fn commit(context: &Context, beat: &Beat, planned: Planned<'_>)
     context.assignments.set_stages(stages(snapshot, plan));
     assign_existing(context, snapshot, plan);
     let mut committed = Committed::default();
-    let pools = preconditions::current_pools(context, snapshot, plan, planned_pools).await;
+    let pools = preconditions::current_pools(context, snapshot, preconditions::pools_of(plan), planned_pools).await;
     let state = context.store.snapshot();
     let present = Present { snapshot, plan, state: &state, pools: &pools, now: context.clock.now() };
     let Ready { creates, deletes, stale } = ready(&present, &notes.launches.held_back);

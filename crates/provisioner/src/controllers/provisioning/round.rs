@@ -169,6 +169,7 @@ impl Round<'_> {
         let Question { state, node_pools, planned, options, now } = self.question;
         let before = snapshot::Before { planned, left_out };
         let settings = snapshot::Settings {
+            whom: snapshot::For::Provisioning,
             now: *now,
             options: options.clone(),
             scheduler_config: &self.context.options.scheduler_config,
@@ -178,10 +179,7 @@ impl Round<'_> {
         let mut remembered = std::mem::take(self.remembered);
         let (mut snapshot, errors) = snapshot::build(state, node_pools.clone(), before, settings, &mut remembered);
         *self.remembered = remembered;
-        if snapshot.interner.has_more_than(&state.interner) {
-            // What was made with names that the store does not know yet can be remembered next time.
-            self.context.store.intern(|names| names.learn(&snapshot.interner, &state.interner));
-        }
+        snapshot::share_names(&self.context.store, state, &snapshot);
         for pool in snapshot.node_pools.iter_mut() {
             pool.observed_room = observed_room(pool, self.brake, &snapshot.interner);
         }

@@ -127,6 +127,7 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
         pools,
         snapshot::Before { planned: &assignments.claims_by_pod(), left_out: Default::default() },
         snapshot::Settings {
+            whom: snapshot::For::Provisioning,
             now,
             options: PlanOptions::default(),
             scheduler_config: &zone_default(),

@@ -1,0 +1,252 @@
+//! What `/metrics` shows of commands, by Karpenter's names.
+//!
+//! Differs: `disruption-metrics`. One plan is made for all reasons, so the duration of evaluating decisions has the
+//! reason `all`; and the gauges count what the last plan has seen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use scheduling::disruption::plan::DisruptionPlan;
+use scheduling::disruption::reason::NodeReason;
+use scheduling::snapshot::fleet::Reason;
+
+use crate::runtime::metrics::{DURATION_BUCKETS, Histograms, Metrics, seconds};
+
+/// What Karpenter shows where nothing limits a NodePool.
+const UNLIMITED: i64 = i32::MAX as i64;
+/// All reasons that something is planned for.
+const REASONS: [Reason; 3] = [Reason::Underutilized, Reason::Empty, Reason::Drifted];
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DecisionLabels {
+    pub decision: String,
+    pub reason: String,
+    pub consolidation_type: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodePoolDecisionLabels {
+    nodepool: String,
+    decision: String,
+    reason: String,
+    consolidation_type: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EvaluationLabels {
+    reason: String,
+    consolidation_type: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConsolidationLabels {
+    consolidation_type: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolReasonLabels {
+    nodepool: String,
+    reason: String,
+}
+
+/// What is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct DisruptionMetrics {
+    evaluation_duration_seconds: Histograms<EvaluationLabels>,
+    decisions: Family<DecisionLabels, Counter>,
+    decisions_by_nodepool: Family<NodePoolDecisionLabels, Counter>,
+    eligible_nodes: Family<ReasonLabels, Gauge>,
+    failed_validations: Family<ConsolidationLabels, Counter>,
+    queue_failures: Family<DecisionLabels, Counter>,
+    allowed_disruptions: Family<PoolReasonLabels, Gauge>,
+    nodes_consuming_budgets: Family<PoolReasonLabels, Gauge>,
+}
+
+/// As labels of metrics have it.
+pub(crate) fn label(reason: Reason) -> String {
+    reason.as_str().to_lowercase()
+}
+
+/// Karpenter's word for what of consolidation a command is.
+pub(crate) fn consolidation_type(reason: Reason, nodes: usize) -> &'static str {
+    match (reason, nodes) {
+        (Reason::Empty, _) => "empty",
+        (Reason::Underutilized, 1) => "single",
+        (Reason::Underutilized, _) => "multi",
+        (Reason::Drifted | Reason::Unhealthy, _) => "",
+    }
+}
+
+impl DecisionLabels {
+    /// Of a command.
+    pub(crate) fn new(reason: Reason, nodes: usize, replacements: usize) -> Self {
+        Self {
+            decision: if replacements == 0 { "delete" } else { "replace" }.to_owned(),
+            reason: label(reason),
+            consolidation_type: consolidation_type(reason, nodes).to_owned(),
+        }
+    }
+}
+
+impl DisruptionMetrics {
+    /// Makes `/metrics` show them.
+    pub(crate) fn register(metrics: &mut Metrics) -> Self {
+        let durations: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
+        let this = Self {
+            evaluation_duration_seconds: Family::new_with_constructor(durations),
+            decisions: Family::default(),
+            decisions_by_nodepool: Family::default(),
+            eligible_nodes: Family::default(),
+            failed_validations: Family::default(),
+            queue_failures: Family::default(),
+            allowed_disruptions: Family::default(),
+            nodes_consuming_budgets: Family::default(),
+        };
+        let karpenter = metrics.registry_mut().sub_registry_with_prefix("karpenter");
+        let voluntary = karpenter.sub_registry_with_prefix("voluntary_disruption");
+        voluntary.register(
+            "decision_evaluation_duration_seconds",
+            "Duration of one plan of disruption",
+            this.evaluation_duration_seconds.clone(),
+        );
+        voluntary.register("decisions", "Commands that began", this.decisions.clone());
+        voluntary.register(
+            "decisions_by_nodepool",
+            "Commands that began, once for each NodePool whose nodes go",
+            this.decisions_by_nodepool.clone(),
+        );
+        voluntary.register("eligible_nodes", "Nodes that would go", this.eligible_nodes.clone());
+        voluntary.register(
+            "failed_validations",
+            "Proposed commands that a later plan did not ask for",
+            this.failed_validations.clone(),
+        );
+        voluntary.register("queue_failures", "Commands that were rolled back", this.queue_failures.clone());
+        let pools = karpenter.sub_registry_with_prefix("nodepools");
+        pools.register(
+            "allowed_disruptions",
+            "How many more nodes of a NodePool may be disrupted",
+            this.allowed_disruptions.clone(),
+        );
+        pools.register(
+            "nodes_consuming_budgets",
+            "Nodes of a NodePool that count against its budgets",
+            this.nodes_consuming_budgets.clone(),
+        );
+        this
+    }
+
+    /// A command began.
+    pub(crate) fn began(&self, labels: &DecisionLabels, node_pools: impl Iterator<Item = String>) {
+        self.decisions.get_or_create(labels).inc();
+        for nodepool in node_pools {
+            let DecisionLabels { decision, reason, consolidation_type } = labels.clone();
+            let labels = NodePoolDecisionLabels { nodepool, decision, reason, consolidation_type };
+            self.decisions_by_nodepool.get_or_create(&labels).inc();
+        }
+    }
+
+    /// A command was rolled back.
+    pub(crate) fn failed(&self, labels: &DecisionLabels) {
+        self.queue_failures.get_or_create(labels).inc();
+    }
+
+    /// A proposal was dropped.
+    pub(crate) fn not_confirmed(&self, reason: Reason, nodes: usize) {
+        let consolidation_type = consolidation_type(reason, nodes).to_owned();
+        self.failed_validations.get_or_create(&ConsolidationLabels { consolidation_type }).inc();
+    }
+
+    /// A plan was made.
+    pub(crate) fn planned(&self, plan: &DisruptionPlan, took: Duration) {
+        let labels = EvaluationLabels { reason: "all".to_owned(), consolidation_type: String::new() };
+        self.evaluation_duration_seconds.get_or_create(&labels).observe(seconds(took));
+        let mut eligible: BTreeMap<Reason, i64> = REASONS.into_iter().map(|reason| (reason, 0)).collect();
+        for reason in plan.node_reasons.iter().filter_map(|(_, reason)| would_go(plan, reason)) {
+            *eligible.entry(reason).or_default() += 1;
+        }
+        for (reason, count) in eligible {
+            self.eligible_nodes.get_or_create(&ReasonLabels { reason: label(reason) }).set(count);
+        }
+        // A NodePool that is gone is shown no more.
+        self.allowed_disruptions.clear();
+        self.nodes_consuming_budgets.clear();
+        for pool in &plan.pools {
+            let consumed = i64::from(pool.disrupted) + i64::from(pool.taken);
+            for (reason, allowed) in &pool.allowed {
+                let labels = PoolReasonLabels { nodepool: pool.name.to_string(), reason: label(*reason) };
+                let allowed = allowed.map_or(UNLIMITED, |allowed| (i64::from(allowed) - consumed).max(0));
+                self.allowed_disruptions.get_or_create(&labels).set(allowed);
+                self.nodes_consuming_budgets.get_or_create(&labels).set(consumed);
+            }
+        }
+    }
+}
+
+/// What a node would go for, whether it does or not.
+fn would_go(plan: &DisruptionPlan, reason: &NodeReason) -> Option<Reason> {
+    match reason {
+        NodeReason::Goes { command } => plan.commands.get(*command).map(|command| command.reason),
+        NodeReason::Budget { reason, .. }
+        | NodeReason::NoPlace { reason, .. }
+        | NodeReason::PlaceNotReady { reason, .. }
+        | NodeReason::Undecided { reason } => Some(*reason),
+        NodeReason::Blocked(_)
+        | NodeReason::ConsolidationOff { .. }
+        | NodeReason::NotQuiet { .. }
+        | NodeReason::HoldsBuffer { .. }
+        | NodeReason::InUse { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scheduling::disruption::plan::PoolAllowance;
+
+    use super::*;
+
+    #[test]
+    fn names_and_labels_are_karpenters() {
+        let mut metrics = Metrics::new();
+        let of_disruption = DisruptionMetrics::register(&mut metrics);
+        let pool = |name: &str, allowed| PoolAllowance {
+            name: name.into(),
+            nodes: 10,
+            disrupted: 1,
+            taken: 1,
+            allowed: vec![(Reason::Drifted, allowed)],
+            faults: Vec::new(),
+        };
+        let plan = DisruptionPlan { pools: vec![pool("a", Some(5)), pool("b", None)], ..DisruptionPlan::default() };
+        of_disruption.planned(&plan, Duration::from_millis(300));
+        let labels = DecisionLabels::new(Reason::Underutilized, 2, 1);
+        of_disruption.began(&labels, ["a".to_owned()].into_iter());
+        of_disruption.failed(&DecisionLabels::new(Reason::Drifted, 1, 0));
+        of_disruption.not_confirmed(Reason::Empty, 1);
+        let text = metrics.render().unwrap();
+        for line in [
+            r#"karpenter_voluntary_disruption_decisions_total{decision="replace",reason="underutilized",consolidation_type="multi"} 1"#,
+            r#"karpenter_voluntary_disruption_decisions_by_nodepool_total{nodepool="a",decision="replace",reason="underutilized",consolidation_type="multi"} 1"#,
+            r#"karpenter_voluntary_disruption_queue_failures_total{decision="delete",reason="drifted",consolidation_type=""} 1"#,
+            r#"karpenter_voluntary_disruption_failed_validations_total{consolidation_type="empty"} 1"#,
+            r#"karpenter_voluntary_disruption_eligible_nodes{reason="drifted"} 0"#,
+            r#"karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count{reason="all",consolidation_type=""} 1"#,
+            r#"karpenter_nodepools_allowed_disruptions{nodepool="a",reason="drifted"} 3"#,
+            r#"karpenter_nodepools_allowed_disruptions{nodepool="b",reason="drifted"} 2147483647"#,
+            r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="drifted"} 2"#,
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
+        }
+    }
+}

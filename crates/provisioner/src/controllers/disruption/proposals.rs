@@ -1,0 +1,183 @@
+//! Commands that a plan has asked for and that have not begun.
+//!
+//! What is planned because machines could be used better is only done if a plan some time later asks for it still: pods
+//! come and go, and who removes a machine at the first moment launches the next one a moment later. Nobody waits for
+//! one proposal: others are made and begun meanwhile.
+//!
+//! Differs: `disruption-pause`. What was rolled back is not begun again for a while, longer after each time: a machine
+//! whose replacement does not come would have one launched all the time otherwise.
+
+use std::collections::BTreeMap;
+
+use model::{DurationMs, Timestamp, Uid};
+use scheduling::snapshot::fleet::Reason;
+
+/// How long a command is only proposed. Karpenter's `validationTTL`, which there is a sleep.
+pub(crate) const PROPOSED_FOR: DurationMs = DurationMs::from_seconds(15);
+
+/// How long what was rolled back is not begun again; twice as long after the next time.
+const PAUSE: DurationMs = DurationMs::from_seconds(60);
+/// And no longer than that: it may keep others of its NodePool waiting, where budgets let few go.
+const LONGEST_PAUSE: DurationMs = DurationMs::from_seconds(600);
+
+/// What makes two plans' commands the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub reason: Reason,
+    /// The NodeClaims that go, in order.
+    pub going: Vec<Uid>,
+}
+
+impl Key {
+    /// How long a command for that reason is only proposed. As with Karpenter, what is not as it should be is not
+    /// waited for.
+    fn proposed_for(&self) -> DurationMs {
+        match self.reason {
+            Reason::Empty | Reason::Underutilized => PROPOSED_FOR,
+            Reason::Drifted | Reason::Unhealthy => DurationMs(0),
+        }
+    }
+}
+
+/// Since when commands are proposed.
+#[derive(Debug, Default)]
+pub(crate) struct Proposals {
+    since: BTreeMap<Key, Timestamp>,
+    /// NodeClaims whose commands were rolled back lately.
+    paused: BTreeMap<Uid, Pause>,
+}
+
+/// That a command was rolled back.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    until: Timestamp,
+    /// How often in a row.
+    times: u32,
+}
+
+/// What became of a plan's commands.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Update {
+    /// The commands whose time has come, by their positions.
+    pub due: Vec<usize>,
+    /// When the next one's comes.
+    pub next: Option<Timestamp>,
+    /// Proposals that the plan does not ask for any more.
+    pub dropped: Vec<Key>,
+}
+
+impl Proposals {
+    /// Takes a plan's commands. What they do not have is not proposed any more.
+    pub(crate) fn update(&mut self, commands: &[Key], now: Timestamp) -> Update {
+        // As long again without trouble, and it counts no more.
+        self.paused.retain(|_, pause| pause.until.saturating_add(LONGEST_PAUSE) > now);
+        let mut before = std::mem::take(&mut self.since);
+        let mut update = Update::default();
+        for (position, key) in commands.iter().enumerate() {
+            // A clock that was set back makes no proposal wait for what it was ahead.
+            let since = before.remove(key).unwrap_or(now).min(now);
+            let paused_until = key.going.iter().filter_map(|uid| self.paused.get(uid)).map(|pause| pause.until).max();
+            let at = since.saturating_add(key.proposed_for()).max(paused_until.unwrap_or(since));
+            if at <= now {
+                update.due.push(position);
+            } else {
+                update.next = Some(update.next.map_or(at, |next| next.min(at)));
+            }
+            self.since.insert(key.clone(), since);
+        }
+        update.dropped = before.into_keys().collect();
+        update
+    }
+
+    /// Whether anything is proposed.
+    pub(crate) fn are_any(&self) -> bool {
+        !self.since.is_empty()
+    }
+
+    /// Notes that a command for these was rolled back.
+    pub(crate) fn rolled_back(&mut self, going: impl IntoIterator<Item = Uid>, now: Timestamp) {
+        for uid in going {
+            let pause = self.paused.entry(uid).or_insert(Pause { until: now, times: 0 });
+            let span = PAUSE.0.saturating_mul(1 << pause.times.min(8)).min(LONGEST_PAUSE.0);
+            *pause = Pause { until: now.saturating_add(DurationMs(span)), times: pause.times + 1 };
+        }
+    }
+
+    /// Forgets a command that has begun.
+    pub(crate) fn begun(&mut self, key: &Key) {
+        self.since.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(reason: Reason, claim: &str) -> Key {
+        Key { reason, going: vec![claim.into()] }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_seconds(1_000 + seconds)
+    }
+
+    #[test]
+    fn a_command_is_due_when_plans_have_asked_for_it_for_fifteen_seconds() {
+        let mut proposals = Proposals::default();
+        let (a, b) = (key(Reason::Empty, "a"), key(Reason::Empty, "b"));
+        let update = |due: &[usize], next: Option<i64>, dropped: &[&Key]| Update {
+            due: due.to_vec(),
+            next: next.map(at),
+            dropped: dropped.iter().copied().cloned().collect(),
+        };
+        assert_eq!(proposals.update(std::slice::from_ref(&a), at(0)), update(&[], Some(15), &[]));
+        assert_eq!(proposals.update(&[b.clone(), a.clone()], at(10)), update(&[], Some(15), &[]));
+        assert_eq!(proposals.update(&[b.clone(), a.clone()], at(15)), update(&[1], Some(25), &[]));
+        proposals.begun(&a);
+        assert_eq!(proposals.update(&[], at(16)), update(&[], None, &[&b]));
+        // Proposed anew, its time begins anew.
+        assert_eq!(proposals.update(std::slice::from_ref(&b), at(26)), update(&[], Some(41), &[]));
+    }
+
+    #[test]
+    fn what_has_drifted_is_due_at_once_and_a_clock_set_back_makes_nobody_wait_longer() {
+        let mut proposals = Proposals::default();
+        let drifted = key(Reason::Drifted, "a");
+        assert_eq!(proposals.update(std::slice::from_ref(&drifted), at(0)).due, [0]);
+        let empty = key(Reason::Empty, "a");
+        proposals.update(std::slice::from_ref(&empty), at(100));
+        assert_eq!(proposals.update(std::slice::from_ref(&empty), at(0)).next, Some(at(15)));
+        assert_eq!(proposals.update(std::slice::from_ref(&empty), at(15)).due, [0]);
+    }
+
+    #[test]
+    fn what_was_rolled_back_is_begun_again_later_and_later_and_holds_no_other_up() {
+        let mut proposals = Proposals::default();
+        let commands = [key(Reason::Drifted, "a"), key(Reason::Drifted, "b")];
+        let mut due = |at_seconds: i64, rolled_back: bool| {
+            if rolled_back {
+                proposals.rolled_back(["a".into()], at(at_seconds));
+            }
+            let update = proposals.update(&commands, at(at_seconds));
+            (update.due, update.next)
+        };
+        assert_eq!(due(0, false), (vec![0, 1], None));
+        assert_eq!(due(100, true), (vec![1], Some(at(160))));
+        assert_eq!(due(160, false), (vec![0, 1], None));
+        assert_eq!(due(200, true), (vec![1], Some(at(320))));
+        for _ in 0..8 {
+            due(400, true);
+        }
+        assert_eq!(due(400, false), (vec![1], Some(at(1_000))));
+        // Long ago.
+        assert_eq!(due(1_600, true), (vec![1], Some(at(1_660))));
+    }
+
+    #[test]
+    fn other_nodes_or_another_reason_make_another_command() {
+        let mut proposals = Proposals::default();
+        proposals.update(&[key(Reason::Empty, "a")], at(0));
+        assert_eq!(proposals.update(&[key(Reason::Underutilized, "a")], at(15)).due, [0; 0]);
+        assert_eq!(proposals.update(&[key(Reason::Underutilized, "b")], at(30)).due, [0; 0]);
+    }
+}

@@ -1,0 +1,47 @@
+//! What is counted of a NodeClaim that the controller deletes by its own decision, whoever of us decides.
+
+use api::{NodeClaim, labels};
+use scheduling::snapshot::pending::will_be_replaced;
+
+use crate::runtime::metrics::{DisruptedLabels, Metrics};
+use crate::world::store::State;
+use crate::world::{claim, termination};
+
+/// A NodeClaim as it was when it was decided to delete it.
+#[derive(Debug, Clone)]
+pub(crate) struct Disrupted {
+    labels: DisruptedLabels,
+    /// How many pods have to go from its Node to another.
+    pods: u64,
+}
+
+impl Disrupted {
+    /// A NodeClaim that is deleted now. `reason` is that of Karpenter's metrics.
+    pub(crate) fn now(state: &State, node_claim: &NodeClaim, reason: &str) -> Self {
+        let nodes = claim::provider_id(node_claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
+        let pods = nodes.flat_map(|node| state.pods_on_node(&node.model.name));
+        Self {
+            labels: DisruptedLabels {
+                reason: reason.to_owned(),
+                nodepool: claim::node_pool(node_claim).to_owned(),
+                capacity_type: claim::label(node_claim, labels::CAPACITY_TYPE).to_owned(),
+                consolidation_policy: String::new(),
+                termination_mode: termination::mode(node_claim).to_owned(),
+            },
+            pods: pods.filter(|pod| will_be_replaced(pod)).map(|_| 1).sum(),
+        }
+    }
+
+    /// By which policy of its NodePool it was consolidated.
+    #[must_use]
+    pub(crate) fn by_policy(mut self, policy: &str) -> Self {
+        policy.clone_into(&mut self.labels.consolidation_policy);
+        self
+    }
+
+    /// Counts it.
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        metrics.nodeclaims_disrupted.get_or_create(&self.labels).inc();
+        metrics.pods_disruption_initiated.get_or_create(&self.labels).inc_by(self.pods);
+    }
+}
