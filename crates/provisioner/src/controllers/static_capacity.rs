@@ -10,7 +10,7 @@
 //!
 //! Differs: `static-one-controller`. Karpenter has two, `static.provisioning` and `static.deprovisioning`.
 //!
-//! Left out: drift of static NodePools, which is the disruption planner's.
+//! Left out: drift of static NodePools, which `controllers/disruption` looks after.
 //!
 //! Failpoints, in order: `provision.before-create`, `provision.after-create`; `static-capacity.before-delete`,
 //! `static-capacity.after-delete`.
@@ -34,9 +34,10 @@ use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::new_node_claim::{self, Unanswered};
 use crate::world::static_node_claim;
+use crate::world::static_pools::{Count, Standing, node_limit};
 use crate::world::store::{Revision, State, Stored};
 
-use decision::{Count, Standing, Step};
+use decision::Step;
 use order::{Because, Machine};
 use pace::Paces;
 
@@ -134,7 +135,7 @@ impl Fleet {
             return Ok(Step::Enough);
         };
         let count = Count::of(self.claims.iter().map(AsRef::as_ref));
-        Ok(match decision::decide(count, replicas, decision::node_limit(&self.pool)?) {
+        Ok(match decision::decide(count, replicas, node_limit(&self.pool)?) {
             // Its readiness brings it back.
             Step::Launch(_) | Step::LimitReached if readiness(&self.pool).is_err() => Step::Enough,
             step => step,

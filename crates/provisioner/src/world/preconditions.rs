@@ -209,6 +209,11 @@ pub(crate) async fn current_pools(
 /// Whether a NodePool is still the one that the plan was made from, and ready.
 pub(crate) fn check_pool(planned: &NodePool, live: &NodePool) -> Result<(), Stale> {
     check_same_pool(planned, live)?;
+    check_ready(live)
+}
+
+/// Whether machines of a NodePool may be created.
+pub(crate) fn check_ready(live: &NodePool) -> Result<(), Stale> {
     readiness(live).map_err(Stale::NodePoolNotReady)
 }
 

@@ -48,9 +48,13 @@ impl Successors {
             if count == MOST {
                 break;
             }
+            let of_owner = expected.entry(owner).or_default();
+            // A deletion that failed is tried again.
+            if of_owner.iter().any(|it| it.predecessor.uid == predecessor.uid) {
+                continue;
+            }
             count += 1;
-            let until = now.saturating_add(EXPECTED_FOR);
-            expected.entry(owner).or_default().push(Expected { predecessor, place, until });
+            of_owner.push(Expected { predecessor, place, until: now.saturating_add(EXPECTED_FOR) });
         }
     }
 
@@ -118,7 +122,9 @@ mod tests {
     fn a_new_pod_of_the_same_controller_and_shape_takes_a_place_and_each_is_given_once() {
         let successors = Successors::default();
         let now = Timestamp::from_seconds(100);
-        successors.expect([(pod("a", "web", "1"), "m1".into()), (pod("b", "web", "1"), "m2".into())], now);
+        let planned = [(pod("a", "web", "1"), "m1".into()), (pod("b", "web", "1"), "m2".into())];
+        successors.expect(planned.clone(), now);
+        successors.expect(planned, now);
         assert_eq!(successors.take(&pod("c", "db", "1"), now), None, "of another controller");
         assert_eq!(successors.take(&pod("d", "web", "2"), now), None, "asks for something else");
         assert_eq!(successors.take(&pod("a", "web", "1"), now), None, "that is the one that goes");

@@ -1,9 +1,11 @@
 //! Machines that are empty or have drifted go, and what takes their place comes first.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use api::{NodeClaim, NodePool};
+use e2e::faults::audit::History;
 use e2e::wait::stays;
 use e2e::{Controller, controller, eventually, objects};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -350,4 +352,30 @@ async fn whichever_step_the_controller_dies_at_the_next_one_ends_what_it_began()
         standby.terminate().await?;
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn drifted_machines_of_a_static_nodepool_are_replaced_one_by_one_within_its_limit() -> Result<()> {
+    let cluster = Cluster::new("static-drift").await?;
+    let controller = Controller::start_ready(&options(&cluster)?.arg("--feature-gates=StaticCapacity=true")).await?;
+    let corner = Corner::without_node_pool(cluster.client().await?, "static-drift").await?;
+    let fixed = json!({ "spec": { "replicas": 2, "limits": { "nodes": "3" } } });
+    corner.node_pool(objects::with(voluntary(&any_number()), fixed)).await?;
+    let before = settled(&corner, 2, 0).await?;
+    let history = History::start(&corner.client);
+    change_template(&corner, json!({})).await?;
+    let names = |claims: &[NodeClaim]| claims.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>();
+    let old = names(&before);
+    eventually("both are replaced", 2 * DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        ensure!(claims.len() <= 3, "{} NodeClaims, and the limit is 3", claims.len());
+        let left = names(&claims).intersection(&old).count();
+        ensure!(left == 0, "{left} are left");
+        Ok(())
+    })
+    .await?;
+    settled(&corner, 2, 0).await?;
+    let ever = history.claims_of(&corner.name).len();
+    ensure!(ever == 4, "{ever} NodeClaims ever, two of them replacements");
+    controller.terminate().await.map(drop)
 }

@@ -69,8 +69,7 @@ pub(crate) struct Update {
 impl Proposals {
     /// Takes a plan's commands. What they do not have is not proposed any more.
     pub(crate) fn update(&mut self, commands: &[Key], now: Timestamp) -> Update {
-        // As long again without trouble, and it counts no more.
-        self.paused.retain(|_, pause| pause.until.saturating_add(LONGEST_PAUSE) > now);
+        self.forget_old_pauses(now);
         let mut before = std::mem::take(&mut self.since);
         let mut update = Update::default();
         for (position, key) in commands.iter().enumerate() {
@@ -96,11 +95,17 @@ impl Proposals {
 
     /// Notes that a command for these was rolled back.
     pub(crate) fn rolled_back(&mut self, going: impl IntoIterator<Item = Uid>, now: Timestamp) {
+        self.forget_old_pauses(now);
         for uid in going {
             let pause = self.paused.entry(uid).or_insert(Pause { until: now, times: 0 });
             let span = PAUSE.0.saturating_mul(1 << pause.times.min(8)).min(LONGEST_PAUSE.0);
             *pause = Pause { until: now.saturating_add(DurationMs(span)), times: pause.times + 1 };
         }
+    }
+
+    /// After a while without trouble what was counts no more.
+    fn forget_old_pauses(&mut self, now: Timestamp) {
+        self.paused.retain(|_, pause| pause.until.saturating_add(LONGEST_PAUSE) > now);
     }
 
     /// Forgets a command that has begun.

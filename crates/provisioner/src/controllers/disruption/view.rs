@@ -119,3 +119,147 @@ fn readiness(claim: &NodeClaim) -> Readiness {
         Readiness::Coming
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::world::store::watch::node_record;
+    use crate::world::store::{ClusterStore, RawObject, Revision};
+
+    const NOTE: &str = r#"{"id":"1","reason":"Drifted","nodeClaims":["a","b"],"replacements":1,"deadline":"2026-11-25T21:10:00Z"}"#;
+
+    fn claim(store: &ClusterStore, name: &str, note: Option<&str>, conditions: &[(&str, &str)], change: Value) {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, status)| {
+                json!({"type": kind, "status": status, "reason": kind, "message": "",
+                    "lastTransitionTime": "2026-11-25T21:00:00Z"})
+            })
+            .collect();
+        let mut annotations = json!({});
+        if let Some(note) = note {
+            annotations["dovetail.sh/disruption-command"] = note.into();
+        }
+        let mut object = json!({
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations,
+                "labels": {"karpenter.sh/nodepool": "general"}},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"providerID": format!("id-{name}"), "conditions": conditions},
+        });
+        for (key, value) in change.as_object().into_iter().flatten() {
+            object["metadata"][key] = value.clone();
+        }
+        let claim: NodeClaim = serde_json::from_value(object).unwrap();
+        let revision = Revision::of(&claim.metadata);
+        store.apply(claim, revision);
+    }
+
+    fn node(store: &ClusterStore, of_claim: &str, taints: &Value) {
+        let raw = RawObject::deserialize(json!({
+            "metadata": {"name": format!("node-{of_claim}"), "uid": of_claim, "resourceVersion": "1"},
+            "spec": {"providerID": format!("id-{of_claim}"), "taints": taints},
+        }))
+        .unwrap();
+        store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+    }
+
+    fn pod(store: &ClusterStore, name: &str, of_claim: &str, change: Value) {
+        let mut object = json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1"},
+            "spec": {"nodeName": format!("node-{of_claim}"), "containers": [{"name": "c"}]},
+            "status": {"phase": "Running"},
+        });
+        for (key, value) in change.as_object().into_iter().flatten() {
+            object["metadata"][key] = value.clone();
+        }
+        let raw = RawObject::deserialize(object).unwrap();
+        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+    }
+
+    fn pool(store: &ClusterStore) {
+        let pool: api::NodePool = serde_json::from_value(json!({
+            "metadata": {"name": "general", "uid": "pool", "resourceVersion": "1"},
+            "spec": {"template": {"spec": {
+                "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "expireAfter": "Never",
+            }}},
+        }))
+        .unwrap();
+        let revision = Revision::of(&pool.metadata);
+        store.apply(pool, revision);
+    }
+
+    fn read(store: &ClusterStore) -> Commands {
+        commands(&store.read(), &Assignments::default(), Timestamp::from_seconds(1))
+    }
+
+    fn taint() -> Value {
+        json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
+    }
+
+    #[test]
+    fn a_command_is_who_its_note_names_and_who_has_it_beside_them() {
+        let store = ClusterStore::new();
+        pool(&store);
+        let marked = [("DisruptionReason", "True")];
+        claim(&store, "a", Some(NOTE), &marked, json!({}));
+        node(&store, "a", &taint());
+        pod(&store, "p", "a", json!({}));
+        pod(&store, "q", "a", json!({"annotations": {"karpenter.sh/do-not-disrupt": "true"}}));
+        claim(&store, "b", None, &[], json!({}));
+        node(&store, "b", &json!([]));
+        let devices = json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}", "dovetail.sh/disruption-command": NOTE}});
+        claim(&store, "r", None, &[("Initialized", "True"), ("DevicesPublished", "True")], devices);
+        claim(&store, "stranger", None, &marked, json!({}));
+        let Commands { shown, broken } = read(&store);
+        assert!(broken.is_empty(), "{broken:?}");
+        let [shown] = shown.as_slice() else { panic!("{shown:#?}") };
+        let going: Vec<_> = shown
+            .going
+            .iter()
+            .map(|it| (it.name.as_str(), it.has_note, it.is_marked, it.is_tainted, it.pods, it.held_by.is_some()))
+            .collect();
+        assert_eq!(going, [("a", true, true, true, 2, true), ("b", false, false, false, 0, false)]);
+        let replacements: Vec<_> =
+            shown.replacements.iter().map(|it| (it.name.as_str(), it.readiness, it.is_used)).collect();
+        assert_eq!(replacements, [("r", Readiness::Ready, false)]);
+        assert_eq!(shown.lost_pool, None);
+    }
+
+    #[test]
+    fn a_replacement_is_ready_with_its_devices_and_not_before() {
+        let expected = json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}"}});
+        let cases: [(&[(&str, &str)], Value, Readiness); 6] = [
+            (&[], json!({}), Readiness::Coming),
+            (&[("Initialized", "Unknown")], json!({}), Readiness::Coming),
+            (&[("Initialized", "True")], json!({}), Readiness::Ready),
+            (&[("Initialized", "True")], expected.clone(), Readiness::Coming),
+            (&[("Initialized", "True"), ("DevicesPublished", "True")], expected.clone(), Readiness::Ready),
+            (&[("Initialized", "True"), ("DevicesPublished", "False")], expected, Readiness::WithoutDevices),
+        ];
+        for (conditions, change, wanted) in cases {
+            let store = ClusterStore::new();
+            claim(&store, "r", None, conditions, change);
+            let state = store.read();
+            assert_eq!(readiness(&state.node_claims.get("r").unwrap().clone()), wanted, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn notes_that_cannot_be_read_or_contradict_others_are_named_and_those_that_go_anyway_are_not() {
+        let store = ClusterStore::new();
+        claim(&store, "a", Some(NOTE), &[], json!({}));
+        claim(&store, "other", Some(&NOTE.replace("\"replacements\":1", "\"replacements\":2")), &[], json!({}));
+        claim(&store, "unreadable", Some("yes"), &[], json!({}));
+        let gone = json!({"deletionTimestamp": "2026-11-25T21:00:00Z"});
+        claim(&store, "going", Some("yes"), &[], gone);
+        let Commands { shown, broken } = read(&store);
+        let broken: Vec<&str> = broken.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(broken, ["other", "unreadable"]);
+        assert_eq!(shown.len(), 1);
+        assert_eq!(shown[0].lost_pool.as_deref(), Some("general"), "its nodepool is not there");
+        assert!(are_any(&store.read()));
+    }
+}

@@ -80,7 +80,8 @@ pub(crate) fn roll_back(shown: &Shown) -> Vec<Write> {
         let write = if it.is_used { Write::Forget } else { Write::Discard };
         write(it.name.clone())
     });
-    each(Write::Untaint).chain(each(Write::Unmark)).chain(replacements).chain(each(Write::Forget)).collect()
+    // Replacements first: with the condition gone, a static NodePool would have one machine too many.
+    replacements.chain(each(Write::Untaint)).chain(each(Write::Unmark)).chain(each(Write::Forget)).collect()
 }
 
 /// What is taken away of a note that cannot be read.

@@ -96,12 +96,14 @@ impl World {
 
     /// Writes up to where the process dies, if it does.
     fn carry_out(&mut self, note: &Note, writes: &[Write], dies_before: usize) {
-        let before: Vec<bool> = writes.iter().map(|write| matches!(write, Write::Delete(_))).collect();
-        for (write, is_deletion) in writes.iter().zip(before).take(dies_before) {
-            if is_deletion {
+        for write in writes.iter().take(dies_before) {
+            if let Write::Delete(_) = write {
                 let shown = self.show(note.clone());
                 let ready = shown.replacements.iter().filter(|it| it.readiness == Readiness::Ready).count();
                 assert!(ready >= note.replacements, "{write:?} with {ready} ready: {shown:#?}");
+                // Closed to pods, so that none that nobody looked at is there.
+                let mut staying = shown.going.iter().filter(|going| !going.is_deleting);
+                assert!(staying.all(|it| it.has_note && it.is_marked && it.is_tainted), "{write:?}: {shown:#?}");
             }
             self.write(note, write);
         }
