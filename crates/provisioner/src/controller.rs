@@ -153,7 +153,8 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         serving.cancel();
         return Ok(());
     };
-    let result = supervise(leadership, &context, Parts { provider: provider.background, disruption: of_disruption }).await;
+    let result =
+        supervise(leadership, &context, Parts { provider: provider.background, disruption: of_disruption }).await;
     background.shutdown().await;
     drop(context);
     // Its channel closes with the last context.
@@ -304,11 +305,7 @@ fn start(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
 }
 
 /// Runs the controllers from the moment that the store is full until the end: an order to stop, or a lost Lease.
-async fn supervise(
-    leadership: Option<Box<Leadership>>,
-    context: &Context,
-    parts: Parts,
-) -> anyhow::Result<()> {
+async fn supervise(leadership: Option<Box<Leadership>>, context: &Context, parts: Parts) -> anyhow::Result<()> {
     let release = CancellationToken::new();
     let mut keeping = tokio::spawn(keep(leadership, release.clone()));
     let mut controllers = JoinSet::new();

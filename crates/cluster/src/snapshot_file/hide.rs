@@ -6,7 +6,8 @@
 //!
 //! Names of objects, namespaces, volumes, owners, devices and requests are hidden, uids and provider ids, the names in
 //! notes of disruption commands, and the values of labels, except of labels that come from Kubernetes or the cloud
-//! provider and of values that are numbers or booleans. Label keys, names of resources, drivers and instance types stay.
+//! provider and of values that are numbers or booleans. Label keys, names of resources, drivers and instance types
+//! stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 

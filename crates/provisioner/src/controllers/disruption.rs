@@ -278,7 +278,8 @@ impl Disruption {
 
     /// What the plan wants, and the replacement of drifted machines of static NodePools.
     fn intents(&self, planned: &Planned) -> Vec<Intent> {
-        let of_plan = planned.plan.commands.iter().map(|command| Intent { command: command.clone(), static_pool: None });
+        let of_plan =
+            planned.plan.commands.iter().map(|command| Intent { command: command.clone(), static_pool: None });
         let is_static_on = self.context.options.feature_gates.static_capacity;
         let replaced = match is_static_on {
             true => static_drift::replaced(&planned.state, &planned.snapshot, &planned.plan),

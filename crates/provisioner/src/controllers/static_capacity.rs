@@ -212,7 +212,8 @@ impl StaticCapacity {
             return Ok(Action::RequeueAfter(Duration::from_millis(u64::try_from(left.0).unwrap_or_default())));
         }
         let config = self.context.cloud.config();
-        let claim = static_node_claim::node_claim(&fleet.pool, &config.labels, config.default_termination_grace_period)?;
+        let claim =
+            static_node_claim::node_claim(&fleet.pool, &config.labels, config.default_termination_grace_period)?;
         let number = usize::try_from(number).unwrap_or(usize::MAX).min(MOST_AT_ONCE);
         info!(nodepool = %name, replicas = fleet.pool.spec.replicas, number, "launching static capacity");
         let creations: Vec<_> = (0..number).map(|_| self.create(name, claim.clone())).collect();

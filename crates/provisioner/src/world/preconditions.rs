@@ -87,12 +87,10 @@ impl<'a> Present<'a> {
                     None => Ok(()),
                 }
             }
-            Precondition::PodsMayLeave(node) => {
-                match held(state, self.pods_on(node), self.now) {
-                    Some(pod) => Err(Stale::PodMayNotLeave { pod: pod.name.clone(), node: self.node_name(node) }),
-                    None => Ok(()),
-                }
-            }
+            Precondition::PodsMayLeave(node) => match held(state, self.pods_on(node), self.now) {
+                Some(pod) => Err(Stale::PodMayNotLeave { pod: pod.name.clone(), node: self.node_name(node) }),
+                None => Ok(()),
+            },
         }
     }
 

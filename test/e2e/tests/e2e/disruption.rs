@@ -81,11 +81,16 @@ async fn settled(corner: &Corner, machines: usize, pods: usize) -> Result<Vec<No
         let claims = corner.node_claims().await?;
         let going = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count();
         let drifted = claims.iter().filter(|claim| is_true(claim, "Drifted")).count();
-        ensure!((claims.len(), going, drifted) == (machines, 0, 0), "{} NodeClaims, {going} going, {drifted} drifted", claims.len());
+        ensure!(
+            (claims.len(), going, drifted) == (machines, 0, 0),
+            "{} NodeClaims, {going} going, {drifted} drifted",
+            claims.len()
+        );
         ensure!(claims.iter().all(|claim| is_true(claim, "Initialized")), "not all are initialized");
         nothing_is_left(corner).await?;
         let all = corner.pods().await?;
-        let bound = all.iter().filter(|pod| node_of(pod).is_some() && pod.metadata.deletion_timestamp.is_none()).count();
+        let bound =
+            all.iter().filter(|pod| node_of(pod).is_some() && pod.metadata.deletion_timestamp.is_none()).count();
         ensure!((all.len(), bound) == (pods, pods), "{bound} of {} pods are bound", all.len());
         Ok(claims)
     })
@@ -126,7 +131,10 @@ async fn an_empty_machine_goes_and_one_in_use_stays() -> Result<()> {
     let metrics = shared().await?.controller.metrics()?;
     let disrupted = "karpenter_nodeclaims_disrupted_total{reason=\"empty\",nodepool=\"empty-goes\"";
     ensure!(metrics.contains(disrupted), "{metrics}");
-    ensure!(metrics.contains("karpenter_nodepools_allowed_disruptions{nodepool=\"empty-goes\",reason=\"empty\"}"), "{metrics}");
+    ensure!(
+        metrics.contains("karpenter_nodepools_allowed_disruptions{nodepool=\"empty-goes\",reason=\"empty\"}"),
+        "{metrics}"
+    );
     corner.abandon().await
 }
 
@@ -177,7 +185,9 @@ async fn a_drifted_machine_is_replaced_before_it_goes_and_its_pods_come_to_the_r
         let pods = corner.pods().await?;
         let here = pods.iter().filter(|pod| node_of(pod) == Some(&node)).count();
         ensure!(here == 1, "{here} pods on {node}, planned were {planned}");
-        corner.event("it was launched", &claim.name_any(), |it| it == "DisruptionLaunching: Launching NodeClaim: Drifted").await?;
+        corner
+            .event("it was launched", &claim.name_any(), |it| it == "DisruptionLaunching: Launching NodeClaim: Drifted")
+            .await?;
     }
     corner.abandon().await
 }
@@ -190,7 +200,8 @@ async fn a_budget_of_zero_keeps_drifted_machines_until_it_is_lifted() -> Result<
     corner.bound(1).await?;
     let before = settled(&corner, 1, 1).await?;
     change_template(&corner, json!({})).await?;
-    blocked(&corner, &corner.name, "No allowed disruptions for disruption reason Drifted due to blocking budget").await?;
+    blocked(&corner, &corner.name, "No allowed disruptions for disruption reason Drifted due to blocking budget")
+        .await?;
     stays("nothing is done", Duration::from_secs(3), async || {
         let claims = corner.node_claims().await?;
         ensure!(claims.len() == 1 && claims.iter().all(|it| it.metadata.deletion_timestamp.is_none()), "{claims:?}");

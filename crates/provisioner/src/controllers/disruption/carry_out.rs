@@ -67,9 +67,7 @@ async fn one(context: &Context, job: Job<'_>, write: &Write) -> anyhow::Result<(
         Write::Taint(name) => set_taint(context, name, true).await,
         Write::Launch(number) => launch(context, job, *number).await,
         Write::Untaint(name) => set_taint(context, name, false).await,
-        Write::Unmark(name) => {
-            change_conditions(context, name, |conditions| conditions.clear(DISRUPTION_REASON)).await
-        }
+        Write::Unmark(name) => change_conditions(context, name, |conditions| conditions.clear(DISRUPTION_REASON)).await,
         Write::Forget(name) => forget(context, job, name).await,
         Write::Delete(name) | Write::Discard(name) => delete(context, job, name).await,
     }

@@ -84,10 +84,7 @@ pub(crate) enum Why {
     /// Some of what is written at its start is missing.
     CutShort(NodeClaimName),
     /// A replacement is gone, or was not created.
-    ReplacementLost {
-        there: usize,
-        wanted: usize,
-    },
+    ReplacementLost { there: usize, wanted: usize },
     /// A replacement came without its devices.
     WithoutDevices(NodeClaimName),
     /// A pod came to a node that was empty.
@@ -124,9 +121,7 @@ pub(crate) fn next(shown: &Shown, longest: DurationMs, now: Timestamp) -> Step {
         Some(why) => Step::RollBack(why),
         None if shown.replacements.iter().all(|it| it.readiness == Readiness::Ready) => Step::Finish,
         // Only now: what is ready at the last moment is ready.
-        None if now >= shown.note.deadline || shown.note.deadline.since(now) > longest => {
-            Step::RollBack(Why::TimedOut)
-        }
+        None if now >= shown.note.deadline || shown.note.deadline.since(now) > longest => Step::RollBack(Why::TimedOut),
         None => Step::Wait,
     }
 }

@@ -237,12 +237,7 @@ fn check_nodes(context: &Context, planned: &Planned, command: &Command, state: &
 
 /// The NodePools are as the plan knew them, and no more of their nodes are disrupted than it knew and than have begun
 /// to be by it.
-fn check_pools(
-    planned: &Planned,
-    pools: &BTreeSet<NodePoolName>,
-    begun: &Begun,
-    state: &State,
-) -> Result<(), Stale> {
+fn check_pools(planned: &Planned, pools: &BTreeSet<NodePoolName>, begun: &Begun, state: &State) -> Result<(), Stale> {
     for name in pools {
         let then = planned.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name.as_str()));
         let (Some(then), Some(now)) = (then, state.node_pools.get(name)) else { return Err(Stale::NodePoolGone) };

@@ -76,8 +76,8 @@ fn candidates<'f>(
 
 fn may_go(snapshot: &Snapshot, machine: &FleetNode) -> bool {
     // The grace period ends what holds pods (Karpenter's class "eventual").
-    let is_held = machine.claim.termination_grace_period.is_none()
-        && machine.pods.iter().any(|pod| pod.forbidden.is_some());
+    let is_held =
+        machine.claim.termination_grace_period.is_none() && machine.pods.iter().any(|pod| pod.forbidden.is_some());
     let is_nominated = snapshot.nodes.try_get(machine.node).is_none_or(|node| {
         let claim = node.node_claim.as_ref();
         snapshot.pods.iter().any(|pending| pending.planned_on.is_some() && pending.planned_on.as_ref() == claim)

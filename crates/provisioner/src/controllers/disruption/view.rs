@@ -94,8 +94,7 @@ impl Look<'_> {
         Replacement {
             is_deleting: claim::is_deleting(claim),
             readiness: readiness(claim),
-            is_used: pods_of_machine(self.state, claim).next().is_some()
-                || !self.assignments.pods_of(&name).is_empty(),
+            is_used: pods_of_machine(self.state, claim).next().is_some() || !self.assignments.pods_of(&name).is_empty(),
             name,
         }
     }
@@ -129,7 +128,8 @@ mod tests {
     use crate::world::store::watch::node_record;
     use crate::world::store::{ClusterStore, RawObject, Revision};
 
-    const NOTE: &str = r#"{"id":"1","reason":"Drifted","nodeClaims":["a","b"],"replacements":1,"deadline":"2026-11-25T21:10:00Z"}"#;
+    const NOTE: &str =
+        r#"{"id":"1","reason":"Drifted","nodeClaims":["a","b"],"replacements":1,"deadline":"2026-11-25T21:10:00Z"}"#;
 
     fn claim(store: &ClusterStore, name: &str, note: Option<&str>, conditions: &[(&str, &str)], change: Value) {
         let conditions: Vec<Value> = conditions
@@ -210,7 +210,8 @@ mod tests {
         pod(&store, "q", "a", json!({"annotations": {"karpenter.sh/do-not-disrupt": "true"}}));
         claim(&store, "b", None, &[], json!({}));
         node(&store, "b", &json!([]));
-        let devices = json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}", "dovetail.sh/disruption-command": NOTE}});
+        let devices =
+            json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}", "dovetail.sh/disruption-command": NOTE}});
         claim(&store, "r", None, &[("Initialized", "True"), ("DevicesPublished", "True")], devices);
         claim(&store, "stranger", None, &marked, json!({}));
         let Commands { shown, broken } = read(&store);

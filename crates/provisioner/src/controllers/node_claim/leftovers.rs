@@ -138,14 +138,9 @@ mod tests {
         assert!(!is_untidy(&living, &node(metadata, commands())));
         // Its note says what comes next.
         let noted = claim(json!({"annotations": {"dovetail.sh/disruption-command": "{}"}}), json!([]));
-        let left: Vec<String> = node_facts::taints_of(&tidied(&noted, &before))
-            .iter()
-            .map(super::super::initialization::display)
-            .collect();
-        assert_eq!(
-            left,
-            ["karpenter.sh/disrupted:NoSchedule", "team:NoSchedule", "karpenter.sh/disrupted:NoExecute"]
-        );
+        let left: Vec<String> =
+            node_facts::taints_of(&tidied(&noted, &before)).iter().map(super::super::initialization::display).collect();
+        assert_eq!(left, ["karpenter.sh/disrupted:NoSchedule", "team:NoSchedule", "karpenter.sh/disrupted:NoExecute"]);
         // Not ours yet.
         assert!(!is_untidy(&living, &node(json!({}), commands())));
     }

@@ -25,10 +25,10 @@ use scheduling::snapshot::Snapshot;
 
 use super::*;
 use crate::world::assignments::Assignments;
-use crate::world::planned_node_claim::node_claim;
-use crate::world::preconditions::{Stale, check_limits, check_machine, check_pool, used_since};
 use crate::world::new_node_claim;
+use crate::world::planned_node_claim::node_claim;
 use crate::world::planned_pods;
+use crate::world::preconditions::{Stale, check_limits, check_machine, check_pool, used_since};
 use crate::world::store::{ClusterStore, RawObject};
 use scheduling::snapshot::Options as PlanOptions;
 

@@ -7,7 +7,7 @@ use crate::world::store::{Revision, State};
 fn built(state: &State, memory: &mut Memory) -> Snapshot {
     let settings = snapshot::Settings {
         whom: snapshot::For::Provisioning,
-            now: Timestamp::parse("2026-01-01T00:01:00Z").unwrap(),
+        now: Timestamp::parse("2026-01-01T00:01:00Z").unwrap(),
         options: scheduling::snapshot::Options::default(),
         scheduler_config: &SchedulerConfig::default(),
         labels: &ProviderLabels::default(),

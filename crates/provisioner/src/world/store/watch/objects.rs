@@ -42,7 +42,8 @@ impl ClusterStore {
     /// Stores a Node that was just written, so that the next look does not ask for it a second time.
     pub(crate) fn apply_node(&self, node: &core::Node) {
         let Ok(Ok(raw)) = serde_json::to_value(node).map(RawObject::deserialize) else { return };
-        if let Err(error) = self.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))) {
+        if let Err(error) = self.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names)))
+        {
             tracing::debug!(error, "could not read a node that was written");
         }
     }
