@@ -47,6 +47,12 @@ pub const DEVICES: &str = "dovetail.sh/devices";
 /// On a NodeClaim that takes part in a disruption command: what the command is. Ours; Karpenter keeps commands in
 /// memory.
 pub const DISRUPTION_COMMAND: &str = "dovetail.sh/disruption-command";
+/// On a NodeClaim: when its last reboots were asked for, RFC 3339, separated by commas. Ours; Karpenter keeps them in
+/// memory.
+pub const REBOOTS: &str = "dovetail.sh/reboots";
+/// On a NodeClaim, while it reboots: when the provider was first asked, RFC 3339. Ours; Karpenter takes the time from a
+/// condition that may have changed long before.
+pub const REBOOT_ISSUED_AT: &str = "dovetail.sh/reboot-issued-at";
 /// On a NodeOverlay that was generated: the driver, instance type, node class and Node that it was made from, in words.
 pub const GENERATED_FROM: &str = "dovetail.sh/generated-from";
 

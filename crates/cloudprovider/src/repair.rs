@@ -4,6 +4,7 @@
 //! anywhere in the condition's reason, narrows it. Exactly one policy of the whole set has no expression: it is the
 //! fallback for every (type, status) pair of the set whose reason nothing else matches.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use model::DurationMs;
@@ -182,6 +183,24 @@ impl RepairPolicies {
         if invalid.is_empty() { Ok(Self { policies: compiled }) } else { Err(InvalidPolicies(invalid)) }
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// Whether any policy names this type and status, whatever its expression.
+    pub fn names(&self, condition_type: &str, status: ConditionStatus) -> bool {
+        self.policies
+            .iter()
+            .any(|(policy, _)| policy.condition_type == condition_type && policy.condition_status == status)
+    }
+
+    /// How many different priorities of the set are below this one.
+    pub fn rank(&self, priority: i32) -> usize {
+        let below = self.policies.iter().map(|(policy, _)| policy.priority).filter(|other| *other < priority);
+        below.collect::<BTreeSet<_>>().len()
+    }
+
     /// The policies that a Node's condition calls for, in the set's order: those whose expression is found in the
     /// reason, or else the fallback if any policy names this type and status.
     pub fn matching(&self, condition_type: &str, status: ConditionStatus, reason: &str) -> Vec<&RepairPolicy> {
@@ -193,7 +212,7 @@ impl RepairPolicies {
             .filter(|(policy, regex)| names_pair(policy) && regex.as_ref().is_some_and(|regex| regex.is_match(reason)))
             .map(|(policy, _)| policy)
             .collect();
-        if !specific.is_empty() || !self.policies.iter().any(|(policy, _)| names_pair(policy)) {
+        if !specific.is_empty() || !self.names(condition_type, status) {
             return specific;
         }
         self.policies.iter().filter(|(_, regex)| regex.is_none()).map(|(policy, _)| policy).collect()
@@ -284,5 +303,13 @@ mod tests {
         assert_eq!(matching("B", ConditionStatus::False, "other"), [pair("A", "")]);
         assert_eq!(matching("B", ConditionStatus::True, "Xid48"), []);
         assert_eq!(matching("C", ConditionStatus::False, "Xid48"), []);
+        assert!(set.names("B", ConditionStatus::False) && !set.names("B", ConditionStatus::True));
+    }
+
+    #[test]
+    fn a_rank_counts_the_different_priorities_below() {
+        let of = |priority, regex| RepairPolicy { priority, ..policy("A", regex) };
+        let set = RepairPolicies::new(&[of(5, ""), of(90, "x"), of(5, "y"), of(20, "z")]).unwrap();
+        assert_eq!([5, 20, 90].map(|priority| set.rank(priority)), [0, 1, 2]);
     }
 }

@@ -13,6 +13,7 @@ pub mod default_spread;
 pub mod node_claim;
 pub mod node_pool;
 pub mod node_pool_hash;
+pub mod node_repair;
 pub mod offline;
 pub mod snapshot;
 pub mod snapshot_file;

@@ -5,7 +5,7 @@ mod bound;
 mod cache;
 mod daemons;
 mod devices;
-mod fleet;
+pub(crate) mod fleet;
 mod nodes;
 mod pending;
 mod quota;

@@ -2,7 +2,7 @@
 //! at the snapshot's moment.
 
 mod budgets;
-mod pools;
+pub(crate) mod pools;
 
 #[cfg(test)]
 mod tests;
@@ -160,17 +160,7 @@ impl<'c> Builder<'c> {
         let is_disrupted = object.is_some_and(|object| {
             object.taints.iter().any(|taint| self.names.key_name(taint.key) == taints::DISRUPTED)
         });
-        if node.excluded == Some(Excluded::Deleting) {
-            Some(UnderWay::Deletion)
-        } else if true_condition(claim, conditions::REBOOTING).is_some() {
-            Some(UnderWay::Reboot)
-        } else if let Some(condition) = true_condition(claim, conditions::DISRUPTION_REASON) {
-            Some(UnderWay::Command(Some(condition.reason.as_str().into())))
-        } else if has_note(claim) {
-            Some(UnderWay::Command(None))
-        } else {
-            is_disrupted.then_some(UnderWay::Taint)
-        }
+        under_way(claim, node.excluded == Some(Excluded::Deleting), is_disrupted)
     }
 
     /// Those that have not ended, by name.
@@ -200,6 +190,23 @@ impl<'c> Builder<'c> {
             cost: EvictionCost::of(pod),
             forbidden: self.budgets.forbid(pod, *now, self.names),
         }
+    }
+}
+
+/// What has been begun with a machine, by its NodeClaim, whether either object is being deleted, and whether the Node
+/// has the taint of a disruption.
+pub(crate) fn under_way(claim: &NodeClaim, is_deleting: bool, is_disrupted: bool) -> Option<UnderWay> {
+    let has_command = annotation(claim, annotations::DISRUPTION_COMMAND).is_some();
+    if is_deleting {
+        Some(UnderWay::Deletion)
+    } else if true_condition(claim, conditions::REBOOTING).is_some() {
+        Some(UnderWay::Reboot)
+    } else if let Some(condition) = true_condition(claim, conditions::DISRUPTION_REASON) {
+        Some(UnderWay::Command(Some(condition.reason.as_str().into())))
+    } else if has_command {
+        Some(UnderWay::Command(None))
+    } else {
+        is_disrupted.then_some(UnderWay::Taint)
     }
 }
 

@@ -249,6 +249,14 @@ impl DeviceSources {
     }
 }
 
+impl FleetPool {
+    /// The strictest of the active budgets for a reason; `None` if nothing limits it.
+    pub fn strictest(&self, reason: Reason) -> Option<&Budget> {
+        let of_reason = self.budgets.iter().filter(|budget| budget.is_for(reason));
+        of_reason.min_by_key(|budget| (budget.allowed, budget.index))
+    }
+}
+
 impl FleetNode {
     /// The pods that have to be placed elsewhere if it goes.
     pub fn movers(&self) -> impl Iterator<Item = &FleetPod> {

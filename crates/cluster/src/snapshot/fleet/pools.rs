@@ -5,7 +5,7 @@ use scheduling::snapshot::fleet::{ConsolidationPolicy, FleetPool};
 
 /// Nodes of one NodePool.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     nodes: u32,
     going: u32,
     unready: u32,
@@ -14,7 +14,7 @@ pub(super) struct Counts {
 impl Counts {
     /// Counts a Node of ours as Karpenter does (`BuildDisruptionBudgetMapping`): once initialized, or while it is
     /// rebooting, until the provider was asked to end its machine.
-    pub(super) fn add(&mut self, state: NodeState, under_way: Option<&UnderWay>, is_ready: bool, is_terminating: bool) {
+    pub(crate) fn add(&mut self, state: NodeState, under_way: Option<&UnderWay>, is_ready: bool, is_terminating: bool) {
         let is_counted = state == NodeState::Initialized || under_way == Some(&UnderWay::Reboot);
         if !is_counted || is_terminating {
             return;
@@ -25,7 +25,7 @@ impl Counts {
     }
 }
 
-pub(super) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &mut Vec<ObjectError>) -> FleetPool {
+pub(crate) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &mut Vec<ObjectError>) -> FleetPool {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let disruption = &object.spec.disruption;
     let Counts { nodes, going, unready } = counts;

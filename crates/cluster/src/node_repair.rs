@@ -1,0 +1,221 @@
+//! What is to be done about a broken Node, by the repair policies of its provider.
+//!
+//! Each condition of a Node that policies name is a [`Finding`] for each policy that matches it. Once a finding has
+//! lasted for its policy's toleration it counts, and all that count come out as one [`Repair`]: the most disruptive
+//! action, the shortest bound of the drain, and a score by which Nodes are taken in turn.
+//!
+//! The rules are those of Karpenter 1.15 (`pkg/controllers/node/health/policy.go`,
+//! `pkg/controllers/disruption/{repair,repair_history}.go`). Scores are spans of time: a rank of priority is worth
+//! half an hour of waiting.
+
+use std::cmp::Reverse;
+
+use api::conditions::node_claim as conditions;
+use api::{NodeClaim, NodePool, annotations, taints};
+use cloudprovider::{ConditionStatus, RepairAction, RepairPolicies, RepairPolicy};
+use decode::ObjectError;
+use k8s_openapi::api::core::v1::Node;
+use model::{DurationMs, Timestamp};
+use scheduling::snapshot::NodeState;
+use scheduling::snapshot::fleet::{FleetPool, Reason, UnderWay};
+
+use crate::node_claim::{timestamp, true_condition};
+use crate::snapshot::fleet::pools::{self, Counts};
+use crate::snapshot::fleet::under_way;
+
+/// More unhealthy Nodes of a NodePool than this, rounded up, and none is repaired: the fault is not the machines'.
+const MOST_UNHEALTHY_PERCENT: usize = 20;
+/// So long a finding of the lowest priority waits until it is worth as much as a fresh one of the next.
+const RANK: DurationMs = DurationMs::from_seconds(30 * 60);
+/// A Node that was rebooted so often within [`REBOOT_WINDOW`] is replaced.
+pub const MOST_REBOOTS: usize = 2;
+/// For how long a reboot counts.
+pub const REBOOT_WINDOW: DurationMs = DurationMs::from_seconds(24 * 60 * 60);
+
+/// A policy that matches a condition of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding<'p> {
+    /// The policy.
+    pub policy: &'p RepairPolicy,
+    /// The condition's reason.
+    pub reason: String,
+    /// When it has lasted for the policy's toleration.
+    pub eligible_at: Timestamp,
+}
+
+/// What is to be done about a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repair<'p> {
+    /// What decided about the action.
+    pub because: Finding<'p>,
+    /// What to do: that of the policy, unless reboots have not helped.
+    pub action: RepairAction,
+    /// How long its drain may take, by the policies; `None` leaves that to the NodeClaim.
+    pub drain_bound: Option<DurationMs>,
+    /// The higher, the earlier its turn.
+    pub score: DurationMs,
+}
+
+impl Repair<'_> {
+    /// `Ready=False (KubeletNotReady)`: the condition by which the Node is broken.
+    pub fn condition(&self) -> String {
+        let RepairPolicy { condition_type, condition_status, .. } = self.because.policy;
+        let because = if self.because.reason.is_empty() { "no reason" } else { &self.because.reason };
+        format!("{condition_type}={} ({because})", condition_status.as_str())
+    }
+}
+
+/// What policies say of a Node now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Diagnosis<'p> {
+    /// No policy matches.
+    Healthy,
+    /// Some do, and it may still recover by itself until then.
+    Tolerated(Timestamp),
+    /// It is to be repaired.
+    Broken(Repair<'p>),
+}
+
+/// Whether policies name any condition of the Node as it is, whatever reason it has and however long it has lasted.
+pub fn is_unhealthy(node: &Node, policies: &RepairPolicies) -> bool {
+    symptoms(node).any(|(condition_type, status, ..)| policies.names(condition_type, status))
+}
+
+/// Whether so many unhealthy Nodes of a NodePool are too many for any to be repaired.
+pub fn too_many(unhealthy: usize, nodes: usize) -> bool {
+    unhealthy > (nodes * MOST_UNHEALTHY_PERCENT).div_ceil(100)
+}
+
+/// What policies say of a Node at that time. No finding counts earlier than its toleration after the last reboot.
+pub fn diagnose<'p>(
+    node: &Node,
+    claim: Option<&NodeClaim>,
+    policies: &'p RepairPolicies,
+    now: Timestamp,
+) -> Diagnosis<'p> {
+    let all = findings(node, claim, policies);
+    let (due, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(|finding| finding.eligible_at <= now);
+    match merge(due, policies, now) {
+        Some(repair) => Diagnosis::Broken(repair),
+        None => match waiting.iter().map(|finding| finding.eligible_at).min() {
+            Some(until) => Diagnosis::Tolerated(until),
+            None => Diagnosis::Healthy,
+        },
+    }
+}
+
+/// Type, status, reason and time of each condition.
+fn symptoms(node: &Node) -> impl Iterator<Item = (&str, ConditionStatus, &str, Timestamp)> {
+    let all = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    all.filter_map(|condition| {
+        let since = condition.last_transition_time.as_ref().map(timestamp).unwrap_or_default();
+        let reason = condition.reason.as_deref().unwrap_or_default();
+        Some((condition.type_.as_str(), ConditionStatus::parse(&condition.status)?, reason, since))
+    })
+}
+
+fn findings<'p>(node: &Node, claim: Option<&NodeClaim>, policies: &'p RepairPolicies) -> Vec<Finding<'p>> {
+    let created_at = node.metadata.creation_timestamp.as_ref().map(timestamp).unwrap_or_default();
+    let not_before = created_at.max(claim.and_then(last_reboot_ended_at).unwrap_or_default());
+    let of_symptom = |(condition_type, status, reason, since): (&str, ConditionStatus, &str, Timestamp)| {
+        let matching = policies.matching(condition_type, status, reason);
+        let finding = |policy: &'p RepairPolicy| Finding {
+            policy,
+            reason: reason.to_owned(),
+            eligible_at: since.max(not_before).saturating_add(policy.toleration),
+        };
+        matching.into_iter().map(finding).collect::<Vec<_>>()
+    };
+    symptoms(node).flat_map(of_symptom).collect()
+}
+
+/// One answer to all findings that count.
+fn merge<'p>(due: Vec<Finding<'p>>, policies: &RepairPolicies, now: Timestamp) -> Option<Repair<'p>> {
+    // A match that loses the action still bounds the drain: its policy knows for how long such a node can be drained.
+    let drain_bound = due.iter().filter_map(|finding| finding.policy.termination_grace_period).min();
+    let score = |finding: &Finding<'_>| {
+        let rank = i64::try_from(policies.rank(finding.policy.priority)).unwrap_or(i64::MAX);
+        let age = now.since(finding.eligible_at);
+        DurationMs(rank.saturating_mul(RANK.0).saturating_add(age.0))
+    };
+    let score = due.iter().map(score).max()?;
+    let because = due.into_iter().min_by(|a, b| order(a).cmp(&order(b)))?;
+    Some(Repair { action: because.policy.action, because, drain_bound, score })
+}
+
+/// The most disruptive action first, then by priority, by time, by name.
+fn order<'f>(finding: &'f Finding<'_>) -> impl Ord + use<'f> {
+    let policy = finding.policy;
+    (Reverse(policy.action), Reverse(policy.priority), finding.eligible_at, policy.condition_type.as_str())
+}
+
+/// When the last reboot of a machine ended, if one has, and it came up.
+fn last_reboot_ended_at(claim: &NodeClaim) -> Option<Timestamp> {
+    let of_claim = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let rebooting = api::conditions::find(of_claim, conditions::REBOOTING)?;
+    (rebooting.status == api::conditions::FALSE).then(|| timestamp(&rebooting.last_transition_time))
+}
+
+/// When a machine's reboots were asked for that still count, in order, by what is written on its NodeClaim.
+///
+/// Differs: `reboots-remembered`. Karpenter has them in memory.
+///
+/// A reboot is written down before it is asked for. So an entry that is later than the last change of condition
+/// `Rebooting` is of one that was never asked for: the process died between the two.
+pub fn reboots(claim: &NodeClaim, now: Timestamp) -> Vec<Timestamp> {
+    let written = claim.metadata.annotations.as_ref().and_then(|it| it.get(annotations::REBOOTS));
+    let of_claim = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let Some(rebooting) = api::conditions::find(of_claim, conditions::REBOOTING) else { return Vec::new() };
+    // The API keeps whole seconds.
+    let last_change = timestamp(&rebooting.last_transition_time).saturating_add(DurationMs::from_seconds(1));
+    let times = written.into_iter().flat_map(|text| text.split(',')).filter_map(|text| Timestamp::parse(text).ok());
+    let counts = |time: &Timestamp| *time <= last_change && now.since(*time) < REBOOT_WINDOW;
+    let mut times: Vec<Timestamp> = times.filter(counts).collect();
+    times.sort_unstable();
+    times
+}
+
+/// What is written on the NodeClaim of a machine that is about to be rebooted.
+pub fn reboots_with(claim: &NodeClaim, now: Timestamp) -> String {
+    let mut times = reboots(claim, now);
+    times.push(now);
+    let latest = times.split_off(times.len().saturating_sub(MOST_REBOOTS));
+    latest.iter().map(Timestamp::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What has been begun with a machine that keeps it from being repaired.
+pub fn begun(claim: &NodeClaim, node: &Node) -> Option<UnderWay> {
+    let is_deleting = claim.metadata.deletion_timestamp.is_some() || node.metadata.deletion_timestamp.is_some();
+    let of_node = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    under_way(claim, is_deleting, of_node.iter().any(|taint| taint.key == taints::DISRUPTED))
+}
+
+/// The machines of a NodePool, as its budgets count them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Machines(Counts);
+
+impl Machines {
+    /// Counts one with its Node.
+    pub fn add(&mut self, claim: &NodeClaim, node: &Node) {
+        let is_initialized = true_condition(claim, conditions::INITIALIZED).is_some();
+        let state = if is_initialized { NodeState::Initialized } else { NodeState::Registered };
+        let is_terminating = true_condition(claim, conditions::INSTANCE_TERMINATING).is_some();
+        // Whether it is ready changes nothing for the reason Unhealthy.
+        self.0.add(state, begun(claim, node).as_ref(), true, is_terminating);
+    }
+
+    /// How many more may be repaired now, and by which words of the NodePool; `None` is any number. Budgets that cannot
+    /// be read are reported, and allow none.
+    pub fn allowed(self, pool: &NodePool, now: Timestamp) -> Result<Option<(u32, String)>, Vec<ObjectError>> {
+        let mut errors = Vec::new();
+        let pool: FleetPool = pools::pool(pool, self.0, now, &mut errors);
+        if !pool.faults.is_empty() {
+            return Err(errors);
+        }
+        let limit = pool.strictest(Reason::Unhealthy);
+        Ok(limit.map(|limit| (limit.allowed.saturating_sub(pool.going), limit.text.to_string())))
+    }
+}
+
+#[cfg(test)]
+mod tests;
