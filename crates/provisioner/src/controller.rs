@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cloudprovider::options::OptionValues;
+use cloudprovider::{CloudProvider, RepairPolicies};
 use cloudprovider_plugin::{Background, ProviderPlugin, Setup};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,13 +27,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::controllers::disruption::metrics::DisruptionMetrics;
-use crate::controllers::disruption::{self, Disruption};
-use crate::controllers::node::eviction;
+use crate::controllers::node::{eviction, reboot};
 use crate::controllers::node_claim::{consistency, disruption_conditions, expiration, garbage_collection};
 use crate::controllers::planner_state;
 use crate::controllers::provisioning::{self, Provisioner};
-use crate::controllers::{handover, node, node_claim, node_overlay, node_pool, static_capacity, unreadable_pods};
+use crate::controllers::{
+    handover, node, node_claim, node_overlay, node_pool, node_repair, static_capacity, unreadable_pods,
+};
 use crate::options::{Options, without_effect};
 use crate::runtime::beats::Beats;
 use crate::runtime::client::{self, Clients};
@@ -48,7 +49,7 @@ use crate::runtime::queue::as_controller;
 use crate::runtime::recorder::{self, Recorder};
 use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
-use crate::world::catalogues::Catalogues;
+use crate::world::cluster_metrics::ClusterMetrics;
 use crate::world::context::Context;
 use crate::world::health::{self, Endpoints, Ports};
 use crate::world::metered_provider::MeteredProvider;
@@ -95,7 +96,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let config = client::config().await?;
     let mut metrics = Metrics::new();
     let status_conditions = Arc::new(StatusConditions::register(&mut metrics));
-    let of_disruption = DisruptionMetrics::register(&mut metrics);
+    let cluster_metrics = Arc::new(ClusterMetrics::register(&mut metrics));
     let (metrics, beats, fence) = (Arc::new(metrics), Arc::new(Beats::default()), Fence::closed());
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
     let clients = Clients::new(&config, &options, &metrics, &fence)?;
@@ -116,6 +117,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     }
 
     let provider = build(&provider, clients.limited.clone(), Arc::clone(&clock)).await?;
+    let repair_policies = repair_policies(&*provider.cloud, &options)?;
     let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
     let event_client = (!options.dry_run).then(|| clients.events.clone());
     let beat = beats.beat("events", recorder::BOUND);
@@ -131,9 +133,11 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
         cloud: Arc::new(MeteredProvider::new(provider.cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),
+        repair_policies,
         pace: Arc::new(Pace::default()),
         recorder,
         metrics,
+        cluster_metrics,
         status_conditions,
         beats,
         fence,
@@ -161,6 +165,17 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let _ = tokio::time::timeout(EVENTS_TIMEOUT, writing_events).await;
     serving.cancel();
     result
+}
+
+/// The provider's repair policies, if nodes are to be repaired.
+fn repair_policies(cloud: &dyn CloudProvider, options: &Options) -> anyhow::Result<Option<Arc<RepairPolicies>>> {
+    if !options.feature_gates.node_repair {
+        return Ok(None);
+    }
+    let gate = || format!("feature gate NodeRepair, provider {}", cloud.name());
+    let policies = RepairPolicies::new(cloud.repair_policies()).with_context(gate)?;
+    anyhow::ensure!(!policies.is_empty(), "{}: it has no repair policies", gate());
+    Ok(Some(Arc::new(policies)))
 }
 
 async fn build(
@@ -281,7 +296,9 @@ fn start(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
         return;
     }
     context.status_conditions.observe(&context.store, Arc::clone(&context.clock));
-    if let Some(of_provider) = parts.provider {
+    let of_each = !context.options.disable_cluster_state_observability;
+    context.cluster_metrics.observe(&context.store, &context.clock, &context.cloud.config().labels, of_each);
+    if let Some(of_provider) = of_provider {
         spawn("provider", of_provider(context.stop.clone().cancelled_owned().boxed()));
     }
     let health = Arc::new(RegistrationHealth::default());
@@ -298,6 +315,8 @@ fn start(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
     spawn(disruption_conditions::NAME, disruption_conditions::run(own()).boxed());
     spawn(expiration::NAME, expiration::run(own()).boxed());
     spawn(node::NAME, node::run(own(), evictions.clone()).boxed());
+    spawn(reboot::NAME, reboot::run(own(), evictions.clone()).boxed());
+    spawn(node_repair::NAME, node_repair::run(own()).boxed());
     spawn(eviction::NAME, eviction::run(own(), evictions).boxed());
     spawn(unreadable_pods::NAME, unreadable_pods::run(own()).boxed());
     spawn(handover::NAME, handover::run(own()).boxed());

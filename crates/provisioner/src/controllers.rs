@@ -6,6 +6,7 @@ pub(crate) mod node;
 pub(crate) mod node_claim;
 pub(crate) mod node_overlay;
 pub(crate) mod node_pool;
+pub(crate) mod node_repair;
 pub mod planner_state;
 pub(crate) mod provisioning;
 pub(crate) mod static_capacity;

@@ -45,8 +45,12 @@ pub struct RawOptions {
     /// Port of /metrics
     #[arg(long, env = "METRICS_PORT", default_value_t = 8080, help_heading = "Serving")]
     pub metrics_port: u16,
-    /// Serve metrics over TLS, only to clients that the API server allows to get /metrics (TokenReview,
-    /// SubjectAccessReview)
+    /// Leave the series of single nodes and pods out of the metrics
+    #[arg(long, env = "DISABLE_CLUSTER_STATE_OBSERVABILITY", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Serving")]
+    pub disable_cluster_state_observability: bool,
+    /// Serve metrics by TLS, and only to whom the API server lets get /metrics (TokenReview, SubjectAccessReview)
     #[arg(long, env = "SECURE_METRICS", default_value_t = false, value_parser = go_bool,
           action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           help_heading = "Serving")]
@@ -137,7 +141,13 @@ pub struct RawOptions {
     /// Feature gates, such as NodeRepair=true,NodeOverlay=false
     #[arg(long, env = "FEATURE_GATES", default_value = "", help_heading = "Planning")]
     pub feature_gates: String,
-    /// The default topology spread constraints that kube-scheduler is configured with, as YAML or JSON:
+    /// With NodeRepair: delete broken nodes at once, as Karpenter did before 1.15, without budgets, reboots or
+    /// do-not-repair
+    #[arg(long, env = "LEGACY_NODE_REPAIR", default_value_t = false, value_parser = go_bool,
+          action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          help_heading = "Planning")]
+    pub legacy_node_repair: bool,
+    /// What kube-scheduler is told of pods without spread constraints, as YAML or JSON:
     /// {podTopologySpread: {defaultConstraints: [...]}}
     #[arg(
         long,
@@ -209,10 +219,6 @@ struct IgnoredOptions {
     enable_profiling: Option<String>,
     #[arg(long, env = "DISABLE_CONTROLLER_WARMUP", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
     disable_controller_warmup: Option<String>,
-    #[arg(long, env = "DISABLE_CLUSTER_STATE_OBSERVABILITY", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
-    disable_cluster_state_observability: Option<String>,
-    #[arg(long, env = "LEGACY_NODE_REPAIR", num_args = 0..=1, default_missing_value = "true", require_equals = true, hide = true)]
-    legacy_node_repair: Option<String>,
     #[arg(long, env = "MEMORY_LIMIT", hide = true)]
     memory_limit: Option<String>,
     #[arg(long, env = "LOG_OUTPUT_PATHS", hide = true)]
@@ -295,6 +301,7 @@ pub struct LeaderElectionOptions {
 #[expect(missing_docs, reason = "the fields are documented on the flags of the same names in `RawOptions`")]
 pub struct Options {
     pub metrics_port: u16,
+    pub disable_cluster_state_observability: bool,
     pub secure_metrics: bool,
     pub metrics_tls_folder: Option<std::path::PathBuf>,
     pub health_probe_port: u16,
@@ -316,6 +323,7 @@ pub struct Options {
     /// Worker threads for planning: the processors that were asked for, rounded up.
     pub planner_threads: usize,
     pub feature_gates: FeatureGates,
+    pub legacy_node_repair: bool,
     pub scheduler_config: SchedulerConfig,
     pub scheduler_names: SchedulerNames,
     pub dry_run: bool,
@@ -355,6 +363,7 @@ impl RawOptions {
         }
         Ok(Options {
             metrics_port: self.metrics_port,
+            disable_cluster_state_observability: self.disable_cluster_state_observability,
             secure_metrics: self.secure_metrics,
             metrics_tls_folder: self.metrics_tls_folder.filter(|path| !path.as_os_str().is_empty()),
             health_probe_port: self.health_probe_port,
@@ -392,6 +401,7 @@ impl RawOptions {
             },
             planner_threads: usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1),
             feature_gates: FeatureGates::parse(&self.feature_gates)?,
+            legacy_node_repair: self.legacy_node_repair,
             scheduler_config: scheduler_config(&self.scheduler_config)?,
             scheduler_names: scheduler_names(&self.scheduler_names)?,
             dry_run: self.dry_run,
@@ -419,8 +429,6 @@ impl IgnoredOptions {
             ("karpenter-service", &self.karpenter_service),
             ("enable-profiling", &self.enable_profiling),
             ("disable-controller-warmup", &self.disable_controller_warmup),
-            ("disable-cluster-state-observability", &self.disable_cluster_state_observability),
-            ("legacy-node-repair", &self.legacy_node_repair),
             ("memory-limit", &self.memory_limit),
             ("log-output-paths", &self.log_output_paths),
             ("log-error-output-paths", &self.log_error_output_paths),

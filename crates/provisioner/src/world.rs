@@ -8,6 +8,7 @@ pub(crate) mod assignments;
 pub(crate) mod buffers;
 pub(crate) mod catalogues;
 pub(crate) mod claim;
+pub(crate) mod cluster_metrics;
 pub(crate) mod context;
 pub(crate) mod disrupted;
 pub(crate) mod health;

@@ -190,7 +190,10 @@ fn budgets_for_unhealthy_count_what_is_under_way_and_not_what_is_not_ready() {
     machines.add(&claim(&json!({}), &json!([])), &node(&[]));
     let allowed = |budgets: Value| machines.allowed(&pool(budgets), at("12:00:00"));
     assert_eq!(allowed(json!([{"nodes": "100%"}])), Ok(Some((2, "100%".to_owned()))), "three, one is being rebooted");
-    assert_eq!(allowed(json!([{"nodes": "100%"}, {"nodes": "1", "reasons": ["Unhealthy"]}])), Ok(Some((0, "1".into()))));
+    assert_eq!(
+        allowed(json!([{"nodes": "100%"}, {"nodes": "1", "reasons": ["Unhealthy"]}])),
+        Ok(Some((0, "1".into())))
+    );
     assert_eq!(allowed(json!([{"nodes": "0", "reasons": ["Drifted"]}])), Ok(None));
     assert!(allowed(json!([{"nodes": "some"}])).is_err());
 }

@@ -7,6 +7,7 @@
 pub(crate) mod devices_in_use;
 pub(crate) mod drain;
 pub(crate) mod eviction;
+pub(crate) mod reboot;
 pub(crate) mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -308,7 +309,12 @@ impl Leaving<'_> {
         let reason = reason.map_or(FORCEFUL, |condition| condition.reason.as_str());
         for pod in &drain.next {
             let key = PodKey { name: pod.name.clone(), uid: pod.uid.clone() };
-            let request = Request { node: self.name.clone(), deadline: self.deadline, reason: reason.to_owned() };
+            let request = Request {
+                node: self.name.clone(),
+                deadline: self.deadline,
+                give_up_at: None,
+                reason: reason.to_owned(),
+            };
             if !evictions.add(key, request) {
                 warn!(node = %self.name, pod = %pod.name, "too many pods wait for their eviction; asking again later");
             }

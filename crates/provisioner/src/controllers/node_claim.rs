@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::node_claim::{
-    DEVICES_PUBLISHED, DRA_DRIVER_POOLS_NOT_PUBLISHED, INITIALIZED, LAUNCHED, READY_DEPENDS_ON, REGISTERED,
+    DEVICES_PUBLISHED, DRA_DRIVER_POOLS_NOT_PUBLISHED, INITIALIZED, LAUNCHED, READY_DEPENDS_ON, REBOOTING, REGISTERED,
     REGISTRATION_HOOK_PENDING,
 };
 use api::{NodeClaim, NodeClaimStatus, annotations, conditions, events, finalizers, labels, taints};
@@ -396,6 +396,10 @@ impl Lifecycle {
     /// awaited.
     async fn initialize(&self, draft: &mut Draft) -> anyhow::Result<Option<Timestamp>> {
         if !claim::is_registered(&draft.wanted) || claim::is(&draft.wanted, INITIALIZED) {
+            return Ok(None);
+        }
+        // Until the machine is back, what its Node shows is of before the reboot.
+        if claim::is(&draft.wanted, REBOOTING) {
             return Ok(None);
         }
         let provider_id = claim::provider_id(&draft.wanted).unwrap_or_default();

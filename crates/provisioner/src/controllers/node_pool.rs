@@ -17,6 +17,7 @@ use tracing::warn;
 use crate::runtime::conditions::ConditionSet;
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
+use crate::world::catalogues;
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::registration_health::{Health, RegistrationHealth};
@@ -24,6 +25,7 @@ use crate::world::store::{NodeClass, NodeClassKey, NodeRecord, Revision, State};
 use cluster::node_pool_hash as hash;
 use gauges::Gauges;
 
+pub(crate) mod cost;
 pub(crate) mod counter;
 pub(crate) mod gauges;
 pub(crate) mod readiness;
@@ -110,12 +112,28 @@ async fn reconcile(
     let readiness = context.cloud.node_class_readiness(class).await?;
     let count = judge(context, health, &mut after, readiness);
     gauges.show(name, &count.resources, after.spec.limits.as_ref());
+    show_cost(context, gauges, name).await;
     let api: Api<NodePool> = Api::all(context.client.clone());
     if let Some(answer) = patch::status(&api, &node_pool, &after, Lock::Revision).await? {
         let revision = Revision::of(&answer.metadata);
         context.store.apply(answer, revision);
     }
     Ok(Action::RequeueAfter(RESYNC))
+}
+
+/// What cannot be told keeps its last value.
+async fn show_cost(context: &Context, gauges: &Gauges, name: &NodePoolName) {
+    let types = catalogues::launchable(context, name).await;
+    let (sum, unknown) = {
+        let state = context.store.read();
+        let machines = state.node_claims_of_pool(name).map(AsRef::as_ref).filter(|it| claim::is_launched(it));
+        match &types {
+            Some(types) => cost::cost(&types.types, machines),
+            None => return gauges.cost_unknown(name, 1),
+        }
+    };
+    gauges.show_cost(name, sum);
+    gauges.cost_unknown(name, unknown);
 }
 
 /// Conditions and counters. Gives back what was counted.

@@ -110,13 +110,15 @@ fn what_clap_refuses_names_the_flag_too() {
 
 #[test]
 fn karpenters_options_of_1_15_are_known() {
-    for (args, ignored) in [
-        (&["--legacy-node-repair"][..], &["legacy-node-repair"][..]),
-        (&["--legacy-node-repair=true"], &["legacy-node-repair"]),
-        (&["--legacy-node-repair=false"], &[]),
-        (&["--enable-profiling", "--dry-run"], &["enable-profiling"]),
-    ] {
+    for (args, ignored) in
+        [(&["--enable-profiling", "--dry-run"][..], &["enable-profiling"][..]), (&["--enable-profiling=false"], &[])]
+    {
         assert_eq!(options(args).unwrap().ignored, ignored, "{args:?}");
+    }
+    for (args, is_legacy) in
+        [(&["--legacy-node-repair"][..], true), (&["--legacy-node-repair=false"], false), (&[], false)]
+    {
+        assert_eq!(options(args).unwrap().legacy_node_repair, is_legacy, "{args:?}");
     }
     let gates = "--feature-gates=TerminateFirstDrift=true,TerminateFirstRepair=true,PodDeletionCostManagement=true";
     let gates = options(&[gates]).unwrap().feature_gates;

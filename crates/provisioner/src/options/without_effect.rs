@@ -10,10 +10,13 @@ pub fn without_effect(options: &Options) -> Vec<String> {
     let mut said = Vec::new();
     let gates = &options.feature_gates;
     for (name, is_on, what) in [
-        ("NodeRepair", gates.node_repair, "broken nodes are not replaced"),
         ("SpotToSpotConsolidation", gates.spot_to_spot_consolidation, "there is no consolidation"),
         ("TerminateFirstDrift", gates.terminate_first_drift, "drifted nodes are not replaced"),
-        ("TerminateFirstRepair", gates.terminate_first_repair, "broken nodes are not replaced"),
+        (
+            "TerminateFirstRepair",
+            gates.terminate_first_repair,
+            "a broken node always goes before its replacement comes",
+        ),
         ("PodDeletionCostManagement", gates.pod_deletion_cost_management, "no pod is given a deletion cost"),
     ] {
         if is_on {
@@ -39,13 +42,8 @@ mod tests {
              NodeOverlay=false,TerminateFirstDrift=true,TerminateFirstRepair=true,PodDeletionCostManagement=true",
         ]);
         let said = without_effect(&set.unwrap());
-        let names = [
-            "NodeRepair",
-            "SpotToSpotConsolidation",
-            "TerminateFirstDrift",
-            "TerminateFirstRepair",
-            "PodDeletionCostManagement",
-        ];
+        let names =
+            ["SpotToSpotConsolidation", "TerminateFirstDrift", "TerminateFirstRepair", "PodDeletionCostManagement"];
         assert_eq!(said.len(), names.len(), "{said:?}");
         assert!(said.iter().zip(names).all(|(sentence, name)| sentence.contains(name)), "{said:?}");
     }

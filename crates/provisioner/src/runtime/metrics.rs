@@ -1,7 +1,9 @@
 //! What `/metrics` shows. Names and labels are Karpenter's; what only we have begins with `dovetail_`.
 //!
 //! Differs: `histograms`. Karpenter's summaries are histograms here, because quantiles of several replicas or restarts
-//! cannot be added up; and the gauges that exist once per pod are left out.
+//! cannot be added up.
+//!
+//! Differs: `build-info`, `scheduler-series`. There is no Go here, and no series for each plan.
 
 use std::fmt;
 
@@ -26,6 +28,8 @@ pub(crate) const DURATION_BUCKETS: [f64; 19] = [
 ];
 /// Doubling from one second to a bit more than half an hour.
 const TERMINATION_BUCKETS: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
+/// Doubling from ten seconds to a bit more than twenty minutes.
+const REBOOT_BUCKETS: [f64; 8] = [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0];
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
 const DAY: f64 = 24.0 * HOUR;
@@ -79,6 +83,10 @@ label_sets! {
     TerminatedLabels { nodepool, capacity_type, zone }
     /// A NodeClaim that we decided to remove.
     DisruptedLabels { reason, nodepool, capacity_type, consolidation_policy, termination_mode }
+    /// A NodeClaim that we decided to remove because its Node is broken.
+    UnhealthyLabels { condition, nodepool, capacity_type, image_id, termination_mode }
+    /// By result.
+    ByResult { result }
     /// A call to the cloud provider.
     CallLabels { controller, method, provider }
     /// A failed call to the cloud provider.
@@ -118,10 +126,13 @@ pub struct Metrics {
 
     pub nodepools_limit: Family<ByResource, FloatGauge>,
     pub nodepools_usage: Family<ByResource, FloatGauge>,
+    pub nodepools_cost: Family<ByNodePool, FloatGauge>,
+    pub nodepools_cost_tracker_errors: Family<ByNodePool, Counter>,
 
     pub nodeclaims_created: Family<CreatedLabels, Counter>,
     pub nodeclaims_terminated: Family<TerminatedLabels, Counter>,
     pub nodeclaims_disrupted: Family<DisruptedLabels, Counter>,
+    pub nodeclaims_unhealthy_disrupted: Family<UnhealthyLabels, Counter>,
     pub nodeclaims_instance_termination_duration_seconds: Histograms<ByNodePool>,
     pub nodeclaims_termination_duration_seconds: Histograms<ByNodePool>,
 
@@ -130,6 +141,9 @@ pub struct Metrics {
     pub nodes_termination_duration_seconds: Histograms<ByNodePool>,
     pub nodes_drained: Family<ByNodePool, Counter>,
     pub nodes_lifetime_duration_seconds: Histograms<ByNodePool>,
+    pub nodes_reboots: Family<ByResult, Counter>,
+    pub nodes_reboot_duration_seconds: Histograms<ByResult>,
+    pub nodes_reboot_recovery_duration_seconds: Histogram,
 
     pub pods_disruption_initiated: Family<DisruptedLabels, Counter>,
     pub pods_eviction_requests: Family<ByCode, Counter>,
@@ -196,6 +210,7 @@ impl Metrics {
         let mut registry = Registry::default();
         let durations: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
         let terminations: fn() -> Histogram = || Histogram::new(TERMINATION_BUCKETS);
+        let reboots: fn() -> Histogram = || Histogram::new(REBOOT_BUCKETS);
         let lifetimes: fn() -> Histogram = || Histogram::new(LIFETIME_BUCKETS);
         let mut metrics = Self {
             scheduler_scheduling_duration_seconds: Family::new_with_constructor(durations),
@@ -206,9 +221,12 @@ impl Metrics {
             pods_bound_duration_seconds: Family::new_with_constructor(durations),
             nodepools_limit: Family::default(),
             nodepools_usage: Family::default(),
+            nodepools_cost: Family::default(),
+            nodepools_cost_tracker_errors: Family::default(),
             nodeclaims_created: Family::default(),
             nodeclaims_terminated: Family::default(),
             nodeclaims_disrupted: Family::default(),
+            nodeclaims_unhealthy_disrupted: Family::default(),
             nodeclaims_instance_termination_duration_seconds: Family::new_with_constructor(terminations),
             nodeclaims_termination_duration_seconds: Family::new_with_constructor(terminations),
             nodes_created: Family::default(),
@@ -216,6 +234,9 @@ impl Metrics {
             nodes_termination_duration_seconds: Family::new_with_constructor(terminations),
             nodes_drained: Family::default(),
             nodes_lifetime_duration_seconds: Family::new_with_constructor(lifetimes),
+            nodes_reboots: Family::default(),
+            nodes_reboot_duration_seconds: Family::new_with_constructor(reboots),
+            nodes_reboot_recovery_duration_seconds: reboots(),
             pods_disruption_initiated: Family::default(),
             pods_eviction_requests: Family::default(),
             pods_drained: Family::default(),
@@ -285,6 +306,26 @@ impl Metrics {
         })
     }
 
+    /// Gives each of Karpenter's families a series.
+    #[cfg(test)]
+    pub(crate) fn touch(&self) {
+        macro_rules! touch {
+            ($($field:ident,)*) => {
+                $(drop(self.$field.get_or_create(&Default::default()));)*
+            };
+        }
+        touch! {
+            scheduler_scheduling_duration_seconds, scheduler_queue_depth, scheduler_unschedulable_pods_count,
+            pods_bound_duration_seconds, nodepools_limit, nodepools_usage, nodepools_cost,
+            nodepools_cost_tracker_errors, nodeclaims_created, nodeclaims_terminated, nodeclaims_disrupted,
+            nodeclaims_unhealthy_disrupted, nodeclaims_instance_termination_duration_seconds,
+            nodeclaims_termination_duration_seconds, nodes_created, nodes_terminated,
+            nodes_termination_duration_seconds, nodes_drained, nodes_lifetime_duration_seconds, nodes_reboots,
+            nodes_reboot_duration_seconds, pods_disruption_initiated, pods_eviction_requests, pods_drained,
+            cloudprovider_duration_seconds, cloudprovider_errors,
+        }
+    }
+
     // Counters get `_total` when written, info gets `_info`; `_seconds` is part of the names registered here.
     fn register_karpenter(&self, registry: &mut Registry) {
         macro_rules! register {
@@ -300,9 +341,11 @@ impl Metrics {
             pods_bound_duration_seconds: "Time from a pod's creation until it was bound",
             nodepools_limit: "Limit of a NodePool",
             nodepools_usage: "What a NodePool's machines add up to",
+            nodepools_cost_tracker_errors: "Machines of a NodePool whose price is not known, each time they were added up",
             nodeclaims_created: "NodeClaims created",
             nodeclaims_terminated: "NodeClaims whose machine is gone",
             nodeclaims_disrupted: "NodeClaims that were deleted by the controller",
+            nodeclaims_unhealthy_disrupted: "NodeClaims that were deleted because their Node is broken",
             nodeclaims_instance_termination_duration_seconds: "Time from asking the provider until the machine was gone",
             nodeclaims_termination_duration_seconds: "Time from the deletion of a NodeClaim until it was gone",
             nodes_created: "Nodes that registered",
@@ -310,6 +353,9 @@ impl Metrics {
             nodes_termination_duration_seconds: "Time from the deletion of a Node until it was gone",
             nodes_drained: "Nodes that were drained",
             nodes_lifetime_duration_seconds: "Age of Nodes when they were removed",
+            nodes_reboots: "Reboots of broken Nodes that are over, by how they ended",
+            nodes_reboot_duration_seconds: "Time from the request of a reboot until it was over",
+            nodes_reboot_recovery_duration_seconds: "Time from asking the provider for a reboot until the Node was back",
             pods_disruption_initiated: "Pods that have to move because their NodeClaim was deleted by the controller",
             pods_eviction_requests: "Answers to eviction requests",
             pods_drained: "Pods that left a drained node",
@@ -323,6 +369,12 @@ impl Metrics {
             "scheduler_ignored_pods_count",
             "Pods that are not planned: they cannot be read, or are to be left to other nodes",
             self.ignored_pods.gauge.clone(),
+        );
+        // A gauge of that name, in spite of the ending of counters.
+        registry.register(
+            "nodepools_cost_total",
+            "What a NodePool's machines cost, in dollars per hour",
+            self.nodepools_cost.clone(),
         );
         registry.register(
             "build",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::NodeOverlay;
-use cloudprovider::CloudProvider;
+use cloudprovider::{CloudProvider, RepairPolicies};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,7 +18,7 @@ use crate::runtime::queue::{self, Owner};
 use crate::runtime::recorder::Recorder;
 use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
-use crate::world::catalogues::Catalogues;
+use crate::world::cluster_metrics::ClusterMetrics;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
 use crate::world::status_conditions::StatusConditions;
@@ -46,12 +46,16 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// The cloud, measured.
     pub cloud: Arc<dyn CloudProvider>,
+    /// When the cloud says that a Node is broken; `None` if none is to be repaired (gate NodeRepair).
+    pub repair_policies: Option<Arc<RepairPolicies>>,
     /// How often the cloud is asked to end a machine.
     pub pace: Arc<Pace>,
     /// Writes events.
     pub recorder: Recorder,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// Shows Nodes and pods once it is told of the store.
+    pub cluster_metrics: Arc<ClusterMetrics>,
     /// Shows the status conditions of our objects once it is told of the store.
     pub status_conditions: Arc<StatusConditions>,
     /// Where loops tell that they live.

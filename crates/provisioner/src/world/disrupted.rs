@@ -1,6 +1,7 @@
 //! What is counted of a NodeClaim that the controller deletes by its own decision, whoever of us decides.
 
 use api::{NodeClaim, labels};
+use model::DurationMs;
 use scheduling::snapshot::pending::will_be_replaced;
 
 use crate::runtime::metrics::{DisruptedLabels, Metrics};
@@ -32,10 +33,10 @@ impl Disrupted {
         }
     }
 
-    /// By which policy of its NodePool it was consolidated.
+    /// How its pods go, where somebody else than the NodeClaim bounds its drain; `None` is no bound.
     #[must_use]
-    pub(crate) fn by_policy(mut self, policy: &str) -> Self {
-        policy.clone_into(&mut self.labels.consolidation_policy);
+    pub(crate) fn bounded(mut self, bound: Option<DurationMs>) -> Self {
+        termination::mode_of(bound).clone_into(&mut self.labels.termination_mode);
         self
     }
 

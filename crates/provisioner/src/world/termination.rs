@@ -27,6 +27,17 @@ pub(crate) fn deadline(annotations: Option<&BTreeMap<String, String>>) -> Option
     Timestamp::parse(text).ok()
 }
 
+/// The NodeClaim with that deadline, unless it has an earlier one.
+pub(crate) fn tightened(claim: &NodeClaim, deadline: Timestamp) -> NodeClaim {
+    let mut tightened = claim.clone();
+    let written = self::deadline(claim.metadata.annotations.as_ref());
+    if written.is_none_or(|written| deadline < written) {
+        let annotations = tightened.metadata.annotations.get_or_insert_default();
+        annotations.insert(NODECLAIM_TERMINATION_TIMESTAMP.to_owned(), deadline.to_string());
+    }
+    tightened
+}
+
 /// When draining a deleted NodeClaim's Node ends at the latest: what is written, else what will be.
 pub(crate) fn deadline_of_claim(claim: &NodeClaim) -> Option<Timestamp> {
     let written = deadline(claim.metadata.annotations.as_ref());
@@ -44,4 +55,13 @@ pub(crate) fn due(claim: &NodeClaim, deleted_at: Timestamp) -> Option<Timestamp>
 /// How the pods of a deleted NodeClaim end, in the words of metrics: sooner or later by force, or never.
 pub(crate) fn mode(node_claim: &NodeClaim) -> &'static str {
     if node_claim.spec.termination_grace_period.is_some() { "eventual" } else { "graceful" }
+}
+
+/// How the pods of a Node end whose drain may take so long, in the words of metrics.
+pub(crate) fn mode_of(bound: Option<DurationMs>) -> &'static str {
+    match bound {
+        None => "graceful",
+        Some(DurationMs::ZERO) => "forceful",
+        Some(_) => "eventual",
+    }
 }

@@ -31,8 +31,8 @@ const SMALL: u32 = 6;
 const NOMINATION: &str = "hand-over.before-nomination";
 /// How failpoints of what happens after NodeClaims are deleted begin.
 const TERMINATION: &str = "terminate.";
-/// How failpoints begin that are reached with static NodePools only: their own tests die there.
-const STATIC_CAPACITY: &str = "static-capacity.";
+/// How failpoints begin that launches and terminations do not reach: their own tests die there.
+const OF_OTHERS: [&str; 3] = ["reboot.", "repair.", "static-capacity."];
 /// Longer than a Lease that nobody renews lasts.
 const TAKE_OVER: Duration = DEADLINE;
 
@@ -81,15 +81,15 @@ impl Crash {
     }
 }
 
-/// The names in `failpoints::hit("…")` all over the sources, so that none is forgotten, but for those of static
-/// NodePools.
+/// The names in `failpoints::hit("…")` all over the sources, so that none is forgotten, but for those that have
+/// tests of their own.
 ///
 /// # Errors
 /// If the sources cannot be read.
 pub fn failpoints() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     collect(&go_programs::repository().join("crates"), &mut names)?;
-    names.retain(|name| !name.starts_with(STATIC_CAPACITY));
+    names.retain(|name| OF_OTHERS.iter().all(|start| !name.starts_with(start)));
     Ok(names)
 }
 

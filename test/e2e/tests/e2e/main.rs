@@ -19,6 +19,7 @@ mod launch;
 mod leader_election;
 mod min_values;
 mod node_claim_conditions;
+mod node_repair;
 mod other_pods;
 mod outages;
 mod overlays;

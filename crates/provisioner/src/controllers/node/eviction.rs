@@ -55,10 +55,20 @@ impl fmt::Display for PodKey {
 pub(crate) struct Request {
     /// The node that is drained.
     pub node: NodeName,
-    /// When the node stops waiting.
+    /// When the node stops waiting, and pods go by force.
     pub deadline: Option<Timestamp>,
+    /// When nobody asks any more, and pods that are still there stay: a reboot does not wait longer. A deadline counts
+    /// for more.
+    pub give_up_at: Option<Timestamp>,
     /// Why, for the pod's event.
     pub reason: String,
+}
+
+impl Request {
+    /// Whether the pod may stay after all.
+    fn is_given_up(&self, now: Timestamp) -> bool {
+        self.deadline.is_none() && self.give_up_at.is_some_and(|until| now >= until)
+    }
 }
 
 /// What to do with a pod that shall leave.
@@ -142,11 +152,10 @@ impl Evictions {
     pub(crate) fn add(&self, key: PodKey, request: Request) -> bool {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key) {
-            let earlier = match (entry.request.deadline, request.deadline) {
-                (known, None) => known,
-                (None, new) => new,
-                (Some(known), Some(new)) => Some(known.min(new)),
-            };
+            let earlier = [entry.request.deadline, request.deadline].into_iter().flatten().min();
+            if request.give_up_at.is_none() {
+                entry.request.give_up_at = None;
+            }
             if earlier != entry.request.deadline {
                 entry.request.deadline = earlier;
                 self.queue.add(key);
@@ -195,7 +204,8 @@ async fn reconcile(context: &Context, evictions: &Evictions, key: &PodKey) -> an
     let Some(request) = evictions.get(key) else { return Ok(Action::Done) };
     let pod = context.store.read().pods.get(&key.name).filter(|pod| pod.uid == key.uid).cloned();
     let now = context.clock.now();
-    let step = pod.as_deref().map_or(Step::Drop, |pod| decide(pod, request.deadline, now));
+    let wanted = pod.as_deref().filter(|_| !request.is_given_up(now));
+    let step = wanted.map_or(Step::Drop, |pod| decide(pod, request.deadline, now));
     let Some(pod) = pod.filter(|_| step != Step::Drop) else {
         evictions.remove(key);
         return Ok(Action::Done);

@@ -1,9 +1,9 @@
 //! What another controller has left on a registered machine, and what it had no reason to write.
 //!
-//! A Karpenter that is stopped in the middle of a disruption command or of a reboot leaves the taint
-//! `karpenter.sh/disrupted` or `karpenter.sh/rebooting`, a condition, and annotations. It alone knew what was to come
-//! next: the machine would take no pod, and nobody would remove it. So they are taken away, as Karpenter does at its
-//! own start. What is being deleted keeps them: there the taint is part of the way out.
+//! A Karpenter that is stopped in the middle of a disruption command leaves the taint `karpenter.sh/disrupted` and a
+//! condition. It alone knew what was to come next: the machine would take no pod, and nobody would remove it. So they
+//! are taken away, as Karpenter does at its own start. What is being deleted keeps them: there the taint is part of the
+//! way out. A reboot is brought to its end (`controllers/node/reboot`); what is left of one that is over goes.
 //!
 //! What a command of ours has written stays: its note on the NodeClaim says what comes next, and `disruption` takes all of
 //! it away, the note last.
@@ -21,8 +21,9 @@ use crate::runtime::conditions::ConditionSet;
 use crate::world::claim;
 use crate::world::node_facts;
 
-/// Annotations of a NodeClaim that mean something only while its machine is being rebooted.
-const OF_REBOOTS: [&str; 2] = [annotations::REBOOT_PRE_BOOT_ID, annotations::REBOOT_TERMINATION_GRACE_PERIOD];
+/// Annotations of a NodeClaim that are written while its machine is being rebooted. The bound of the drain is not among
+/// them: it is written before the reboot is asked for, and without one it means nothing.
+const OF_REBOOTS: [&str; 2] = [annotations::REBOOT_PRE_BOOT_ID, annotations::REBOOT_ISSUED_AT];
 
 /// Whether [`tidied`] would change the Node of that NodeClaim.
 pub(crate) fn is_untidy(node_claim: &NodeClaim, node: &Node) -> bool {
@@ -47,24 +48,24 @@ pub(crate) fn tidied(node_claim: &NodeClaim, node: &Node) -> Node {
     tidied
 }
 
-/// Takes away the conditions of that NodeClaim by which a command or a reboot would go on.
-pub(crate) fn clear(node_claim: &NodeClaim, conditions: &mut ConditionSet<'_>) {
-    if !has_note(node_claim) {
+/// Takes away the condition of a NodeClaim by which a command would go on.
+pub(crate) fn clear(conditions: &mut ConditionSet<'_>) {
+    if conditions.get(REBOOTING).is_none_or(|rebooting| rebooting.status != conditions::TRUE) {
         conditions.clear(DISRUPTION_REASON);
-    }
-    // One that is over says how it ended.
-    if conditions.get(REBOOTING).is_some_and(|rebooting| rebooting.status != conditions::FALSE) {
-        conditions.clear(REBOOTING);
     }
 }
 
 /// Whether [`remove_annotations`] would remove any.
 pub(crate) fn are_annotated(node_claim: &NodeClaim) -> bool {
-    node_claim.metadata.annotations.iter().flatten().any(|(key, _)| OF_REBOOTS.contains(&key.as_str()))
+    let mut of_claim = node_claim.metadata.annotations.iter().flatten();
+    !claim::is(node_claim, REBOOTING) && of_claim.any(|(key, _)| OF_REBOOTS.contains(&key.as_str()))
 }
 
 /// Takes away the annotations of a reboot.
 pub(crate) fn remove_annotations(node_claim: &mut NodeClaim) {
+    if claim::is(node_claim, REBOOTING) {
+        return;
+    }
     if let Some(of_claim) = &mut node_claim.metadata.annotations {
         of_claim.retain(|key, _| !OF_REBOOTS.contains(&key.as_str()));
     }
@@ -81,9 +82,11 @@ fn has_stale_taint(node_claim: &NodeClaim, node: &Node) -> bool {
         && node_facts::taints_of(node).iter().any(|taint| is_stale(node_claim, taint))
 }
 
+/// Whether nobody would take that taint away.
 fn is_stale(node_claim: &NodeClaim, taint: &Taint) -> bool {
-    let is_disrupted = node_facts::same_taint(&taints::disrupted(), taint) && !has_note(node_claim);
-    is_disrupted || node_facts::same_taint(&taints::rebooting(), taint)
+    let is_fence = node_facts::same_taint(&taints::rebooting(), taint);
+    let is_rebooting = claim::is(node_claim, REBOOTING);
+    node_facts::same_taint(&taints::disrupted(), taint) || (is_fence && !is_rebooting)
 }
 
 #[cfg(test)]
@@ -130,6 +133,11 @@ mod tests {
             node_facts::taints_of(&after).iter().map(super::super::initialization::display).collect();
         assert_eq!(left, ["team:NoSchedule", "karpenter.sh/disrupted:NoExecute"]);
         assert!(!is_untidy(&living, &after));
+        // A reboot goes on.
+        let rebooting = json!([{"type": "Rebooting", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let after = tidied(&claim(json!({}), rebooting), &before);
+        assert!(node_facts::has_taint(&after, &taints::rebooting()));
+        assert!(!node_facts::has_taint(&after, &taints::disrupted()));
         // On the way out they belong there.
         let leaving = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         assert!(!is_untidy(&claim(leaving.clone(), json!([])), &before));
@@ -171,20 +179,20 @@ mod tests {
                 .filter(|it| [DISRUPTION_REASON, REBOOTING, "Drifted"].contains(&&*it.type_));
             ours.map(|it| it.type_).collect()
         };
-        let begun = json!([
-            condition("DisruptionReason", "True"),
-            condition("Rebooting", "True"),
-            condition("Drifted", "True")
-        ]);
-        assert_eq!(types(json!({}), begun.clone()), ["Drifted"]);
-        let noted = json!({"annotations": {"dovetail.sh/disruption-command": "{}"}});
-        assert_eq!(types(noted, begun), ["DisruptionReason", "Drifted"], "its note says what comes next");
-        assert_eq!(types(json!({}), json!([condition("Rebooting", "False")])), ["Rebooting"]);
-        let annotated = json!({"annotations": {"karpenter.sh/reboot-pre-boot-id": "x", "karpenter.sh/reboot-termination-grace-period": "1m", "a": "b"}});
-        let mut annotated = claim(annotated, json!([]));
-        assert!(are_annotated(&annotated));
-        remove_annotations(&mut annotated);
-        assert_eq!(annotated.metadata.annotations.as_ref().unwrap().len(), 1);
-        assert!(!are_annotated(&annotated));
+        let command = json!([condition("DisruptionReason", "True"), condition("Drifted", "True")]);
+        assert_eq!(types(command), ["Drifted"]);
+        let reboot = |status: &str| json!([condition("DisruptionReason", "True"), condition("Rebooting", status)]);
+        assert_eq!(types(reboot("True")).len(), 2, "it goes on");
+        assert_eq!(types(reboot("False")), ["Rebooting"]);
+        let notes = json!({
+            "karpenter.sh/reboot-pre-boot-id": "x", "dovetail.sh/reboot-issued-at": "y", "dovetail.sh/reboots": "z",
+        });
+        let annotated = |conditions: Value| claim(json!({ "annotations": notes }), conditions);
+        assert!(!are_annotated(&annotated(reboot("True"))));
+        let mut over = annotated(reboot("False"));
+        assert!(are_annotated(&over));
+        remove_annotations(&mut over);
+        assert_eq!(over.metadata.annotations.as_ref().unwrap().len(), 1, "how often it was rebooted stays");
+        assert!(!are_annotated(&over));
     }
 }

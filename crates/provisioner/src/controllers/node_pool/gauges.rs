@@ -1,4 +1,5 @@
-//! `karpenter_nodepools_usage` and `karpenter_nodepools_limit`: what NodePools have and may have.
+//! `karpenter_nodepools_usage`, `karpenter_nodepools_limit` and `karpenter_nodepools_cost_total`: what NodePools have, may
+//! have and cost.
 //!
 //! A series lives as long as what it speaks of: it goes with the NodePool, the limit, or the last machine that had the
 //! resource.
@@ -7,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::ResourceList;
-use model::{NodePoolName, Quantity};
+use model::{NodePoolName, PriceNanoUsdPerHour, Quantity};
 use parking_lot::Mutex;
 
-use crate::runtime::metrics::{ByResource, Metrics};
+use crate::runtime::metrics::{ByNodePool, ByResource, Metrics};
 
 /// The series that are shown.
 #[derive(Debug)]
@@ -49,8 +50,20 @@ impl Gauges {
         }
     }
 
+    /// Shows what a NodePool's machines cost.
+    pub(crate) fn show_cost(&self, node_pool: &NodePoolName, price: PriceNanoUsdPerHour) {
+        self.metrics.nodepools_cost.get_or_create(&by_pool(node_pool)).set(price.dollars());
+    }
+
+    /// Counts machines whose price is not known.
+    pub(crate) fn cost_unknown(&self, node_pool: &NodePoolName, machines: u64) {
+        self.metrics.nodepools_cost_tracker_errors.get_or_create(&by_pool(node_pool)).inc_by(machines);
+    }
+
     /// Takes away what was shown of a NodePool that is gone.
     pub(crate) fn forget(&self, node_pool: &NodePoolName) {
+        self.metrics.nodepools_cost.remove(&by_pool(node_pool));
+        self.metrics.nodepools_cost_tracker_errors.remove(&by_pool(node_pool));
         if let Some(before) = self.shown.lock().remove(node_pool) {
             self.remove(node_pool, before.usage.iter(), before.limit.iter());
         }
@@ -69,6 +82,10 @@ impl Gauges {
             self.metrics.nodepools_limit.remove(&labels(node_pool, resource));
         }
     }
+}
+
+fn by_pool(node_pool: &NodePoolName) -> ByNodePool {
+    ByNodePool { nodepool: node_pool.to_string() }
 }
 
 fn labels(node_pool: &NodePoolName, resource: &str) -> ByResource {

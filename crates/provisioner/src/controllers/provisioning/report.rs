@@ -106,6 +106,11 @@ impl Report {
         if snapshot.pods.is_empty() {
             return;
         }
+        let refused: BTreeSet<PodId> = plan.refusals.iter().map(|refusal| refusal.pod).collect();
+        let (without, placed): (Vec<PodId>, Vec<PodId>) = snapshot.pods.ids().partition(|pod| refused.contains(pod));
+        let uids = |pods: &[PodId]| pods.iter().map(|&pod| snapshot.pods[pod].pod.uid.clone()).collect::<Vec<_>>();
+        context.cluster_metrics.placed(&uids(&placed), snapshot.now);
+        context.cluster_metrics.refused(&uids(&without));
         // Pods without a place are planned again and again; that is worth a line only once.
         if self.observe_decisions(snapshot) > 0 {
             let pods = names(snapshot, snapshot.pods.ids());

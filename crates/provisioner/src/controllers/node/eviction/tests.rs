@@ -72,7 +72,7 @@ fn a_pod_of_a_namespace_that_goes_is_left_to_go_with_it() {
 }
 
 fn request(deadline: Option<i64>) -> Request {
-    Request { node: "n".into(), deadline: deadline.map(after), reason: "Drifted".to_owned() }
+    Request { node: "n".into(), deadline: deadline.map(after), give_up_at: None, reason: "Drifted".to_owned() }
 }
 
 #[test]
@@ -125,4 +125,18 @@ fn only_refusals_by_budgets_are_told_from_other_errors() {
     );
     assert_eq!(refusal(500, "etcd is down"), None);
     assert_eq!(refusal(403, "forbidden"), None);
+}
+
+#[test]
+fn who_rides_a_reboot_is_let_alone_unless_the_node_goes_as_well() {
+    let evictions = Evictions::default();
+    let key = PodKey { name: NamespacedName::new("default", "p"), uid: "u".into() };
+    let until = |give_up_at: i64| Request { give_up_at: Some(after(give_up_at)), ..request(None) };
+    assert!(evictions.add(key.clone(), until(60)));
+    let is_given_up = |seconds: i64| evictions.get(&key).unwrap().is_given_up(after(seconds));
+    assert_eq!([is_given_up(59), is_given_up(60)], [false, true]);
+    assert!(evictions.add(key.clone(), request(None)), "a drain without end");
+    assert!(!is_given_up(60));
+    assert!(evictions.add(key.clone(), request(Some(90))));
+    assert!(!is_given_up(60));
 }

@@ -1,0 +1,253 @@
+use cloudprovider::{ConditionStatus, RepairPolicy};
+use model::pod::DoNotDisrupt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::world::store::{ClusterStore, Revision, Stored};
+use crate::world::test_pods::pod;
+
+const KINDS: [NodeClassKind; 1] = [NodeClassKind { group: "g", version: "v1", kind: "K", plural: "ks" }];
+
+fn policy(condition_type: &str, regex: &str, action: RepairAction) -> RepairPolicy {
+    RepairPolicy {
+        condition_type: condition_type.to_owned(),
+        condition_status: ConditionStatus::True,
+        reason_regex: regex.to_owned(),
+        toleration: DurationMs::from_seconds(60),
+        termination_grace_period: Some(DurationMs::from_seconds(30)),
+        priority: 0,
+        action,
+    }
+}
+
+fn policies() -> RepairPolicies {
+    let unbounded = RepairPolicy { termination_grace_period: None, ..policy("Slow", ".*", RepairAction::ReplaceNode) };
+    RepairPolicies::new(&[
+        policy("Bad", "", RepairAction::ReplaceNode),
+        policy("Stuck", ".*", RepairAction::RebootNode),
+        unbounded,
+    ])
+    .unwrap()
+}
+
+/// A cluster with one NodePool, `p`, whose machines are initialized; they have conditions that are true since one
+/// o'clock.
+struct Fleet(ClusterStore);
+
+fn keep<T: Stored>(store: &ClusterStore, object: T, name: &str) {
+    store.apply(object, Revision { uid: name.into(), resource_version: 0 });
+}
+
+impl Fleet {
+    fn new(budgets: Value) -> Self {
+        let store = ClusterStore::new();
+        let pool: NodePool = serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p", "uid": "p"},
+            "spec": {
+                "disruption": {"consolidateAfter": "0s", "budgets": budgets},
+                "template": {"spec": {
+                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"},
+                }},
+            },
+        }))
+        .unwrap();
+        keep(&store, pool, "p");
+        Self(store)
+    }
+
+    /// So many machines, `n0` and so on, the first of them broken in that way.
+    fn with(self, nodes: usize, broken: &[&str]) -> Self {
+        for index in 0..nodes {
+            self.machine(&format!("n{index}"), broken.get(index).copied(), json!({}), json!({}));
+        }
+        self
+    }
+
+    fn machine(&self, name: &str, broken: Option<&str>, of_node: Value, of_claim: Value) {
+        let condition = broken.map(|type_| json!({"type": type_, "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T01:00:00Z"}));
+        let node = json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"karpenter.sh/registered": "true", "karpenter.sh/nodepool": "p"}, "annotations": of_node},
+            "spec": {"providerID": format!("id-{name}")},
+            "status": {"conditions": condition.into_iter().collect::<Vec<_>>()},
+        });
+        let object: Node = serde_json::from_value(node.clone()).unwrap();
+        let revision = Revision { uid: name.into(), resource_version: 0 };
+        let kept = self.0.apply_with(revision, |names| {
+            let model = decode::node(&node, &mut decode::Context::new(names))?;
+            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
+        });
+        kept.unwrap();
+        let initialized = json!({"type": "Initialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"});
+        let mut claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "uid": name, "labels": {"karpenter.sh/nodepool": "p"}},
+            "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
+            "status": {"providerID": format!("id-{name}"), "nodeName": name, "conditions": [initialized]},
+        });
+        merge(&mut claim, of_claim);
+        keep::<NodeClaim>(&self.0, serde_json::from_value(claim).unwrap(), name);
+    }
+
+    fn decide(&self, rules: Rules) -> (Vec<String>, Vec<String>) {
+        let (policies, awaited) = (policies(), BTreeSet::from(["awaited".into()]));
+        let now = Timestamp::parse("2026-01-01T12:00:00Z").unwrap();
+        let question = Question { rules, policies: &policies, kinds: &KINDS, awaited: &awaited, now };
+        let decisions = decide(&self.0.read(), question);
+        let name = |case: &Case<'_>| claim::name(&case.claim).to_owned();
+        let repairs = decisions.repairs.iter().map(|case| {
+            let bound = case.drain_bound.map_or("-".to_owned(), |bound| bound.to_string());
+            let escalated = if case.is_escalated { " escalated" } else { "" };
+            format!("{} {:?} {bound}{escalated}", name(case), case.repair.action)
+        });
+        let blocked = decisions.blocked.iter().map(|(case, obstacle)| format!("{}: {obstacle}", name(case)));
+        (repairs.collect(), blocked.collect())
+    }
+
+    fn now(&self) -> (Vec<String>, Vec<String>) {
+        self.decide(Rules::Current)
+    }
+}
+
+fn merge(target: &mut Value, changes: Value) {
+    match (target, changes) {
+        (Value::Object(target), Value::Object(changes)) => {
+            for (key, change) in changes {
+                merge(target.entry(key).or_insert(Value::Null), change);
+            }
+        }
+        (target, changes) => *target = changes,
+    }
+}
+
+fn all() -> Value {
+    json!([{"nodes": "100%"}])
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_broken_machine_is_repaired_as_its_policy_says() {
+    let (repairs, blocked) = Fleet::new(all()).with(10, &["Bad", "Stuck"]).now();
+    assert_eq!(repairs, ["n0 ReplaceNode 30s", "n1 RebootNode 30s"]);
+    assert_eq!(blocked, NONE);
+    assert_eq!(Fleet::new(all()).with(10, &["Fine"]).now().0, NONE);
+}
+
+#[test]
+fn more_than_a_fifth_of_a_pool_blocks_all() {
+    let (repairs, blocked) = Fleet::new(all()).with(10, &["Bad", "Bad", "Stuck"]).now();
+    assert_eq!(repairs, NONE);
+    assert_eq!(blocked[0], "n0: 3 of 10 nodes are unhealthy, more than 20%");
+    assert_eq!(blocked.len(), 3);
+}
+
+#[test]
+fn budgets_for_unhealthy_pace_repairs_and_a_machine_never_initialized_needs_none() {
+    let one = json!([{"nodes": "1", "reasons": ["Unhealthy"]}]);
+    let (repairs, blocked) = Fleet::new(one.clone()).with(10, &["Bad", "Bad"]).now();
+    assert_eq!(repairs, ["n0 ReplaceNode 30s"]);
+    assert_eq!(blocked, ["n1: disruption budget 1 lets no more nodes go for reason Unhealthy"]);
+    // One that is being rebooted has the place.
+    let fleet = Fleet::new(one).with(9, &["Bad"]);
+    let rebooting = json!({"status": {"conditions": [
+        {"type": "Rebooting", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"},
+    ]}});
+    fleet.machine("x", None, json!({}), rebooting);
+    assert_eq!(fleet.now().0, NONE);
+
+    let fleet = Fleet::new(json!([{"nodes": "0"}])).with(9, &[]);
+    fleet.machine("new", Some("Bad"), json!({}), json!({"status": {"conditions": []}}));
+    assert_eq!(fleet.now().0, ["new ReplaceNode 30s"]);
+
+    let (_, blocked) = Fleet::new(json!([{"nodes": "a few"}])).with(5, &["Bad"]).now();
+    assert!(blocked[0].contains("spec.disruption.budgets[0]") && blocked[0].contains("a few"), "{blocked:?}");
+}
+
+#[test]
+fn only_the_nodes_do_not_repair_counts_and_do_not_disrupt_does_not() {
+    let fleet = Fleet::new(all()).with(20, &[]);
+    let flag = |key: &str| json!({key: "true"});
+    fleet.machine("a", Some("Bad"), flag("karpenter.sh/do-not-repair"), json!({}));
+    let of_claim = json!({"metadata": {"annotations": {"karpenter.sh/do-not-repair": "true"}}});
+    fleet.machine("b", Some("Bad"), flag("karpenter.sh/do-not-disrupt"), of_claim);
+    let (repairs, blocked) = fleet.now();
+    assert_eq!(repairs, ["b ReplaceNode 30s"]);
+    assert_eq!(blocked, ["a: annotation karpenter.sh/do-not-repair is \"true\""]);
+}
+
+#[test]
+fn pods_that_must_stay_are_passed_over_only_if_something_bounds_the_drain() {
+    let fleet = Fleet::new(all()).with(20, &["Bad", "Slow", "Slow"]);
+    let protected = |name: &str, node: &str| model::Pod {
+        node_name: Some(node.into()),
+        do_not_disrupt: DoNotDisrupt::Always,
+        ..pod(name)
+    };
+    for node in ["n0", "n1", "n2"] {
+        keep(&fleet.0, protected(&format!("on-{node}"), node), node);
+    }
+    fleet.machine("n2", Some("Slow"), json!({}), json!({"spec": {"terminationGracePeriod": "10s"}}));
+    let (repairs, blocked) = fleet.now();
+    assert_eq!(repairs, ["n0 ReplaceNode 30s", "n2 ReplaceNode 10s"]);
+    assert_eq!(blocked.len(), 1);
+    assert!(blocked[0].starts_with("n1: pod default/on-n1 has annotation karpenter.sh/do-not-disrupt"), "{blocked:?}");
+}
+
+#[test]
+fn machines_with_which_something_was_begun_are_left_alone() {
+    let fleet = Fleet::new(all()).with(40, &[]);
+    let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"});
+    let with = |conditions: Value| json!({"status": {"conditions": conditions}});
+    fleet.machine("command", Some("Bad"), json!({}), with(json!([condition("DisruptionReason", "Drifted")])));
+    fleet.machine("reboot", Some("Bad"), json!({}), with(json!([condition("Rebooting", "RebootIssued")])));
+    fleet.machine("going", Some("Bad"), json!({}), json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    fleet.machine("awaited", Some("Bad"), json!({}), json!({}));
+    fleet.machine("foreign", Some("Bad"), json!({}), json!({"spec": {"nodeClassRef": {"group": "other"}}}));
+    assert_eq!(fleet.now(), (vec![], vec![]));
+}
+
+#[test]
+fn the_third_reboot_within_a_day_replaces() {
+    let fleet = Fleet::new(all()).with(20, &[]);
+    let rebooted = |times: &str| {
+        json!({
+            "metadata": {"annotations": {"dovetail.sh/reboots": times}},
+            "status": {"conditions": [
+                {"type": "Rebooting", "status": "False", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z"},
+            ]},
+        })
+    };
+    fleet.machine("once", Some("Stuck"), json!({}), rebooted("2026-01-01T10:00:00Z"));
+    fleet.machine("twice", Some("Stuck"), json!({}), rebooted("2026-01-01T09:00:00Z,2026-01-01T10:00:00Z"));
+    fleet.machine("long-ago", Some("Stuck"), json!({}), rebooted("2025-12-31T09:00:00Z,2026-01-01T10:00:00Z"));
+    let (repairs, _) = fleet.now();
+    assert_eq!(repairs, ["long-ago RebootNode 30s", "once RebootNode 30s", "twice ReplaceNode 30s escalated"]);
+}
+
+#[test]
+fn without_a_node_pool_nothing_is_repaired_but_by_the_legacy_rules() {
+    let fleet = Fleet::new(json!([{"nodes": "0"}])).with(20, &["Stuck", "Bad"]);
+    let standalone = json!({"metadata": {"labels": {"karpenter.sh/nodepool": "gone"}}});
+    fleet.machine("alone", Some("Bad"), json!({"karpenter.sh/do-not-repair": "true"}), standalone);
+    let (repairs, blocked) = fleet.now();
+    assert_eq!(repairs, NONE);
+    assert!(blocked.contains(&"alone: annotation karpenter.sh/do-not-repair is \"true\"".to_owned()), "{blocked:?}");
+    // No reboots, no budgets, no drain.
+    let (repairs, blocked) = fleet.decide(Rules::Legacy);
+    assert_eq!(repairs, ["alone ReplaceNode 0s", "n1 ReplaceNode 0s"]);
+    assert_eq!(blocked, NONE);
+}
+
+#[test]
+fn the_longest_waiting_goes_first_then_the_cheapest_to_evict() {
+    let fleet = Fleet::new(json!([{"nodes": "1"}])).with(20, &["Bad", "Bad"]);
+    keep(&fleet.0, model::Pod { node_name: Some("n0".into()), ..pod("a") }, "a");
+    assert_eq!(fleet.now().0, ["n1 ReplaceNode 30s"]);
+    let rested = json!({"status": {"conditions": [
+        {"type": "Initialized", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"},
+        {"type": "Rebooting", "status": "False", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z"},
+    ]}});
+    fleet.machine("n1", Some("Bad"), json!({}), rested);
+    assert_eq!(fleet.now().0, ["n0 ReplaceNode 30s"], "the other was rebooted an hour ago");
+}
