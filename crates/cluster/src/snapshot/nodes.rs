@@ -96,7 +96,7 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: RunningPods, conte
         Some(Excluded::Deleting)
     } else if object.unschedulable {
         Some(Excluded::Cordoned)
-    } else if is_unready && state == NodeState::Initialized {
+    } else if is_unready && state == NodeState::Initialized && !claim.is_some_and(|claim| claim.is_rebooting) {
         Some(Excluded::NotReady)
     } else if pods.iter().any(|pod| pod.unreadable.is_some()) {
         Some(Excluded::HoldsUnreadablePod)
@@ -116,7 +116,9 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: RunningPods, conte
         },
         taints: match (registered, claim) {
             (Some(claim), _) => claim.taints.clone(),
-            (None, Some(claim)) if state != NodeState::Initialized => lasting_taints(object, claim, context),
+            (None, Some(claim)) if state != NodeState::Initialized || claim.is_rebooting => {
+                lasting_taints(object, claim, context)
+            }
             (None, _) => object.taints.clone(),
         },
         allocatable: match claim {
@@ -183,12 +185,14 @@ fn joined(of_node: &ResourceVec, of_claim: &ResourceVec, state: NodeState) -> Re
     joined
 }
 
-/// The taints that will still be there once the node is initialized.
+/// The taints that will still be there once the node is initialized, or has been rebooted: pods wait for a machine
+/// that comes back, and no other is launched for them.
 fn lasting_taints(object: &model::Node, claim: &Claim, context: &Context<'_>) -> Vec<Taint> {
     let names = &*context.interner;
     let will_go = |taint: &Taint| {
         let is_startup = claim.startup_taints.iter().any(|mine| mine.key == taint.key && mine.effect == taint.effect);
-        is_startup || api_taints::is_known_ephemeral(names.key_name(taint.key), &taint.effect.to_string())
+        let is_fence = claim.is_rebooting && names.key_name(taint.key) == api_taints::REBOOTING;
+        is_startup || is_fence || api_taints::is_known_ephemeral(names.key_name(taint.key), &taint.effect.to_string())
     };
     object.taints.iter().filter(|taint| !will_go(taint)).copied().collect()
 }
@@ -204,6 +208,7 @@ pub(super) struct Claim {
     is_launched: bool,
     is_registered: bool,
     is_initialized: bool,
+    is_rebooting: bool,
     /// Whether its drivers may still publish what is expected of them: initialization waits for that, or gives it up.
     awaits_devices: bool,
     /// What its machine's labels satisfy.
@@ -261,6 +266,7 @@ impl Claim {
             is_launched,
             is_registered: is_true(claim_conditions::REGISTERED),
             is_initialized: is_true(claim_conditions::INITIALIZED),
+            is_rebooting: is_true(claim_conditions::REBOOTING),
             awaits_devices: !is_true(claim_conditions::INITIALIZED) && !is_false(claim_conditions::DEVICES_PUBLISHED),
             promised,
             taints: taints::taints(&object.spec.taints, "spec.taints", context)?,

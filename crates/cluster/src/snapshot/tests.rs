@@ -192,6 +192,27 @@ fn a_machine_is_one_entry_however_far_it_has_come() {
 }
 
 #[test]
+fn a_machine_that_is_being_rebooted_is_as_it_will_be_when_it_comes_back() {
+    let mut status = launched("m");
+    status["conditions"] = json!([{"type": "Rebooting", "status": "True", "reason": "RebootRequested", "message": "", "lastTransitionTime": "2026-11-21T09:00:00Z"}]);
+    let node = |status: &Value| {
+        let objects = machine("m", status, Some("karpenter.sh/initialized"));
+        let (claim, node) = objects.split_once("\n---\n").unwrap();
+        let mut node: Value = serde_json::from_str(node).unwrap();
+        let fence = json!({"key": "karpenter.sh/rebooting", "effect": "NoSchedule"});
+        node["spec"]["taints"].as_array_mut().unwrap().push(fence);
+        let (cluster, names) = cluster(&format!("{claim}\n---\n{node}"));
+        let (snapshot, _) = snapshot(cluster, names, &ProviderLabels::default());
+        let node = snapshot.nodes.iter().next().unwrap();
+        let taints: Vec<&str> = node.taints.iter().map(|taint| snapshot.interner.key_name(taint.key)).collect();
+        format!("{:?} {}", node.excluded, taints.join(" "))
+    };
+    assert_eq!(node(&status), "None own");
+    status["conditions"][0]["status"] = "False".into();
+    assert!(node(&status).starts_with("Some(NotReady)") && node(&status).contains("karpenter.sh/rebooting"));
+}
+
+#[test]
 fn machines_that_go_take_no_pods_and_count_against_no_limit() {
     let mut going = machine("m", &launched("m"), Some("karpenter.sh/initialized"));
     going = going.replace("\"metadata\":{", "\"metadata\":{\"deletionTimestamp\":\"2026-11-21T09:00:00Z\",");
