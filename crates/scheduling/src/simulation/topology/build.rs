@@ -14,6 +14,7 @@ use model::{
     volume::{AccessMode, VolumeBindingMode},
 };
 
+use super::absent_keys::AbsentKeys;
 use super::running::running_kinds;
 use super::{
     AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Placing, Rule, Scope, Topology,
