@@ -27,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::controllers::disruption::metrics::DisruptionMetrics;
+use crate::controllers::disruption::{self, Disruption};
 use crate::controllers::node::{eviction, reboot};
 use crate::controllers::node_claim::{consistency, disruption_conditions, expiration, garbage_collection};
 use crate::controllers::planner_state;
@@ -49,6 +51,7 @@ use crate::runtime::queue::as_controller;
 use crate::runtime::recorder::{self, Recorder};
 use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
+use crate::world::catalogues::Catalogues;
 use crate::world::cluster_metrics::ClusterMetrics;
 use crate::world::context::Context;
 use crate::world::health::{self, Endpoints, Ports};
@@ -96,6 +99,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let config = client::config().await?;
     let mut metrics = Metrics::new();
     let status_conditions = Arc::new(StatusConditions::register(&mut metrics));
+    let of_disruption = DisruptionMetrics::register(&mut metrics);
     let cluster_metrics = Arc::new(ClusterMetrics::register(&mut metrics));
     let (metrics, beats, fence) = (Arc::new(metrics), Arc::new(Beats::default()), Fence::closed());
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
@@ -298,7 +302,7 @@ fn start(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
     context.status_conditions.observe(&context.store, Arc::clone(&context.clock));
     let of_each = !context.options.disable_cluster_state_observability;
     context.cluster_metrics.observe(&context.store, &context.clock, &context.cloud.config().labels, of_each);
-    if let Some(of_provider) = of_provider {
+    if let Some(of_provider) = parts.provider {
         spawn("provider", of_provider(context.stop.clone().cancelled_owned().boxed()));
     }
     let health = Arc::new(RegistrationHealth::default());

@@ -196,14 +196,13 @@ impl<'c> Builder<'c> {
 /// What has been begun with a machine, by its NodeClaim, whether either object is being deleted, and whether the Node
 /// has the taint of a disruption.
 pub(crate) fn under_way(claim: &NodeClaim, is_deleting: bool, is_disrupted: bool) -> Option<UnderWay> {
-    let has_command = annotation(claim, annotations::DISRUPTION_COMMAND).is_some();
     if is_deleting {
         Some(UnderWay::Deletion)
     } else if true_condition(claim, conditions::REBOOTING).is_some() {
         Some(UnderWay::Reboot)
     } else if let Some(condition) = true_condition(claim, conditions::DISRUPTION_REASON) {
         Some(UnderWay::Command(Some(condition.reason.as_str().into())))
-    } else if has_command {
+    } else if has_note(claim) {
         Some(UnderWay::Command(None))
     } else {
         is_disrupted.then_some(UnderWay::Taint)

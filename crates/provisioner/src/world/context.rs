@@ -18,6 +18,7 @@ use crate::runtime::queue::{self, Owner};
 use crate::runtime::recorder::Recorder;
 use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
+use crate::world::catalogues::Catalogues;
 use crate::world::cluster_metrics::ClusterMetrics;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;

@@ -33,6 +33,13 @@ impl Disrupted {
         }
     }
 
+    /// By which policy of its NodePool it was consolidated.
+    #[must_use]
+    pub(crate) fn by_policy(mut self, policy: &str) -> Self {
+        policy.clone_into(&mut self.labels.consolidation_policy);
+        self
+    }
+
     /// How its pods go, where somebody else than the NodeClaim bounds its drain; `None` is no bound.
     #[must_use]
     pub(crate) fn bounded(mut self, bound: Option<DurationMs>) -> Self {

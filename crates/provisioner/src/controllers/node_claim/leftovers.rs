@@ -48,9 +48,10 @@ pub(crate) fn tidied(node_claim: &NodeClaim, node: &Node) -> Node {
     tidied
 }
 
-/// Takes away the condition of a NodeClaim by which a command would go on.
-pub(crate) fn clear(conditions: &mut ConditionSet<'_>) {
-    if conditions.get(REBOOTING).is_none_or(|rebooting| rebooting.status != conditions::TRUE) {
+/// Takes away the condition of that NodeClaim by which a command would go on.
+pub(crate) fn clear(node_claim: &NodeClaim, conditions: &mut ConditionSet<'_>) {
+    let is_rebooting = conditions.get(REBOOTING).is_some_and(|rebooting| rebooting.status == conditions::TRUE);
+    if !has_note(node_claim) && !is_rebooting {
         conditions.clear(DISRUPTION_REASON);
     }
 }
@@ -84,9 +85,9 @@ fn has_stale_taint(node_claim: &NodeClaim, node: &Node) -> bool {
 
 /// Whether nobody would take that taint away.
 fn is_stale(node_claim: &NodeClaim, taint: &Taint) -> bool {
+    let is_of_no_command = node_facts::same_taint(&taints::disrupted(), taint) && !has_note(node_claim);
     let is_fence = node_facts::same_taint(&taints::rebooting(), taint);
-    let is_rebooting = claim::is(node_claim, REBOOTING);
-    node_facts::same_taint(&taints::disrupted(), taint) || (is_fence && !is_rebooting)
+    is_of_no_command || (is_fence && !claim::is(node_claim, REBOOTING))
 }
 
 #[cfg(test)]
@@ -180,10 +181,12 @@ mod tests {
             ours.map(|it| it.type_).collect()
         };
         let command = json!([condition("DisruptionReason", "True"), condition("Drifted", "True")]);
-        assert_eq!(types(command), ["Drifted"]);
+        assert_eq!(types(json!({}), command.clone()), ["Drifted"]);
+        let noted = json!({"annotations": {"dovetail.sh/disruption-command": "{}"}});
+        assert_eq!(types(noted, command), ["DisruptionReason", "Drifted"], "its note says what comes next");
         let reboot = |status: &str| json!([condition("DisruptionReason", "True"), condition("Rebooting", status)]);
-        assert_eq!(types(reboot("True")).len(), 2, "it goes on");
-        assert_eq!(types(reboot("False")), ["Rebooting"]);
+        assert_eq!(types(json!({}), reboot("True")).len(), 2, "it goes on");
+        assert_eq!(types(json!({}), reboot("False")), ["Rebooting"]);
         let notes = json!({
             "karpenter.sh/reboot-pre-boot-id": "x", "dovetail.sh/reboot-issued-at": "y", "dovetail.sh/reboots": "z",
         });
