@@ -5,13 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::labels::CAPACITY_TYPE_SPOT as SPOT;
 use model::{NodePoolName, PriceNanoUsdPerHour, Uid};
 use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan, Place, Simulated};
 use scheduling::disruption::reason::NodeReason;
 use scheduling::plan::MachineId;
-use scheduling::snapshot::fleet::{Fleet, FleetNode, Moves, Reason, UnderWay};
+use scheduling::snapshot::fleet::{ConsolidationPolicy, Fleet, FleetNode, Moves, Reason, UnderWay};
 use scheduling::snapshot::{Excluded, Limit, NodeId, NodeState};
+
+use crate::launches;
 
 /// What is wrong with the plan; nothing for a right one.
 pub fn check_disruption(snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<String> {
@@ -27,6 +30,7 @@ pub fn check_disruption(snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Strin
     problems.extend(checking.shared_machines());
     if let Some(simulated) = &plan.simulated {
         problems.extend(checking.simulated(simulated));
+        problems.extend(checking.whole(simulated));
         problems.extend(super::check(&simulated.snapshot, &simulated.plan));
     }
     problems
@@ -125,8 +129,14 @@ impl Checking<'_> {
                 Reason::Empty if moves(|moves| !matches!(moves, Moves::No)) => Some("it has pods that move"),
                 Reason::Empty if !quiet() => Some("it has not been quiet"),
                 Reason::Drifted if claim.drifted.is_none() => Some("it has not drifted"),
-                Reason::Underutilized | Reason::Unhealthy => Some("nothing is planned for that reason"),
-                Reason::Empty | Reason::Drifted => None,
+                Reason::Underutilized if !moves(|moves| !matches!(moves, Moves::No)) => Some("it is empty"),
+                Reason::Underutilized if !quiet() => Some("it has not been quiet"),
+                Reason::Underutilized if pool.is_some_and(|pool| pool.policy == ConsolidationPolicy::WhenEmpty) => {
+                    Some("its nodepool removes empty nodes only")
+                }
+                Reason::Underutilized if machine.machine.price().is_none() => Some("nobody knows what it costs"),
+                Reason::Unhealthy => Some("nothing is planned for that reason"),
+                Reason::Empty | Reason::Drifted | Reason::Underutilized => None,
             }
         }
     }
@@ -201,7 +211,35 @@ impl Checking<'_> {
         if command.saving != PriceNanoUsdPerHour(before - after) {
             problems.push(format!("it saves {}, not {}", before - after, command.saving.0));
         }
+        if command.reason == Reason::Underutilized {
+            problems.extend(self.why_no_saving(command, &machines, simulated));
+        }
         problems
+    }
+
+    /// A command that is there to save saves something, whatever the provider launches, and replaces spot machines by
+    /// spot machines only if that is asked for.
+    fn why_no_saving(&self, command: &Command, machines: &[&FleetNode], simulated: &Simulated) -> Option<String> {
+        let Simulated { snapshot, plan } = simulated;
+        let options = &self.snapshot.options;
+        let each = i128::from(options.node_price.0);
+        let price = |machine: &&FleetNode| machine.machine.price().map_or(0, |price| i128::from(price.0)) + each;
+        let before: i128 = machines.iter().map(price).sum();
+        let launched = || command.replacements.iter().filter_map(|id| plan.machines.try_get(*id));
+        let mut after = 0;
+        for machine in launched() {
+            let catalogue = &snapshot.node_pools.try_get(machine.node_pool)?.catalogue;
+            let offerings = launches::allowed(snapshot, machine).into_iter();
+            let offerings = offerings.filter_map(|id| catalogue.offerings.try_get(id)).filter(|it| it.launchable());
+            let offerings: Vec<_> = offerings.collect();
+            after += offerings.iter().map(|offering| i128::from(offering.price.0)).max().unwrap_or(0) + each;
+            let is_spot = |machine: &&FleetNode| machine.machine.capacity_type.as_deref() == Some(SPOT);
+            let may_be_spot = offerings.iter().any(|offering| offering.capacity_type.as_str() == SPOT);
+            if may_be_spot && machines.iter().all(is_spot) && !options.disruption.spot_to_spot_consolidation {
+                return Some("spot machines are replaced by a spot machine".to_owned());
+            }
+        }
+        (after >= before).then(|| format!("{after} may be launched for {before}"))
     }
 
     fn why_no_destination(&self, node: NodeId) -> Option<&'static str> {
@@ -226,6 +264,22 @@ impl Checking<'_> {
         }
         let shared = owners.iter().filter(|(_, commands)| **commands != 1);
         shared.map(|(machine, commands)| format!("{commands} commands wait for {machine:?}")).collect()
+    }
+
+    /// Whether the fleet costs no less afterwards than what it is said to cost at least.
+    fn whole(&self, simulated: &Simulated) -> Option<String> {
+        let saves = |command: &&Command| command.reason == Reason::Underutilized;
+        if !self.plan.commands.iter().any(|command| saves(&command)) {
+            return None;
+        }
+        let fleet = &self.plan.fleet_price;
+        let bound = self.plan.fleet_bound?;
+        let short = fleet.after.0 < bound.0 && simulated.plan.machines.len() == self.replacements();
+        short.then(|| format!("the fleet costs {} afterwards, and {} at least", fleet.after.0, bound.0))
+    }
+
+    fn replacements(&self) -> usize {
+        self.plan.commands.iter().map(|command| command.replacements.len()).sum()
     }
 
     /// Whether what was simulated is the snapshot without the machines that go.

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use cloudprovider::InstanceType;
 use dra_types::{Compat, Gate, Gates, KubernetesMinor};
-use model::{InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
+use model::{DurationMs, InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
 use scheduling::snapshot::{
-    MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy, ReservedCapacityMode, SchedulerNames,
-    UnsupportedStorage,
+    DisruptionOptions, MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy, ReservedCapacityMode,
+    SchedulerNames, UnsupportedStorage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -101,6 +101,12 @@ pub struct HeaderOptions {
     pub device_steps: u64,
     /// Whether pods with resource claims are left to others.
     pub ignore_dra_requests: bool,
+    /// What the eviction of a pod costs.
+    pub eviction_price_nano_usd: i64,
+    /// How long a saving counts.
+    pub consolidation_horizon: DurationMs,
+    /// Whether spot machines may be replaced by spot machines.
+    pub spot_to_spot_consolidation: bool,
     /// The schedulers whose pods are planned; all if it is not told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_names: Option<BTreeSet<String>>,
@@ -161,6 +167,9 @@ impl From<&Options> for HeaderOptions {
             search_steps: options.search_steps,
             device_steps: options.device_steps,
             ignore_dra_requests: options.ignore_dra_requests,
+            eviction_price_nano_usd: options.disruption.eviction_price_nano_usd,
+            consolidation_horizon: options.disruption.consolidation_horizon,
+            spot_to_spot_consolidation: options.disruption.spot_to_spot_consolidation,
             scheduler_names: match &options.scheduler_names {
                 SchedulerNames::All => None,
                 SchedulerNames::Only(names) => Some(strings(names)),
@@ -233,6 +242,11 @@ impl Header {
             scheduler_names: match &self.options.scheduler_names {
                 None => SchedulerNames::All,
                 Some(names) => SchedulerNames::Only(shared(names)),
+            },
+            disruption: DisruptionOptions {
+                eviction_price_nano_usd: self.options.eviction_price_nano_usd,
+                consolidation_horizon: self.options.consolidation_horizon,
+                spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
             },
             // What the controller provisions by.
             reserved_capacity: ReservedCapacityMode::Fallback,

@@ -108,6 +108,13 @@ pub struct RawOptions {
     /// What keeping a preference may cost, in dollars per hour for each pod and each point of its weight (1 to 100)
     #[arg(long, env = "PREFERENCE_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub preference_price: PriceNanoUsdPerHour,
+    /// What the eviction of a pod costs, in dollars: consolidation only goes on with what saves more within
+    /// --consolidation-horizon than its evictions cost. 0 is Karpenter's rule, that any saving pays
+    #[arg(long, env = "EVICTION_PRICE", default_value = "0", value_parser = price, value_name = "USD", help_heading = "Planning")]
+    pub eviction_price: PriceNanoUsdPerHour,
+    /// How long a saving of consolidation counts against --eviction-price
+    #[arg(long, env = "CONSOLIDATION_HORIZON", default_value = "1h", value_parser = go_duration, help_heading = "Planning")]
+    pub consolidation_horizon: DurationMs,
     /// How to choose between the alternatives (firstAvailable) of a claim: order takes the first that any machine
     /// gives, price the cheapest machine that gives any
     #[arg(long, env = "PRIORITIZED_LIST_POLICY", default_value = "order", help_heading = "Planning")]
@@ -313,6 +320,9 @@ pub struct Options {
     pub ineffective_launch_delay: DurationMs,
     pub preference_policy: PreferencePolicy,
     pub preference_price: PriceNanoUsdPerHour,
+    /// What an eviction costs, in nano-dollars.
+    pub eviction_price: PriceNanoUsdPerHour,
+    pub consolidation_horizon: DurationMs,
     pub prioritized_list_policy: PrioritizedListPolicy,
     pub node_price: PriceNanoUsdPerHour,
     pub min_values_policy: MinValuesPolicy,
@@ -379,6 +389,8 @@ impl RawOptions {
                 other => return Err(invalid("preference-policy", other, "must be Respect or Ignore")),
             },
             preference_price: self.preference_price,
+            eviction_price: self.eviction_price,
+            consolidation_horizon: self.consolidation_horizon,
             prioritized_list_policy: match self.prioritized_list_policy.as_str() {
                 "order" => PrioritizedListPolicy::Order,
                 "price" => PrioritizedListPolicy::Price,

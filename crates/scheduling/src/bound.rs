@@ -19,7 +19,8 @@
 //! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π
 //!   is that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
 //! * Machines are bought whole, which counts where pods need less than one (`whole`).
-//! * Existing nodes and reservations hold at most so many copies: what that room is worth at most is subtracted.
+//! * Existing nodes and reservations hold at most so many copies: what that room is worth at most is subtracted; of
+//!   nodes that could go, what it is worth beyond their price.
 //!
 //! Left out, which makes the bound lower but never wrong: limits, weights, spread, affinity, minValues,
 //! and that classes compete for devices.
@@ -47,6 +48,7 @@ use crate::simulation::packing::devices::{DeviceRequest, Spot};
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::packing::state::Charging;
 use crate::simulation::topology::GroupId;
+use crate::snapshot::NodeId;
 use crate::tuning::{BOUND_MERGES, BOUND_ROUNDS, BOUND_SLOTS, KEPT_RELAXATIONS, MERGED_MACHINES};
 
 define_id! {
@@ -91,16 +93,41 @@ impl Solved {
     }
 }
 
+/// A node that stays only if it is worth its price.
+#[derive(Debug)]
+pub(crate) struct CouldGo {
+    pub(crate) node: NodeId,
+    /// What it has free once its pods are gone.
+    pub(crate) room: ResourceVec,
+    /// What it costs, in nano-dollars per hour.
+    pub(crate) price: i128,
+}
+
 /// The bound for so many copies of each class, and what they are worth.
 pub(crate) fn relax(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
+    relax_fleet(problem, run, copies, &[], solved)
+}
+
+/// The bound of new machines and of those nodes that stay of `could_go`, with all pods of these among the copies.
+///
+/// For the dual prices of [`relax`], the pods on a node that stays are worth at most what room like that is worth. So
+/// the nodes that stay and the machines together cost at least what all copies are worth, less what is free on other
+/// nodes and less what each node could be worth beyond its price.
+pub(crate) fn relax_fleet(
+    problem: &Problem<'_>,
+    run: &PlanRun,
+    copies: &IdVec<ClassId, u32>,
+    could_go: &[CouldGo],
+    solved: &Solved,
+) -> Relaxed {
     let relaxation = Relaxation::new(problem, run, copies);
     let solution = solved.prices(&relaxation);
     let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
     // Mostly the room of nodes is worth as much by either.
     let bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
-        relaxation.bound(problem, &solution.amid, &other_worth)
+        relaxation.bound(problem, &solution.amid, &other_worth, could_go)
     } else {
-        relaxation.bound(problem, &solution.tight, &worth)
+        relaxation.bound(problem, &solution.tight, &worth, could_go)
     };
     let by_class = |worth: &[i64]| {
         let of_class =

@@ -9,7 +9,8 @@
 //! 3. `budgets`: how many more nodes of a NodePool may be disrupted for a reason. What a command takes is gone for the
 //!    commands after it.
 //! 4. `methods`, one after the other: each takes candidates and budgets and gives commands. `emptiness` removes nodes
-//!    without pods; `drift` replaces what is not as it should be.
+//!    without pods; `drift` replaces what is not as it should be; `consolidation` removes and replaces what costs more
+//!    than its pods need, of which `search` finds what could go.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
 //!    where pods that wait would, by every rule that these keep.
 //!
@@ -21,7 +22,9 @@ mod candidates;
 mod methods;
 pub mod plan;
 pub mod reason;
+mod search;
 mod simulation;
+mod split;
 
 use std::collections::BTreeMap;
 
@@ -29,7 +32,7 @@ use model::PriceNanoUsdPerHour;
 
 use self::budgets::Allowances;
 use self::candidates::{Candidates, Context};
-use self::methods::{Outcome, drift, emptiness};
+use self::methods::{Outcome, consolidation, drift, emptiness};
 use self::plan::{DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
 use crate::snapshot::fleet::{Fleet, UnderWay};
@@ -43,7 +46,8 @@ pub fn plan_disruption(snapshot: &Snapshot) -> DisruptionPlan {
     let mut allowances = Allowances::new(fleet);
     let mut outcome = emptiness::commands(&context, &candidates, &mut allowances);
     outcome.extend(drift::commands(&context, &candidates, &mut allowances, &outcome));
-    finish(&context, &candidates, &allowances, outcome)
+    let (outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome);
+    DisruptionPlan { fleet_bound: bound, ..finish(&context, &candidates, &allowances, outcome) }
 }
 
 fn finish(
@@ -67,6 +71,7 @@ fn finish(
     DisruptionPlan {
         fleet_price: FleetPrice { after: PriceNanoUsdPerHour(before.before.0.saturating_sub(saving.0)), ..before },
         pools: allowances.told(),
+        fleet_bound: None,
         commands,
         node_reasons,
         simulated,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use model::{
-    IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape,
+    DurationMs, IdVec, Interner, KeyId, Labels, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape,
     PriceNanoUsdPerHour, Requirements, ResourceId, ResourceVec, Taint, Timestamp, Uid, define_id,
     volume::{PersistentVolume, PersistentVolumeClaim, StorageClass},
     workload::{DaemonSet, PodGroup, PodTemplate},
@@ -176,6 +176,30 @@ pub struct Options {
     pub reserved_capacity: ReservedCapacityMode,
     /// The volumes that this cloud's machines cannot serve.
     pub unsupported_storage: UnsupportedStorage,
+    /// What disruption goes by.
+    pub disruption: DisruptionOptions,
+}
+
+/// Options that change which machines go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DisruptionOptions {
+    /// What the eviction of a pod costs about which nobody says anything, in nano-dollars. With nothing, any saving
+    /// pays, as in Karpenter.
+    pub eviction_price_nano_usd: i64,
+    /// How long a saving counts: a command pays if what it saves meanwhile is no less than what its evictions cost.
+    pub consolidation_horizon: DurationMs,
+    /// Karpenter's gate `SpotToSpotConsolidation`: spot machines may be replaced by cheaper spot machines.
+    pub spot_to_spot_consolidation: bool,
+}
+
+impl Default for DisruptionOptions {
+    fn default() -> Self {
+        Self {
+            eviction_price_nano_usd: 0,
+            consolidation_horizon: DurationMs::from_seconds(3600),
+            spot_to_spot_consolidation: false,
+        }
+    }
 }
 
 /// Schedulers whose pods are planned, by kube-scheduler's rules.
@@ -237,6 +261,7 @@ impl Default for Options {
             scheduler_names: SchedulerNames::All,
             reserved_capacity: ReservedCapacityMode::Fallback,
             unsupported_storage: UnsupportedStorage::default(),
+            disruption: DisruptionOptions::default(),
         }
     }
 }

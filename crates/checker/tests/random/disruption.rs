@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use model::Timestamp;
 use scheduling::Snapshot;
-use scheduling::disruption::plan::DisruptionPlan;
+use scheduling::disruption::plan::{Command, DisruptionPlan};
 use scheduling::disruption::plan_disruption;
 use scheduling::disruption::reason::NodeReason;
 use scheduling::snapshot::SchedulerNames;
+use scheduling::snapshot::fleet::Reason;
 use seeded_random::Random;
 
 use crate::fleets::{NOW, manifests};
@@ -30,7 +31,7 @@ fn bytes(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
 
 #[test]
 fn nothing_goes_that_may_not_budgets_hold_and_every_pod_that_moves_is_let_in() {
-    let (mut commands, mut moved, mut replaced, mut codes) = (0, 0, 0, BTreeSet::new());
+    let (mut commands, mut moved, mut replaced, mut consolidated, mut codes) = (0, 0, 0, 0, BTreeSet::new());
     check_cases(|seed| {
         let text = manifests(&mut Random::new(seed));
         let snapshot = snapshot(&text);
@@ -40,10 +41,12 @@ fn nothing_goes_that_may_not_budgets_hold_and_every_pod_that_moves_is_let_in() {
         commands += plan.commands.len();
         moved += plan.commands.iter().map(|command| command.moves.len()).sum::<usize>();
         replaced += plan.commands.iter().map(|command| command.replacements.len()).sum::<usize>();
+        consolidated += plan.commands.iter().filter(|command| command.reason == Reason::Underutilized).count();
         codes.extend(plan.node_reasons.iter().map(|(_, reason)| reason.code()));
         Ok(())
     });
-    println!("{commands} commands, {moved} pods move, {replaced} replacements; {codes:?}");
+    println!("{commands} commands, {consolidated} to save, {moved} pods move, {replaced} replacements; {codes:?}");
+    assert!(consolidated > 50, "{consolidated} commands to save: the cases say nothing");
     assert!(commands > 200 && moved > 50 && replaced > 20, "{commands} {moved} {replaced}: the cases say nothing");
     for code in [
         "Goes",
@@ -51,7 +54,10 @@ fn nothing_goes_that_may_not_budgets_hold_and_every_pod_that_moves_is_let_in() {
         "NoPlace",
         "NotQuiet",
         "ConsolidationOff",
-        "InUse",
+        "PolicyWhenEmpty",
+        "NoSaving",
+        "TakesPods",
+        "Balanced",
         "Deleting",
         "CommandUnderWay",
         "NotInitialized",
@@ -82,17 +88,17 @@ fn equal_fleets_give_equal_bytes() {
 /// The check that all of this stands on finds what is wrong.
 #[test]
 fn a_plan_that_was_tampered_with_is_found() {
-    let stays = |(_, reason): &&(_, NodeReason)| matches!(reason, NodeReason::InUse { .. });
+    let stays = |(_, reason): &&(_, NodeReason)| matches!(reason, NodeReason::NotQuiet { .. });
+    let is_meant = |command: &Command| command.reason == Reason::Drifted && !command.moves.is_empty();
     let with_moves = |plan: &DisruptionPlan| {
-        let moves = plan.commands.iter().any(|command| !command.moves.is_empty());
-        moves && plan.node_reasons.iter().any(|reason| stays(&reason))
+        plan.commands.iter().any(is_meant) && plan.node_reasons.iter().any(|reason| stays(&reason))
     };
     let (snapshot, plan) = (0..1_000)
         .map(|seed| snapshot(&manifests(&mut Random::new(seed))))
         .map(|snapshot| (plan_disruption(&snapshot), snapshot))
         .find_map(|(plan, snapshot)| with_moves(&plan).then_some((snapshot, plan)))
         .expect("a case in which pods move");
-    let at = plan.commands.iter().position(|command| !command.moves.is_empty()).unwrap();
+    let at = plan.commands.iter().position(is_meant).unwrap();
     let found = |what: &str, change: &dyn Fn(&mut DisruptionPlan)| {
         let mut plan = plan.clone();
         change(&mut plan);

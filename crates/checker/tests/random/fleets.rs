@@ -62,10 +62,11 @@ fn node_pool(random: &mut Random, text: &mut String, index: u64) {
     let budgets = if random.percent(40) { String::new() } else { format!(", budgets: [{}]", budgets.join(", ")) };
     let _ = write!(
         text,
-        "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: pool-{index}}}\nspec:\n  disruption: {{consolidateAfter: \
-         {}{budgets}}}{limits}{replicas}\n  template:\n    spec:\n      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, \
+        "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: pool-{index}}}\nspec:\n  disruption: {{consolidationPolicy: \
+         {}, consolidateAfter: {}{budgets}}}{limits}{replicas}\n  template:\n    spec:\n      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, \
          name: c}}\n      requirements:\n      - {{key: kubernetes.io/arch, operator: In, values: [amd64]}}\n      - {{key: \
          karpenter.sh/capacity-type, operator: In, values: [{}]}}\n",
+        random.pick(&["WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "Balanced", "WhenEmpty"]),
         random.pick(&["0s", "30s", "Never"]),
         random.pick(&["on-demand", "spot, on-demand"]),
     );

@@ -8,8 +8,10 @@ use clap::Subcommand;
 use decode::manifests::Manifest;
 use model::pod::SchedulingState;
 use model::{NamespacedName, Pod};
+use scheduling::disruption::plan_disruption;
+use scheduling::disruption::reason::NodeReason;
 use scheduling::plan::{Machine, Plan};
-use scheduling::snapshot::{Excluded, Node, NodeState, PodId, Snapshot};
+use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PodId, Snapshot};
 
 use super::input::{Documents, Input, InputArgs, scheduler_config};
 use super::live::{self, LiveOptions};
@@ -62,6 +64,15 @@ struct Source {
 impl Source {
     /// Reads and plans.
     fn plan(&self) -> anyhow::Result<(Input, Plan)> {
+        self.plan_by(|documents| Input::new(documents, &self.input))
+    }
+
+    /// Reads and plans, with what is known of our machines.
+    fn plan_with_fleet(&self) -> anyhow::Result<(Input, Plan)> {
+        self.plan_by(|documents| Input::with_fleet(documents, &self.input, None))
+    }
+
+    fn plan_by(&self, read: impl FnOnce(Documents) -> anyhow::Result<Input>) -> anyhow::Result<(Input, Plan)> {
         let progress = Progress::new("reading");
         let documents = if self.filenames.is_empty() {
             of_cluster(&LiveOptions {
@@ -72,7 +83,7 @@ impl Source {
         } else {
             Documents::read(&self.filenames)?
         };
-        let input = Input::new(documents, &self.input)?;
+        let input = read(documents)?;
         input.tell_problems();
         progress.now("planning");
         let plan = scheduling::provisioning::plan(&input.snapshot);
@@ -92,8 +103,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
             explain(&name, &input, &plan)?
         }
         What::Node { name, source } => {
-            let (input, plan) = source.plan()?;
-            (of_node(&name, &input.snapshot, &plan)?, Outcome::Done)
+            let (input, plan) = source.plan_with_fleet()?;
+            let text = of_node(&name, &input.snapshot, &plan)?;
+            (text + &why_it_goes(&name, &input.snapshot), Outcome::Done)
         }
     };
     output::stdout(text.as_bytes())?;
@@ -202,6 +214,31 @@ fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> 
         let _ = writeln!(text, "  shared with {}", plural(others, "other pod", "other pods"));
     }
     text
+}
+
+/// Why a machine of ours goes, or stays; nothing for a node of others.
+fn why_it_goes(name: &str, snapshot: &Snapshot) -> String {
+    let plan = plan_disruption(snapshot);
+    let is_meant = |node: &Node| node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name);
+    let is_it = |id: &NodeId| snapshot.nodes.try_get(*id).is_some_and(|node| is_meant(node));
+    let Some((_, reason)) = plan.node_reasons.iter().find(|(id, _)| is_it(id)) else { return String::new() };
+    let goes = match reason {
+        NodeReason::Goes { command } => plan.commands.get(*command),
+        _ => None,
+    };
+    match goes {
+        Some(command) => {
+            let together = match command.nodes.len() - 1 {
+                0 => String::new(),
+                others => format!(" together with {}", plural(others, "other node", "other nodes")),
+            };
+            let moves = plural(command.moves.len(), "pod moves", "pods move");
+            let machines = plural(command.replacements.len(), "new machine", "new machines");
+            let (reason, saving) = (command.reason, command.saving);
+            format!("  goes{together} ({reason}): {moves}, {machines}, saves {saving}\n")
+        }
+        None => format!("  stays: it {}\n", reason.message(snapshot)),
+    }
 }
 
 /// How far a node has come, what it has room for, and what is planned on it.

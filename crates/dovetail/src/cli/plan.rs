@@ -7,7 +7,7 @@ mod table;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use model::{PriceNanoUsdPerHour, Timestamp};
+use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
 use scheduling::snapshot::{PreferencePolicy, PrioritizedListPolicy};
 use scheduling::{Plan, Snapshot, provisioning};
 
@@ -78,6 +78,16 @@ pub(super) struct Args {
     /// How to choose between the alternatives (firstAvailable) of a claim [default: order, or the snapshot's]
     #[arg(long, value_enum)]
     prioritized_list_policy: Option<Alternatives>,
+    /// What the eviction of a pod costs, in dollars; 0 is Karpenter's rule, that any saving pays [default: 0, or the
+    /// snapshot's]
+    #[arg(long, value_parser = price, value_name = "USD", requires = "disruption")]
+    eviction_price: Option<PriceNanoUsdPerHour>,
+    /// How long a saving counts against the price of evictions [default: 1h, or the snapshot's]
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "disruption")]
+    consolidation_horizon: Option<DurationMs>,
+    /// Let spot machines be replaced by cheaper spot machines (Karpenter's gate SpotToSpotConsolidation)
+    #[arg(long, requires = "disruption")]
+    spot_to_spot_consolidation: bool,
     /// What a node costs besides its machine, in dollars per hour [default: 0, or the snapshot's]
     #[arg(long, value_parser = price, value_name = "USD")]
     node_price: Option<PriceNanoUsdPerHour>,
@@ -103,12 +113,21 @@ enum Alternatives {
     Price,
 }
 
+fn duration(text: &str) -> Result<DurationMs, String> {
+    DurationMs::parse(text).map_err(|error| error.to_string())
+}
+
 impl Args {
     /// Changes what the input says by what was asked for.
     fn apply(&self, options: &mut scheduling::snapshot::Options) {
         options.search_steps = self.budget.unwrap_or(options.search_steps);
         options.preference_price = self.preference_price.unwrap_or(options.preference_price);
         options.node_price = self.node_price.unwrap_or(options.node_price);
+        let disruption = &mut options.disruption;
+        disruption.eviction_price_nano_usd =
+            self.eviction_price.map_or(disruption.eviction_price_nano_usd, |price| price.0);
+        disruption.consolidation_horizon = self.consolidation_horizon.unwrap_or(disruption.consolidation_horizon);
+        disruption.spot_to_spot_consolidation |= self.spot_to_spot_consolidation;
         options.prioritized_list_policy = match self.prioritized_list_policy {
             Some(Alternatives::Order) => PrioritizedListPolicy::Order,
             Some(Alternatives::Price) => PrioritizedListPolicy::Price,

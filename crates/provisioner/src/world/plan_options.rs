@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloudprovider::ProviderConfig;
-use scheduling::snapshot::{Options as PlanOptions, UnsupportedStorage};
+use scheduling::snapshot::{DisruptionOptions, Options as PlanOptions, UnsupportedStorage};
 
 use crate::options::Options;
 
@@ -23,6 +23,12 @@ pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> Plan
         prioritized_list_policy: options.prioritized_list_policy,
         node_price: options.node_price,
         ignore_dra_requests: options.ignore_dra_requests,
+        disruption: DisruptionOptions {
+            // The price of an eviction, not of an hour of it.
+            eviction_price_nano_usd: options.eviction_price.0,
+            consolidation_horizon: options.consolidation_horizon,
+            spot_to_spot_consolidation: options.feature_gates.spot_to_spot_consolidation,
+        },
         ..PlanOptions::default()
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! Copies on an existing node pay nothing. For *any* prices ρ ≥ 0 with `ρ · requests_k ≥ w_k` for each kind that the
 //! node takes, the copies on it are worth at most `ρ · room`. Such prices are those of each site, scaled up until they
-//! cover all kinds, and a price on one resource alone; the least of them counts.
+//! cover all kinds, and a price on one resource alone; the least of them counts. A node that could go costs something
+//! as long as it stays, so it is worth no more than what is beyond its price.
 
 use model::{IdSet, PriceNanoUsdPerHour, collections::FastMap};
 
 use super::{
-    KindId, Relaxation,
+    CouldGo, KindId, Relaxation,
     solve::{ONE, ResourcePrices, at, pays},
 };
 use crate::simulation::compile::problem::Problem;
+use crate::snapshot::NodeId;
 
 /// Prices of resources that cover what kinds are worth: by dimension, scaled by a factor in parts of 2³².
 struct Cover<'p> {
@@ -23,12 +25,20 @@ impl Relaxation {
         self.kinds.iter().zip(worth).map(|(kind, &worth)| i128::from(worth) * i128::from(kind.copies)).sum()
     }
 
-    /// What all copies are worth, minus what room can be worth that costs nothing or is limited.
-    pub(super) fn bound(&self, problem: &Problem<'_>, prices: &ResourcePrices, worth: &[i64]) -> PriceNanoUsdPerHour {
+    /// What all copies are worth, minus what room can be worth that costs nothing, is limited, or costs as much as the
+    /// nodes do that could go.
+    pub(super) fn bound(
+        &self,
+        problem: &Problem<'_>,
+        prices: &ResourcePrices,
+        worth: &[i64],
+        could_go: &[CouldGo],
+    ) -> PriceNanoUsdPerHour {
         let mut bound = self.worth_of_all(worth);
         let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
         let mut elsewhere = IdSet::with_len(self.kinds.len());
-        for node in problem.node_order.iter().copied() {
+        let costs: IdSet<NodeId> = could_go.iter().map(|node| node.node).collect();
+        for node in problem.node_order.iter().copied().filter(|node| !costs.contains(*node)) {
             if bound <= 0 {
                 return PriceNanoUsdPerHour(0);
             }
@@ -48,6 +58,15 @@ impl Relaxation {
             elsewhere.union_with(&takes);
             let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
             bound -= self.room_worth(&takes, &room, covers, worth);
+        }
+        for node in could_go {
+            let room = self.amounts(&node.room, |_| u32::MAX);
+            let mut takes = IdSet::with_len(self.kinds.len());
+            // Whoever runs there may stay, whatever is closed to others.
+            takes.extend(self.kinds.ids().filter(|&kind| self.fits(kind, &room)));
+            elsewhere.union_with(&takes);
+            let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
+            bound -= (self.room_worth(&takes, &room, covers, worth) - node.price).max(0);
         }
         for reserved in &self.reserved {
             let covers = self.covers(&reserved.site.takes, prices, worth);

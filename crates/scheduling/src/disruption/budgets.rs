@@ -14,7 +14,7 @@ use super::reason::BudgetLimit;
 use crate::snapshot::fleet::{Budget, Fleet, FleetPool, Reason};
 
 /// The reasons that something is planned for.
-const PLANNED_FOR: [Reason; 2] = [Reason::Empty, Reason::Drifted];
+const PLANNED_FOR: [Reason; 3] = [Reason::Underutilized, Reason::Empty, Reason::Drifted];
 
 /// What is left of each NodePool's budgets.
 pub(super) struct Allowances<'f>(BTreeMap<&'f NodePoolName, OfPool<'f>>);
@@ -60,6 +60,15 @@ impl<'f> Allowances<'f> {
     /// What keeps one more node of a NodePool from going; `None` if nothing does.
     pub(super) fn limit(&self, pool: &NodePoolName, reason: Reason) -> Option<BudgetLimit> {
         self.0.get(pool)?.limit(reason)
+    }
+
+    /// How many more nodes of a NodePool may go; `None` if nothing limits them.
+    pub(super) fn left(&self, pool: &NodePoolName, reason: Reason) -> Option<u32> {
+        let of_pool = self.0.get(pool)?;
+        if !of_pool.pool.faults.is_empty() {
+            return Some(0);
+        }
+        Some(of_pool.strictest(reason)?.allowed.saturating_sub(of_pool.disrupted(reason)))
     }
 
     /// Takes a node's part. Nothing is taken if budgets let no more go.
@@ -185,8 +194,9 @@ mod tests {
         let limit = BudgetLimit::Fault { index: 4, problem: "broken".into() };
         assert_eq!(allowances.take(&q, Reason::Empty), Err(limit));
         let told = allowances.told();
-        assert_eq!(told[0].allowed, [(Reason::Empty, Some(2)), (Reason::Drifted, Some(1))]);
+        let allowed = |pool: usize| told[pool].allowed.iter().map(|(_, allowed)| *allowed).collect::<Vec<_>>();
+        assert_eq!(allowed(0), [Some(2), Some(2), Some(1)]);
         assert_eq!((told[0].taken, told[1].taken, &told[1].faults), (1, 0, &faults));
-        assert_eq!(told[1].allowed, [(Reason::Empty, Some(0)), (Reason::Drifted, Some(0))]);
+        assert_eq!(allowed(1), [Some(0); 3]);
     }
 }

@@ -7,6 +7,7 @@ use model::pod::SchedulingState;
 use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName};
 
 use super::reason::{Block, NodeReason};
+use crate::plan::Plan;
 use crate::provisioning;
 use crate::snapshot::fleet::{Fleet, FleetNode, FleetPool, Moves, Reason};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
@@ -21,12 +22,14 @@ pub(super) struct Context<'s> {
     buffers: BTreeMap<NodeId, NamespacedName>,
     /// Pods that wait, and the NodeClaims with room for them.
     pub(super) planned_on: BTreeMap<PodId, NodeClaimName>,
+    /// The plan for what waits and for buffers, as if no machine went; `None` if nothing waits.
+    pub(super) waiting: Option<Plan>,
 }
 
 impl<'s> Context<'s> {
     pub(super) fn new(snapshot: &'s Snapshot, fleet: &'s Fleet) -> Self {
         let (nominated, buffers, planned_on) = Default::default();
-        let mut context = Self { snapshot, fleet, nominated, buffers, planned_on };
+        let mut context = Self { snapshot, fleet, nominated, buffers, planned_on, waiting: None };
         // The scheduler has promised the node, and has not bound the pod.
         for (id, node) in snapshot.nodes.iter_enumerated() {
             let mut promised = node.pods.iter().filter(|pod| pod.scheduling != SchedulingState::Scheduled);
@@ -57,6 +60,7 @@ impl<'s> Context<'s> {
                 self.buffers.entry(*node).or_insert_with(|| buffer.name.clone());
             }
         }
+        self.waiting = Some(plan);
     }
 
     pub(super) fn display_name(&self, node: NodeId) -> &'s str {
@@ -150,7 +154,7 @@ impl Candidates {
     pub(super) fn why_it_stays(&self, machine: &FleetNode) -> NodeReason {
         match self.block(machine, Reason::Underutilized) {
             Some(block) => NodeReason::Blocked(block.clone()),
-            None => NodeReason::InUse { pods: machine.movers().count() },
+            None => NodeReason::Undecided { reason: Reason::Underutilized },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Methods: each takes candidates and budgets and gives commands.
 
+pub(super) mod consolidation;
 pub(super) mod drift;
 pub(super) mod emptiness;
 

@@ -1,7 +1,7 @@
 //! What disruption plans, as data: commands, and one reason for each machine.
 //!
-//! Order: commands of emptiness by node, then those of drift, that which drifted first first; nodes, pods and reasons
-//! by name.
+//! Order: commands of emptiness by node, then those of drift, that which drifted first first, then those of
+//! consolidation, that which saves most first; nodes, pods and reasons by name.
 
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ pub struct DisruptionPlan {
     pub pools: Vec<PoolAllowance>,
     /// What the machines cost.
     pub fleet_price: FleetPrice,
+    /// With machines that may not go as they are, no fleet costs less in which all pods have a place: a lower bound, by
+    /// linear relaxation. `None` if no machine could go to save something, while pods wait for machines of their own,
+    /// and where nodes cost something besides their machines.
+    pub fleet_bound: Option<PriceNanoUsdPerHour>,
     /// What commands with pods that move come from; `None` if there are none.
     pub simulated: Option<Arc<Simulated>>,
 }

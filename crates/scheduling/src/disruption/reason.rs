@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use model::{DurationMs, NamespacedName, NodePoolName, Timestamp};
+use model::{DurationMs, NamespacedName, NodePoolName, PriceNanoUsdPerHour, Timestamp};
 
 use crate::plan::Verdict;
 use crate::plan::reason::Reason as PlanReason;
 use crate::snapshot::Snapshot;
 use crate::snapshot::eviction::Forbidden;
 use crate::snapshot::fleet::{Reason, UnderWay};
+use crate::tuning::SPOT_TO_SPOT_TYPES;
 
 /// Why a machine goes or stays. There is one for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,28 +55,90 @@ pub enum NodeReason {
         /// Why it would go.
         reason: Reason,
     },
-    /// It has no pods to move, and its NodePool lets empty nodes stay.
+    /// Its NodePool is not consolidated (`consolidateAfter: Never`).
     ConsolidationOff {
+        /// Why it could go.
+        reason: Reason,
         /// The NodePool.
         node_pool: NodePoolName,
     },
-    /// It has no pods to move, and has not been so for long enough.
+    /// It has not been quiet for long enough.
     NotQuiet {
+        /// Why it could go.
+        reason: Reason,
         /// How long its NodePool wants it to be (`consolidateAfter`).
         wanted: DurationMs,
         /// When a pod last came or left, if that is known.
         last_pod_event: Option<Timestamp>,
     },
-    /// It has no pods to move, and keeps room free for pods to come.
+    /// It keeps room free for pods to come.
     HoldsBuffer {
+        /// Why it could go.
+        reason: Reason,
         /// The CapacityBuffer, and the first of them if there are several.
         buffer: NamespacedName,
     },
-    /// It has not drifted, and so many of its pods would have to move.
-    InUse {
-        /// How many.
-        pods: usize,
+    /// It has pods that would have to move, and to move them saves nothing, or not enough.
+    Unconsolidatable(Unconsolidatable),
+    /// Pods of machines that go, or pods that wait, have got a place on it.
+    TakesPods,
+}
+
+/// Why it does not pay, or is against a rule, to place the pods of a machine elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unconsolidatable {
+    /// The policy of its NodePool is `WhenEmpty`.
+    PolicyWhenEmpty(NodePoolName),
+    /// No offering like it is known any more, so nobody knows what it costs.
+    PriceUnknown,
+    /// No fleet with room for all pods costs less than this one, all machines together.
+    NothingToGain {
+        /// What the machines cost that could go.
+        price: PriceNanoUsdPerHour,
+        /// What room for their pods costs at least: a lower bound, by linear relaxation.
+        bound: PriceNanoUsdPerHour,
     },
+    /// Its pods are worth its price, by the dual prices of that relaxation.
+    WorthItsPrice {
+        /// What it costs.
+        price: PriceNanoUsdPerHour,
+        /// What it could save at most.
+        most: PriceNanoUsdPerHour,
+    },
+    /// Machines for those of its pods that find no room elsewhere cost as much.
+    NoSaving {
+        /// What it costs.
+        price: PriceNanoUsdPerHour,
+        /// What the others cost at least, as far as they were planned.
+        replacements: PriceNanoUsdPerHour,
+    },
+    /// What would be saved is less than what the evictions cost.
+    DoesNotPay {
+        /// What would be saved.
+        saving: PriceNanoUsdPerHour,
+        /// What would have to be.
+        wanted: PriceNanoUsdPerHour,
+    },
+    /// A spot machine is not replaced by another: the gate `SpotToSpotConsolidation` is off.
+    SpotToSpotOff,
+    /// Too few types are cheaper for a spot machine to be replaced by another.
+    TooFewCheaperTypes {
+        /// How many are.
+        found: usize,
+    },
+    /// The types that are cheaper do not keep the `minValues` of a NodePool.
+    MinValues(NodePoolName),
+    /// Among what would take the place of several machines is one of these.
+    ReplacedByItself,
+    /// The policy `Balanced` of a NodePool finds the saving too small for the disruption.
+    Balanced {
+        /// The NodePool.
+        node_pool: NodePoolName,
+        /// How often the part of its price that would be saved is the part of its disruption cost, in thousandths.
+        score_permille: i64,
+    },
+    /// It was part of a set that would pay together, and what provisioning made of that did not.
+    NotConfirmed,
 }
 
 /// What keeps a machine from being disrupted, whatever for.
@@ -151,7 +214,8 @@ impl NodeReason {
             Self::ConsolidationOff { .. } => "ConsolidationOff",
             Self::NotQuiet { .. } => "NotQuiet",
             Self::HoldsBuffer { .. } => "HoldsBuffer",
-            Self::InUse { .. } => "InUse",
+            Self::Unconsolidatable(why) => why.code(),
+            Self::TakesPods => "TakesPods",
         }
     }
 
@@ -180,17 +244,93 @@ impl NodeReason {
             Self::Undecided { reason } => {
                 format!("{}, but it was not decided where its pods go; it is tried again", would_go(*reason))
             }
-            Self::ConsolidationOff { node_pool } => {
+            Self::ConsolidationOff { reason: Reason::Empty, node_pool } => {
                 format!("is empty, but nodepool {node_pool} removes no empty nodes (consolidateAfter Never)")
             }
-            Self::NotQuiet { wanted, last_pod_event: Some(last) } => {
-                format!("is empty, but the last pod came or left at {last}, and consolidateAfter is {wanted}")
+            Self::ConsolidationOff { node_pool, .. } => {
+                format!("is in use, and nodepool {node_pool} is not consolidated (consolidateAfter Never)")
             }
-            Self::NotQuiet { wanted, last_pod_event: None } => {
+            Self::NotQuiet { reason, wanted, last_pod_event: Some(last) } => {
+                let is = is_now(*reason);
+                format!("{is} the last pod came or left at {last}, and consolidateAfter is {wanted}")
+            }
+            Self::NotQuiet { reason: Reason::Empty, wanted, last_pod_event: None } => {
                 format!("is empty, but not known to have been so for consolidateAfter, {wanted}")
             }
-            Self::HoldsBuffer { buffer } => format!("is empty, but keeps room free for CapacityBuffer {buffer}"),
-            Self::InUse { .. } => "is in use and as it should be".to_owned(),
+            Self::NotQuiet { wanted, .. } => {
+                format!("is in use, and not known to have been quiet for consolidateAfter, {wanted}")
+            }
+            Self::HoldsBuffer { reason, buffer } => {
+                format!("{} keeps room free for CapacityBuffer {buffer}", is_now(*reason))
+            }
+            Self::Unconsolidatable(why) => why.message(),
+            Self::TakesPods => "is in use, and takes pods of machines that go".to_owned(),
+        }
+    }
+}
+
+impl Unconsolidatable {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::PolicyWhenEmpty(_) => "PolicyWhenEmpty",
+            Self::PriceUnknown => "PriceUnknown",
+            Self::NothingToGain { .. } => "NothingToGain",
+            Self::WorthItsPrice { .. } => "WorthItsPrice",
+            Self::NoSaving { .. } => "NoSaving",
+            Self::DoesNotPay { .. } => "DoesNotPay",
+            Self::SpotToSpotOff => "SpotToSpotOff",
+            Self::TooFewCheaperTypes { .. } => "TooFewCheaperTypes",
+            Self::MinValues(_) => "MinValues",
+            Self::ReplacedByItself => "ReplacedByItself",
+            Self::Balanced { .. } => "Balanced",
+            Self::NotConfirmed => "NotConfirmed",
+        }
+    }
+
+    /// The reason in words, after the machine's name.
+    fn message(&self) -> String {
+        match self {
+            Self::PolicyWhenEmpty(pool) => {
+                format!("is in use, and nodepool {pool} removes empty nodes only (consolidationPolicy WhenEmpty)")
+            }
+            Self::PriceUnknown => "is in use, and what it costs is not known: no offering like it is".to_owned(),
+            Self::NothingToGain { price, bound } => format!(
+                "is in use, and nothing can be gained: the machines that could go cost {price}, and no room for their \
+                 pods costs less than {bound}"
+            ),
+            Self::WorthItsPrice { price, most } if most.0 <= 0 => {
+                format!("is in use, and its pods are worth its price, {price}")
+            }
+            Self::WorthItsPrice { price, most } => {
+                format!("is in use, and its pods are worth its price, {price}, but for {most} at most")
+            }
+            Self::NoSaving { price, replacements } => {
+                format!("is in use, and costs {price}; in its place machines for {replacements} would be needed")
+            }
+            Self::DoesNotPay { saving, wanted } => {
+                format!("could go and save {saving}, but its evictions pay from {wanted} on")
+            }
+            Self::SpotToSpotOff => {
+                "could be replaced, but by a spot machine, and the gate SpotToSpotConsolidation is off".to_owned()
+            }
+            Self::TooFewCheaperTypes { found } => format!(
+                "could be replaced, but {found} instance types are cheaper, and a spot machine is replaced by another only \
+                 if {SPOT_TO_SPOT_TYPES} are"
+            ),
+            Self::MinValues(pool) => {
+                format!("could be replaced, but the cheaper instance types do not keep minValues of nodepool {pool}")
+            }
+            Self::ReplacedByItself => {
+                "could go with others, but one of them would take the place of all of them".to_owned()
+            }
+            Self::Balanced { node_pool, score_permille } => format!(
+                "could go, but policy Balanced of nodepool {node_pool} finds that too little for the disruption: score \
+                 {}.{:03}, and 0.500 is wanted",
+                score_permille / 1000,
+                score_permille % 1000
+            ),
+            Self::NotConfirmed => "could go with others, but what takes their place would not pay".to_owned(),
         }
     }
 }
@@ -267,6 +407,13 @@ impl BudgetLimit {
                 format!("lets none go, since budgets[{index}] cannot be read: {problem}")
             }
         }
+    }
+}
+
+fn is_now(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Empty => "is empty, but",
+        Reason::Underutilized | Reason::Drifted | Reason::Unhealthy => "is in use, and",
     }
 }
 

@@ -34,41 +34,64 @@ pub(super) enum Stuck {
     NotReady(PodId, NodeId),
 }
 
+/// Machines that something is asked about, and nodes that take nobody meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct What {
+    /// These go.
+    pub(super) leaving: BTreeSet<NodeId>,
+    /// These stay until somebody takes them away; their pods are known as pods that wait would be.
+    pub(super) could_go: BTreeSet<NodeId>,
+    /// No pod that moves goes to these.
+    pub(super) closed: BTreeSet<NodeId>,
+}
+
+/// The snapshot as if machines were being deleted, and which pods of those that are asked about move.
+pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<PodId, NodeId>) {
+    let mut snapshot = context.snapshot.clone();
+    snapshot.fleet = None;
+    // Pods that wait keep the room that they find without any of this.
+    for (pod, claim) in &context.planned_on {
+        if let Some(pending) = snapshot.pods.try_get_mut(*pod) {
+            pending.planned_on = Some(claim.clone());
+        }
+    }
+    let waiting: BTreeSet<&Uid> = context.snapshot.pods.iter().map(|pending| &pending.pod.uid).collect();
+    let mut movers = BTreeMap::new();
+    for machine in &context.fleet.nodes {
+        let node = machine.node;
+        let goes = what.leaving.contains(&node) || matches!(machine.under_way, Some(UnderWay::Command(Some(_))));
+        let could_go = what.could_go.contains(&node);
+        if goes {
+            exclude(&mut snapshot, node, Excluded::Deleting);
+        } else if machine.claim.drifted.is_some() || what.closed.contains(&node) {
+            exclude(&mut snapshot, node, Excluded::Cordoned);
+        }
+        if !goes && !could_go {
+            continue;
+        }
+        free_limits(&mut snapshot, machine);
+        for pod in &machine.pods {
+            let Moves::As(pending) = &pod.moves else { continue };
+            if waiting.contains(&pod.pod.uid) {
+                continue;
+            }
+            let id = snapshot.pods.push(pending.clone());
+            if could_go || what.leaving.contains(&node) {
+                movers.insert(id, node);
+            }
+        }
+    }
+    if let Some(sources) = &context.fleet.devices {
+        snapshot.devices = sources.compile(&snapshot).map(Arc::new);
+    }
+    (snapshot, movers)
+}
+
 impl Simulation {
-    /// As if these machines went.
-    pub(super) fn new(context: &Context<'_>, leaving: &BTreeSet<NodeId>) -> Self {
-        let mut snapshot = context.snapshot.clone();
-        snapshot.fleet = None;
-        // Pods that wait keep the room that they find without any of this.
-        for (pod, claim) in &context.planned_on {
-            if let Some(pending) = snapshot.pods.try_get_mut(*pod) {
-                pending.planned_on = Some(claim.clone());
-            }
-        }
-        let waiting: BTreeSet<&Uid> = context.snapshot.pods.iter().map(|pending| &pending.pod.uid).collect();
-        let mut movers = BTreeMap::new();
-        for machine in &context.fleet.nodes {
-            let is_asked_about = leaving.contains(&machine.node);
-            if is_asked_about || matches!(machine.under_way, Some(UnderWay::Command(Some(_)))) {
-                exclude(&mut snapshot, machine.node, Excluded::Deleting);
-                free_limits(&mut snapshot, machine);
-                for pod in &machine.pods {
-                    let Moves::As(pending) = &pod.moves else { continue };
-                    if waiting.contains(&pod.pod.uid) {
-                        continue;
-                    }
-                    let id = snapshot.pods.push(pending.clone());
-                    if is_asked_about {
-                        movers.insert(id, machine.node);
-                    }
-                }
-            } else if machine.claim.drifted.is_some() {
-                exclude(&mut snapshot, machine.node, Excluded::Cordoned);
-            }
-        }
-        if let Some(sources) = &context.fleet.devices {
-            snapshot.devices = sources.compile(&snapshot).map(Arc::new);
-        }
+    /// As if these machines went, and no pod that moves came to those that are closed.
+    pub(super) fn new(context: &Context<'_>, leaving: &BTreeSet<NodeId>, closed: &BTreeSet<NodeId>) -> Self {
+        let what = What { leaving: leaving.clone(), closed: closed.clone(), ..What::default() };
+        let (snapshot, movers) = as_if(context, &what);
         let plan = provisioning::plan(&snapshot);
         Self { simulated: Simulated { snapshot, plan }, movers }
     }

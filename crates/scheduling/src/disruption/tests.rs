@@ -1,3 +1,5 @@
+mod consolidation;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -283,7 +285,7 @@ fn empty_machines_go_one_by_one_once_they_have_been_quiet_and_as_budgets_let() {
             daemon Budget: is empty, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
             dear Goes: goes with command 2
             unsaid NotQuiet: is empty, but not known to have been so for consolidateAfter, 30s
-            used InUse: is in use and as it should be
+            used Budget: could go, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
             young NotQuiet: is empty, but the last pod came or left at 1970-01-01T00:00:05Z, and consolidateAfter is 30s
         "#]],
     );
@@ -295,7 +297,7 @@ fn empty_machines_go_one_by_one_once_they_have_been_quiet_and_as_budgets_let() {
         daemon ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
         dear ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
         unsaid ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
-        used InUse: is in use and as it should be
+        used ConsolidationOff: is in use, and nodepool p is not consolidated (consolidateAfter Never)
         young ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
     "#]],
     );
@@ -399,7 +401,7 @@ fn machines_whose_pods_share_a_replacement_go_together_and_no_pod_goes_to_one_th
             Drifted [a] by [] moves [pod-a > as-it-should-be] saves 10 costs 2
             Drifted [b] by [] moves [pod-b > as-it-should-be] saves 10 costs 2
             a Goes: goes with command 1
-            as-it-should-be InUse: is in use and as it should be
+            as-it-should-be TakesPods: is in use, and takes pods of machines that go
             b Goes: goes with command 2
             stays-drifted Budget: has drifted, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
         "#]],
@@ -511,7 +513,7 @@ fn machines_of_a_command_under_way_leave_their_room_and_take_other_rooms() {
         expect![[r#"
         Drifted [a] by [p-0 small] moves [web > p-0 small] saves 0 costs 2
         a Goes: goes with command 1
-        free InUse: is in use and as it should be
+        free TakesPods: is in use, and takes pods of machines that go
         going CommandUnderWay: has a command under way (Drifted)
     "#]],
     );

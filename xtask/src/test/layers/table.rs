@@ -125,8 +125,10 @@ const SCHEDULING: &[Room] = &[
             "passes",
         ],
     ),
+    // It proposes what could go, on a packing of its own, and knows of no rule of disruption.
+    room("search", &["disruption::search"], &["tuning", "input", "plan", "compile", "packing", "placing", "bound"]),
     // Who takes nodes away plans for their pods as provisioning does, and knows nothing of how.
-    room("disruption", &["disruption"], &["tuning", "input", "plan", "provisioning"]),
+    room("disruption", &["disruption"], &["tuning", "input", "plan", "provisioning", "search"]),
 ];
 
 /// What two controllers need to agree on is in `world`.

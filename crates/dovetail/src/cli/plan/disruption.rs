@@ -128,6 +128,9 @@ struct FleetPrice {
     price_nano_usd_per_hour: PriceNanoUsdPerHour,
     /// Once all commands are carried out.
     price_after_nano_usd_per_hour: PriceNanoUsdPerHour,
+    /// No fleet with a place for all pods costs less, machines that may not go as they are; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_nano_usd_per_hour: Option<PriceNanoUsdPerHour>,
     /// Machines without a known price, which count as free.
     without_price: usize,
 }
@@ -173,6 +176,7 @@ impl Report {
             fleet: FleetPrice {
                 price_nano_usd_per_hour: plan.fleet_price.before,
                 price_after_nano_usd_per_hour: plan.fleet_price.after,
+                bound_nano_usd_per_hour: plan.fleet_bound,
                 without_price: plan.fleet_price.unknown,
             },
             nodes_of_others: snapshot.nodes.iter().filter(|node| node.node_claim.is_none()).count(),

@@ -12,17 +12,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{NamespacedName, PriceNanoUsdPerHour};
+use model::NamespacedName;
 
 use super::Outcome;
 use crate::disruption::budgets::Allowances;
 use crate::disruption::candidates::{Candidates, Context};
-use crate::disruption::plan::{Command, Move, Place};
 use crate::disruption::reason::NodeReason;
 use crate::disruption::simulation::{Simulation, Stuck};
-use crate::plan::MachineId;
+use crate::disruption::split::split;
 use crate::snapshot::NodeId;
-use crate::snapshot::eviction::EvictionCost;
 use crate::snapshot::fleet::{FleetNode, Reason};
 use crate::tuning::{DRIFT_REFILLS, DRIFT_SIMULATIONS};
 
@@ -47,7 +45,7 @@ pub(crate) fn commands(
     selection.tell_the_rest(allowances);
     let Selection { queue, chosen, stays, .. } = selection;
     let going: Vec<&FleetNode> = queue.into_iter().filter(|machine| chosen.contains(&machine.node)).collect();
-    let commands = split(context, &going, simulation.as_ref());
+    let commands = split(context, &going, simulation.as_ref(), |_| REASON);
     let simulated = simulation.map(|simulation| Arc::new(simulation.simulated));
     Outcome { commands, stays, simulated }
 }
@@ -76,7 +74,7 @@ impl Selection<'_, '_> {
                 return None;
             }
             let leaving = self.chosen.union(&self.gone).copied().collect();
-            let simulation = Simulation::new(self.context, &leaving);
+            let simulation = Simulation::new(self.context, &leaving, &BTreeSet::new());
             let stuck = simulation.stuck();
             if stuck.is_empty() {
                 return Some(simulation);
@@ -143,87 +141,4 @@ fn reason(context: &Context<'_>, simulation: &Simulation, why: Stuck) -> NodeRea
             NodeReason::PlaceNotReady { reason: REASON, pod: pod(id), node: context.display_name(node).into() }
         }
     }
-}
-
-/// Commands for machines that all go: one for each set of machines whose pods share a replacement or a PodGroup.
-fn split(context: &Context<'_>, going: &[&FleetNode], simulation: Option<&Simulation>) -> Vec<Command> {
-    let moves = simulation.map(moves).unwrap_or_default();
-    let mut by_machine: BTreeMap<NodeId, Vec<(usize, Move)>> = BTreeMap::new();
-    for (position, it) in moves.iter().enumerate() {
-        by_machine.entry(it.from).or_default().push((position, *it));
-    }
-    // By machine the first of those that it goes with.
-    let mut leads: BTreeMap<NodeId, NodeId> = going.iter().map(|machine| (machine.node, machine.node)).collect();
-    let mut join = |a: NodeId, b: NodeId| {
-        let (Some(&into), Some(&from)) = (leads.get(&a), leads.get(&b)) else { return };
-        leads.values_mut().filter(|lead| **lead == from).for_each(|lead| *lead = into);
-    };
-    let mut on_machine: BTreeMap<MachineId, NodeId> = BTreeMap::new();
-    for it in &moves {
-        if let Place::Machine(machine) = it.to {
-            join(*on_machine.entry(machine).or_insert(it.from), it.from);
-        }
-    }
-    let mut in_group: BTreeMap<&NamespacedName, NodeId> = BTreeMap::new();
-    for (machine, pod) in going.iter().flat_map(|machine| machine.movers().map(move |pod| (machine, pod))) {
-        if let Some(group) = &pod.pod.shape.scheduling_group {
-            join(*in_group.entry(&group.pod_group).or_insert(machine.node), machine.node);
-        }
-    }
-    let mut sets: Vec<(NodeId, Vec<&FleetNode>)> = Vec::new();
-    for &machine in going {
-        let Some(&lead) = leads.get(&machine.node) else { continue };
-        match sets.iter_mut().find(|(other, _)| *other == lead) {
-            Some((_, set)) => set.push(machine),
-            None => sets.push((lead, vec![machine])),
-        }
-    }
-    let command = |set: Vec<&FleetNode>| {
-        let mut moves: Vec<(usize, Move)> =
-            set.iter().filter_map(|machine| by_machine.get(&machine.node)).flatten().copied().collect();
-        moves.sort_by_key(|(position, _)| *position);
-        command(context, &set, moves.into_iter().map(|(_, it)| it).collect(), simulation)
-    };
-    sets.into_iter().map(|(_, set)| command(set)).collect()
-}
-
-fn command(context: &Context<'_>, set: &[&FleetNode], moves: Vec<Move>, simulation: Option<&Simulation>) -> Command {
-    let mut nodes: Vec<NodeId> = set.iter().map(|machine| machine.node).collect();
-    nodes.sort_by_key(|node| context.display_name(*node));
-    let replacements: BTreeSet<MachineId> = moves
-        .iter()
-        .filter_map(|it| match it.to {
-            Place::Machine(machine) => Some(machine),
-            Place::Node(_) => None,
-        })
-        .collect();
-    let sum = |prices: &mut dyn Iterator<Item = PriceNanoUsdPerHour>| {
-        prices.fold(PriceNanoUsdPerHour::ZERO, PriceNanoUsdPerHour::saturating_add)
-    };
-    let before = sum(&mut set.iter().filter_map(|machine| machine.machine.price()));
-    let machines = simulation.map(|simulation| &simulation.simulated.plan.machines);
-    let launched = replacements.iter().filter_map(|machine| machines?.try_get(*machine));
-    let after = sum(&mut launched.map(|machine| machine.launch.price));
-    Command {
-        reason: REASON,
-        nodes,
-        replacements: replacements.into_iter().collect(),
-        moves,
-        saving: PriceNanoUsdPerHour(before.0.saturating_sub(after.0)),
-        eviction_cost: EvictionCost::of_node(set.iter().flat_map(|machine| machine.movers()).map(|pod| pod.cost)),
-    }
-}
-
-/// Where each pod goes that moves, by name.
-fn moves(simulation: &Simulation) -> Vec<Move> {
-    let plan = &simulation.simulated.plan;
-    let on_machines = plan.machines.iter_enumerated().map(|(id, machine)| (Place::Machine(id), &machine.pods));
-    let on_nodes = plan.existing.iter().map(|placement| (Place::Node(placement.node), &placement.pods));
-    let of_place = |(to, pods)| {
-        let pods: &Vec<_> = pods;
-        pods.iter().filter_map(move |&pod| Some(Move { pod, from: *simulation.movers.get(&pod)?, to }))
-    };
-    let mut moves: Vec<Move> = on_machines.chain(on_nodes).flat_map(of_place).collect();
-    moves.sort_by_key(|it| simulation.pod_name(it.pod));
-    moves
 }

@@ -41,13 +41,14 @@ pub(crate) fn commands(context: &Context<'_>, candidates: &Candidates, allowance
 fn why_it_stays(context: &Context<'_>, machine: &FleetNode, allowances: &mut Allowances<'_>) -> Option<NodeReason> {
     let (name, pool) = context.pool_of(machine)?;
     let Some(wanted) = pool.consolidate_after else {
-        return Some(NodeReason::ConsolidationOff { node_pool: name.clone() });
+        return Some(NodeReason::ConsolidationOff { reason: Reason::Empty, node_pool: name.clone() });
     };
     if machine.claim.consolidatable.is_none() {
-        return Some(NodeReason::NotQuiet { wanted, last_pod_event: machine.claim.last_pod_event });
+        let last_pod_event = machine.claim.last_pod_event;
+        return Some(NodeReason::NotQuiet { reason: Reason::Empty, wanted, last_pod_event });
     }
     if let Some(buffer) = context.buffer_on(machine.node) {
-        return Some(NodeReason::HoldsBuffer { buffer: buffer.clone() });
+        return Some(NodeReason::HoldsBuffer { reason: Reason::Empty, buffer: buffer.clone() });
     }
     let limit = allowances.take(name, Reason::Empty).err()?;
     Some(NodeReason::Budget { reason: Reason::Empty, node_pool: name.clone(), limit })

@@ -1,4 +1,5 @@
-//! Existing nodes without the pods that run there: whoever asks whether a node could go places its pods elsewhere.
+//! Existing nodes without the pods that run there, or gone with them: whoever asks whether a node could go places its
+//! pods elsewhere.
 //!
 //! Pods of DaemonSets stay, since they run wherever the node does.
 //!
@@ -20,6 +21,15 @@ use crate::simulation::compile::problem::Problem;
 use crate::simulation::topology::{Before, DomainId, GroupId};
 use crate::snapshot::{NodeId, RunningPods};
 use model::{Pod, ResourceVec};
+
+/// What leaves a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// Its pods: the node takes others.
+    Pods,
+    /// Its pods and the node itself: it takes nobody.
+    All,
+}
 
 /// What a node held before its pods left, now and at the start of each search: this is the same, as nothing of the plan
 /// was there.
@@ -55,8 +65,16 @@ impl Packing<'_> {
     ///
     /// Searches for another arrangement begin without these pods too. The node stays open to others: it has the room
     /// that its pods leave.
-    #[cfg_attr(not(test), expect(dead_code, reason = "consolidation is to be its first caller"))]
     pub(crate) fn vacate(&mut self, node: NodeId) -> bool {
+        self.leave(node, Leaving::Pods)
+    }
+
+    /// Takes the node away: [`Self::vacate`], and nobody finds room there any more.
+    pub(crate) fn take_away(&mut self, node: NodeId) -> bool {
+        self.leave(node, Leaving::All)
+    }
+
+    fn leave(&mut self, node: NodeId, leaving: Leaving) -> bool {
         let (problem, state) = (self.problem, &mut self.state);
         if state.room[node] != problem.room[node] {
             return false;
@@ -88,6 +106,10 @@ impl Packing<'_> {
             state.start_attached[node].clone_from(&left);
             std::mem::replace(attached, left)
         });
+        if leaving == Leaving::All {
+            // Every pod takes one of what a node can hold of pods, so none fits.
+            room = ResourceVec::default();
+        }
         state.start[node].clone_from(&room);
         let before = std::mem::replace(&mut state.room[node], room);
         state

@@ -153,6 +153,9 @@ fn summary(report: &Report) -> String {
             signed(saving),
         )
     };
+    if let Some(bound) = fleet.bound_nano_usd_per_hour {
+        text += &least(bound, fleet.price_after_nano_usd_per_hour);
+    }
     if fleet.without_price > 0 {
         let machines = plural(fleet.without_price, "machine counts", "machines count");
         let _ = writeln!(text, "{machines} as free, since no offering like it is known any more");
@@ -162,6 +165,12 @@ fn summary(report: &Report) -> String {
         let _ = writeln!(text, "{nodes} not ours, without a NodeClaim");
     }
     text
+}
+
+/// The bound, and how far the fleet is above it.
+fn least(bound: PriceNanoUsdPerHour, after: PriceNanoUsdPerHour) -> String {
+    let gap = i128::from(after.0.saturating_sub(bound.0)) * 1000 / i128::from(bound.0.max(1));
+    format!("No fleet for these pods costs less than {}: {}.{} % above it\n", short(bound), gap / 10, gap % 10)
 }
 
 fn signed(price: PriceNanoUsdPerHour) -> String {

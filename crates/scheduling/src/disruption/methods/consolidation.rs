@@ -1,0 +1,218 @@
+//! Machines whose pods fit on less: removed, or replaced by what costs less than all of them together.
+//!
+//! 1. `eligible`: which machines may go for that reason, and why each of the others stays.
+//! 2. [`search`] proposes sets of machines.
+//! 3. `confirm`: all sets together are planned by provisioning, beside what methods before have decided. What does not
+//!    hold then, or is against a rule (`rules`), is not proposed again, and the search is made anew, up to a bound. So
+//!    each command is one that provisioning's rules have made, and the search may pass over some of them.
+//! 4. `replacement`: NodeClaims of replacements keep only what is cheaper, whatever is in stock when they are launched.
+//!
+//! Differs: `consolidation-n-to-m`. In Karpenter one machine at most takes the place of others, and one command is
+//! made at a time.
+
+mod balanced;
+mod confirm;
+mod eligible;
+mod pay_back;
+mod replacement;
+mod rules;
+
+use std::collections::BTreeMap;
+
+use model::PriceNanoUsdPerHour;
+
+use self::confirm::{Confirmed, Ground, Rejected, confirm};
+use self::eligible::Eligible;
+use self::rules::Rules;
+use super::Outcome;
+use crate::disruption::budgets::Allowances;
+use crate::disruption::candidates::{Candidates, Context};
+use crate::disruption::reason::{NodeReason, Unconsolidatable};
+use crate::disruption::search::{self, Certificate, CouldGo, Question, nano};
+use crate::plan::Verdict;
+use crate::snapshot::NodeId;
+use crate::snapshot::fleet::Reason;
+use crate::tuning::{CONSOLIDATION_ROUNDS, SMALL_FLEET};
+
+const REASON: Reason = Reason::Underutilized;
+
+/// What consolidation makes of what methods before have decided: all commands, theirs with the places that their pods
+/// have beside its own.
+pub(crate) fn extend(
+    context: &Context<'_>,
+    candidates: &Candidates,
+    allowances: &mut Allowances<'_>,
+    before: Outcome,
+) -> (Outcome, Option<PriceNanoUsdPerHour>) {
+    let eligible = Eligible::new(context, candidates, &before);
+    if eligible.machines.is_empty() {
+        return (merged(before, None, eligible.stays.clone(), &eligible), None);
+    }
+    let ground = Ground::new(context, &before, &eligible);
+    let rules = Rules::new(context, &eligible);
+    let mut rejected = Rejected::default();
+    let look = |rejected: &Rejected, decided: Option<&[Vec<usize>]>| {
+        search::search(&Question {
+            snapshot: &ground.asked,
+            machines: &ground.machines,
+            settled: &ground.settled,
+            refused: &ground.refused,
+            launched_anyway: ground.cost,
+            allowed: eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect(),
+            rejected: &rejected.sets.keys().cloned().collect(),
+            apart: &rejected.apart.keys().cloned().collect(),
+            decided,
+            allows: &|set, saving, launched| rules.forbids(set, saving, launched).is_none(),
+        })
+    };
+    let mut confirmed = None;
+    let mut found = look(&rejected, None);
+    let bound = ground.fleet_bound(&eligible, &found);
+    for round in 1..=CONSOLIDATION_ROUNDS {
+        let is_last = round == CONSOLIDATION_ROUNDS;
+        let mut sets = found.sets.clone();
+        // All of it, or in the end as much of it as holds.
+        while !sets.is_empty() && confirmed.is_none() {
+            match confirm(&ground, &eligible, &rules, &sets) {
+                Ok(commands) => confirmed = Some(commands),
+                Err(why) => {
+                    sets = why.rest(&sets);
+                    rejected.extend(why);
+                    if !is_last {
+                        break;
+                    }
+                    // So that a long list is soon at its end.
+                    sets.truncate(sets.len() / 2 + 1);
+                }
+            }
+        }
+        if confirmed.is_some() || found.sets.is_empty() {
+            break;
+        }
+        // Who stays is told beside what goes.
+        found = look(&rejected, is_last.then_some(&sets));
+    }
+    let left = |index: usize| allowances.left(eligible.pool_of(index)?, REASON);
+    for set in karpenters_sets(&ground.machines, left) {
+        let least = confirmed.as_ref().map_or(0, Confirmed::saving);
+        let cost: i128 = set.iter().filter_map(|index| ground.machines.get(*index)).map(|machine| machine.cost).sum();
+        if cost > least
+            && let Ok(other) = confirm(&ground, &eligible, &rules, &[set])
+            && other.saving() > least
+        {
+            confirmed = Some(other);
+        }
+    }
+    if let Some(Confirmed { sets, .. }) = confirmed.as_ref().filter(|confirmed| confirmed.sets != found.sets) {
+        found = look(&rejected, Some(sets));
+    }
+    // What is left of budgets is what the reasons of the others tell of.
+    for index in confirmed.iter().flat_map(|confirmed| &confirmed.sets).flatten() {
+        if let Some(pool) = eligible.pool_of(*index) {
+            // The search has kept to what is left.
+            let _ = allowances.take(pool, REASON);
+        }
+    }
+    let told = Told { eligible: &eligible, machines: &ground.machines, rules: &rules, allowances, rejected: &rejected };
+    let mut stays = eligible.stays.clone();
+    stays.extend(found.certificates.iter().filter_map(|(&index, certificate)| told.reason(index, certificate)));
+    (merged(before, confirmed, stays, &eligible), bound)
+}
+
+/// What Karpenter would look at where there are few machines: each alone, and prefixes by saving per disruption, as far
+/// as budgets let them go.
+fn karpenters_sets(machines: &[CouldGo], left: impl Fn(usize) -> Option<u32>) -> Vec<Vec<usize>> {
+    if machines.len() > SMALL_FLEET {
+        return Vec::new();
+    }
+    let mut taken: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut order = search::by_saving_per_disruption(machines);
+    order.retain(|&index| {
+        let Some(machine) = machines.get(index) else { return false };
+        let taken = taken.entry(machine.pool).or_default();
+        let may_go = left(index).is_none_or(|left| *taken < left);
+        *taken += u32::from(may_go);
+        may_go
+    });
+    let alone = order.iter().map(|&index| vec![index]);
+    let prefixes = (2..=order.len()).filter_map(|size| order.get(..size)).map(|prefix| {
+        let mut prefix = prefix.to_vec();
+        prefix.sort_unstable();
+        prefix
+    });
+    alone.chain(prefixes).collect()
+}
+
+/// All commands, and why each machine stays about which something was found out.
+fn merged(
+    before: Outcome,
+    confirmed: Option<Confirmed>,
+    mut stays: BTreeMap<NodeId, NodeReason>,
+    eligible: &Eligible<'_>,
+) -> Outcome {
+    // Why a machine does not go that would go for another reason is what people want to know.
+    stays.extend(before.stays.clone());
+    let Some(Confirmed { commands, simulated, sets, .. }) = confirmed else {
+        return Outcome { stays, ..before };
+    };
+    for &index in sets.iter().flatten() {
+        if let Some(node) = eligible.node(index) {
+            stays.remove(&node);
+        }
+    }
+    let empty = before.commands.into_iter().filter(|command| command.reason == Reason::Empty);
+    Outcome { commands: empty.chain(commands).collect(), stays, simulated: Some(simulated) }
+}
+
+/// What certificates come to in words.
+struct Told<'a> {
+    eligible: &'a Eligible<'a>,
+    machines: &'a [CouldGo],
+    rules: &'a Rules<'a>,
+    allowances: &'a Allowances<'a>,
+    rejected: &'a Rejected,
+}
+
+impl Told<'_> {
+    fn reason(&self, index: usize, certificate: &Certificate) -> Option<(NodeId, NodeReason)> {
+        let machine = self.eligible.machines.get(index)?;
+        let price = machine.machine.price().unwrap_or_default();
+        let reason = match certificate {
+            Certificate::NothingToGain { price, bound } => {
+                NodeReason::Unconsolidatable(Unconsolidatable::NothingToGain { price: *price, bound: *bound })
+            }
+            Certificate::WorthItsPrice { most } => {
+                NodeReason::Unconsolidatable(Unconsolidatable::WorthItsPrice { price, most: *most })
+            }
+            Certificate::NoPlace(pod) => NodeReason::NoPlace {
+                reason: REASON,
+                pod: pod.clone(),
+                verdict: Verdict::DoesNotFit,
+                reasons: [].into(),
+            },
+            Certificate::NoSaving(replacements) => {
+                NodeReason::Unconsolidatable(Unconsolidatable::NoSaving { price, replacements: *replacements })
+            }
+            Certificate::NotAllowed { saving, launched } => {
+                let set = [index];
+                let wanted = self.machines.get(index).map_or(1, |machine| machine.wanted);
+                let does_not_pay = Unconsolidatable::DoesNotPay { saving: nano(*saving), wanted: nano(wanted) };
+                let why = (*saving < wanted).then_some(does_not_pay);
+                let why = why.or_else(|| self.rejected.alone(index).cloned());
+                let why = why.or_else(|| self.rules.forbids(&set, *saving, launched));
+                NodeReason::Unconsolidatable(why.unwrap_or(Unconsolidatable::NotConfirmed))
+            }
+            Certificate::Budget => {
+                let node_pool = self.eligible.pool_of(index)?;
+                match self.allowances.limit(node_pool, REASON) {
+                    Some(limit) => NodeReason::Budget { reason: REASON, node_pool: node_pool.clone(), limit },
+                    // What is left goes with the commands.
+                    None => NodeReason::Undecided { reason: REASON },
+                }
+            }
+            Certificate::TakesPods => NodeReason::TakesPods,
+            Certificate::Undecided => NodeReason::Undecided { reason: REASON },
+        };
+        Some((machine.node, reason))
+    }
+}

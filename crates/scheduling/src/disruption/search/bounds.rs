@@ -1,0 +1,105 @@
+//! What can be gained at most: by the whole fleet, and by a set of machines.
+//!
+//! A set brings its price less what machines for its pods cost. These cost at least what the pods are worth that find
+//! no free room on other nodes, by the dual prices of the relaxation; and no more pods of a class find room than there
+//! is room for copies of it, if nothing else came there.
+
+use std::collections::BTreeMap;
+
+use model::{IdVec, PriceNanoUsdPerHour};
+
+use super::certificates::Certificate;
+use super::trials::Trials;
+use super::{CouldGo, Pods, Question};
+use crate::bound::{self, Solved};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::packing::Packing;
+use crate::tuning::SMALLEST_GAIN;
+
+/// What the relaxation says.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// What machines for all pods cost at least.
+    pub(super) bound: i128,
+    /// By class, by either of the relaxation's prices.
+    worth: [IdVec<ClassId, i64>; 2],
+    /// By class: for how many copies nodes have free room before anybody moves.
+    free: IdVec<ClassId, u32>,
+    /// A reservation may cost less than its pods are worth.
+    has_reservations: bool,
+}
+
+impl Bounds {
+    pub(super) fn new(question: &Question<'_>, trials: &mut Trials<'_, '_>) -> Self {
+        let problem = trials.packing.problem;
+        let placed = problem.classes.map(|class| {
+            let placed = class.members.iter().filter(|pod| !question.refused.contains(pod)).count();
+            u32::try_from(placed).unwrap_or(u32::MAX)
+        });
+        let could_go = trials.rooms_without_pods();
+        let relaxed = bound::relax_fleet(problem, trials.packing.run, &placed, &could_go, &Solved::default());
+        Self {
+            bound: i128::from(relaxed.bound.0),
+            worth: [relaxed.worth, relaxed.other_worth],
+            free: problem.classes.ids().map(|class| free(&trials.packing, class)).collect(),
+            has_reservations: !problem.reservations.is_empty(),
+        }
+    }
+
+    /// Whether no command can pay, or all of them together save less than counts.
+    pub(super) fn is_at_the_least(&self, question: &Question<'_>) -> bool {
+        let least = question.machines.iter().map(|machine| machine.wanted).min().unwrap_or(1);
+        let price = price(question);
+        price + question.launched_anyway - self.bound < least.max(price / SMALLEST_GAIN)
+    }
+
+    pub(super) fn nothing_to_gain(&self, question: &Question<'_>) -> Certificate {
+        let bound = self.bound - question.launched_anyway;
+        Certificate::NothingToGain { price: nano(price(question)), bound: nano(bound) }
+    }
+
+    /// What a set brings at most, if no other machine goes.
+    pub(super) fn most(&self, question: &Question<'_>, pods: &Pods, set: &[usize]) -> i128 {
+        let machines = set.iter().filter_map(|index| question.machines.get(*index));
+        let cost: i128 = machines.map(|machine: &CouldGo| machine.cost).sum();
+        if self.has_reservations {
+            return cost;
+        }
+        let mut copies: BTreeMap<ClassId, u32> = BTreeMap::new();
+        for &(class, of_class) in set.iter().flat_map(|index| pods.on(*index)) {
+            *copies.entry(class).or_default() += of_class;
+        }
+        let homeless = |worth: &IdVec<ClassId, i64>| -> i128 {
+            let worth_of = |(class, copies): (&ClassId, &u32)| {
+                i128::from(copies.saturating_sub(self.free[*class])) * i128::from(worth[*class].max(0))
+            };
+            copies.iter().map(worth_of).sum()
+        };
+        cost - self.worth.iter().map(homeless).max().unwrap_or(0)
+    }
+}
+
+/// Copies of a class for which nodes have room, each by itself; no more than there are.
+fn free(packing: &Packing<'_>, class: ClassId) -> u32 {
+    let problem = packing.problem;
+    let wanted = problem.classes[class].count();
+    let mut free = 0_u32;
+    for &node in problem.node_order.iter().filter(|node| problem.node_accepts(class, **node)) {
+        let requests = problem.classes[class].requests(problem.variant_on(class, node));
+        free = free.saturating_add(requests.times_in(&packing.state.room[node], wanted));
+        if free >= wanted {
+            return wanted;
+        }
+    }
+    free
+}
+
+/// What the machines cost that could go.
+fn price(question: &Question<'_>) -> i128 {
+    question.machines.iter().map(|machine| machine.cost).sum()
+}
+
+/// As a price, stopping at its ends.
+pub(in crate::disruption) fn nano(price: i128) -> PriceNanoUsdPerHour {
+    PriceNanoUsdPerHour(i64::try_from(price).unwrap_or(if price < 0 { i64::MIN } else { i64::MAX }))
+}

@@ -1,0 +1,82 @@
+//! Why a machine stays, once it is decided which go: what comes of it if it went as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{NamespacedName, PriceNanoUsdPerHour};
+
+use super::bounds::{Bounds, nano};
+use super::trials::{Obstacle, Trials};
+use super::{CouldGo, NewMachine};
+use crate::tuning::CONSOLIDATION_STEPS;
+
+/// What keeps a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::disruption) enum Certificate {
+    /// No fleet with room for all pods costs less.
+    NothingToGain { price: PriceNanoUsdPerHour, bound: PriceNanoUsdPerHour },
+    /// It can bring nothing, by the dual prices of its pods.
+    WorthItsPrice { most: PriceNanoUsdPerHour },
+    /// This pod has no place elsewhere.
+    NoPlace(NamespacedName),
+    /// What would have to be launched costs so much at least.
+    NoSaving(PriceNanoUsdPerHour),
+    /// Alone it would save so much, which does not pay or is against a rule.
+    NotAllowed { saving: i128, launched: Vec<NewMachine> },
+    /// It would go, and budgets let no more go.
+    Budget,
+    /// Pods that move, or that wait, have got a place on it.
+    TakesPods,
+    /// The steps were used up before its turn came.
+    Undecided,
+}
+
+/// Looks at all that are in none of the sets, beside these.
+pub(super) fn of_the_rest(
+    trials: &mut Trials<'_, '_>,
+    bounds: &Bounds,
+    sets: &[Vec<usize>],
+) -> BTreeMap<usize, Certificate> {
+    trials.refill(CONSOLIDATION_STEPS);
+    let mark = trials.packing.mark();
+    let mut left = trials.question.allowed.clone();
+    // Together, since some only pay beside others.
+    trials.accept(&sets.concat());
+    for set in sets {
+        for machine in set.iter().filter_map(|index| trials.question.machines.get(*index)) {
+            if let Some(Some(left)) = left.get_mut(machine.pool) {
+                *left = left.saturating_sub(1);
+            }
+        }
+    }
+    let going: BTreeSet<usize> = sets.iter().flatten().copied().collect();
+    let mut certificates = BTreeMap::new();
+    for (index, machine) in trials.question.machines.iter().enumerate().filter(|(index, _)| !going.contains(index)) {
+        let most = bounds.most(trials.question, trials.pods, &[index]);
+        let certificate = if most < 1 && sets.is_empty() {
+            Certificate::WorthItsPrice { most: nano(most) }
+        } else {
+            let is_allowed = left.get(machine.pool).is_some_and(|left| left.is_none_or(|left| left > 0));
+            alone(trials, index, machine, is_allowed)
+        };
+        certificates.insert(index, certificate);
+    }
+    trials.packing.rollback(mark);
+    certificates
+}
+
+fn alone(trials: &mut Trials<'_, '_>, index: usize, machine: &CouldGo, is_allowed: bool) -> Certificate {
+    match trials.ask(&[index]) {
+        Err(Obstacle::InUse) => Certificate::TakesPods,
+        Err(Obstacle::NoPlace(class)) => {
+            let snapshot = trials.packing.problem.snapshot;
+            let of_class = machine.pods.iter().filter(|pod| trials.pods.class_of[**pod] == Some(class));
+            let names = of_class.filter_map(|pod| snapshot.pods.try_get(*pod)).map(|pending| &pending.pod.name);
+            names.min().map_or(Certificate::Undecided, |pod| Certificate::NoPlace(pod.clone()))
+        }
+        Err(Obstacle::NoSaving(added)) => Certificate::NoSaving(nano(added)),
+        Err(Obstacle::OutOfSteps) => Certificate::Undecided,
+        Ok(gain) if trials.pays(&[index], &gain) && !is_allowed => Certificate::Budget,
+        Ok(gain) if trials.pays(&[index], &gain) => Certificate::Undecided,
+        Ok(gain) => Certificate::NotAllowed { saving: gain.saving, launched: gain.launched },
+    }
+}

@@ -1,0 +1,273 @@
+//! Which sets of machines are tried, and which of those that pay are taken.
+//!
+//! A beginning, then first improvement: each machine alone, by saving per disruption, as long as one more pays; then
+//! each machine with those of its NodePool and zone that could bring most, two at a time and more. A set is taken
+//! without the machines that it does as well without, so that nobody is evicted for nothing. Beginnings are: none;
+//! Karpenter's prefixes of machines by saving per disruption; all machines at once. Each is followed to its end, and
+//! the end that brings most counts.
+
+use std::cmp::Reverse;
+
+use super::CouldGo;
+use super::bounds::Bounds;
+use super::trials::{Gain, Trials};
+use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES};
+
+/// The sets that bring most of all that was tried, in the order in which they are to be taken.
+pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds) -> Vec<Vec<usize>> {
+    let walk = Walk::new(trials, bounds);
+    let beginnings = walk.beginnings(trials);
+    // Each gets as much, so that a long walk does not keep the others from beginning.
+    let share = CONSOLIDATION_STEPS / (1 + beginnings.len() as u64);
+    trials.refill(share);
+    let mut best = walk.follow(trials, None);
+    for beginning in beginnings {
+        trials.refill(share);
+        let end = walk.follow(trials, Some(beginning));
+        if end.net > best.net {
+            best = end;
+        }
+    }
+    best.sets
+}
+
+/// The machines by what they cost for what it costs to disrupt them, the dearest first: Karpenter's order.
+pub(in crate::disruption) fn by_saving_per_disruption(machines: &[CouldGo]) -> Vec<usize> {
+    let mut order: Vec<(usize, &CouldGo)> = machines.iter().enumerate().collect();
+    // As fractions, in integers; machines are by name, so that equal ones stay so.
+    order.sort_by(|(_, a), (_, b)| {
+        let (mine, theirs) = (a.cost * i128::from(b.disruption_cost), b.cost * i128::from(a.disruption_cost));
+        theirs.cmp(&mine)
+    });
+    order.into_iter().map(|(index, _)| index).collect()
+}
+
+/// Sets that go together, and what they bring.
+#[derive(Debug, Default)]
+struct End {
+    sets: Vec<Vec<usize>>,
+    net: i128,
+}
+
+/// In which order machines are looked at.
+struct Walk<'b> {
+    bounds: &'b Bounds,
+    /// By saving per disruption, the most first.
+    order: Vec<usize>,
+    /// Those of one NodePool and zone, what could bring most first; and where each machine is among them.
+    kin: Vec<Vec<usize>>,
+}
+
+/// What is taken in one walk.
+struct Taken {
+    is_taken: Vec<bool>,
+    left: Vec<Option<u32>>,
+    end: End,
+}
+
+impl<'b> Walk<'b> {
+    fn new(trials: &Trials<'_, '_>, bounds: &'b Bounds) -> Self {
+        let machines = trials.question.machines;
+        let order = by_saving_per_disruption(machines);
+        let most = |index: &usize| Reverse(bounds.most(trials.question, trials.pods, &[*index]));
+        let mut kin: Vec<Vec<usize>> = Vec::new();
+        for &index in &order {
+            let Some(machine) = machines.get(index) else { continue };
+            if kin.len() <= machine.kin {
+                kin.resize(machine.kin + 1, Vec::new());
+            }
+            if let Some(kin) = kin.get_mut(machine.kin) {
+                kin.push(index);
+            }
+        }
+        kin.iter_mut().for_each(|kin| kin.sort_by_cached_key(most));
+        Self { bounds, order, kin }
+    }
+
+    /// Karpenter's prefixes, and all machines that budgets let go.
+    fn beginnings(&self, trials: &Trials<'_, '_>) -> Vec<Vec<usize>> {
+        let mut left = trials.question.allowed.clone();
+        let all: Vec<usize> = self.order.iter().copied().filter(|&index| take(trials, &mut left, index)).collect();
+        let mut sizes: Vec<usize> = Vec::new();
+        let mut size = all.len().min(LARGEST_PREFIX);
+        while size > 1 {
+            sizes.push(size);
+            // Small ones all, large ones by halves: a fleet in which only a few go has found them before.
+            size = if size <= RELATED_MACHINES { size - 1 } else { (size / 2).max(RELATED_MACHINES) };
+        }
+        let prefixes = sizes.into_iter().filter_map(|size| all.get(..size)).map(<[usize]>::to_vec);
+        let whole = (all.len() > LARGEST_PREFIX).then(|| all.clone());
+        whole.into_iter().chain(prefixes).collect()
+    }
+
+    /// Takes the beginning, if it pays, and all that pays after it. The packing is as before in the end.
+    fn follow(&self, trials: &mut Trials<'_, '_>, beginning: Option<Vec<usize>>) -> End {
+        let mark = trials.packing.mark();
+        let mut taken = Taken {
+            is_taken: vec![false; self.order.len()],
+            left: trials.question.allowed.clone(),
+            end: End::default(),
+        };
+        let is_open = match beginning {
+            Some(set) => self.try_set(trials, &mut taken, set),
+            None => true,
+        };
+        if is_open {
+            self.alone(trials, &mut taken);
+            self.related(trials, &mut taken);
+        }
+        trials.packing.rollback(mark);
+        self.without_needless(trials, taken.end)
+    }
+
+    /// Without machines that went before others made that needless.
+    fn without_needless(&self, trials: &mut Trials<'_, '_>, end: End) -> End {
+        let all = sorted(&end.sets.concat());
+        if end.sets.len() < 2 {
+            return end;
+        }
+        let Ok(gain) = trials.ask(&all) else { return end };
+        let (rest, gain) = self.trimmed(trials, all, gain);
+        let mut sets = end.sets;
+        sets.iter_mut().for_each(|set| set.retain(|index| rest.contains(index)));
+        sets.retain(|set| !set.is_empty());
+        End { sets, net: gain.net }
+    }
+
+    /// Machines that can go alone, until none can.
+    fn alone(&self, trials: &mut Trials<'_, '_>, taken: &mut Taken) {
+        loop {
+            let before = taken.end.sets.len();
+            for &index in &self.order {
+                self.try_set(trials, taken, vec![index]);
+            }
+            if taken.end.sets.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Sets of machines that are alike.
+    fn related(&self, trials: &mut Trials<'_, '_>, taken: &mut Taken) {
+        for kin in &self.kin {
+            for (position, &first) in kin.iter().enumerate() {
+                if taken.is_taken(first) {
+                    continue;
+                }
+                let others = kin.get(position + 1..).unwrap_or_default();
+                let others = others.iter().copied().filter(|&other| !taken.is_taken(other));
+                let mut set = vec![first];
+                let mut best: Option<(i128, Vec<usize>)> = None;
+                for other in others.take(RELATED_MACHINES - 1) {
+                    set.push(other);
+                    if !taken.has_budget(trials, &set) {
+                        break;
+                    }
+                    if self.could_pay(trials, taken, &set)
+                        && let Ok(gain) = trials.ask(&set)
+                        && trials.pays(&sorted(&set), &gain)
+                        && best.as_ref().is_none_or(|(net, _)| gain.net > *net)
+                    {
+                        best = Some((gain.net, set.clone()));
+                    }
+                }
+                if let Some((_, set)) = best {
+                    self.try_set(trials, taken, set);
+                }
+            }
+        }
+    }
+
+    /// False if the bound says that it brings too little. Once machines go, what is launched for them may have room that
+    /// the bound does not know of.
+    fn could_pay(&self, trials: &Trials<'_, '_>, taken: &Taken, set: &[usize]) -> bool {
+        let machines = set.iter().filter_map(|index| trials.question.machines.get(*index));
+        let wanted: i128 = machines.map(|machine| machine.wanted).sum();
+        !taken.end.sets.is_empty() || self.bounds.most(trials.question, trials.pods, set) >= wanted
+    }
+
+    /// Takes a set if it pays, without the machines that it does as well without.
+    fn try_set(&self, trials: &mut Trials<'_, '_>, taken: &mut Taken, set: Vec<usize>) -> bool {
+        let set = sorted(&set);
+        let is_open = set.iter().all(|&index| !taken.is_taken(index)) && taken.has_budget(trials, &set);
+        if !is_open || taken.breaks_apart(trials, &set) || !self.could_pay(trials, taken, &set) {
+            return false;
+        }
+        let Ok(gain) = trials.ask(&set) else { return false };
+        if !trials.pays(&set, &gain) {
+            return false;
+        }
+        let (set, gain) = self.trimmed(trials, set, gain);
+        if !trials.accept(&set) {
+            return false;
+        }
+        for &index in &set {
+            take(trials, &mut taken.left, index);
+            if let Some(is_taken) = taken.is_taken.get_mut(index) {
+                *is_taken = true;
+            }
+        }
+        taken.end.net += gain.net;
+        taken.end.sets.push(set);
+        true
+    }
+
+    /// Those that bring least are left out first, as long as the rest brings as much.
+    fn trimmed(&self, trials: &mut Trials<'_, '_>, set: Vec<usize>, gain: Gain) -> (Vec<usize>, Gain) {
+        let (mut set, mut gain) = (set, gain);
+        let by_position = |set: &[usize]| {
+            let mut set: Vec<usize> = self.order.iter().rev().copied().filter(|index| set.contains(index)).collect();
+            set.truncate(LARGEST_PREFIX);
+            set
+        };
+        for index in by_position(&set) {
+            let rest: Vec<usize> = set.iter().copied().filter(|other| *other != index).collect();
+            if rest.is_empty() {
+                break;
+            }
+            if let Ok(of_rest) = trials.ask(&rest)
+                && of_rest.net >= gain.net
+                && trials.pays(&rest, &of_rest)
+            {
+                (set, gain) = (rest, of_rest);
+            }
+        }
+        (set, gain)
+    }
+}
+
+impl Taken {
+    fn is_taken(&self, index: usize) -> bool {
+        self.is_taken.get(index).copied().unwrap_or(true)
+    }
+
+    /// Whether all of those would go then of which some have to stay.
+    fn breaks_apart(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
+        let goes = |index: &usize| self.is_taken(*index) || set.contains(index);
+        trials.question.apart.iter().any(|apart| apart.iter().all(goes))
+    }
+
+    fn has_budget(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
+        let mut left = self.left.clone();
+        set.iter().all(|&index| take(trials, &mut left, index))
+    }
+}
+
+/// Takes a machine's part of what budgets let go; false if nothing is left.
+fn take(trials: &Trials<'_, '_>, left: &mut [Option<u32>], index: usize) -> bool {
+    let Some(machine) = trials.question.machines.get(index) else { return false };
+    match left.get_mut(machine.pool) {
+        Some(Some(0)) | None => false,
+        Some(Some(left)) => {
+            *left -= 1;
+            true
+        }
+        Some(None) => true,
+    }
+}
+
+fn sorted(set: &[usize]) -> Vec<usize> {
+    let mut set = set.to_vec();
+    set.sort_unstable();
+    set
+}

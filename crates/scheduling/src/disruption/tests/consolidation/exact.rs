@@ -1,0 +1,218 @@
+//! Small random fleets against all that could be done with them: every set of machines that could go, with the cheapest
+//! machines for its pods; and against Karpenter's sets, each planned by provisioning.
+
+use std::collections::BTreeSet;
+
+use super::{TYPES, fixture, machine, planned, priced};
+use crate::disruption::candidates::Context;
+use crate::disruption::plan::{DisruptionPlan, Place};
+use crate::disruption::simulation::Simulation;
+use crate::plan::MachineId;
+use crate::provisioning::tests::fixture::Fixture;
+use crate::snapshot::{NodeId, Snapshot};
+
+/// A machine: its type, and the milli-CPUs of its pods.
+#[derive(Debug, Clone)]
+struct Held {
+    of_type: usize,
+    pods: Vec<i64>,
+}
+
+/// Equal on every computer.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        // Knuth's multiplier; the high bits are the good ones.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn random_fleet(seed: u64) -> Vec<Held> {
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66);
+    let mut machines = Vec::new();
+    for _ in 0..2 + random.below(4) {
+        let of_type = usize::try_from(random.below(3)).unwrap();
+        let mut free = 1000 * TYPES[of_type].1;
+        let mut pods = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            let milli_cpu = [300, 500, 900, 1500, 2000][usize::try_from(random.below(5)).unwrap()];
+            if milli_cpu <= free {
+                free -= milli_cpu;
+                pods.push(milli_cpu);
+            }
+        }
+        machines.push(Held { of_type, pods });
+    }
+    machines
+}
+
+fn price(machines: &[Held]) -> i64 {
+    machines.iter().map(|machine| TYPES[machine.of_type].2).sum()
+}
+
+/// What the cheapest fleet costs: some of the machines, and new ones for the pods of the others.
+fn best_price(machines: &[Held]) -> i64 {
+    let mut best = price(machines);
+    for set in 0..1_u32 << machines.len() {
+        let (mut rooms, mut pods, mut kept) = (Vec::new(), Vec::new(), 0);
+        for (index, machine) in machines.iter().enumerate() {
+            if set & (1 << index) != 0 {
+                pods.extend(machine.pods.iter().copied());
+            } else {
+                kept += TYPES[machine.of_type].2;
+                rooms.push(1000 * TYPES[machine.of_type].1 - machine.pods.iter().sum::<i64>());
+            }
+        }
+        pods.sort_unstable_by(|a, b| b.cmp(a));
+        place(&mut rooms, &pods, kept, &mut best);
+    }
+    best
+}
+
+/// Tries all places for the pods, largest first, as long as that is cheaper than the best.
+fn place(rooms: &mut Vec<i64>, pods: &[i64], cost: i64, best: &mut i64) {
+    if cost >= *best {
+        return;
+    }
+    let Some((pod, rest)) = pods.split_first() else {
+        *best = cost;
+        return;
+    };
+    let mut tried = BTreeSet::new();
+    for index in 0..rooms.len() {
+        if rooms[index] >= *pod && tried.insert(rooms[index]) {
+            rooms[index] -= pod;
+            place(rooms, rest, cost, best);
+            rooms[index] += pod;
+        }
+    }
+    for (_, cpu, price) in TYPES {
+        if 1000 * cpu >= *pod {
+            rooms.push(1000 * cpu - pod);
+            place(rooms, rest, cost + price, best);
+            rooms.pop();
+        }
+    }
+}
+
+fn written(machines: &[Held]) -> Fixture {
+    let mut f = fixture();
+    for (index, held) in machines.iter().enumerate() {
+        machine(&mut f, &format!("n{index}"), TYPES[held.of_type].0, &held.pods);
+    }
+    f
+}
+
+/// The fleet once all commands are carried out.
+fn after(machines: &[Held], snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Held> {
+    let index = |node: NodeId| snapshot.nodes[node].display_name()[1..].parse::<usize>().unwrap();
+    let mut gone: BTreeSet<usize> = BTreeSet::new();
+    let mut all = machines.to_vec();
+    let mut launched: Vec<(MachineId, Held)> = Vec::new();
+    for command in &plan.commands {
+        gone.extend(command.nodes.iter().map(|node| index(*node)));
+        let simulated = plan.simulated.as_ref();
+        for id in &command.replacements {
+            let machine = &simulated.unwrap().plan.machines[*id];
+            let name = &snapshot.node_pools[machine.node_pool].catalogue.types[machine.launch.instance_type].name;
+            let of_type = TYPES.iter().position(|(known, _, _)| name.as_str() == *known).unwrap();
+            launched.push((*id, Held { of_type, pods: Vec::new() }));
+        }
+        for it in &command.moves {
+            let pod = &simulated.unwrap().snapshot.pods[it.pod].pod;
+            let milli_cpu = pod.shape.requests.get(model::ResourceId::CPU);
+            match it.to {
+                Place::Node(node) => all[index(node)].pods.push(milli_cpu),
+                Place::Machine(id) => {
+                    launched.iter_mut().find(|(known, _)| *known == id).unwrap().1.pods.push(milli_cpu);
+                }
+            }
+        }
+    }
+    let stay = all.into_iter().enumerate().filter(|(index, _)| !gone.contains(index)).map(|(_, held)| held);
+    let after: Vec<Held> = stay.chain(launched.into_iter().map(|(_, held)| held)).collect();
+    for held in &after {
+        assert!(held.pods.iter().sum::<i64>() <= 1000 * TYPES[held.of_type].1, "{held:?} holds too much");
+    }
+    after
+}
+
+/// The most that one of Karpenter's commands would save: a machine alone, or a prefix by saving per disruption, with
+/// one machine in its place at most.
+fn karpenters_best(machines: &[Held]) -> i64 {
+    let snapshot = written(machines).snapshot();
+    let fleet = priced(&snapshot);
+    let context = Context::new(&snapshot, &fleet);
+    let mut order: Vec<usize> = (0..fleet.nodes.len()).filter(|index| !fleet.nodes[*index].is_empty()).collect();
+    let price_of = |index: usize| fleet.nodes[index].machine.price().unwrap().0;
+    order.sort_by_key(|&index| {
+        -(i128::from(price_of(index)) << 40) / i128::from(fleet.nodes[index].eviction_cost().0 >> 10)
+    });
+    let alone = order.iter().map(|&index| vec![index]);
+    let prefixes = (2..=order.len()).map(|size| order[..size].to_vec());
+    let saving = |set: Vec<usize>| {
+        let leaving: BTreeSet<NodeId> = set.iter().map(|index| fleet.nodes[*index].node).collect();
+        let simulation = Simulation::new(&context, &leaving, &BTreeSet::new());
+        let machines = &simulation.simulated.plan.machines;
+        if !simulation.stuck().is_empty() || machines.len() > 1 {
+            return 0;
+        }
+        let before: i64 = set.iter().map(|&index| price_of(index)).sum();
+        before - machines.iter().map(|machine| machine.launch.price.0).sum::<i64>()
+    };
+    alone.chain(prefixes).map(saving).max().unwrap_or(0).max(0)
+}
+
+#[test]
+fn small_fleets_end_near_the_best_and_no_step_saves_less_than_karpenters_best_one() {
+    let mut gaps: Vec<i64> = Vec::new();
+    let (mut optimal, mut worse) = (0, Vec::new());
+    for seed in 0..60 {
+        let mut machines = random_fleet(seed);
+        let best = best_price(&machines);
+        let mut steps = 0;
+        loop {
+            let (snapshot, now) = planned(&written(&machines), |_, _| ());
+            let saving: i64 = now.commands.iter().map(|command| command.saving.0).sum();
+            if let Some(bound) = now.fleet_bound {
+                assert!(bound.0 <= best, "seed {seed}: bound {} of {best}: {machines:?}", bound.0);
+            }
+            let theirs = karpenters_best(&machines);
+            if saving < theirs {
+                worse.push((seed, saving, theirs));
+            }
+            if now.commands.is_empty() {
+                break;
+            }
+            let (before, then) = (price(&machines), after(&machines, &snapshot, &now));
+            assert!(price(&then) < before, "seed {seed}: {before} becomes {}", price(&then));
+            assert_eq!(before - price(&then), saving, "seed {seed}");
+            machines = then;
+            steps += 1;
+            assert!(steps < 12, "seed {seed} goes on and on");
+        }
+        let ours = price(&machines);
+        assert!(ours >= best, "seed {seed}: {ours} is better than the best, {best}");
+        optimal += usize::from(ours == best);
+        gaps.push((ours - best) * 1000 / best);
+    }
+    gaps.sort_unstable();
+    let median = gaps[gaps.len() / 2];
+    println!("{optimal} of {} at the best; median {median} ‰, most {} ‰", gaps.len(), gaps[gaps.len() - 1]);
+    assert!(worse.is_empty(), "(seed, ours, Karpenter's): {worse:?}");
+    assert!(median <= 30, "{gaps:?}");
+}
+
+#[test]
+fn equal_fleets_give_equal_bytes() {
+    for seed in 0..20 {
+        let machines = random_fleet(seed);
+        let [one, other] = [(); 2].map(|()| {
+            let (snapshot, plan) = planned(&written(&machines), |_, _| ());
+            super::render(&snapshot, &plan)
+        });
+        assert_eq!(one, other, "seed {seed}");
+    }
+}
