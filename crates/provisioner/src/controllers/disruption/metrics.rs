@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use scheduling::disruption::plan::DisruptionPlan;
-use scheduling::disruption::reason::NodeReason;
+use scheduling::disruption::reason::{NodeReason, Unconsolidatable};
 use scheduling::snapshot::fleet::Reason;
 
 use crate::runtime::metrics::{DURATION_BUCKETS, Histograms, Metrics, seconds};
@@ -202,11 +202,12 @@ fn would_go(plan: &DisruptionPlan, reason: &NodeReason) -> Option<Reason> {
         | NodeReason::NoPlace { reason, .. }
         | NodeReason::PlaceNotReady { reason, .. }
         | NodeReason::Undecided { reason } => Some(*reason),
+        NodeReason::Unconsolidatable(Unconsolidatable::PolicyWhenEmpty(_) | Unconsolidatable::PriceUnknown) => None,
+        NodeReason::Unconsolidatable(_) | NodeReason::TakesPods => Some(Reason::Underutilized),
         NodeReason::Blocked(_)
         | NodeReason::ConsolidationOff { .. }
         | NodeReason::NotQuiet { .. }
-        | NodeReason::HoldsBuffer { .. }
-        | NodeReason::InUse { .. } => None,
+        | NodeReason::HoldsBuffer { .. } => None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::{NodeClaim, events};
 use model::NodeClaimName;
-use scheduling::disruption::reason::{Block, BudgetLimit, NodeReason};
+use scheduling::disruption::reason::{Block, BudgetLimit, NodeReason, Unconsolidatable};
 use scheduling::snapshot::fleet::{Reason, UnderWay};
 
 use super::planning::{Planned, is_eligible};
@@ -62,9 +62,11 @@ pub(crate) fn blocked(context: &Context, planned: &Planned) {
         let name = snapshot.nodes.try_get(*node).and_then(|node| node.node_claim.as_ref());
         let claim = name.and_then(|name| state.node_claims.get(name)).filter(|claim| is_eligible(claim));
         let Some(claim) = claim.filter(|_| is_told(why)) else { continue };
-        about_both(context, state, claim, events::DISRUPTION_BLOCKED, |kind| {
-            format!("Cannot disrupt {kind}: it {}", why.message(snapshot))
-        });
+        let reason = match why {
+            NodeReason::Unconsolidatable(_) => events::UNCONSOLIDATABLE,
+            _ => events::DISRUPTION_BLOCKED,
+        };
+        about_both(context, state, claim, reason, |kind| format!("Cannot disrupt {kind}: it {}", why.message(snapshot)));
         if let NodeReason::Budget { reason, node_pool, limit } = why {
             tell_pool(context, state, (node_pool, *reason), limit);
         }
@@ -101,7 +103,14 @@ fn is_told(why: &NodeReason) -> bool {
         | NodeReason::PlaceNotReady { .. }
         | NodeReason::Undecided { .. }
         | NodeReason::HoldsBuffer { .. } => true,
-        NodeReason::ConsolidationOff { .. } | NodeReason::NotQuiet { .. } | NodeReason::InUse { .. } => false,
+        // Where nothing can be gained that is the state to be in, and it is not told of every machine.
+        NodeReason::Unconsolidatable(why) => !matches!(
+            why,
+            Unconsolidatable::PolicyWhenEmpty(_)
+                | Unconsolidatable::NothingToGain { .. }
+                | Unconsolidatable::WorthItsPrice { .. }
+        ),
+        NodeReason::ConsolidationOff { .. } | NodeReason::NotQuiet { .. } | NodeReason::TakesPods => false,
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
         answer.rounds += 1;
         answer.timed_out = begun.elapsed() > limit;
         if plan.commands.is_empty() || answer.timed_out {
-            answer.bound_nano_usd_per_hour = None::<i64>;
+            answer.bound_nano_usd_per_hour = plan.fleet_bound.map(|bound| bound.0);
             break;
         }
         for command in &plan.commands {
