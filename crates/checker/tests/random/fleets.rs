@@ -38,7 +38,27 @@ pub(crate) fn manifests(random: &mut Random) -> String {
             );
         }
     }
+    for pool in 0..2 {
+        let policies = ["WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "Balanced", "WhenEmpty"];
+        text = text.replace(&policy_of(pool), random.pick::<&str>(&policies));
+    }
     text
+}
+
+/// A fleet in which nothing has drifted, nothing is under way and NodePools are consolidated.
+pub(crate) fn calm(text: &str) -> String {
+    let mut text = text.to_owned();
+    for condition in ["Drifted", "DisruptionReason"] {
+        let is = |status: &str| format!("{{type: {condition}, status: \"{status}\"");
+        text = text.replace(&is("True"), &is("False"));
+    }
+    let text = text.replace("consolidationPolicy: WhenEmpty,", "consolidationPolicy: WhenEmptyOrUnderutilized,");
+    text.replace("consolidateAfter: Never", "consolidateAfter: 0s")
+}
+
+/// What stands for the policy of a NodePool until it is drawn: last, so that seeds mean what they meant before.
+fn policy_of(pool: u64) -> String {
+    format!("policy-of-{pool}")
 }
 
 fn node_pool(random: &mut Random, text: &mut String, index: u64) {
@@ -66,7 +86,7 @@ fn node_pool(random: &mut Random, text: &mut String, index: u64) {
          {}, consolidateAfter: {}{budgets}}}{limits}{replicas}\n  template:\n    spec:\n      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, \
          name: c}}\n      requirements:\n      - {{key: kubernetes.io/arch, operator: In, values: [amd64]}}\n      - {{key: \
          karpenter.sh/capacity-type, operator: In, values: [{}]}}\n",
-        random.pick(&["WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "Balanced", "WhenEmpty"]),
+        policy_of(index),
         random.pick(&["0s", "30s", "Never"]),
         random.pick(&["on-demand", "spot, on-demand"]),
     );

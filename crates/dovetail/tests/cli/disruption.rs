@@ -36,13 +36,14 @@ fn what_goes_and_why_the_rest_stays_in_words() {
           general-e
             has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
           general-f
-            is in use and as it should be
+            could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
 
         Budgets
-          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY
-          general        6           0       2                 2               2
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
+          general        6           0       2                 2               2                       2
 
         6 machines for $0.6515/h: 2 go for 1 new, with 2 evictions; $0.4886/h afterwards, $0.1628/h saved
+        No fleet for these pods costs less than $0.3882/h: 25.8 % above it
     "#]]
     .assert_eq(&ran.transcript());
 }
@@ -66,13 +67,14 @@ fn each_machine_and_each_pod_in_many_words() {
           general-b   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      0   is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s
           general-d   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
           general-e   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      2   has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
-          general-f   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   is in use and as it should be
+          general-f   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
 
         Budgets
-          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY
-          general        6           0       2                 2               2
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
+          general        6           0       2                 2               2                       2
 
         6 machines for $0.6515/h: 2 go for 1 new, with 2 evictions; $0.4886/h afterwards, $0.1628/h saved
+        No fleet for these pods costs less than $0.3882/h: 25.8 % above it
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -124,6 +126,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
             }
           ],
           "fleet": {
+            "boundNanoUsdPerHour": 388264190,
             "priceAfterNanoUsdPerHour": 488654707,
             "priceNanoUsdPerHour": 651539610,
             "withoutPrice": 0
@@ -132,7 +135,8 @@ fn a_plan_for_programs_has_exactly_these_fields() {
             {
               "allowed": {
                 "Drifted": 2,
-                "Empty": 2
+                "Empty": 2,
+                "Underutilized": 2
               },
               "disrupted": 0,
               "name": "general",
@@ -231,8 +235,8 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "pods": 1,
               "priceNanoUsdPerHour": 108589935,
               "reason": {
-                "code": "InUse",
-                "message": "is in use and as it should be"
+                "code": "Budget",
+                "message": "could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)"
               },
               "zone": "test-zone-a"
             }
@@ -289,14 +293,15 @@ fn a_budget_that_cannot_be_read_is_a_problem_and_lets_none_go() {
           general-d
             runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
           general-f
-            is in use and as it should be
+            could go, but nodepool general lets none go, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
         Budgets
-          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY
-          general        6           0       0                 0               0
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
+          general        6           0       0                 0               0                       0
           nodepool general lets none go: budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
         6 machines for $0.6515/h: none goes
+        No fleet for these pods costs less than $0.4153/h: 56.8 % above it
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -335,12 +340,12 @@ fn a_snapshot_is_planned_for_its_own_moment_with_its_own_prices() {
     let by_day = plan(&[]);
     assert_eq!((&by_day["time"], &by_day["commands"]), (&json!("2026-11-25T10:00:00Z"), &json!([])));
     // There are no such machines in the other zone.
-    let fleet_price =
-        json!({"priceNanoUsdPerHour": 35_000_000, "priceAfterNanoUsdPerHour": 35_000_000, "withoutPrice": 1});
+    let fleet_price = json!({"priceNanoUsdPerHour": 35_000_000, "priceAfterNanoUsdPerHour": 35_000_000,
+        "boundNanoUsdPerHour": 21_000_000, "withoutPrice": 1});
     assert_eq!(by_day["fleet"], fleet_price);
     let by_night = plan(&["--at", "2026-11-25T21:00:00Z"]);
     assert_eq!(by_night["commands"][0]["reason"], "Empty");
     // Nothing can be launched; the pods of one have room elsewhere.
     let codes: Vec<&Value> = by_night["nodes"].as_array().unwrap().iter().map(|node| &node["reason"]["code"]).collect();
-    assert_eq!(codes, ["Goes", "NotQuiet", "NoPlace", "PodDisruptionBudget", "Goes", "InUse"]);
+    assert_eq!(codes, ["Goes", "NotQuiet", "NoPlace", "PodDisruptionBudget", "Goes", "NoPlace"]);
 }

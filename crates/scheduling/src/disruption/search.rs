@@ -67,7 +67,7 @@ pub(super) struct Question<'q> {
     pub(super) machines: &'q [CouldGo],
     /// Places that pods which wait have got already; buffers' virtual pods come after the snapshot's own.
     pub(super) settled: &'q [(NodeId, PodId)],
-    /// Pods without a place whatever goes.
+    /// Pods without a place whatever goes, and others for which nothing is launched that counts.
     pub(super) refused: &'q BTreeSet<PodId>,
     /// What machines cost that are launched for pods which wait, whatever goes.
     pub(super) launched_anyway: i128,

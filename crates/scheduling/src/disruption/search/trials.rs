@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::IdSet;
+use model::{IdSet, ResourceVec};
 
 use super::{Pods, Question};
 use crate::bound;
@@ -99,14 +99,21 @@ impl<'q, 'p> Trials<'q, 'p> {
         self.steps = steps;
     }
 
-    /// What each machine has free once its pods are gone, with what it costs.
+    /// What each machine has free once its pods are gone, with what it costs; no less than these pods request, since
+    /// whoever runs on too small a machine may stay.
     pub(super) fn rooms_without_pods(&mut self) -> Vec<bound::CouldGo> {
-        let question = self.question;
-        let rooms = question.machines.iter().map(|machine| {
+        let (question, problem) = (self.question, self.packing.problem);
+        let rooms = question.machines.iter().enumerate().map(|(index, machine)| {
             let mark = self.packing.mark();
             self.packing.vacate(machine.node);
-            let room = self.packing.state.room[machine.node].clone();
+            let mut room = self.packing.state.room[machine.node].clone();
             self.packing.rollback(mark);
+            let mut own = ResourceVec::default();
+            for &(class, copies) in self.pods.on(index) {
+                let requests = problem.classes[class].requests(problem.variant_on(class, machine.node));
+                (0..copies).for_each(|_| own.saturating_add_assign(requests));
+            }
+            room.max_assign(&own);
             bound::CouldGo { node: machine.node, room, price: machine.cost }
         });
         rooms.collect()

@@ -38,6 +38,7 @@ pub(super) struct Ground<'c, 's> {
     pub(super) asked: Snapshot,
     pub(super) machines: Vec<CouldGo>,
     pub(super) settled: Vec<(NodeId, PodId)>,
+    /// Pods for which nothing is launched that counts.
     pub(super) refused: BTreeSet<PodId>,
 }
 
@@ -109,7 +110,10 @@ impl<'c, 's> Ground<'c, 's> {
         let what = What { leaving: gone.clone(), could_go, closed: closed.clone() };
         let (asked, movers) = as_if(context, &what);
         let machines = could_go_of(context, eligible, &movers);
-        let (settled, refused) = base.map(|base| settled(base, &asked)).unwrap_or_default();
+        let (settled, mut refused) = base.map(|base| settled(base, &asked)).unwrap_or_default();
+        // Pods of machines that commands under way have count where they are: so do these machines.
+        let moved = asked.pods.ids().skip(context.snapshot.pods.len());
+        refused.extend(moved.filter(|pod| !movers.contains_key(pod)));
         let without_place = base.map(|(snapshot, plan)| refused_uids(snapshot, plan)).unwrap_or_default();
         let buffers_without_place = base.map(|(_, plan)| plan.buffers.iter().map(|it| it.missing).collect());
         let cost = base.map_or(0, |(_, plan)| plan.cost());

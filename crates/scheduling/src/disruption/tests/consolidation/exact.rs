@@ -160,7 +160,16 @@ fn karpenters_best(machines: &[Held]) -> i64 {
             return 0;
         }
         let before: i64 = set.iter().map(|&index| price_of(index)).sum();
-        before - machines.iter().map(|machine| machine.launch.price.0).sum::<i64>()
+        let Some(machine) = machines.iter().next() else { return before };
+        // It refuses to replace several by one of them.
+        let types = &snapshot.node_pools[machine.node_pool].catalogue.types;
+        let is_option = |index: &&usize| {
+            let name = fleet.nodes[**index].machine.instance_type.as_ref();
+            price_of(**index) < before && machine.instance_types.iter().any(|id| Some(&types[*id].name) == name)
+        };
+        let least = set.iter().filter(is_option).map(|&index| price_of(index)).min().filter(|_| set.len() > 1);
+        let is_one_of_them = least.is_some_and(|least| machine.launch.price.0 >= least);
+        if is_one_of_them { 0 } else { before - machine.launch.price.0 }
     };
     alone.chain(prefixes).map(saving).max().unwrap_or(0).max(0)
 }
