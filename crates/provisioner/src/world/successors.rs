@@ -63,11 +63,13 @@ impl Successors {
         let owner = &pod.owner.as_ref()?.uid;
         let mut all = self.expected.lock();
         let of_owner = all.get_mut(owner)?;
+        if of_owner.iter().any(|it| it.predecessor.uid == pod.uid) {
+            return None;
+        }
         let takes_over = |it: &Expected| {
             let before = &it.predecessor;
             // Labels are left out: a bound pod has some of its node's.
-            before.uid != pod.uid
-                && it.until > now
+            it.until > now
                 && before.name.namespace == pod.name.namespace
                 && before.priority == pod.priority
                 && before.scheduler_name == pod.scheduler_name

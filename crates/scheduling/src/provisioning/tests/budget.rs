@@ -153,7 +153,7 @@ fn gangs_that_are_short_one_after_the_other_end_with_the_budget() {
     assert_eq!((taken, reasons(&short, "other")), (KEPT_BACK, None));
     let (verdict, reasons) = reasons(&short, "alone-0").expect("there is no other plan without half a gang");
     assert_eq!(verdict, Verdict::OutOfBudget);
-    let ended = "the plan was ended before this could be decided: all pods had been packed 15 times";
+    let ended = "the plan ended before this was decided: all pods had been packed 15 times";
     assert_eq!(reasons, ["needs 1 pods at once, and 1 of the 1 that wait would have a place", ended]);
 }
 

@@ -210,7 +210,7 @@ fn a_claim_whose_search_takes_too_long_is_undecided_and_others_are_planned() {
         &f,
         expect![[r#"
             machine default-0: plain/a/on-demand $0.00000001/h types [plain, gpu-2, gpu-8] pods [web]
-            refused a (OutOfBudget): the search for its devices ended without an answer, 0 steps after the plan was begun; nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); 2 of 3 instance types have a template for it; 2 have them, and the plan did not settle on that
+            refused a (OutOfBudget): the search for its devices ended without an answer, 0 steps after the plan was begun; nodepool/default: none of 3 instance types fits: 3 without the devices it claims (claim one, request r: 0 of 0 devices are usable, 1 wanted); needs gpu.example.com (claim one, request r); 2 of 3 instance types have a template for it; 2 have them, but the plan did not choose them
         "#]],
     );
 }
@@ -276,8 +276,8 @@ fn a_refusal_counts_types_by_template_and_by_the_step_where_they_end_and_names_t
     f.claim_template("pair", &json!({"requests": [request]}));
     f.pod("a").requests(1000, gib(1)).claims_from("pair");
     let expected = format!(
-        "needs 2 of gpu.example.com (claim pair, request r); 4 of 5 instance types have a template for it; 2 fall at \
-         selector {selector} of request r; 1 has too few of them; 1 has no capacity in zone b; nearest: on old \
+        "needs 2 of gpu.example.com (claim pair, request r); 4 of 5 instance types have a template for it; 2 do not \
+         match selector {selector} of request r; 1 has too few of them; 1 has no capacity in zone b; nearest: on old \
          gpu.example.com/d0 does not match selector #0: {selector}"
     );
     assert_eq!(told_of_claims(&f), expected);

@@ -159,8 +159,8 @@ fn what_is_allocated_of_a_zones_pool_counts_while_the_pool_is_published_anew() {
     check(
         &f,
         expect![[r#"
-        machine default-0: net/a/on-demand $0.00000001/h types [net] devices [1 net.example.com] pods [a]
-        refused b (OutOfBudget): machines of other pods may bring devices for it, and not every order of these was tried in 1000 steps; nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); needs net.example.com (claim net, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on net net.example.com/domain-a/d0 is allocated
-    "#]],
+            machine default-0: net/a/on-demand $0.00000001/h types [net] devices [1 net.example.com] pods [a]
+            refused b (OutOfBudget): machines of other pods may bring devices for it, and not every order of them was tried within 1000 steps; nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 2 devices are usable, 1 wanted; 2 are allocated); needs net.example.com (claim net, request r); 1 of 1 instance types has a template for it; 1 has too few that are not taken; nearest: on net net.example.com/domain-a/d0 is allocated
+        "#]],
     );
 }
