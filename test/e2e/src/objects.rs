@@ -17,8 +17,8 @@ pub fn namespace(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
 }
 
-/// A NodePool that only the pods of one test use: its machines have a taint, and a label, with the test's name. They stay
-/// until the test asks for something else, whatever becomes of their pods and of the NodePool.
+/// A NodePool that only the pods of one test use: its machines have a taint, and a label, with the test's name. They
+/// stay until the test asks for something else, whatever becomes of their pods and of the NodePool.
 #[must_use]
 pub fn node_pool(name: &str) -> Value {
     json!({

@@ -2,10 +2,10 @@
 //! first.
 //!
 //! What goes is decided by [`scheduling::disruption::plan_disruption`], a pure function. A command of its plan is
-//! proposed (`proposals`), begins (`start`), waits for its replacements (`progress`), and ends or is rolled back. All that
-//! has begun is written down on the NodeClaims ([`cluster::node_claim::command`]), and every look reads it from there
-//! (`view`), so the next leader goes on with it or takes it back. In which order things are written is in `writes`, how in
-//! `carry_out`. See RFC 0008.
+//! proposed (`proposals`), begins (`start`), waits for its replacements (`progress`), and ends or is rolled back. All
+//! that has begun is written down on the NodeClaims ([`cluster::node_claim::command`]), and every look reads it from
+//! there (`view`), so the next leader goes on with it or takes it back. In which order things are written is in
+//! `writes`, how in `carry_out`. See RFC 0008.
 //!
 //! One loop does all of this, one thing after the other: nobody reads the note of a command that is half begun but who
 //! finds it so after a crash.

@@ -7,8 +7,8 @@
 //!
 //! Nothing is remembered that a restart would lose: how often a machine was rebooted is written on its NodeClaim.
 //!
-//! Differs: `repair-terminates-first`, `repair-many`. Karpenter launches the replacement before the broken machine goes,
-//! unless there is no room for both, and repairs one machine in each pass.
+//! Differs: `repair-terminates-first`, `repair-many`. Karpenter launches the replacement before the broken machine
+//! goes, unless there is no room for both, and repairs one machine in each pass.
 //!
 //! Failpoints, in order: `repair.before-deadline`, `repair.before-delete`, `repair.after-delete`;
 //! `repair.before-note`, `repair.before-request`, `repair.after-request`.

@@ -1,8 +1,9 @@
 //! Provisioning: pods that have no place get machines.
 //!
 //! A loop over the whole cluster: wait for a batch of pods, take a snapshot of the store, plan on a blocking thread,
-//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `round`, `commit`, `report`; what others plan with too
-//! is in `world`: `catalogues`, `snapshot`. The plan itself is [`scheduling::provisioning::plan`], a pure function.
+//! commit. Each step is a module: `start`, `batcher`, `backlog`, `trigger`, `round`, `commit`, `report`; what others
+//! plan with too is in `world`: `catalogues`, `snapshot`. The plan itself is [`scheduling::provisioning::plan`], a pure
+//! function.
 //!
 //! As long as a pod waits, it is planned again when something changes, at the latest after [`RETRY_PERIOD`]: what was
 //! refused may fit by then, and room that was planned for one pod may have been taken by another. A change that finds

@@ -2,8 +2,8 @@
 //! their controllers make new ones, which know nothing of that.
 //!
 //! A new pod of the same controller that asks for the same takes over the place of the first that is gone. It waits for
-//! that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room away.
-//! All of this is a wish, and forgotten after a while.
+//! that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room
+//! away. All of this is a wish, and forgotten after a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,8 +14,8 @@
 //! 4. `certificates`: each machine that stays is tried alone once more beside what was found, and has the reason in
 //!    data.
 //!
-//! Left out: backtracking where room is contended, gangs, preferences, domains of groups; the caller's plan keeps these.
-//! All steps together are bounded ([`crate::tuning::CONSOLIDATION_STEPS`]).
+//! Left out: backtracking where room is contended, gangs, preferences, domains of groups; the caller's plan keeps
+//! these. All steps together are bounded ([`crate::tuning::CONSOLIDATION_STEPS`]).
 //!
 //! [`Packing::take_away`]: crate::simulation::packing::Packing::take_away
 
@@ -59,6 +59,9 @@ pub(super) struct CouldGo {
     pub(super) pods: Vec<PodId>,
 }
 
+/// Whether a command of these machines, with what it saves and what it launches, is one that rules allow.
+pub(super) type Allows<'q> = dyn Fn(&[usize], i128, &[NewMachine]) -> bool + 'q;
+
 /// What is asked. Machines are named by their position in `machines`.
 pub(super) struct Question<'q> {
     /// The snapshot in which the machines' pods wait as well as run.
@@ -80,7 +83,7 @@ pub(super) struct Question<'q> {
     /// What goes, if that is decided and only asked why the others stay.
     pub(super) decided: Option<&'q [Vec<usize>]>,
     /// Whether a command of these machines that saves so much and launches those is one that rules allow.
-    pub(super) allows: &'q dyn Fn(&[usize], i128, &[NewMachine]) -> bool,
+    pub(super) allows: &'q Allows<'q>,
 }
 
 /// What was found.

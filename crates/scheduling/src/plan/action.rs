@@ -4,8 +4,8 @@
 //! carries it out looks at the cluster of that moment first and drops the action as a whole if anything of it no longer
 //! holds. Provisioning creates; who takes nodes out of a cluster deletes.
 //!
-//! To replace nodes is no action. Its nodes may only go once the new machines are initialized, minutes later, so it is a
-//! command that is written down in the cluster; its last step is a deletion.
+//! To replace nodes is no action. Its nodes may only go once the new machines are initialized, minutes later, so it is
+//! a command that is written down in the cluster; its last step is a deletion.
 
 use model::IdVec;
 

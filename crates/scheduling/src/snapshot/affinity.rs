@@ -106,8 +106,8 @@ impl Term {
     }
 
     /// Whether the node may turn out to satisfy it: nothing that is known of its labels contradicts. The same as
-    /// [`Self::accepts`] where all labels are known. `will_miss` says of a key that the node's NodeClaim does not mention
-    /// whether the node will not have it.
+    /// [`Self::accepts`] where all labels are known. `will_miss` says of a key that the node's NodeClaim does not
+    /// mention whether the node will not have it.
     pub(crate) fn may_accept(&self, node: &Node, names: &Interner, will_miss: impl Fn(KeyId) -> bool) -> bool {
         let has_name = node.name.is_none() || self.accepts_name(node, names);
         has_name && self.requirements.iter().all(|wanted| possibly(&node.labels, wanted, names, &will_miss))

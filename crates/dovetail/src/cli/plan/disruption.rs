@@ -128,7 +128,8 @@ struct FleetPrice {
     price_nano_usd_per_hour: PriceNanoUsdPerHour,
     /// Once all commands are carried out.
     price_after_nano_usd_per_hour: PriceNanoUsdPerHour,
-    /// No fleet with a place for all pods costs less, machines that may not go as they are; absent if that is not known.
+    /// No fleet with a place for all pods costs less, machines that may not go as they are; absent if that is not
+    /// known.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound_nano_usd_per_hour: Option<PriceNanoUsdPerHour>,
     /// Machines without a known price, which count as free.

@@ -1,8 +1,8 @@
 //! Carries writes out, each with what it relies on.
 //!
 //! NodeClaims are changed and deleted in the state in which they were looked at; the API server refuses any other, and
-//! the next look decides anew. What is taken away is taken away whatever else has changed. Answers go into the store, so
-//! that the next look sees them.
+//! the next look decides anew. What is taken away is taken away whatever else has changed. Answers go into the store,
+//! so that the next look sees them.
 
 use std::sync::Arc;
 

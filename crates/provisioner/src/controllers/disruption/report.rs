@@ -1,7 +1,7 @@
 //! Events about commands, and about what keeps machines from being disrupted.
 //!
-//! Differs: `disruption-blocked-events`. Karpenter tells of every machine that may not be disrupted; here only those are
-//! told of that would go otherwise, so that a fleet at rest has no events.
+//! Differs: `disruption-blocked-events`. Karpenter tells of every machine that may not be disrupted; here only those
+//! are told of that would go otherwise, so that a fleet at rest has no events.
 
 use std::sync::Arc;
 
@@ -66,7 +66,9 @@ pub(crate) fn blocked(context: &Context, planned: &Planned) {
             NodeReason::Unconsolidatable(_) => events::UNCONSOLIDATABLE,
             _ => events::DISRUPTION_BLOCKED,
         };
-        about_both(context, state, claim, reason, |kind| format!("Cannot disrupt {kind}: it {}", why.message(snapshot)));
+        about_both(context, state, claim, reason, |kind| {
+            format!("Cannot disrupt {kind}: it {}", why.message(snapshot))
+        });
         if let NodeReason::Budget { reason, node_pool, limit } = why {
             tell_pool(context, state, (node_pool, *reason), limit);
         }

@@ -78,7 +78,8 @@ pub(crate) enum Refused {
     Launch(#[from] crate::world::new_node_claim::Error),
 }
 
-/// How long the replacements may take if so many nodes go: Karpenter's own span, or what the user wants if that is more.
+/// How long the replacements may take if so many nodes go: Karpenter's own span, or what the user wants if that is
+/// more.
 pub(crate) fn time_limit(wanted: DurationMs, nodes: usize) -> DurationMs {
     const FOR_EACH_MS: i64 = 80;
     let by_number = i64::try_from(nodes).unwrap_or(i64::MAX).saturating_mul(FOR_EACH_MS);

@@ -229,10 +229,13 @@ mod tests {
         assert_eq!(shown.lost_pool, None);
     }
 
+    /// Conditions of a replacement, what is published on its Node, and what that comes to.
+    type Case<'c> = (&'c [(&'c str, &'c str)], Value, Readiness);
+
     #[test]
     fn a_replacement_is_ready_with_its_devices_and_not_before() {
         let expected = json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}"}});
-        let cases: [(&[(&str, &str)], Value, Readiness); 6] = [
+        let cases: [Case<'_>; 6] = [
             (&[], json!({}), Readiness::Coming),
             (&[("Initialized", "Unknown")], json!({}), Readiness::Coming),
             (&[("Initialized", "True")], json!({}), Readiness::Ready),

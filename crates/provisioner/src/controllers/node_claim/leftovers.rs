@@ -5,8 +5,8 @@
 //! are taken away, as Karpenter does at its own start. What is being deleted keeps them: there the taint is part of the
 //! way out. A reboot is brought to its end (`controllers/node/reboot`); what is left of one that is over goes.
 //!
-//! What a command of ours has written stays: its note on the NodeClaim says what comes next, and `disruption` takes all of
-//! it away, the note last.
+//! What a command of ours has written stays: its note on the NodeClaim says what comes next, and `disruption` takes all
+//! of it away, the note last.
 //!
 //! A Node from before Karpenter wrote the label of the node class gets it, also on its way out: by this label the
 //! controllers know their Nodes.

@@ -1,5 +1,5 @@
-//! `karpenter_nodepools_usage`, `karpenter_nodepools_limit` and `karpenter_nodepools_cost_total`: what NodePools have, may
-//! have and cost.
+//! `karpenter_nodepools_usage`, `karpenter_nodepools_limit` and `karpenter_nodepools_cost_total`: what NodePools have,
+//! may have and cost.
 //!
 //! A series lives as long as what it speaks of: it goes with the NodePool, the limit, or the last machine that had the
 //! resource.

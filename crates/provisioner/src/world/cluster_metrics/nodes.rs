@@ -195,8 +195,8 @@ fn overhead(record: &NodeRecord) -> Amounts {
     kept
 }
 
-/// The labels of Nodes that are labels of their series, and their names there: the part behind the slash, in Prometheus'
-/// spelling.
+/// The labels of Nodes that are labels of their series, and their names there: the part behind the slash, in
+/// Prometheus' spelling.
 fn keys(provider: &ProviderLabels) -> Vec<(String, String)> {
     let of_provider = provider.well_known.iter().map(String::as_str);
     let all: BTreeSet<&str> = WELL_KNOWN.into_iter().chain(of_provider).collect();

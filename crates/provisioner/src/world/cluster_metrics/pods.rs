@@ -1,7 +1,7 @@
 //! How long pods take until they are bound and started.
 //!
-//! A pod has started when it is ready for the first time. Times of pods that waited when we began are counted from their
-//! creation too, and those of pods that had started by then are not counted.
+//! A pod has started when it is ready for the first time. Times of pods that waited when we began are counted from
+//! their creation too, and those of pods that had started by then are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt;

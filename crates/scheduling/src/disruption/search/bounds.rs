@@ -100,6 +100,6 @@ fn price(question: &Question<'_>) -> i128 {
 }
 
 /// As a price, stopping at its ends.
-pub(in crate::disruption) fn nano(price: i128) -> PriceNanoUsdPerHour {
+pub(crate) fn nano(price: i128) -> PriceNanoUsdPerHour {
     PriceNanoUsdPerHour(i64::try_from(price).unwrap_or(if price < 0 { i64::MIN } else { i64::MAX }))
 }

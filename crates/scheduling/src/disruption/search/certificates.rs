@@ -11,7 +11,7 @@ use crate::tuning::CONSOLIDATION_STEPS;
 
 /// What keeps a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::disruption) enum Certificate {
+pub(crate) enum Certificate {
     /// No fleet with room for all pods costs less.
     NothingToGain { price: PriceNanoUsdPerHour, bound: PriceNanoUsdPerHour },
     /// It can bring nothing, by the dual prices of its pods.

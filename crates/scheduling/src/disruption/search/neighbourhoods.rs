@@ -32,7 +32,7 @@ pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds) -> Vec<Vec
 }
 
 /// The machines by what they cost for what it costs to disrupt them, the dearest first: Karpenter's order.
-pub(in crate::disruption) fn by_saving_per_disruption(machines: &[CouldGo]) -> Vec<usize> {
+pub(crate) fn by_saving_per_disruption(machines: &[CouldGo]) -> Vec<usize> {
     let mut order: Vec<(usize, &CouldGo)> = machines.iter().enumerate().collect();
     // As fractions, in integers; machines are by name, so that equal ones stay so.
     order.sort_by(|(_, a), (_, b)| {
@@ -178,8 +178,8 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// False if the bound says that it brings too little. Once machines go, what is launched for them may have room that
-    /// the bound does not know of.
+    /// False if the bound says that it brings too little. Once machines go, what is launched for them may have room
+    /// that the bound does not know of.
     fn could_pay(&self, trials: &Trials<'_, '_>, taken: &Taken, set: &[usize]) -> bool {
         let machines = set.iter().filter_map(|index| trials.question.machines.get(*index));
         let wanted: i128 = machines.map(|machine| machine.wanted).sum();

@@ -37,10 +37,10 @@ pub(super) struct Gain {
 
 /// A machine that takes the place of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::disruption) struct NewMachine {
-    pub(in crate::disruption) pool: PoolId,
+pub(crate) struct NewMachine {
+    pub(crate) pool: PoolId,
     /// Spot types of it that cost less than the machines that go together; `None` if it can't be a spot machine.
-    pub(in crate::disruption) cheaper_spot_types: Option<usize>,
+    pub(crate) cheaper_spot_types: Option<usize>,
 }
 
 /// How machines are found for pods without room on nodes.

@@ -8,8 +8,8 @@ use model::collections::FastMap;
 
 use crate::snapshot::{Node, PoolId, Snapshot};
 
-/// Which keys a machine will not have if its NodeClaim does not mention them: those that neither its NodePool nor any of
-/// its instance types gives. The rule is that of machines that could be launched ([`NodePool::can_have`]).
+/// Which keys a machine will not have if its NodeClaim does not mention them: those that neither its NodePool nor any
+/// of its instance types gives. The rule is that of machines that could be launched ([`NodePool::can_have`]).
 ///
 /// [`NodePool::can_have`]: crate::snapshot::NodePool::can_have
 pub(super) struct AbsentKeys<'s> {

@@ -1,10 +1,10 @@
 //! The neutral form of a case, which both sides read: a file of JSON lines.
 //!
 //! One line is one thing: options, an instance type, a NodePool, a DaemonSet, a template of pods, a node with the pods
-//! on it and its NodeClaim if it has one, or pods that wait. Pods are counted by template, which are numbered from 0 in the order of the file, so a
-//! hundred thousand of them are a few lines. Objects are as the API has them; prices are in nano-dollars per hour.
-//! Waiting pods are called `pod-000000` and so on in the order of the file, those on nodes `bound-000000` and so on;
-//! the UID is the name.
+//! on it and its NodeClaim if it has one, or pods that wait. Pods are counted by template, which are numbered from 0 in
+//! the order of the file, so a hundred thousand of them are a few lines. Objects are as the API has them; prices are in
+//! nano-dollars per hour. Waiting pods are called `pod-000000` and so on in the order of the file, those on nodes
+//! `bound-000000` and so on; the UID is the name.
 
 use std::collections::BTreeMap;
 use std::fs::File;

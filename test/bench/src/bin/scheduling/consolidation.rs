@@ -1,5 +1,5 @@
-//! Consolidation: fleets that may cost more than their pods need, changed by our planner and by Karpenter's methods until
-//! neither has anything left to do.
+//! Consolidation: fleets that may cost more than their pods need, changed by our planner and by Karpenter's methods
+//! until neither has anything left to do.
 //!
 //! Both sides get the same fleet from one file, in a process of their own, and play the same game: what is decided is
 //! carried out at once (replacements come, pods move to where the command has places for them, nodes go), and the next

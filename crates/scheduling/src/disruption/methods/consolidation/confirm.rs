@@ -356,7 +356,8 @@ fn narrow(
         if machines.len() < 2 || command.replacements.len() != 1 {
             continue;
         }
-        // Several that are replaced by one of them: the others could simply go (Karpenter's `filterOutSameInstanceType`).
+        // Several that are replaced by one of them: the others could simply go (Karpenter's
+        // `filterOutSameInstanceType`).
         let names: BTreeSet<_> = replacement.types().collect();
         let alike = machines.iter().filter(|it| it.machine.instance_type.as_ref().is_some_and(|it| names.contains(it)));
         if let Some(least) = alike.filter_map(|machine| machine.machine.price()).min() {

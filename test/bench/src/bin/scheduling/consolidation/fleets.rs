@@ -154,8 +154,8 @@ fn thinned(nodes: usize) -> Result<Fleet> {
 }
 
 /// Machines of 4 vCPUs with one pod of 2.2 vCPUs each, in equal numbers in three zones to which the pods are bound. No
-/// pod fits beside another, a machine for one pod alone is no cheaper, and three fit on a machine of 8 vCPUs: what three
-/// machines hold costs two thirds of it on one, in each zone by itself.
+/// pod fits beside another, a machine for one pod alone is no cheaper, and three fit on a machine of 8 vCPUs: what
+/// three machines hold costs two thirds of it on one, in each zone by itself.
 fn planted(nodes: usize) -> Fleet {
     let mut case = empty();
     for index in 0..nodes {

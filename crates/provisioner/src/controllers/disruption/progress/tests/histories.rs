@@ -164,7 +164,7 @@ impl World {
             7 => machine.is_held = !machine.is_held,
             8 => machine.is_deleting = true,
             9 if machine.is_deleting || machine.is_replacement => drop(self.machines.remove(name)),
-            10 => self.now += i64::try_from(random.below(700)).unwrap_or(0),
+            10 => self.now += i64::from(random.below(700)),
             _ if random.below(20) == 0 => self.now -= 10_000,
             _ if random.below(40) == 0 => self.is_pool_lost = true,
             _ => {}
