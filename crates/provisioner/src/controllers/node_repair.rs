@@ -190,6 +190,9 @@ async fn request_reboot(context: &Context, case: &Case<'_>, now: Timestamp) -> a
     let mut wanted = NodeClaim::clone(&case.claim);
     let notes = wanted.metadata.annotations.get_or_insert_default();
     notes.insert(annotations::REBOOTS.to_owned(), node_repair::reboots_with(&case.claim, now));
+    // What is left of the last reboot would take the bound of this one along.
+    notes.remove(annotations::REBOOT_PRE_BOOT_ID);
+    notes.remove(annotations::REBOOT_ISSUED_AT);
     match case.drain_bound {
         Some(bound) => notes.insert(annotations::REBOOT_TERMINATION_GRACE_PERIOD.to_owned(), bound.to_string()),
         None => notes.remove(annotations::REBOOT_TERMINATION_GRACE_PERIOD),

@@ -10,8 +10,7 @@ pub fn without_effect(options: &Options) -> Vec<String> {
     let mut said = Vec::new();
     let gates = &options.feature_gates;
     for (name, is_on, what) in [
-        ("SpotToSpotConsolidation", gates.spot_to_spot_consolidation, "there is no consolidation"),
-        ("TerminateFirstDrift", gates.terminate_first_drift, "drifted nodes are not replaced"),
+        ("TerminateFirstDrift", gates.terminate_first_drift, "the replacement of a drifted node always comes first"),
         (
             "TerminateFirstRepair",
             gates.terminate_first_repair,
@@ -42,8 +41,7 @@ mod tests {
              NodeOverlay=false,TerminateFirstDrift=true,TerminateFirstRepair=true,PodDeletionCostManagement=true",
         ]);
         let said = without_effect(&set.unwrap());
-        let names =
-            ["SpotToSpotConsolidation", "TerminateFirstDrift", "TerminateFirstRepair", "PodDeletionCostManagement"];
+        let names = ["TerminateFirstDrift", "TerminateFirstRepair", "PodDeletionCostManagement"];
         assert_eq!(said.len(), names.len(), "{said:?}");
         assert!(said.iter().zip(names).all(|(sentence, name)| sentence.contains(name)), "{said:?}");
     }

@@ -21,8 +21,8 @@ use crate::runtime::conditions::ConditionSet;
 use crate::world::claim;
 use crate::world::node_facts;
 
-/// Annotations of a NodeClaim that are written while its machine is being rebooted. The bound of the drain is not among
-/// them: it is written before the reboot is asked for, and without one it means nothing.
+/// Annotations of a NodeClaim that are written while its machine is being rebooted: where one of them is left, the
+/// reboot is over.
 const OF_REBOOTS: [&str; 2] = [annotations::REBOOT_PRE_BOOT_ID, annotations::REBOOT_ISSUED_AT];
 
 /// Whether [`tidied`] would change the Node of that NodeClaim.
@@ -62,13 +62,15 @@ pub(crate) fn are_annotated(node_claim: &NodeClaim) -> bool {
     !claim::is(node_claim, REBOOTING) && of_claim.any(|(key, _)| OF_REBOOTS.contains(&key.as_str()))
 }
 
-/// Takes away the annotations of a reboot.
+/// Takes away the annotations of a reboot that is over. The bound of the drain is among them, and goes with the others
+/// only: for the next reboot it is written before that is asked for.
 pub(crate) fn remove_annotations(node_claim: &mut NodeClaim) {
-    if claim::is(node_claim, REBOOTING) {
+    if !are_annotated(node_claim) {
         return;
     }
     if let Some(of_claim) = &mut node_claim.metadata.annotations {
-        of_claim.retain(|key, _| !OF_REBOOTS.contains(&key.as_str()));
+        let bound = annotations::REBOOT_TERMINATION_GRACE_PERIOD;
+        of_claim.retain(|key, _| key != bound && !OF_REBOOTS.contains(&key.as_str()));
     }
 }
 
@@ -189,6 +191,7 @@ mod tests {
         assert_eq!(types(json!({}), reboot("False")), ["Rebooting"]);
         let notes = json!({
             "karpenter.sh/reboot-pre-boot-id": "x", "dovetail.sh/reboot-issued-at": "y", "dovetail.sh/reboots": "z",
+            "karpenter.sh/reboot-termination-grace-period": "1m",
         });
         let annotated = |conditions: Value| claim(json!({ "annotations": notes }), conditions);
         assert!(!are_annotated(&annotated(reboot("True"))));
@@ -197,5 +200,9 @@ mod tests {
         remove_annotations(&mut over);
         assert_eq!(over.metadata.annotations.as_ref().unwrap().len(), 1, "how often it was rebooted stays");
         assert!(!are_annotated(&over));
+        let bound = json!({ "annotations": { "karpenter.sh/reboot-termination-grace-period": "1m" } });
+        let mut next = claim(bound, reboot("False"));
+        remove_annotations(&mut next);
+        assert_eq!(next.metadata.annotations.as_ref().unwrap().len(), 1, "the next reboot has not been asked for yet");
     }
 }
