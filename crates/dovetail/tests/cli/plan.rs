@@ -511,13 +511,13 @@ fn two_sets_of_node_pools_are_compared() {
         ["plan", "-f", "shop.yaml", "-f", "now.yaml", "--compare", "now.yaml", "then.yaml", "--expand-workloads"];
     let ran = scratch.run(&arguments);
     expect![[r#"
-                                  now.yaml    then.yaml   DIFFERENCE
-          new machines                    1           1                     +0
-          pods with a place               5           5                     +0
-            on existing nodes             2           2                     +0
-          unschedulable pods              1           1                     +0
-          price                   $0.1085/h   $0.0760/h   -$0.0325/h (-30.0 %)
-          no plan below           $0.0733/h   $0.0513/h
+                                now.yaml    then.yaml   DIFFERENCE
+          new machines                  1           1                     +0
+          pods with a place             5           5                     +0
+            on existing nodes           2           2                     +0
+          unschedulable pods            1           1                     +0
+          price                 $0.1085/h   $0.0760/h   -$0.0325/h (-30.0 %)
+          no plan below         $0.0733/h   $0.0513/h
 
         Other machines
           MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
@@ -550,12 +550,12 @@ fn a_side_without_a_place_for_a_pod_says_why() {
     let ran = scratch.run(&["plan", "-f", "pod.yaml", "--compare", "any.yaml", "a-only.yaml"]);
     assert_eq!(ran.code, 3);
     expect![[r#"
-                                 any.yaml    a-only.yaml   DIFFERENCE
-          new machines                   1             0                      -1
-          pods with a place              1             0                      -1
-          unschedulable pods             0             1                      +1
-          price                  $0.0190/h     $0.0000/h   -$0.0190/h (-100.0 %)
-          no plan below          $0.0190/h     $0.0000/h
+                               any.yaml    a-only.yaml   DIFFERENCE
+          new machines                 1             0                      -1
+          pods with a place            1             0                      -1
+          unschedulable pods           0             1                      +1
+          price                $0.0190/h     $0.0000/h   -$0.0190/h (-100.0 %)
+          no plan below        $0.0190/h     $0.0000/h
 
         Other machines
           MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
@@ -591,12 +591,12 @@ fn sides_with_other_pods_zones_and_reasons_are_compared() {
     let ran = scratch.run(&["plan", "-f", "pods.yaml", "--compare", "a.yaml", "b.yaml", "--karpenter-order"]);
     expect![[r#"
         exit 3
-                                 a.yaml (Karpenter's order)   b.yaml      DIFFERENCE
-          new machines                                    1           1                      +0
-          pods with a place                               1           2                      +1
-          unschedulable pods                              2           1                      -1
-          price                                   $0.0380/h   $0.0760/h   +$0.0380/h (+100.0 %)
-          no plan below                           $0.0380/h   $0.0380/h
+                               a.yaml (Karpenter's order)   b.yaml      DIFFERENCE
+          new machines                                  1           1                      +0
+          pods with a place                             1           2                      +1
+          unschedulable pods                            2           1                      -1
+          price                                 $0.0380/h   $0.0760/h   +$0.0380/h (+100.0 %)
+          no plan below                         $0.0380/h   $0.0380/h
 
         Other machines
           MACHINES   NODEPOOL, INSTANCE TYPE, ZONE, CAPACITY
