@@ -23,7 +23,7 @@ use cloudprovider::Error;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use model::{DurationMs, NodeClaimName, NodeName, Timestamp};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::devices_in_use::DevicesInUse;
 use super::drain;
@@ -286,7 +286,11 @@ impl Reboot<'_> {
         let latest = self.context.store.read().node_claims.get(claim::name(&self.claim)).cloned();
         let Some(latest) = latest.filter(|latest| claim::uid(latest) == claim::uid(&self.claim)) else { return Ok(()) };
         let ended = Reboot { context: self.context, claim: latest, node: None, now: self.now };
-        ended.annotate(|notes| notes.retain(|key, _| !OF_REBOOT.contains(&key.as_str()))).await.map(drop)
+        // The NodeClaim's own controller takes them away too, and one of both is too late.
+        if let Err(error) = ended.annotate(|notes| notes.retain(|key, _| !OF_REBOOT.contains(&key.as_str()))).await {
+            debug!(node_claim = claim::name(&self.claim), %error, "could not take away the annotations of a reboot");
+        }
+        Ok(())
     }
 
     /// The machine goes, and is drained no longer than it would have been for the reboot.
