@@ -45,10 +45,11 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
             answer.bound_nano_usd_per_hour = plan.fleet_bound.map(|bound| bound.0);
             break;
         }
+        let round = Round { pods: named(&case), snapshot: &snapshot, plan: &plan };
         for command in &plan.commands {
             answer.commands += 1;
             answer.evictions += command.moves.len();
-            carry_out(&mut case, &snapshot, &plan, command, &mut launched)?;
+            round.carry_out(&mut case, command, &mut launched)?;
         }
     }
     std::fs::remove_file(&own)?;
@@ -58,60 +59,67 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
     Ok(answer)
 }
 
-fn carry_out(
-    case: &mut Case,
-    snapshot: &Snapshot,
-    plan: &DisruptionPlan,
-    command: &Command,
-    launched: &mut usize,
-) -> Result<()> {
-    let mut names: BTreeMap<MachineId, String> = BTreeMap::new();
-    let simulated = plan.simulated.as_deref();
-    for &id in &command.replacements {
-        let simulated = simulated.context("a replacement of no plan")?;
-        let of_plan = simulated.plan.machines.try_get(id).context("a replacement that is not planned")?;
-        let catalogue = &simulated.snapshot.node_pools[of_plan.node_pool].catalogue;
-        let of = by_name(case, catalogue.types[of_plan.launch.instance_type].name.as_str())?;
-        let zone = simulated.snapshot.interner.value_name(of_plan.launch.zone);
-        let name = format!("launched-{launched:05}");
-        *launched += 1;
-        let node = machine(&name, NODE_POOL, of, offering(of, zone, of_plan.launch.capacity_type)?);
-        case.nodes.push(node);
-        names.insert(id, name);
-    }
-    let goes: BTreeSet<String> =
-        command.nodes.iter().map(|&id| snapshot.nodes[id].display_name().to_string()).collect();
-    let mut moving: BTreeMap<String, Value> = BTreeMap::new();
-    let mut numbered = 0;
-    for node in &mut case.nodes {
-        let is_going = goes.contains(name_of(node));
-        for template in &node.pods {
-            if is_going {
-                moving.insert(format!("bound-{numbered:06}"), template.clone());
-            }
-            numbered += 1;
+/// What the commands of one round are about.
+struct Round<'r> {
+    /// Pods by their nodes, each with its name, as they were when the round began.
+    pods: BTreeMap<String, Vec<(String, Value)>>,
+    snapshot: &'r Snapshot,
+    plan: &'r DisruptionPlan,
+}
+
+/// Pods are numbered in the order of the file.
+fn named(case: &Case) -> BTreeMap<String, Vec<(String, Value)>> {
+    let mut numbered = 0..;
+    let mut name = || format!("bound-{:06}", numbered.next().unwrap_or(0));
+    let of_node = |node: &CaseNode| {
+        let pods = node.pods.iter().map(|template| (name(), template.clone())).collect();
+        (name_of(node).to_owned(), pods)
+    };
+    case.nodes.iter().map(of_node).collect()
+}
+
+impl Round<'_> {
+    fn carry_out(&self, case: &mut Case, command: &Command, launched: &mut usize) -> Result<()> {
+        let Self { pods, snapshot, plan } = self;
+        let mut names: BTreeMap<MachineId, String> = BTreeMap::new();
+        let simulated = plan.simulated.as_deref();
+        for &id in &command.replacements {
+            let simulated = simulated.context("a replacement of no plan")?;
+            let of_plan = simulated.plan.machines.try_get(id).context("a replacement that is not planned")?;
+            let catalogue = &simulated.snapshot.node_pools[of_plan.node_pool].catalogue;
+            let of = by_name(case, catalogue.types[of_plan.launch.instance_type].name.as_str())?;
+            let zone = simulated.snapshot.interner.value_name(of_plan.launch.zone);
+            let name = format!("launched-{launched:05}");
+            *launched += 1;
+            let node = machine(&name, NODE_POOL, of, offering(of, zone, of_plan.launch.capacity_type)?);
+            case.nodes.push(node);
+            names.insert(id, name);
         }
+        let goes: BTreeSet<String> =
+            command.nodes.iter().map(|&id| snapshot.nodes[id].display_name().to_string()).collect();
+        let goes_with = |name: &String| pods.get(name).into_iter().flatten().cloned();
+        let mut moving: BTreeMap<String, Value> = goes.iter().flat_map(goes_with).collect();
+        let mut arrivals: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for planned in &command.moves {
+            let simulated = simulated.context("a move of no plan")?;
+            let pod = simulated.snapshot.pods.try_get(planned.pod).context("a pod that does not wait")?;
+            let template = moving
+                .remove(&*pod.pod.name.name)
+                .with_context(|| format!("{} is on no node that goes", pod.pod.name))?;
+            let to = match planned.to {
+                Place::Node(id) => simulated.snapshot.nodes[id].display_name().to_string(),
+                Place::Machine(id) => names.get(&id).cloned().context("a machine of another command")?,
+            };
+            arrivals.entry(to).or_default().push(template);
+        }
+        ensure!(moving.is_empty(), "{} pods of nodes that go have no place", moving.len());
+        case.nodes.retain(|node| !goes.contains(name_of(node)));
+        for node in &mut case.nodes {
+            node.pods.extend(arrivals.remove(name_of(node)).unwrap_or_default());
+        }
+        ensure!(arrivals.is_empty(), "pods move to nodes that are not there");
+        Ok(())
     }
-    // Pods are numbered in the order of the file, so no node may change before all names are known.
-    let mut arrivals: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for planned in &command.moves {
-        let simulated = simulated.context("a move of no plan")?;
-        let pod = simulated.snapshot.pods.try_get(planned.pod).context("a pod that does not wait")?;
-        let template =
-            moving.remove(&*pod.pod.name.name).with_context(|| format!("{} is on no node that goes", pod.pod.name))?;
-        let to = match planned.to {
-            Place::Node(id) => simulated.snapshot.nodes[id].display_name().to_string(),
-            Place::Machine(id) => names.get(&id).cloned().context("a machine of another command")?,
-        };
-        arrivals.entry(to).or_default().push(template);
-    }
-    ensure!(moving.is_empty(), "{} pods of nodes that go have no place", moving.len());
-    case.nodes.retain(|node| !goes.contains(name_of(node)));
-    for node in &mut case.nodes {
-        node.pods.extend(arrivals.remove(name_of(node)).unwrap_or_default());
-    }
-    ensure!(arrivals.is_empty(), "pods move to nodes that are not there");
-    Ok(())
 }
 
 fn name_of(node: &CaseNode) -> &str {
