@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/dynamicresources/deviceallocation"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
-	"sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/state/cost"
 	"sigs.k8s.io/karpenter/pkg/state/virtualpods"
 )
@@ -64,13 +63,7 @@ func consolidate(path string, limit time.Duration) (*consolidated, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	settings := &options.Options{
-		PreferencePolicy:  options.PreferencePolicyRespect,
-		MinValuesPolicy:   options.MinValuesPolicyStrict,
-		IgnoreDRARequests: true,
-		FeatureGates:      options.DefaultFeatureGates(),
-	}
-	ctx := settings.ToContext(context.Background())
+	ctx := settings().ToContext(context.Background())
 	fleet, err := newFleet(ctx, input)
 	if err != nil {
 		return nil, err

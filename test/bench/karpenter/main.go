@@ -61,18 +61,23 @@ func main() {
 	}
 }
 
+// settings are Karpenter's defaults, with claims left to others: no case has any.
+func settings() *options.Options {
+	return &options.Options{
+		PreferencePolicy:  options.PreferencePolicyRespect,
+		MinValuesPolicy:   options.MinValuesPolicyStrict,
+		IgnoreDRARequests: true,
+		FeatureGates:      options.DefaultFeatureGates(),
+	}
+}
+
 func run(path string, limit time.Duration, workers int) (*answer, error) {
 	begun := time.Now()
 	input, err := readCase(path)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	settings := &options.Options{
-		PreferencePolicy:  options.PreferencePolicyRespect,
-		MinValuesPolicy:   options.MinValuesPolicyStrict,
-		IgnoreDRARequests: true,
-		FeatureGates:      options.DefaultFeatureGates(),
-	}
+	settings := settings()
 	ctx := settings.ToContext(context.Background())
 	reader := newReader(input)
 	cluster := state.NewCluster(clock.RealClock{}, reader, fake.NewCloudProvider())

@@ -24,6 +24,21 @@ impl fmt::Display for Domain {
     }
 }
 
+/// Each domain once for each of these values of a label, bounded.
+pub(super) fn split<'v>(
+    domains: &[Domain],
+    key: &Arc<str>,
+    values: impl IntoIterator<Item = &'v Arc<str>> + Clone,
+) -> Vec<Domain> {
+    let with = |domain: &Domain, value: &Arc<str>| {
+        let mut domain = domain.clone();
+        domain.0.insert(Arc::clone(key), Arc::clone(value));
+        domain
+    };
+    let all = domains.iter().flat_map(|domain| values.clone().into_iter().map(|value| with(domain, value)));
+    all.take(MAX_DOMAINS).collect()
+}
+
 impl Inventory {
     /// Label keys that node selectors of slices, devices and allocated claims mention.
     pub fn mentioned_keys(&self) -> &BTreeSet<Arc<str>> {
@@ -38,13 +53,7 @@ impl Inventory {
             if pinned.0.contains_key(key) || !self.mentioned_keys.contains(key) {
                 continue;
             }
-            let with = |domain: &Domain, value: &Arc<str>| {
-                let mut domain = domain.clone();
-                domain.0.insert(Arc::clone(key), Arc::clone(value));
-                domain
-            };
-            domains = domains.iter().flat_map(|domain| values.iter().map(|value| with(domain, value))).collect();
-            domains.truncate(MAX_DOMAINS);
+            domains = split(&domains, key, values);
         }
         domains
     }

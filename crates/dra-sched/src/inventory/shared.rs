@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Inventory;
-use super::domains::Domain;
+use super::domains::{Domain, split};
 use super::unit::{BinId, Instance};
 use crate::compile::device::Slice;
 use crate::compile::ids::{PoolIndex, ShapeId, SharedPoolId, SliceIndex};
 use crate::compile::node_scope::{alike, is_complete};
 use crate::faults::Fault;
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
-use crate::tuning::MAX_DOMAINS;
 use dra_types::{DriverName, NodeFacts, NodeScope, PoolName, ResourceSlice, SelectorError};
 use model::IdVec;
 
@@ -101,18 +100,11 @@ pub(super) fn pools(
 fn domains_of(template: &SharedTemplate, machine: &MachineShape) -> Vec<Domain> {
     let mut domains = vec![Domain::default()];
     for key in &template.nodes.match_label_keys {
-        let values: Vec<&Arc<str>> = match machine.labels.get(key) {
-            Some(LabelKnowledge::Known(value)) => vec![value],
-            Some(LabelKnowledge::OneOf(values)) => values.iter().collect(),
+        domains = match machine.labels.get(key) {
+            Some(LabelKnowledge::Known(value)) => split(&domains, key, [value]),
+            Some(LabelKnowledge::OneOf(values)) => split(&domains, key, values),
             None => return Vec::new(),
         };
-        let with = |domain: &Domain, value: &&Arc<str>| {
-            let mut domain = domain.clone();
-            domain.0.insert(Arc::clone(key), Arc::clone(value));
-            domain
-        };
-        domains = domains.iter().flat_map(|domain| values.iter().map(|value| with(domain, value))).collect();
-        domains.truncate(MAX_DOMAINS);
     }
     domains
 }

@@ -159,14 +159,31 @@ impl Waiting {
         let placed = |pod: &Pending| pod.placed_at;
         let undecided = |pod: &Pending| (!pod.is_bound && !pod.is_decided).then_some(pod.seen_at);
         let list = Shown { pods: &pods, now };
-        list.with_devices("karpenter_pods_unbound_time_seconds", "Age of pods that are not bound", encoder, unbound)?;
-        list.plain("karpenter_pods_unstarted_time_seconds", "Age of pods that have not been ready", encoder, started)?;
+        let plain =
+            |pod: &Pending| PodLabels { name: pod.name.name.to_string(), namespace: pod.name.namespace.to_string() };
+        let with_devices = |pod: &Pending| PodDeviceLabels {
+            name: pod.name.name.to_string(),
+            namespace: pod.name.namespace.to_string(),
+            dynamic_resources: pod.has_devices,
+        };
+        list.series(
+            ("karpenter_pods_unbound_time_seconds", "Age of pods that are not bound"),
+            encoder,
+            unbound,
+            with_devices,
+        )?;
+        list.series(
+            ("karpenter_pods_unstarted_time_seconds", "Age of pods that have not been ready"),
+            encoder,
+            started,
+            plain,
+        )?;
         let help = "Time since a plan had a place for pods that are not bound";
-        list.with_devices("karpenter_pods_provisioning_unbound_time_seconds", help, encoder, placed_unbound)?;
+        list.series(("karpenter_pods_provisioning_unbound_time_seconds", help), encoder, placed_unbound, with_devices)?;
         let help = "Time since a plan had a place for pods that have not been ready";
-        list.plain("karpenter_pods_provisioning_unstarted_time_seconds", help, encoder, placed)?;
+        list.series(("karpenter_pods_provisioning_unstarted_time_seconds", help), encoder, placed, plain)?;
         let help = "Time since pods were seen first that no plan has been made for";
-        list.plain("karpenter_pods_provisioning_scheduling_undecided_time_seconds", help, encoder, undecided)
+        list.series(("karpenter_pods_provisioning_scheduling_undecided_time_seconds", help), encoder, undecided, plain)
     }
 }
 
@@ -182,45 +199,18 @@ impl Shown<'_> {
         times.map(|(pod, since)| (pod, age_seconds(self.now.since(since)))).take(MOST)
     }
 
-    fn plain(
+    /// One series for each of them, with the labels that are made of it.
+    fn series<L: EncodeLabelSet>(
         &self,
-        name: &str,
-        help: &str,
+        (name, help): (&str, &str),
         encoder: &mut DescriptorEncoder<'_>,
         since: impl Fn(&Pending) -> Option<Timestamp>,
+        labels: impl Fn(&Pending) -> L,
     ) -> fmt::Result {
-        let mut family = gauge(name, help, encoder)?;
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (pod, seconds) in self.of(since) {
-            let labels = PodLabels { name: pod.name.name.to_string(), namespace: pod.name.namespace.to_string() };
-            ConstGauge::new(seconds).encode(family.encode_family(&labels)?)?;
+            ConstGauge::new(seconds).encode(family.encode_family(&labels(pod))?)?;
         }
         Ok(())
     }
-
-    fn with_devices(
-        &self,
-        name: &str,
-        help: &str,
-        encoder: &mut DescriptorEncoder<'_>,
-        since: impl Fn(&Pending) -> Option<Timestamp>,
-    ) -> fmt::Result {
-        let mut family = gauge(name, help, encoder)?;
-        for (pod, seconds) in self.of(since) {
-            let labels = PodDeviceLabels {
-                name: pod.name.name.to_string(),
-                namespace: pod.name.namespace.to_string(),
-                dynamic_resources: pod.has_devices,
-            };
-            ConstGauge::new(seconds).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-}
-
-fn gauge<'e>(
-    name: &'e str,
-    help: &'e str,
-    encoder: &'e mut DescriptorEncoder<'_>,
-) -> Result<prometheus_client::encoding::MetricEncoder<'e>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }

@@ -22,8 +22,8 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use self::report::{Report, Row};
-use crate::Folder;
 use crate::process::{self, Outcome};
+use crate::{Folder, is_asked_for};
 
 /// Consolidates the same fleets with our planner and with Karpenter's methods.
 #[derive(clap::Args)]
@@ -90,12 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{}", serde_json::to_string(&ours::consolidate(fleet, limit)?)?);
         return Ok(());
     }
-    let is_wanted = |fleet: &fleets::Named| {
-        let is_named = |wanted: &String| {
-            fleet.name.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-        };
-        (arguments.cases.is_empty() || arguments.cases.iter().any(is_named)) && (!arguments.quick || fleet.nodes <= 300)
-    };
+    let is_wanted =
+        |fleet: &fleets::Named| is_asked_for(&fleet.name, &arguments.cases) && (!arguments.quick || fleet.nodes <= 300);
     let fleets: Vec<fleets::Named> = fleets::all().into_iter().filter(is_wanted).collect();
     ensure!(!fleets.is_empty(), "no fleet has such a name; --list prints them");
     if arguments.list {

@@ -137,12 +137,8 @@ fn main() -> Result<()> {
         let folder = Folder::new(arguments.keep.as_deref())?;
         return instructions::count(&cases::all(None), &folder.path, then);
     }
-    let is_wanted = |case: &Named| {
-        let is_named = |wanted: &String| {
-            case.name.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-        };
-        (arguments.cases.is_empty() || arguments.cases.iter().any(is_named)) && (!arguments.quick || case.pods <= 2000)
-    };
+    let is_wanted =
+        |case: &Named| is_asked_for(&case.name, &arguments.cases) && (!arguments.quick || case.pods <= 2000);
     let cases: Vec<Named> = cases::all(arguments.pods).into_iter().filter(is_wanted).collect();
     ensure!(!cases.is_empty(), "no case has such a name; --list prints them");
     if arguments.list {
@@ -173,6 +169,14 @@ fn main() -> Result<()> {
     let wrong = report.rows.iter().filter(|row| row.is_wrong()).count();
     ensure!(wrong == 0, "{wrong} of our plans are wrong or not the same each time");
     Ok(())
+}
+
+/// Whether the name, or the beginning of it up to a dash, is among those wanted; all are where none is.
+fn is_asked_for(name: &str, wanted: &[String]) -> bool {
+    let begins_so = |wanted: &String| {
+        name.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    wanted.is_empty() || wanted.iter().any(begins_so)
 }
 
 /// Below this, Karpenter's side is run several times.
