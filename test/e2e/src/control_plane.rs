@@ -10,11 +10,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 
-use crate::audit;
 use crate::scratch::Scratch;
+use crate::{audit, client};
 
 const DROP_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -140,7 +139,7 @@ impl ControlPlane {
     /// # Errors
     /// If the kubeconfig cannot be read.
     pub async fn client(&self) -> Result<Client> {
-        client(self.kubeconfig()).await
+        client::client(self.kubeconfig()).await
     }
 
     /// The administrator's kubeconfig.
@@ -253,17 +252,4 @@ impl Drop for ControlPlane {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-}
-
-/// A client from a kubeconfig file.
-///
-/// # Errors
-/// If the file cannot be read or makes no sense.
-pub async fn client(kubeconfig: &Path) -> Result<Client> {
-    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    // A killed server must be noticed soon.
-    config.connect_timeout = Some(Duration::from_secs(5));
-    config.read_timeout = Some(Duration::from_secs(60));
-    Ok(Client::try_from(config)?)
 }

@@ -11,6 +11,7 @@ pub mod apply;
 pub mod audit;
 pub mod bench;
 pub mod binary;
+pub mod client;
 pub mod cluster;
 pub mod control_plane;
 pub mod controller;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::{binary, control_plane, eventually, install, objects};
+use e2e::{binary, client, eventually, install, objects};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -40,7 +40,7 @@ async fn the_right_to_patch_the_status_of_pods_is_only_good_for_a_nomination() -
     );
     corner.apply([pod]).await?;
     let kubeconfig = shared().await?.cluster.control_plane.kubeconfig_of(install::RELEASE)?;
-    let pods: Api<Pod> = Api::namespaced(control_plane::client(kubeconfig).await?, &corner.name);
+    let pods: Api<Pod> = Api::namespaced(client::client(kubeconfig).await?, &corner.name);
     let patched = async |patch: Value| -> Result<Pod> {
         Ok(pods.patch_status("patched", &PatchParams::default(), &Patch::Merge(patch)).await?)
     };
@@ -74,7 +74,7 @@ async fn the_right_to_patch_pods_is_only_good_for_the_toleration_of_a_held_machi
     );
     corner.apply([pod]).await?;
     let kubeconfig = shared().await?.cluster.control_plane.kubeconfig_of(install::RELEASE)?;
-    let pods: Api<Pod> = Api::namespaced(control_plane::client(kubeconfig).await?, &corner.name);
+    let pods: Api<Pod> = Api::namespaced(client::client(kubeconfig).await?, &corner.name);
     let patched = async |patch: Value| -> Result<Pod> {
         let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
         Ok(pods.patch("patched", &PatchParams::default(), &patch).await?)
