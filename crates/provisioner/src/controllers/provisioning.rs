@@ -20,6 +20,7 @@ use tracing::{debug, error};
 
 mod backlog;
 pub(crate) mod batcher;
+mod bindings;
 mod brake;
 mod buffers;
 mod commit;
@@ -86,7 +87,7 @@ impl Provisioner {
         let batcher = Arc::new(Batcher::new(context.options.batch_idle_duration, context.options.batch_max_duration));
         trigger::subscribe(&context, &batcher);
         // Before any other controller looks at a machine: registration and hand-over go by them.
-        trigger::keep_assignments(&context.store, &context.assignments);
+        bindings::keep_assignments(&context.store, &context.assignments);
         Self {
             report: report::Report::new(&context),
             memory: Arc::new(Mutex::new(Memory::new(context.options.ineffective_launch_delay))),

@@ -42,6 +42,16 @@ pub struct AwaitedByPod {
 #[derive(Debug)]
 pub struct Promise<'a>(&'a Assignments);
 
+impl Promise<'_> {
+    /// Takes back what was told of the other machines.
+    pub fn retain(&self, is_created: impl Fn(usize) -> bool) {
+        let mut inner = self.0.inner.write();
+        if inner.promised.values().any(|machine| !is_created(*machine)) {
+            Arc::make_mut(&mut inner.promised).retain(|_, machine| is_created(*machine));
+        }
+    }
+}
+
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
         self.0.inner.write().promised = Arc::default();
@@ -73,19 +83,22 @@ impl Assignments {
         inner.assign(claim, waiting);
     }
 
-    /// Gives what a bound pod waited for, its stage too, to the one whose place it took.
+    /// Gives what a bound pod waited for, its stage too, to the one whose place it took; once, whoever notices it.
     pub fn exchange(&self, bound: &Uid, left_over: &Uid) {
         let mut inner = self.inner.write();
         let stage = inner.stages.get(bound).copied().unwrap_or(0);
-        inner.set_stage(left_over, stage);
         if let Some(claim) = inner.by_pod.get(bound).cloned() {
+            inner.remove_pod(bound);
             inner.extend(&claim, [left_over.clone()]);
         } else if let Some(machine) = inner.promised.get(bound).copied() {
             inner.remove_pod(left_over);
             let promised = Arc::make_mut(&mut inner.promised);
             promised.remove(bound);
             promised.insert(left_over.clone(), machine);
+        } else {
+            return;
         }
+        inner.set_stage(left_over, stage);
     }
 
     /// Whether a plan has a machine for the pod, be its NodeClaim there or still being created.

@@ -17,25 +17,27 @@ use std::sync::Arc;
 use api::{NodeClaim, NodePool};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use model::{NodeClaimName, Uid};
+use model::{Id, NodeClaimName, Uid};
 use scheduling::plan::action::Action;
 use scheduling::plan::{MachineId, Plan};
 use scheduling::snapshot::{PodId, Snapshot};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
 
+use super::bindings;
 use super::node_claim;
 use super::planned_pods_update;
 use super::round::Launches;
 use crate::runtime::beats::Beat;
 use crate::runtime::failpoints;
 use crate::runtime::patch::lean;
+use crate::world::assignments::{Assignments, Promise};
 use crate::world::context::Context;
 use crate::world::new_node_claim;
 use crate::world::overlays::Outcome;
 use crate::world::planned_node_claim::{self, pod_uids};
 use crate::world::preconditions::{self, Present, Stale};
-use crate::world::store::{Revision, Stored};
+use crate::world::store::{Revision, State, Stored};
 
 /// NodeClaims being created at the same time.
 const PARALLEL_CREATES: usize = 64;
@@ -72,13 +74,16 @@ pub(super) struct Notes<'a> {
 /// Does what the plan says, and remembers which pods wait for which machine.
 pub(super) async fn commit(context: &Context, beat: &Beat, planned: Planned<'_>) -> Committed {
     let Planned { snapshot, plan, pools: planned_pools, notes } = planned;
-    context.assignments.set_stages(stages(snapshot, plan));
-    assign_existing(context, snapshot, plan);
+    let launches = notes.launches;
+    let promise = assign(&context.store.read(), &context.assignments, planned);
+    planned_pods_update::write(context, snapshot, plan);
     let mut committed = Committed::default();
     let pools = preconditions::current_pools(context, snapshot, preconditions::pools_of(plan), planned_pools).await;
     let state = context.store.snapshot();
     let present = Present { snapshot, plan, state: &state, pools: &pools, now: context.clock.now() };
-    let Ready { creates, deletes, stale } = ready(&present, &notes.launches.held_back);
+    let Ready { creates, deletes, stale } = ready(&present, &launches.held_back);
+    let created: BTreeSet<usize> = creates.iter().map(|(id, _)| id.index()).collect();
+    promise.retain(|machine| created.contains(&machine));
     for (action, why) in stale {
         log_dropped(action, &why, planned);
         committed.stale += 1;
@@ -149,11 +154,10 @@ async fn create_all(
     committed: &mut Committed,
 ) {
     let Planned { snapshot, plan, notes, .. } = planned;
-    let _promise = context.assignments.promise(claims.iter().map(|(id, _)| pod_uids(snapshot, &plan.machines[*id])));
     let permits = Semaphore::new(PARALLEL_CREATES);
-    let numbered = claims.into_iter().enumerate();
-    let mut creating: FuturesUnordered<_> = numbered
-        .map(|(number, (id, pool))| create(context, snapshot, plan, Promised { number, id, pool }, notes, &permits))
+    let mut creating: FuturesUnordered<_> = claims
+        .into_iter()
+        .map(|(id, pool)| create(context, snapshot, plan, Promised { id, pool }, notes, &permits))
         .collect();
     while let Some((id, result)) = creating.next().await {
         beat.busy();
@@ -183,24 +187,28 @@ fn stages(snapshot: &Snapshot, plan: &Plan) -> Vec<(Uid, u32)> {
     on_machines.chain(on_existing).map(stage).collect()
 }
 
-/// Pods planned onto NodeClaims that are under way wait for those.
-fn assign_existing(context: &Context, snapshot: &Snapshot, plan: &Plan) {
+/// Remembers what the plan's pods wait for, but for those that are bound by now. Its machines, by which their pods know
+/// them, are promised.
+pub(super) fn assign<'a>(state: &State, assignments: &'a Assignments, planned: Planned<'_>) -> Promise<'a> {
+    let Planned { snapshot, plan, notes, .. } = planned;
+    assignments.set_stages(stages(snapshot, plan));
+    let machines = plan.machines.iter_enumerated().map(|(id, machine)| match notes.launches.held_back.contains(&id) {
+        true => Vec::new(),
+        false => pod_uids(snapshot, machine),
+    });
+    let promise = assignments.promise(machines);
     for placement in &plan.existing {
         let Some(claim) = &snapshot.nodes[placement.node].node_claim else { continue };
-        let state = context.store.read();
-        let waits = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
-        // Who was bound meanwhile is forgotten, and stays so.
-        let pods = placement.pods.iter().map(|&pod| &snapshot.pods[pod]).filter(|pending| waits(&pending.pod.uid));
-        let before = pods.map(|pending| (pending.pod.uid.clone(), pending.planned_on.clone()));
-        context.assignments.extend(claim, before);
+        let pods = placement.pods.iter().map(|&pod| &snapshot.pods[pod]);
+        assignments.extend(claim, pods.map(|pending| (pending.pod.uid.clone(), pending.planned_on.clone())));
     }
-    planned_pods_update::write(context, snapshot, plan);
+    bindings::catch_up(state, assignments, snapshot, plan);
+    promise
 }
 
 /// A machine of the plan whose NodeClaim is being created.
 struct Promised<'a> {
     /// By which its pods know it until then.
-    number: usize,
     id: MachineId,
     pool: &'a NodePool,
 }
@@ -213,7 +221,7 @@ async fn create(
     notes: Notes<'_>,
     permits: &Semaphore,
 ) -> (MachineId, anyhow::Result<NodeClaimName>) {
-    let Promised { number, id, pool } = promised;
+    let Promised { id, pool } = promised;
     // The semaphore is never closed.
     let _permit = permits.acquire().await;
     let machine = &plan.machines[id];
@@ -225,17 +233,17 @@ async fn create(
             let pods = pod_uids(snapshot, machine);
             node_claim::note_stages(&mut claim, &pods, &context.assignments.stages());
             let created = new_node_claim::create(context, claim).await;
-            created.map(|created| remember(context, created, number, &pods))
+            created.map(|created| remember(context, created, id, &pods))
         }
         Err(error) => Err(new_node_claim::Error::into(error)),
     };
     (id, result)
 }
 
-fn remember(context: &Context, claim: NodeClaim, number: usize, pods: &[Uid]) -> NodeClaimName {
+fn remember(context: &Context, claim: NodeClaim, machine: MachineId, pods: &[Uid]) -> NodeClaimName {
     failpoints::hit("provision.after-create");
     let name = claim.key();
-    context.assignments.keep_promise(number, &name, pods);
+    context.assignments.keep_promise(machine.index(), &name, pods);
     let revision = Revision::of(&claim.metadata);
     context.store.apply(lean(claim), revision);
     name

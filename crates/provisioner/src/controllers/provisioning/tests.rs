@@ -1,6 +1,7 @@
 //! From a store to NodeClaims, without a cluster.
 
 mod actions;
+mod bindings;
 mod brake;
 mod memory;
 

@@ -110,7 +110,7 @@ impl Play<'_> {
         let Class { requests, priority, .. } = &self.round.classes[class];
         let mut after = state.clone();
         if requests.fits_in(&self.free(state, machine, i32::MIN)) {
-            // Whose place it took gets its own; see `provisioning/trigger.rs`.
+            // Whose place it took gets its own; see `provisioning/bindings.rs`.
             let goes = if after.waiting.get(machine).is_some_and(|here| here[class] > 0) { machine } else { of };
             after.waiting[goes][class] -= 1;
             after.bound[machine][class] += 1;
