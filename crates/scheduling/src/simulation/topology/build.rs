@@ -377,10 +377,14 @@ impl<'s> Builder<'s> {
         {
             match (place, key.scope, &node.labels) {
                 (Place::Domain(domain), _, _) => drop(present.insert(*domain)),
-                // It will be in one of them.
+                // It will be in one of them, or in one in which it does not count.
                 (Place::Unknown, Scope::Label(label), NodeLabels::Promised(promised)) => {
                     let finite = promised.get(label).and_then(|promised| promised.values.finite_values());
-                    present.extend(finite.unwrap_or_default().iter().filter_map(|value| by_value.get(value)).copied());
+                    let counts = |value: &&ValueId| {
+                        key.filter.as_ref().is_none_or(|filter| filter.counts_in(label, **value, names))
+                    };
+                    let values = finite.unwrap_or_default().iter().filter(counts);
+                    present.extend(values.filter_map(|value| by_value.get(value)).copied());
                 }
                 (Place::Unknown | Place::Outside | Place::OwnHost, _, _) => {}
             }
@@ -415,6 +419,14 @@ impl<'s> Builder<'s> {
 }
 
 impl Filter {
+    /// Whether a node can count that has this value.
+    fn counts_in(&self, key: KeyId, value: ValueId, names: &model::Interner) -> bool {
+        let accepts = |term: &affinity::Term| {
+            term.requirements.get(key).is_none_or(|wanted| wanted.values.contains(Some(value), names))
+        };
+        self.terms.as_ref().is_none_or(|terms| terms.iter().any(accepts))
+    }
+
     /// Whether an existing node counts; `None` if that depends on a label it has not got yet.
     fn counts_node(&self, node: &Node, names: &model::Interner, absent_keys: &AbsentKeys<'_>) -> Option<bool> {
         if let Some(tolerations) = &self.tolerations
