@@ -96,6 +96,12 @@ impl Fleet {
         self.claims.iter().map(ResourceExt::name_any).collect()
     }
 
+    /// The uids of all pods.
+    #[must_use]
+    pub fn pod_uids(&self) -> BTreeSet<String> {
+        self.pods.iter().filter_map(ResourceExt::uid).collect()
+    }
+
     /// Dearest first, then by name.
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
@@ -115,7 +121,7 @@ impl Fleet {
     /// What happened to the pods that `before` did not have.
     #[must_use]
     pub fn since(&self, before: &Self) -> String {
-        let old_pods: BTreeSet<_> = before.pods.iter().filter_map(ResourceExt::uid).collect();
+        let old_pods = before.pod_uids();
         let old_nodes: BTreeSet<_> = before.nodes.iter().map(ResourceExt::name_any).collect();
         let new = self.workload_pods().filter(|pod| pod.uid().is_some_and(|uid| !old_pods.contains(&uid)));
         let (in_free_room, on_new): (Vec<_>, Vec<_>) =

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::scale_down::ScaledDown;
 use crate::{Case, Measured};
 
 /// Karpenter 1.15 with pods that arrive while it runs, on an idle computer of the same size.
@@ -83,6 +84,38 @@ pub(crate) fn print(pods: usize, ours: &[Measured], karpenter: &[Measured]) {
         lines.push((two.machines <= most, machines, two.machines.to_string()));
     }
     show(&lines);
+}
+
+/// What the scale-down to three tenths has to reach, and what Karpenter 1.15 took on a busy computer.
+struct ScaleDownGoal {
+    pods: usize,
+    settled: Duration,
+    dollars_per_hour: f64,
+    karpenter_recreated: usize,
+}
+
+const SCALE_DOWN: [ScaleDownGoal; 2] = [
+    ScaleDownGoal { pods: 1000, settled: Duration::from_secs(60), dollars_per_hour: 10.8, karpenter_recreated: 245 },
+    ScaleDownGoal { pods: 3000, settled: Duration::from_secs(120), dollars_per_hour: 32.0, karpenter_recreated: 356 },
+];
+
+/// Prints each goal of the scale-down, with what was reached.
+#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+pub(crate) fn print_scale_down(pods: usize, ours: &ScaledDown, karpenter: Option<&ScaledDown>) {
+    let Some(goal) = SCALE_DOWN.iter().find(|goal| goal.pods == pods) else { return };
+    let is_in_time = ours.settled.is_some_and(|settled| settled < goal.settled);
+    let settled = ours.settled.map_or_else(|| "not".to_owned(), |settled| format!("{:.1} s", settled.as_secs_f64()));
+    let price = ours.price_nano_usd_per_hour as f64 / 1e9;
+    let of_karpenter = karpenter.map_or(goal.karpenter_recreated, |karpenter| karpenter.recreated);
+    show(&[
+        (is_in_time, format!("settled in less than {} s", goal.settled.as_secs()), settled),
+        (price <= goal.dollars_per_hour, format!("at most ${:.1}/h", goal.dollars_per_hour), format!("${price:.2}/h")),
+        (
+            2 * ours.recreated <= of_karpenter,
+            format!("half of the {of_karpenter} pods that Karpenter moved"),
+            ours.recreated.to_string(),
+        ),
+    ]);
 }
 
 /// What Karpenter took of everything, with ours as 1.

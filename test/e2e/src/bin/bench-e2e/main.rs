@@ -3,8 +3,11 @@
 //! Case one: all pods exist and wait, then the controller starts; time counts from its start. Case two: the controller
 //! runs, and the pods arrive; time counts from the first. A round is a planning pass that creates NodeClaims. CPU time
 //! and memory are the controller's own. The bound is that of `dovetail plan` for all pods and no machine.
+//!
+//! With `--scale-down` most of the pods go again, and it is measured how the machines follow.
 
 mod goals;
+mod scale_down;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +19,7 @@ use clap::{Parser, ValueEnum};
 use cloudprovider_kwok::catalogue::default_instance_types;
 use e2e::bench::{self, Pods, Requests, Usage};
 use e2e::control_plane::ControlPlane;
+use e2e::controller::Controller;
 use e2e::exit;
 use e2e::fleet::{Fleet, Machine, dollars};
 use e2e::scratch::Scratch;
@@ -40,6 +44,9 @@ struct Arguments {
     /// Which case; both if not given
     #[arg(long, value_enum)]
     case: Option<Case>,
+    /// Measure how machines go when seven of ten pods do, in place of the cases
+    #[arg(long, conflicts_with = "case")]
+    scale_down: bool,
     /// How the controller hands pods over
     #[arg(long, default_value = "tolerate")]
     hand_over: String,
@@ -53,6 +60,43 @@ struct Arguments {
 enum Side<'a> {
     Ours,
     Karpenter(&'a Path),
+}
+
+impl Side<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Side::Ours => "Dovetail",
+            Side::Karpenter(_) => "Karpenter",
+        }
+    }
+
+    fn start(self, cluster: &ControlPlane, arguments: &Arguments) -> Result<Controller> {
+        match self {
+            Side::Ours => bench::start(cluster, &arguments.hand_over),
+            Side::Karpenter(binary) => bench::start_karpenter(cluster, binary),
+        }
+    }
+
+    async fn start_and_wait(self, cluster: &ControlPlane, arguments: &Arguments) -> Result<Controller> {
+        let controller = self.start(cluster, arguments)?;
+        eventually("the controller is ready", Duration::from_secs(60), async || {
+            ensure!(controller.is_ready(), "not ready");
+            Ok(())
+        })
+        .await?;
+        Ok(controller)
+    }
+
+    async fn end(self, controller: Controller, cluster: ControlPlane) -> Result<()> {
+        let stopped = controller.terminate().await?;
+        match self {
+            Side::Ours => ensure!(stopped.success(), "dovetail ended with {stopped}"),
+            // Ends by the signal.
+            Side::Karpenter(_) => {}
+        }
+        tokio::task::spawn_blocking(move || drop(cluster)).await?;
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,7 +115,6 @@ async fn main() -> ExitCode {
 /// What one case took.
 struct Measured {
     case: Case,
-
     /// Until all pods were bound.
     took: Duration,
     rounds: usize,
@@ -96,10 +139,7 @@ impl Measured {
             Case::Two => "two: pods arrive while the controller runs",
         };
         println!("case       {case}");
-        match side {
-            Side::Ours => println!("controller Dovetail"),
-            Side::Karpenter(_) => println!("controller Karpenter"),
-        }
+        println!("controller {}", side.name());
         println!("bound      {} of {pods} pods after {:.1} s", fleet.bound(), self.took.as_secs_f64());
         println!("rounds     {}", self.rounds);
         println!(
@@ -133,6 +173,9 @@ impl Measured {
 
 async fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.pods > 0 && arguments.pods.is_multiple_of(10), "--pods must be a multiple of ten");
+    if arguments.scale_down {
+        return scale_down::run(arguments).await;
+    }
     let bound = lower_bound(arguments.pods).context("the bound of the price")?;
     let cases = arguments.case.map_or_else(|| vec![Case::One, Case::Two], |case| vec![case]);
     let (mut ours, mut karpenter) = (Vec::new(), Vec::new());
@@ -173,10 +216,6 @@ fn lower_bound(pods: usize) -> Result<i64> {
 }
 
 async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_usd_per_hour: i64) -> Result<Measured> {
-    let start = |cluster: &ControlPlane| match side {
-        Side::Ours => bench::start(cluster, &arguments.hand_over),
-        Side::Karpenter(binary) => bench::start_karpenter(cluster, binary),
-    };
     eprintln!("booting a control plane");
     let (cluster, client) = bench::boot("bench", &[]).await?;
     apply::apply(&client, workload::surroundings()).await?;
@@ -194,17 +233,12 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
             })
             .await?;
             let started = Instant::now();
-            let controller = start(&cluster)?;
+            let controller = side.start(&cluster, arguments)?;
             let took = pods.until_bound(&client, started).await;
             (controller, started, took)
         }
         Case::Two => {
-            let controller = start(&cluster)?;
-            eventually("the controller is ready", Duration::from_secs(60), async || {
-                ensure!(controller.is_ready(), "not ready");
-                Ok(())
-            })
-            .await?;
+            let controller = side.start_and_wait(&cluster, arguments).await?;
             let started = Instant::now();
             let (applied, took) = tokio::join!(apply::apply(&client, deployments), pods.until_bound(&client, started));
             applied?;
@@ -231,13 +265,7 @@ async fn measure(arguments: &Arguments, side: Side<'_>, case: Case, bound_nano_u
     };
     measured.print(arguments.pods, side, &fleet);
     eprintln!("{:.1} s in all", started.elapsed().as_secs_f64());
-    let stopped = controller.terminate().await?;
-    match side {
-        Side::Ours => ensure!(stopped.success(), "dovetail ended with {stopped}"),
-        // Ends by the signal.
-        Side::Karpenter(_) => {}
-    }
-    tokio::task::spawn_blocking(move || drop(cluster)).await?;
+    side.end(controller, cluster).await?;
     Ok(measured)
 }
 

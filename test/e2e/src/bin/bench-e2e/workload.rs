@@ -29,27 +29,44 @@ const SHAPES: [(u32, u32, Special); 10] = [
 
 /// Namespace, node class and NodePool.
 pub(crate) fn surroundings() -> Vec<Value> {
-    let requirement =
-        |key: &str, operator: &str, value: &str| json!({ "key": key, "operator": operator, "values": [value] });
     vec![
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }),
         json!({ "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": { "name": "bench" } }),
-        json!({
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": { "name": NODE_POOL },
-            // We consolidate nothing yet, so neither does Karpenter while it is measured.
-            "spec": { "disruption": { "consolidateAfter": "Never" }, "template": { "spec": {
-                "requirements": [
-                    requirement("kubernetes.io/os", "In", "linux"),
-                    requirement("karpenter.sh/capacity-type", "In", "on-demand"),
-                    requirement("karpenter.kwok.sh/instance-cpu", "Lt", "33"),
-                ],
-                "nodeClassRef": { "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "bench" },
-                "expireAfter": "Never",
-            } } },
-        }),
+        node_pool(Disruption::Never),
     ]
+}
+
+/// What may become of the NodePool's machines.
+#[derive(Clone, Copy)]
+pub(crate) enum Disruption {
+    /// They stay, while it is measured how pods get them.
+    Never,
+    /// They go as soon as that pays, as many at a time as the controller likes.
+    AtOnce,
+}
+
+/// The NodePool.
+pub(crate) fn node_pool(disruption: Disruption) -> Value {
+    let requirement =
+        |key: &str, operator: &str, value: &str| json!({ "key": key, "operator": operator, "values": [value] });
+    let disruption = match disruption {
+        Disruption::Never => json!({ "consolidateAfter": "Never" }),
+        Disruption::AtOnce => json!({ "consolidateAfter": "0s", "budgets": [{ "nodes": "100%" }] }),
+    };
+    json!({
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": { "name": NODE_POOL },
+        "spec": { "disruption": disruption, "template": { "spec": {
+            "requirements": [
+                requirement("kubernetes.io/os", "In", "linux"),
+                requirement("karpenter.sh/capacity-type", "In", "on-demand"),
+                requirement("karpenter.kwok.sh/instance-cpu", "Lt", "33"),
+            ],
+            "nodeClassRef": { "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "bench" },
+            "expireAfter": "Never",
+        } } },
+    })
 }
 
 /// The Deployments, of so many pods together.
