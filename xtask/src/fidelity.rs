@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Scenarios of devices: half with the default feature gates, half with all.
     #[arg(long)]
     dra: bool,
+    /// Scenarios of fleets that change, whose machines go and are replaced.
+    #[arg(long, conflicts_with = "dra")]
+    disruption: bool,
     /// Scenarios of devices: only one half, with the default feature gates or with all.
     #[arg(long, value_parser = ["default", "all"], requires = "dra")]
     gates: Option<String>,
@@ -38,6 +41,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     player.args(["--scenarios", &options.scenarios.to_string(), "--seed", &options.seed.to_string()]);
     if options.dra {
         player.arg("--dra");
+    }
+    if options.disruption {
+        player.arg("--disruption");
     }
     if let Some(gates) = &options.gates {
         player.args(["--gates", gates]);

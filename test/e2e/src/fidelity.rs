@@ -9,6 +9,7 @@
 //! finds; what is left waits, and is planned at once when the limits are lifted.
 
 mod devices;
+mod disruption;
 mod outcome;
 mod reading;
 mod resizes;
@@ -26,6 +27,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 pub use devices::{DeviceOutcome, DeviceScenario};
+pub use disruption::{DisruptionOutcome, DisruptionScenario, Stage};
 pub use outcome::Outcome;
 pub use scenario::{Scenario, surroundings};
 pub use volumes::{Provisioner, catalogue, storage};

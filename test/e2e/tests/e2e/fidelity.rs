@@ -1,8 +1,12 @@
 //! What was planned is what happens: some of the scenarios that `cargo xtask fidelity` plays.
 
 use anyhow::{Context, Result, ensure};
-use e2e::fidelity::{self, DeviceOutcome, DeviceScenario, Outcome, Scenario};
+use e2e::controller::Supervisor;
+use e2e::fidelity::{
+    self, DeviceOutcome, DeviceScenario, DisruptionOutcome, DisruptionScenario, Outcome, Scenario, Stage,
+};
 use e2e::{Controller, Gates, apply, install};
+use futures::future::join_all;
 use kube::ResourceExt;
 
 use crate::cluster::{Cluster, Corner};
@@ -12,6 +16,8 @@ const SEEDS: std::ops::Range<u64> = 0..16;
 const DEVICES: std::ops::Range<u64> = 0..6;
 /// Seeds of scenarios with rules between pods too.
 const COUPLED: std::ops::Range<u64> = 100..104;
+/// Seeds of fleets that change; in one of them the controller is killed.
+const DISRUPTED: std::ops::Range<u64> = 1..5;
 
 #[tokio::test]
 async fn random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
@@ -55,6 +61,24 @@ async fn claims_of_random_scenarios_are_allocated_as_they_were_planned() -> Resu
     ensure!(faults.is_empty(), "not as planned:\n{}", faults.join("\n"));
     ensure!(total.claims > 0, "no claim was allocated, so this says nothing");
     controller.terminate().await.map(drop)
+}
+
+#[tokio::test]
+async fn fleets_that_change_come_to_rest_and_no_rule_of_disruption_is_broken() -> Result<()> {
+    let cluster = Cluster::new("fidelity-disruption").await?;
+    let client = cluster.client().await?;
+    let controller = Supervisor::start(cluster.controller()?);
+    let stage = Stage { cluster: &cluster, client: &client, controller: &controller };
+    let scenarios: Vec<DisruptionScenario> = DISRUPTED.map(DisruptionScenario::random).collect();
+    let mut total = DisruptionOutcome::default();
+    for outcome in join_all(scenarios.iter().map(|scenario| scenario.play(&stage))).await {
+        total.add(outcome?);
+    }
+    controller.stop().await?;
+    println!("{} scenarios, {total}", scenarios.len());
+    ensure!(total.faults.is_empty(), "not by the rules:\n{}", total.faults.join("\n"));
+    ensure!(total.commands > 0 && total.gone > 0 && total.kills > 0, "nothing was tried: {total}");
+    Ok(())
 }
 
 #[tokio::test]

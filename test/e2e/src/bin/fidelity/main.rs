@@ -1,6 +1,7 @@
 //! `cargo xtask fidelity`: seeded random scenarios on a real control plane; each must go exactly as planned.
 
 mod devices;
+mod disruption;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
@@ -26,6 +27,9 @@ struct Arguments {
     /// Scenarios of devices: half with the default feature gates, half with all.
     #[arg(long)]
     dra: bool,
+    /// Scenarios of fleets that change, whose machines go and are replaced.
+    #[arg(long, conflicts_with_all = ["dra", "print"])]
+    disruption: bool,
     /// Scenarios of devices: only one half, with this set of feature gates.
     #[arg(long, value_enum, requires = "dra")]
     gates: Option<GateSet>,
@@ -57,6 +61,9 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             return Ok(true);
         }
         return devices::run(arguments.seed, arguments.scenarios, gates).await;
+    }
+    if arguments.disruption {
+        return disruption::run(arguments.seed, arguments.scenarios).await;
     }
     if arguments.print {
         println!("{:#}", Scenario::random(arguments.seed).objects());
