@@ -216,10 +216,11 @@ fn agent(name: &str, random: &mut Random) -> Value {
     })
 }
 
-/// Whether machines that are there may have room for all these pods.
+/// Whether machines that are there may have room for all these pods. A machine that was taken for its memory has CPU to
+/// spare, or the other way round.
 fn may_all_find_room(pods: &[Value], before: &[Value]) -> bool {
     let less_of = |resource| total(pods, resource) < FEW * total(before, resource);
-    less_of("cpu") && less_of("memory")
+    less_of("cpu") || less_of("memory")
 }
 
 /// What the pods' containers request together, in milli-CPU or MiB as [`requests`] writes them; init containers aside.
