@@ -212,12 +212,11 @@ impl Lifecycle {
 
     async fn ensure_finalizer(&self, node_claim: Arc<NodeClaim>) -> anyhow::Result<Arc<NodeClaim>> {
         let missing_label = registration::missing_class_label(&node_claim);
-        if claim::has_finalizer(&node_claim) && missing_label.is_empty() && !leftovers::are_annotated(&node_claim) {
+        if claim::has_finalizer(&node_claim) && missing_label.is_empty() {
             return Ok(node_claim);
         }
         let mut wanted = NodeClaim::clone(&node_claim);
         wanted.metadata.labels.get_or_insert_default().extend(missing_label);
-        leftovers::remove_annotations(&mut wanted);
         if !claim::has_finalizer(&node_claim) {
             wanted.metadata.finalizers.get_or_insert_default().push(finalizers::TERMINATION.to_owned());
         }

@@ -64,7 +64,7 @@ pub(crate) async fn run(context: Context, evictions: Evictions) {
     let queue = Arc::new(WorkQueue::new());
     let changed = Arc::clone(&queue);
     context.store.on::<NodeClaim>(move |delta, _| {
-        if delta.after.is_some_and(|after| claim::is(after, REBOOTING)) {
+        if delta.after.is_some_and(|after| is_ours(after)) {
             changed.add(delta.key.clone());
         }
     });
@@ -76,7 +76,7 @@ pub(crate) async fn run(context: Context, evictions: Evictions) {
     });
     context.store.wait_until_synced().await;
     for (name, node_claim) in context.store.read().node_claims.iter() {
-        if claim::is(node_claim, REBOOTING) {
+        if is_ours(node_claim) {
             queue.add(name.clone());
         }
     }
@@ -91,6 +91,11 @@ pub(crate) async fn run(context: Context, evictions: Evictions) {
         }
     })
     .await;
+}
+
+/// Whether there may be anything to do about a NodeClaim.
+fn is_ours(node_claim: &NodeClaim) -> bool {
+    claim::is(node_claim, REBOOTING) || decision::has_leftovers(node_claim)
 }
 
 /// One machine that is being rebooted.
@@ -122,6 +127,7 @@ impl Reboot<'_> {
         let remaining = self.drainable(None);
         match decision::decide(&self.claim, self.node.as_deref(), remaining, self.now) {
             Step::Nothing => Ok(Action::Done),
+            Step::Tidy => self.tidy().await,
             Step::AwaitNode(until) | Step::AwaitBoot(until) | Step::AwaitReady(until) => Ok(self.again(until, POLL)),
             Step::Settle(until) => Ok(self.again(until, POLL_DRAIN)),
             Step::Fence => {
@@ -286,11 +292,16 @@ impl Reboot<'_> {
         let latest = self.context.store.read().node_claims.get(claim::name(&self.claim)).cloned();
         let Some(latest) = latest.filter(|latest| claim::uid(latest) == claim::uid(&self.claim)) else { return Ok(()) };
         let ended = Reboot { context: self.context, claim: latest, node: None, now: self.now };
-        // The NodeClaim's own controller takes them away too, and one of both is too late.
-        if let Err(error) = ended.annotate(|notes| notes.retain(|key, _| !OF_REBOOT.contains(&key.as_str()))).await {
+        // What is not taken away now is when the NodeClaim is looked at again; that the reboot is over is told now.
+        if let Err(error) = ended.tidy().await {
             debug!(node_claim = claim::name(&self.claim), %error, "could not take away the annotations of a reboot");
         }
         Ok(())
+    }
+
+    async fn tidy(&self) -> anyhow::Result<Action> {
+        self.annotate(|notes| notes.retain(|key, _| !OF_REBOOT.contains(&key.as_str()))).await?;
+        Ok(Action::Done)
     }
 
     /// The machine goes, and is drained no longer than it would have been for the reboot.

@@ -3,7 +3,8 @@
 //! A Karpenter that is stopped in the middle of a disruption command leaves the taint `karpenter.sh/disrupted` and a
 //! condition. It alone knew what was to come next: the machine would take no pod, and nobody would remove it. So they
 //! are taken away, as Karpenter does at its own start. What is being deleted keeps them: there the taint is part of the
-//! way out. A reboot is brought to its end (`controllers/node/reboot`); what is left of one that is over goes.
+//! way out. A reboot is brought to its end by `controllers/node/reboot`, which takes its annotations away; the fence of
+//! one that is over goes here.
 //!
 //! What a command of ours has written stays: its note on the NodeClaim says what comes next, and `disruption` takes all
 //! of it away, the note last.
@@ -12,7 +13,7 @@
 //! controllers know their Nodes.
 
 use api::conditions::node_claim::{DISRUPTION_REASON, REBOOTING};
-use api::{NodeClaim, annotations, conditions, taints};
+use api::{NodeClaim, conditions, taints};
 use cluster::node_claim::command::has_note;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
@@ -20,10 +21,6 @@ use super::registration;
 use crate::runtime::conditions::ConditionSet;
 use crate::world::claim;
 use crate::world::node_facts;
-
-/// Annotations of a NodeClaim that are written while its machine is being rebooted: where one of them is left, the
-/// reboot is over.
-const OF_REBOOTS: [&str; 2] = [annotations::REBOOT_PRE_BOOT_ID, annotations::REBOOT_ISSUED_AT];
 
 /// Whether [`tidied`] would change the Node of that NodeClaim.
 pub(crate) fn is_untidy(node_claim: &NodeClaim, node: &Node) -> bool {
@@ -53,24 +50,6 @@ pub(crate) fn clear(node_claim: &NodeClaim, conditions: &mut ConditionSet<'_>) {
     let is_rebooting = conditions.get(REBOOTING).is_some_and(|rebooting| rebooting.status == conditions::TRUE);
     if !has_note(node_claim) && !is_rebooting {
         conditions.clear(DISRUPTION_REASON);
-    }
-}
-
-/// Whether [`remove_annotations`] would remove any.
-pub(crate) fn are_annotated(node_claim: &NodeClaim) -> bool {
-    let mut of_claim = node_claim.metadata.annotations.iter().flatten();
-    !claim::is(node_claim, REBOOTING) && of_claim.any(|(key, _)| OF_REBOOTS.contains(&key.as_str()))
-}
-
-/// Takes away the annotations of a reboot that is over. The bound of the drain is among them, and goes with the others
-/// only: for the next reboot it is written before that is asked for.
-pub(crate) fn remove_annotations(node_claim: &mut NodeClaim) {
-    if !are_annotated(node_claim) {
-        return;
-    }
-    if let Some(of_claim) = &mut node_claim.metadata.annotations {
-        let bound = annotations::REBOOT_TERMINATION_GRACE_PERIOD;
-        of_claim.retain(|key, _| key != bound && !OF_REBOOTS.contains(&key.as_str()));
     }
 }
 
@@ -169,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_and_annotations_of_commands_go_and_how_a_reboot_ended_stays() {
+    fn conditions_of_commands_go_and_how_a_reboot_ended_stays() {
         let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let types = |metadata: Value, conditions: Value| -> Vec<String> {
             let mut draft = Draft::new(claim(metadata, conditions).into(), model::Timestamp::default());
@@ -189,20 +168,5 @@ mod tests {
         let reboot = |status: &str| json!([condition("DisruptionReason", "True"), condition("Rebooting", status)]);
         assert_eq!(types(json!({}), reboot("True")).len(), 2, "it goes on");
         assert_eq!(types(json!({}), reboot("False")), ["Rebooting"]);
-        let notes = json!({
-            "karpenter.sh/reboot-pre-boot-id": "x", "dovetail.sh/reboot-issued-at": "y", "dovetail.sh/reboots": "z",
-            "karpenter.sh/reboot-termination-grace-period": "1m",
-        });
-        let annotated = |conditions: Value| claim(json!({ "annotations": notes }), conditions);
-        assert!(!are_annotated(&annotated(reboot("True"))));
-        let mut over = annotated(reboot("False"));
-        assert!(are_annotated(&over));
-        remove_annotations(&mut over);
-        assert_eq!(over.metadata.annotations.as_ref().unwrap().len(), 1, "how often it was rebooted stays");
-        assert!(!are_annotated(&over));
-        let bound = json!({ "annotations": { "karpenter.sh/reboot-termination-grace-period": "1m" } });
-        let mut next = claim(bound, reboot("False"));
-        remove_annotations(&mut next);
-        assert_eq!(next.metadata.annotations.as_ref().unwrap().len(), 1, "the next reboot has not been asked for yet");
     }
 }

@@ -23,6 +23,8 @@ const MIN_DRAIN: DurationMs = DurationMs::from_seconds(5);
 pub(super) enum Step {
     /// No reboot was asked for, or the machine is on its way out.
     Nothing,
+    /// Take away what is left of one that is over.
+    Tidy,
     /// The Node is not there; it is waited for until then.
     AwaitNode(Timestamp),
     /// Keep new pods away.
@@ -110,7 +112,7 @@ pub(super) fn bound(node_claim: &NodeClaim) -> Result<Option<DurationMs>, String
 /// What comes next, given how many pods a drain would still wait for.
 pub(super) fn decide(node_claim: &NodeClaim, node: Option<&Node>, remaining: usize, now: Timestamp) -> Step {
     let Some(requested_at) = requested_at(node_claim).filter(|_| !claim::is_deleting(node_claim)) else {
-        return Step::Nothing;
+        return if has_leftovers(node_claim) { Step::Tidy } else { Step::Nothing };
     };
     let is_issued = find(claim::conditions(node_claim), REBOOTING).is_some_and(|it| it.reason == REBOOT_ISSUED);
     let back_by = issued_at(node_claim).unwrap_or(requested_at).saturating_add(RECOVERY);
@@ -143,6 +145,16 @@ pub(super) fn decide(node_claim: &NodeClaim, node: Option<&Node>, remaining: usi
     }
     let uid = claim::uid(node_claim);
     Step::Issue(format!("{uid}-{}-{before}", i128::from(requested_at.0) * 1_000_000))
+}
+
+/// Whether annotations are left of a reboot that is over: the process may die before they are taken away. Of one that
+/// is deleted they say how its drain is bounded.
+pub(super) fn has_leftovers(node_claim: &NodeClaim) -> bool {
+    // The bound of the drain alone may be the next reboot's, for which it is written before that is asked for.
+    let is_left = [annotations::REBOOT_PRE_BOOT_ID, annotations::REBOOT_ISSUED_AT];
+    requested_at(node_claim).is_none()
+        && !claim::is_deleting(node_claim)
+        && is_left.into_iter().any(|key| annotation(node_claim, key).is_some())
 }
 
 /// Before the provider is asked: the drain.

@@ -42,6 +42,23 @@ const BEFORE: &str = "karpenter.sh/reboot-pre-boot-id";
 const ISSUED_AT: &str = "dovetail.sh/reboot-issued-at";
 
 #[test]
+fn what_is_left_of_a_reboot_that_is_over_is_taken_away_and_what_the_next_one_needs_is_not() {
+    for (status, annotations, is_deleting, expected) in [
+        ("False", json!({ BEFORE: "x", BOUND: "1m" }), false, Step::Tidy),
+        ("False", json!({ ISSUED_AT: "x" }), false, Step::Tidy),
+        ("False", json!({ ISSUED_AT: "x" }), true, Step::Nothing),
+        ("False", json!({ BOUND: "1m" }), false, Step::Nothing),
+        ("True", json!({ BEFORE: "x" }), false, Step::AwaitNode(at("01:05:00"))),
+    ] {
+        let mut claim = rebooting("RebootRequested", &annotations);
+        claim.status.as_mut().unwrap().conditions[0].status = status.to_owned();
+        let deleted_at = serde_json::from_value(json!("2026-01-01T01:00:00Z")).unwrap();
+        claim.metadata.deletion_timestamp = is_deleting.then_some(deleted_at);
+        assert_eq!(decide(&claim, None, 0, at("01:00:00")), expected, "{status} {annotations} {is_deleting}");
+    }
+}
+
+#[test]
 fn pods_are_kept_away_then_drained_for_the_bound_and_never_forced() {
     let of = |annotations: Value, remaining: usize, now: &str| {
         let claim = rebooting("RebootRequested", &annotations);
