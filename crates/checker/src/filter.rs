@@ -200,12 +200,13 @@ fn affinity(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
     let is_meant = |other: &Pod| terms.iter().all(|term| term_matches(world, term, other));
     let mut somewhere = false;
     let mut found = vec![false; terms.len()];
-    for there in &world.nodes {
-        if !there.pods.iter().any(|other| is_meant(other)) {
+    let of_nodes = world.nodes.iter().map(|node| (&node.labels, &node.pods));
+    for (labels, pods) in of_nodes.chain(world.held.iter().map(|(labels, pods)| (labels, pods))) {
+        if !pods.iter().any(|other| is_meant(other)) {
             continue;
         }
         for (term, found) in terms.iter().zip(&mut found) {
-            let value = there.label(term.topology_key);
+            let value = labels.iter().find(|(key, _)| *key == term.topology_key).map(|(_, value)| *value);
             somewhere |= value.is_some();
             *found |= value.is_some() && value == world.node(node).label(term.topology_key);
         }

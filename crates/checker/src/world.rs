@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Node<'s> {
     name: String,
     /// Key and value, sorted by nothing.
-    labels: Vec<(KeyId, ValueId)>,
+    pub(crate) labels: Vec<(KeyId, ValueId)>,
     pub(crate) taints: &'s [Taint],
     pub(crate) allocatable: ResourceVec,
     pub(crate) attach_limits: Vec<(Arc<str>, u32)>,
@@ -64,6 +64,8 @@ pub(crate) struct World<'s> {
     /// The snapshot's names and those of labels that NodeClaims give.
     pub(crate) names: Interner,
     pub(crate) nodes: Vec<Node<'s>>,
+    /// Pods that stay on nodes which are going until somebody lets them go, with the labels of these.
+    pub(crate) held: Vec<(Vec<(KeyId, ValueId)>, Vec<&'s Pod>)>,
     pub(crate) planned: Vec<Planned<'s>>,
     /// Pods that were let in, in order.
     bound: RefCell<Vec<(&'s Pod, usize)>>,
@@ -90,12 +92,23 @@ impl Node<'_> {
     }
 }
 
+/// Whether a pod of a node that is going, which no place is looked for, will be there for longer: it may not be evicted.
+/// Others end with the node, or are not ours to place.
+fn is_held(pod: &Pod, snapshot: &Snapshot) -> bool {
+    let options = &snapshot.options;
+    let is_left_to_others = !options.scheduler_names.include(&pod.scheduler_name)
+        || (options.ignore_dra_requests && !pod.shape.resource_claims.is_empty());
+    let ends = pod.is_daemon || pod.is_mirror || pod.phase.is_terminal() || pod.deletion_timestamp.is_some();
+    !ends && !is_left_to_others
+}
+
 impl<'s> World<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot, plan: &Plan, choice: Choice) -> Self {
         let mut world = Self {
             snapshot,
             names: (*snapshot.interner).clone(),
             nodes: Vec::new(),
+            held: Vec::new(),
             planned: Vec::new(),
             bound: RefCell::default(),
             compiled: OnceCell::new(),
@@ -108,14 +121,16 @@ impl<'s> World<'s> {
         };
         let waiting: BTreeSet<&str> = snapshot.pods.iter().map(|pending| pending.pod.uid.as_str()).collect();
         for (id, node) in snapshot.nodes.iter_enumerated() {
-            if node.excluded == Some(Excluded::Deleting) {
-                continue;
-            }
-            let labels = match &node.labels {
+            let labels: Vec<(KeyId, ValueId)> = match &node.labels {
                 NodeLabels::Known(labels) => labels.iter().collect(),
                 NodeLabels::Promised(promised) => single_values(promised),
             };
-            let pods = node.pods.iter().map(|pod| &**pod).filter(|pod| !waiting.contains(pod.uid.as_str())).collect();
+            let pods = node.pods.iter().map(|pod| &**pod).filter(|pod| !waiting.contains(pod.uid.as_str()));
+            if node.excluded == Some(Excluded::Deleting) {
+                world.held.push((labels, pods.filter(|pod| is_held(pod, snapshot)).collect()));
+                continue;
+            }
+            let pods = pods.collect();
             world.nodes.push(Node {
                 name: node.display_name().to_owned(),
                 labels,

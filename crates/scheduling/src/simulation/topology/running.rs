@@ -14,7 +14,8 @@ use model::{
 use super::build::{Builder, GroupKey, Signature};
 use super::{DomainId, Group, GroupId, Kind, Place, Rule, Scope, Topology};
 use crate::simulation::compile::daemons;
-use crate::snapshot::{NodeId, RunningKind, RunningPods, Snapshot};
+use crate::snapshot::pending::{is_ignored, is_of_planned_scheduler, will_be_replaced};
+use crate::snapshot::{Excluded, NodeId, RunningKind, RunningPods, Snapshot};
 
 /// The groups that count a pod that runs.
 struct Counting {
@@ -45,6 +46,12 @@ impl Counting {
     fn of(&self, pods: u32) -> impl Iterator<Item = (GroupId, u32, u32)> {
         let matched = self.matched.iter().map(move |&group| (group, pods, 0));
         matched.chain(self.owned.iter().map(move |&group| (group, 0, pods)))
+    }
+
+    /// Without groups that do not count what others of them do.
+    fn without(&self, is_out: impl Fn(GroupId) -> bool) -> Self {
+        let matched = self.matched.iter().copied().filter(|&group| !is_out(group));
+        Self { matched: matched.collect(), owned: self.owned.clone() }
     }
 
     /// Counts so many pods on a node.
@@ -103,12 +110,18 @@ impl Builder<'_> {
         // Most kinds of a large cluster are on many nodes.
         let mut known: FastMap<*const RunningKind, Option<Arc<Counting>>> = FastMap::default();
         for (id, node) in snapshot.nodes.iter_enumerated() {
-            if node.name.as_ref().is_some_and(|name| left.contains(name)) {
+            let is_going = node.excluded == Some(Excluded::Deleting);
+            if is_going || node.name.as_ref().is_some_and(|name| left.contains(name)) {
                 let stay = node.pods.iter().filter(|pod| !planned.contains(&pod.uid)).map(Arc::clone);
-                let stay = RunningPods::from(stay.collect::<Vec<_>>());
-                for (kind, pods) in stay.kinds() {
+                let (ending, held): (Vec<_>, Vec<_>) = stay.partition(|pod| is_going && !self.is_held(pod));
+                for (kind, pods) in RunningPods::from(held).kinds() {
                     if let Some(counting) = alike.counting(self, kind, groups) {
                         counting.count(id, pods, groups);
+                    }
+                }
+                for (kind, pods) in RunningPods::from(ending).kinds() {
+                    if let Some(counting) = alike.counting(self, kind, groups) {
+                        counting.without(|group| self.outlasts(group, groups)).count(id, pods, groups);
                     }
                 }
             } else {
@@ -132,6 +145,31 @@ impl Builder<'_> {
                 }
             }
         }
+    }
+}
+
+impl Builder<'_> {
+    /// Whether a pod that is not planned anew, of a node that is going, stays there until somebody lets it go: else its
+    /// like would be planned.
+    fn is_held(&self, pod: &Pod) -> bool {
+        let options = &self.snapshot.options;
+        will_be_replaced(pod) && is_of_planned_scheduler(pod, options) && !is_ignored(pod, options)
+    }
+
+    /// Whether a group counts no pods that end with their node: who is to be near them would be left without them, and
+    /// would be let in nowhere by then. If the rule matches its own pods they count, since these have to be near them
+    /// as long as they are there, and may be anywhere after that.
+    ///
+    /// Differs: `near-leaving-pods`. Karpenter counts them for all.
+    fn outlasts(&self, group: GroupId, groups: &IdVec<GroupId, Group>) -> bool {
+        let Group { kind: Kind::Affinity, rule: Rule::Terms(terms), .. } = &groups[group] else { return false };
+        let rule = &groups[group].rule;
+        let is_of_rule = |pod: &Pod| {
+            let names = (&self.snapshot.namespaces, &self.snapshot.interner);
+            pod.shape.pod_affinity.required == *terms
+                && rule.matches(&pod.name.namespace, &pod.labels, &pod.shape, names.0, names.1)
+        };
+        !self.snapshot.pods.iter().any(|pending| is_of_rule(&pending.pod))
     }
 }
 
