@@ -133,6 +133,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         eviction_client: clients.evictions,
         store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
+        successors: Arc::default(),
         catalogues: Arc::new(Catalogues::default()),
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),

@@ -13,6 +13,7 @@ pub(crate) mod context;
 pub(crate) mod disrupted;
 pub(crate) mod health;
 pub(crate) mod instance;
+pub(crate) mod leaving;
 pub(crate) mod machine_devices;
 pub(crate) mod metered_provider;
 pub(crate) mod new_node_claim;

@@ -5,12 +5,14 @@
 //! who belongs together, why, how many have to come, and until when they are waited for. It is read strictly. Whoever
 //! wrote something else meant something that we do not know, and nothing is deleted for that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::{NodeClaim, annotations};
+use api::{NodeClaim, annotations, conditions};
 use model::{NodeClaimName, Timestamp};
 use scheduling::snapshot::fleet::Reason;
 use serde::{Deserialize, Serialize};
+
+use super::true_condition;
 
 /// Most NodeClaims that one command takes. The API server refuses annotations of more than 256 KiB.
 pub const MOST_NODE_CLAIMS: usize = 1_000;
@@ -111,7 +113,7 @@ impl Note {
     }
 
     /// Whether a NodeClaim takes the place of others by its note. It is not disrupted then, only kept for a while.
-    pub(crate) fn is_replacement(claim: &NodeClaim) -> bool {
+    pub fn is_replacement(claim: &NodeClaim) -> bool {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
         Self::of(claim).is_some_and(|note| note.is_ok_and(|note| !note.going.contains(name)))
     }
@@ -121,6 +123,24 @@ impl Note {
 pub fn has_note(claim: &NodeClaim) -> bool {
     let all = claim.metadata.annotations.as_ref();
     all.is_some_and(|all| all.contains_key(annotations::DISRUPTION_COMMAND))
+}
+
+/// The NodeClaims that will be deleted by commands whose replacements have all been launched, but for those that are
+/// being deleted. Their pods have places then, on the replacements and elsewhere; before that nobody can know of them.
+pub fn leaving<'c>(claims: impl IntoIterator<Item = &'c NodeClaim>) -> BTreeSet<NodeClaimName> {
+    let mut launched: BTreeMap<String, usize> = BTreeMap::new();
+    let mut going: Vec<(NodeClaimName, Note)> = Vec::new();
+    for claim in claims {
+        let Some(Ok(note)) = Note::of(claim).filter(|_| claim.metadata.deletion_timestamp.is_none()) else { continue };
+        let name = NodeClaimName::from(claim.metadata.name.as_deref().unwrap_or_default());
+        if !note.going.contains(&name) {
+            *launched.entry(note.id).or_default() += 1;
+        } else if true_condition(claim, conditions::node_claim::DISRUPTION_REASON).is_some() {
+            going.push((name, note));
+        }
+    }
+    let is_launched = |note: &Note| launched.get(&note.id).copied().unwrap_or_default() >= note.replacements;
+    going.into_iter().filter(|(_, note)| is_launched(note)).map(|(name, _)| name).collect()
 }
 
 #[cfg(test)]
@@ -172,5 +192,35 @@ mod tests {
         for text in ["", "yes", "[]", "{}", "{\"id\":\"a\"}"] {
             assert!(matches!(Note::decode(text), Err(Error::Json(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn nodeclaims_leave_once_all_that_replaces_them_is_launched() {
+        let claim = |name: &str, note: Option<&str>, is_marked: bool, is_deleting: bool| -> NodeClaim {
+            let note = note.map(|note| json!({"dovetail.sh/disruption-command": note}));
+            let marked = json!([{"type": "DisruptionReason", "status": "True", "reason": "Drifted", "message": "",
+                "lastTransitionTime": "2026-11-25T21:00:00Z"}]);
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "annotations": note,
+                    "deletionTimestamp": is_deleting.then_some("2026-11-25T21:00:00Z")},
+                "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+                "status": {"conditions": if is_marked { marked } else { json!([]) }},
+            }))
+            .unwrap()
+        };
+        let note = note().encode();
+        let note = Some(note.as_str());
+        let [a, b] = [("general-a", true), ("general-b", true)].map(|(name, marked)| claim(name, note, marked, false));
+        let replacement = claim("general-r", note, false, false);
+        let lost = claim("general-r", note, false, true);
+        let told = |claims: &[&NodeClaim]| {
+            leaving(claims.iter().copied()).into_iter().map(|name| name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[&a, &b]), [""; 0], "nothing was launched yet");
+        assert_eq!(told(&[&a, &b, &lost]), [""; 0]);
+        assert_eq!(told(&[&a, &b, &replacement]), ["general-a", "general-b"]);
+        assert_eq!(told(&[&a, &claim("general-b", note, true, true), &replacement]), ["general-a"]);
+        assert_eq!(told(&[&a, &claim("general-b", note, false, false), &replacement]), ["general-a"], "half begun");
+        assert_eq!(told(&[&claim("c", None, true, false), &claim("d", Some("?"), true, false)]), [""; 0]);
     }
 }

@@ -107,14 +107,16 @@ impl<'c> Builder<'c> {
         (object, claim): (Option<&model::Node>, &NodeClaim),
         errors: &mut Vec<ObjectError>,
     ) -> FleetNode {
+        let under_way = self.under_way(node, object, claim);
+        let is_leaving = matches!(under_way, Some(UnderWay::Command(_)));
         FleetNode {
             node: id,
             machine: object.map(|object| self.machine(node, object)).unwrap_or_default(),
             capacity: object.map(|object| object.capacity.clone()).unwrap_or_default(),
             claim: facts(claim, errors),
-            under_way: self.under_way(node, object, claim),
+            under_way,
             is_protected: object.is_some_and(|object| object.annotations.do_not_disrupt == DoNotDisrupt::Always),
-            pods: node.name.as_ref().map(|name| self.pods_on(name)).unwrap_or_default(),
+            pods: node.name.as_ref().map(|name| self.pods_on(name, is_leaving)).unwrap_or_default(),
         }
     }
 
@@ -164,16 +166,17 @@ impl<'c> Builder<'c> {
     }
 
     /// Those that have not ended, by name.
-    fn pods_on(&self, node: &NodeName) -> Vec<FleetPod> {
+    fn pods_on(&self, node: &NodeName, is_leaving: bool) -> Vec<FleetPod> {
         let given = self.pods.get(node).into_iter().flatten().copied();
         let all = self.cluster.bound.on(node).iter().chain(given);
-        let mut pods: Vec<FleetPod> = all.filter(|pod| !pod.phase.is_terminal()).map(|pod| self.pod(pod)).collect();
+        let mut pods: Vec<FleetPod> =
+            all.filter(|pod| !pod.phase.is_terminal()).map(|pod| self.pod(pod, is_leaving)).collect();
         pods.sort_by(|a, b| a.pod.name.cmp(&b.pod.name));
         pods
     }
 
-    fn pod(&self, pod: &Arc<Pod>) -> FleetPod {
-        let Cluster { options, devices, now, .. } = self.cluster;
+    fn pod(&self, pod: &Arc<Pod>, is_leaving: bool) -> FleetPod {
+        let Cluster { options, devices, now, planned_on, .. } = self.cluster;
         let moves = if !will_be_replaced(pod) {
             Moves::No
         } else if !is_of_planned_scheduler(pod, options) {
@@ -182,7 +185,9 @@ impl<'c> Builder<'c> {
             Moves::LeftToOthers("has resource claims, which are left to others".into())
         } else {
             let devices = devices.pods.get(&pod.uid).cloned();
-            Moves::As(PendingPod { pod: Arc::clone(pod), planned_on: None, devices, waits_for: None })
+            // Where it runs it was planned once too, which says nothing of where it goes.
+            let planned_on = planned_on.get(&pod.uid).filter(|_| is_leaving).cloned();
+            Moves::As(PendingPod { pod: Arc::clone(pod), planned_on, devices, waits_for: None })
         };
         FleetPod {
             pod: Arc::clone(pod),

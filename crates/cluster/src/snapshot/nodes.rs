@@ -1,6 +1,6 @@
 //! Nodes and NodeClaims become what the planner can place pods on: a machine is one entry, however far it has come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::conditions::{self, node_claim as claim_conditions};
@@ -17,6 +17,7 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeLabels, NodeState, Runnin
 
 use super::Cluster;
 use super::cache::{Cache, KnownNode, Names};
+use crate::node_claim::command;
 use crate::node_pool::Usage;
 use decode::Context;
 use decode::aliases;
@@ -37,6 +38,15 @@ pub(super) fn nodes(
     let names = Names::of(context.interner);
     let mut claims = Claims::decode(cluster, context, cache, errors);
     let mut pods = PodsByNode::new(cluster);
+    // Who decides about machines that go looks at commands himself.
+    let leaving = match cluster.wants_fleet {
+        true => BTreeSet::new(),
+        false => command::leaving(cluster.node_claims.iter().map(AsRef::as_ref)),
+    };
+    let as_it_will_be = |node: Arc<Node>| match node.node_claim.as_ref().is_some_and(|claim| leaving.contains(claim)) {
+        true => Arc::new(Node { excluded: Some(Excluded::Deleting), ..Node::clone(&node) }),
+        false => node,
+    };
     let mut nodes = IdVec::new();
     let mut usage = UsageByPool::new();
     for object in &cluster.nodes {
@@ -45,8 +55,9 @@ pub(super) fn nodes(
         let shared = cluster.bound.shared(&object.name);
         let is_plain = pods.is_as_bound(&object.name);
         if is_plain && let Some(known) = cache.nodes.get(object).filter(|known| known.is_of(of_claim, shared)) {
-            count(&known.node, &known.capacity, &mut usage);
-            nodes.push(Arc::clone(&known.node));
+            let node = as_it_will_be(Arc::clone(&known.node));
+            count(&node, &known.capacity, &mut usage);
+            nodes.push(node);
             continue;
         }
         let running = cache.kinds.running(pods.take(&object.name, context.interner));
@@ -57,8 +68,9 @@ pub(super) fn nodes(
             Some(claim) => claim.capacity.clone(),
             None => object.capacity.clone(),
         };
-        count(&node, &capacity, &mut usage);
-        nodes.push(Arc::clone(&node));
+        let to_be = as_it_will_be(Arc::clone(&node));
+        count(&to_be, &capacity, &mut usage);
+        nodes.push(to_be);
         if is_plain && Names::of(context.interner) == names {
             cache.nodes.keep(object, KnownNode { claim, pods: shared.cloned(), node, capacity });
         }

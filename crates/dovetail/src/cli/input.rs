@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use cloudprovider::declaration::CatalogueError;
+use cluster::node_claim::command::Note;
 use cluster::offline::{self, InputProblem, Offline, OfflineNote, Settings};
 use cluster::snapshot_file;
 use decode::manifests::{self, DocumentError, DocumentReason, Manifest};
@@ -139,7 +140,10 @@ impl Input {
         };
         let mut offline = offline::read(documents.manifests, documents.errors, &settings);
         args.release.note_unknown(&offline.cluster.devices.compat);
-        for claim in &offline.cluster.node_claims {
+        // What takes the place of others last: it tells where pods go, and the others where they once went.
+        let mut claims: Vec<_> = offline.cluster.node_claims.iter().collect();
+        claims.sort_by_key(|claim| Note::is_replacement(claim));
+        for claim in claims {
             let name = claim.metadata.name.as_deref().unwrap_or_default();
             for pod in planned_pods::decode(claim.metadata.annotations.as_ref()) {
                 offline.cluster.planned_on.insert(pod, name.into());

@@ -12,14 +12,14 @@
 //!
 //! Failpoints: one before each write, see [`writes::Write::failpoint`]; `disruption.started`, `disruption.finished`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use cluster::node_claim::command::Note;
-use model::{DurationMs, NodeClaimName, Pod, Timestamp};
+use model::{DurationMs, Timestamp};
 use scheduling::disruption::plan::Command;
 use scheduling::snapshot::fleet::Reason;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ use crate::world::context::Context;
 use crate::world::disrupted::Disrupted;
 use crate::world::planned_pods;
 use crate::world::store::{Kind, State};
-use crate::world::successors::{self, Successors};
+use crate::world::successors;
 
 use carry_out::Job;
 use metrics::{DecisionLabels, DisruptionMetrics};
@@ -95,7 +95,6 @@ pub(crate) struct Disruption {
     context: Context,
     metrics: DisruptionMetrics,
     planning: Planning,
-    successors: Arc<Successors>,
     has_changed: Arc<AtomicBool>,
     beat: Beat,
 }
@@ -104,8 +103,6 @@ pub(crate) struct Disruption {
 #[derive(Debug, Default)]
 struct Memory {
     proposals: Proposals,
-    /// Pods that move to nodes that are there, and the NodeClaims of these, by command.
-    moves: BTreeMap<String, Vec<(Arc<Pod>, NodeClaimName)>>,
     /// When there was last a plan.
     planned_at: Option<Instant>,
 }
@@ -116,10 +113,9 @@ impl Disruption {
         let has_changed = Arc::new(AtomicBool::new(true));
         let changed = Arc::clone(&has_changed);
         context.store.on_any_of(&PLANNED_WITH, move |_, _| changed.store(true, Ordering::Relaxed));
-        let successors = Arc::new(Successors::default());
-        successors::subscribe(&context.store, &successors, &context.assignments, &context.clock);
+        successors::subscribe(&context.store, &context.successors, &context.assignments, &context.clock);
         let beat = context.beats.beat(NAME, BOUND);
-        Self { context, metrics, planning: Planning::default(), successors, has_changed, beat }
+        Self { context, metrics, planning: Planning::default(), has_changed, beat }
     }
 
     /// Runs until the context is stopped.
@@ -148,13 +144,13 @@ impl Disruption {
     /// Carries on with what has begun.
     async fn advance(&self, memory: &mut Memory) {
         if !view::are_any(&self.context.store.read()) {
-            memory.moves.clear();
+            self.context.successors.keep_only(&BTreeSet::new());
             return;
         }
         let now = self.context.clock.now();
         let state = self.context.store.snapshot();
         let commands = view::commands(&state, &self.context.assignments, now);
-        memory.moves.retain(|id, _| commands.shown.iter().any(|shown| shown.note.id == *id));
+        self.context.successors.keep_only(&commands.shown.iter().map(|shown| shown.note.id.as_str()).collect());
         for (name, problem) in &commands.broken {
             warn!(node_claim = %name, %problem, "the note of a disruption command cannot be read, taking it back");
             report::broken(&self.context, &state, name, &problem.to_string());
@@ -174,8 +170,7 @@ impl Disruption {
             Step::Nothing => {}
             Step::Wait => report::waiting(&self.context, state, &shown.replacements),
             Step::Finish => {
-                let moves = memory.moves.remove(&shown.note.id).unwrap_or_default();
-                self.expect_successors(shown, state, moves);
+                self.expect_successors(shown, state);
                 self.log(self.finish(shown, job).await, "finish");
             }
             Step::Release => {
@@ -190,14 +185,14 @@ impl Disruption {
     }
 
     /// The pods that are evicted come back as others, and those are to go where these were planned.
-    fn expect_successors(&self, shown: &Shown, state: &State, moves: Vec<(Arc<Pod>, NodeClaimName)>) {
+    fn expect_successors(&self, shown: &Shown, state: &State) {
         let of_replacements = shown.replacements.iter().flat_map(|it| {
             let claim = state.node_claims.get(&it.name);
             let planned = planned_pods::decode(claim.and_then(|claim| claim.metadata.annotations.as_ref()));
             let pods = planned.into_iter().filter_map(|uid| state.pod_by_uid(&uid).map(Arc::clone));
             pods.filter(|pod| pod.node_name.is_some()).map(|pod| (pod, it.name.clone())).collect::<Vec<_>>()
         });
-        self.successors.expect(of_replacements.chain(moves), self.context.clock.now());
+        self.context.successors.expect(&shown.note.id, of_replacements, self.context.clock.now());
     }
 
     async fn finish(&self, shown: &Shown, job: Job<'_>) -> anyhow::Result<()> {
@@ -264,7 +259,7 @@ impl Disruption {
         for &position in update.due.iter().take(MOST_BEGUN) {
             self.beat.busy();
             let (Some(intent), Some(key)) = (intents.get(position), keys.get(position)) else { continue };
-            if self.begin(&planned, intent, &mut begun, memory).await {
+            if self.begin(&planned, intent, &mut begun).await {
                 memory.proposals.begun(key);
                 is_any_begun = true;
             }
@@ -289,7 +284,7 @@ impl Disruption {
     }
 
     /// Begins a command. Says whether anything of it was written.
-    async fn begin(&self, planned: &Planned, intent: &Intent, begun: &mut Begun, memory: &mut Memory) -> bool {
+    async fn begin(&self, planned: &Planned, intent: &Intent, begun: &mut Begun) -> bool {
         let context = &self.context;
         let command = &intent.command;
         let beginning = match start::begin(context, planned, intent, begun).await {
@@ -305,15 +300,15 @@ impl Disruption {
             *begun.going.entry(pool.clone()).or_default() += command.nodes.len();
         }
         tell(planned, command, &beginning);
+        context.successors.begin(&beginning.note.id, beginning.moves.clone());
         if let Err(failure) = self.write(planned, &beginning).await {
             warn!(command = beginning.note.id, failure = in_words(&failure), "could not begin a disruption command");
             self.take_back(&beginning.note).await;
             return true;
         }
-        let Beginning { note, pools, moves, .. } = beginning;
+        let Beginning { note, pools, .. } = beginning;
         let labels = DecisionLabels::new(note.reason, note.going.len(), note.replacements);
         self.metrics.began(&labels, pools.iter().map(ToString::to_string));
-        memory.moves.insert(note.id, moves);
         failpoints::hit("disruption.started");
         true
     }

@@ -197,7 +197,8 @@ impl Provisioner {
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
             let now = context.clock.now();
-            let question = Question { state, node_pools, planned: planned_before, options, now };
+            let succession = context.successors.now(now);
+            let question = Question { state, node_pools, planned: planned_before, succession, options, now };
             round::plan(&context, &mut memory.lock(), &question)
         });
         let (answer, culprits) = match planned.await {

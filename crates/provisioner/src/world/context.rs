@@ -24,6 +24,7 @@ use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
 use crate::world::status_conditions::StatusConditions;
 use crate::world::store::ClusterStore;
+use crate::world::successors::Successors;
 
 /// What every controller is given. Cheap to clone.
 #[derive(Clone)]
@@ -39,6 +40,8 @@ pub struct Context {
     pub store: Arc<ClusterStore>,
     /// Which pods each machine was launched for.
     pub assignments: Arc<Assignments>,
+    /// Which pods will come in the place of others, and where to.
+    pub(crate) successors: Arc<Successors>,
     /// What each NodePool can launch, compiled for planners.
     pub(crate) catalogues: Arc<Catalogues>,
     /// What NodeOverlays make of the provider's answers.

@@ -1,6 +1,6 @@
 //! From the store to the planner's input.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
@@ -16,7 +16,9 @@ use scheduling::snapshot::pending::{is_provisionable, is_untried};
 use scheduling::snapshot::{Buffer, Options, SchedulerNames, Snapshot, Volumes};
 
 use crate::world::buffers;
+use crate::world::leaving;
 use crate::world::store::{ClusterStore, CsiNode, NodeRecord, State};
+use crate::world::successors::Succession;
 
 /// Whether a pod waits for a machine from us.
 pub(crate) fn is_ours(pod: &Pod, schedulers: &SchedulerNames) -> bool {
@@ -36,6 +38,8 @@ pub(crate) enum For {
 pub(crate) struct Before<'a> {
     /// The NodeClaims that pods were planned onto.
     pub planned: &'a NameMap<Uid, NodeClaimName>,
+    /// The places of pods that leave their nodes, of what was planned for them.
+    pub succession: &'a Succession,
     /// Pods that are not to be planned.
     pub left_out: BTreeSet<Uid>,
 }
@@ -77,6 +81,7 @@ impl Memory {
 /// Everything the planner may know, from one state of the store and what was planned before it was taken.
 ///
 /// A pod that was nominated to a node and is not bound yet counts as bound there: kube-scheduler reserves its room too.
+/// So does one that has gone by a disruption command, where its successor is expected.
 /// Pods of schedulers that are not planned for are left out until they are bound. NodePools that are not in
 /// `node_pools` any more, or are another object by now, are the commit's business.
 pub(crate) fn build(
@@ -86,10 +91,10 @@ pub(crate) fn build(
     settings: Settings<'_>,
     memory: &mut Memory,
 ) -> (Snapshot, Vec<decode::ObjectError>) {
-    let Before { planned, left_out } = before;
+    let Before { planned, succession, left_out } = before;
     memory.renew(state);
-    let mut planned_on = BTreeMap::new();
-    let mut pods = Vec::new();
+    let mut planned_on = leaving::places(state, succession);
+    let mut pods = leaving::kept(state, succession);
     for pod in state.unbound_pods() {
         if let Some(nominated) = pod.nominated_node_name.as_ref().filter(|node| state.nodes.contains(*node)) {
             pods.push(Arc::new(Pod { node_name: Some(nominated.clone()), ..Pod::clone(pod) }));
@@ -156,7 +161,8 @@ fn devices(state: &State, buffers: &[Buffer], whom: For) -> ClusterDevices {
         && (whom == For::Disruption
             || state.unbound_pods().any(wants)
             || state.daemon_sets.values().any(wanting_daemon)
-            || state.nodes.values().any(|node| is_going(node)));
+            || state.nodes.values().any(|node| is_going(node))
+            || !leaving::nodes_of_commands(state).is_empty());
     let nobody = !of_pods && buffers.iter().all(|buffer| buffer.devices.is_none());
     if nobody {
         return ClusterDevices { compat, ..ClusterDevices::default() };

@@ -3,11 +3,13 @@
 //!
 //! A new pod of the same controller that asks for the same takes over the place of the first that is gone. It waits for
 //! that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room
-//! away. All of this is a wish, and forgotten after a while.
+//! away. Until then planners know the places as well: a pod that is still there will go to its place, and one that is
+//! gone counts as running there until its successor comes. All of this is a wish, and forgotten after a while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::collections::NameMap;
 use model::{DurationMs, NodeClaimName, Pod, Timestamp, Uid};
 use parking_lot::Mutex;
 
@@ -17,14 +19,28 @@ use crate::world::store::ClusterStore;
 
 /// How long successors are waited for: a drain may take long.
 const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
+/// How long once the pod is gone: controllers make the next one at once, but for Jobs, which wait for ten seconds and
+/// longer after each time. A workload that was scaled down meanwhile makes none.
+const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
+
+/// A pod and the NodeClaim of the machine where its successor has a place.
+pub(crate) type Move = (Arc<Pod>, NodeClaimName);
 
 /// Successors that are waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Successors {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Of commands that have begun, by their ids: pods that move to nodes that are there. What their replacements were
+    /// planned for is on these.
+    begun: BTreeMap<String, Vec<Move>>,
     /// By their controller, in the order in which they were planned.
-    expected: Mutex<BTreeMap<Uid, Vec<Expected>>>,
+    expected: BTreeMap<Uid, Vec<Expected>>,
 }
 
 #[derive(Debug)]
@@ -32,18 +48,42 @@ struct Expected {
     predecessor: Arc<Pod>,
     place: NodeClaimName,
     until: Timestamp,
+    /// Whether the predecessor is gone.
+    is_open: bool,
+}
+
+/// What planners are to know of places that were planned for pods which move.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Succession {
+    /// Where pods go that are there.
+    pub(crate) places: NameMap<Uid, NodeClaimName>,
+    /// Pods that are gone, and where their successors will be.
+    pub(crate) kept: Vec<Move>,
 }
 
 impl Successors {
-    /// Waits for the successors of pods that will be evicted. A pod without a controller has none.
-    pub(crate) fn expect(&self, places: impl IntoIterator<Item = (Arc<Pod>, NodeClaimName)>, now: Timestamp) {
-        let mut expected = self.expected.lock();
+    /// Remembers where pods go by a command that has begun.
+    pub(crate) fn begin(&self, command: &str, moves: Vec<Move>) {
+        self.inner.lock().begun.insert(command.to_owned(), moves);
+    }
+
+    /// Forgets commands that are not there any more: they were rolled back.
+    pub(crate) fn keep_only(&self, commands: &BTreeSet<&str>) {
+        self.inner.lock().begun.retain(|id, _| commands.contains(id.as_str()));
+    }
+
+    /// Waits for the successors of the pods of a command, which are evicted from now on; `others` are those that go to
+    /// its replacements. A pod without a controller has none.
+    pub(crate) fn expect(&self, command: &str, others: impl IntoIterator<Item = Move>, now: Timestamp) {
+        let mut inner = self.inner.lock();
+        let moves = inner.begun.remove(command).unwrap_or_default();
+        let expected = &mut inner.expected;
         expected.retain(|_, of_owner| {
             of_owner.retain(|it| it.until > now);
             !of_owner.is_empty()
         });
         let mut count: usize = expected.values().map(Vec::len).sum();
-        for (predecessor, place) in places {
+        for (predecessor, place) in others.into_iter().chain(moves) {
             let Some(owner) = predecessor.owner.as_ref().map(|owner| owner.uid.clone()) else { continue };
             if count == MOST {
                 break;
@@ -54,14 +94,26 @@ impl Successors {
                 continue;
             }
             count += 1;
-            of_owner.push(Expected { predecessor, place, until: now.saturating_add(EXPECTED_FOR) });
+            let until = now.saturating_add(EXPECTED_FOR);
+            of_owner.push(Expected { predecessor, place, until, is_open: false });
+        }
+    }
+
+    /// Notes that a pod is gone.
+    fn open(&self, pod: &Pod, now: Timestamp) {
+        let Some(owner) = &pod.owner else { return };
+        let mut inner = self.inner.lock();
+        let of_owner = inner.expected.get_mut(&owner.uid).into_iter().flatten();
+        for it in of_owner.filter(|it| it.predecessor.uid == pod.uid) {
+            it.is_open = true;
+            it.until = it.until.min(now.saturating_add(KEPT_FOR));
         }
     }
 
     /// The place of a new pod, if it is a successor. Each place is given once.
     pub(crate) fn take(&self, pod: &Pod, now: Timestamp) -> Option<NodeClaimName> {
         let owner = &pod.owner.as_ref()?.uid;
-        let mut all = self.expected.lock();
+        let all = &mut self.inner.lock().expected;
         let of_owner = all.get_mut(owner)?;
         if of_owner.iter().any(|it| it.predecessor.uid == pod.uid) {
             return None;
@@ -82,6 +134,25 @@ impl Successors {
         }
         Some(taken.place)
     }
+
+    /// What planners are to know now.
+    ///
+    /// To be asked after the state of the store was taken: a successor that has come by then and is not in the state
+    /// leaves its place to whoever is planned first, and one that is in it would have to find another beside it.
+    pub(crate) fn now(&self, now: Timestamp) -> Succession {
+        let inner = self.inner.lock();
+        let mut succession = Succession::default();
+        for (pod, place) in inner.begun.values().flatten() {
+            succession.places.insert(pod.uid.clone(), place.clone());
+        }
+        for it in inner.expected.values().flatten().filter(|it| it.until > now) {
+            match it.is_open {
+                true => succession.kept.push((Arc::clone(&it.predecessor), it.place.clone())),
+                false => drop(succession.places.insert(it.predecessor.uid.clone(), it.place.clone())),
+            }
+        }
+        succession
+    }
 }
 
 /// Gives new pods the places of those they succeed, from now on.
@@ -93,10 +164,15 @@ pub(crate) fn subscribe(
 ) {
     let (successors, assignments, clock) = (Arc::clone(successors), Arc::clone(assignments), Arc::clone(clock));
     store.on::<Pod>(move |delta, state| {
-        let (None, Some(pod)) = (delta.before, delta.after) else { return };
-        if pod.node_name.is_some() {
+        let (before, after) = (delta.before, delta.after);
+        // A pod of a StatefulSet has the name of the one before.
+        if before.map(|pod| &pod.uid) == after.map(|pod| &pod.uid) {
             return;
         }
+        if let Some(gone) = before {
+            successors.open(gone, clock.now());
+        }
+        let Some(pod) = after.filter(|pod| pod.node_name.is_none()) else { return };
         if let Some(place) = successors.take(pod, clock.now())
             && state.node_claims.get(&place).is_some_and(|claim| claim.metadata.deletion_timestamp.is_none())
         {
@@ -125,8 +201,8 @@ mod tests {
         let successors = Successors::default();
         let now = Timestamp::from_seconds(100);
         let planned = [(pod("a", "web", "1"), "m1".into()), (pod("b", "web", "1"), "m2".into())];
-        successors.expect(planned.clone(), now);
-        successors.expect(planned, now);
+        successors.expect("c", planned.clone(), now);
+        successors.expect("c", planned, now);
         assert_eq!(successors.take(&pod("c", "db", "1"), now), None, "of another controller");
         assert_eq!(successors.take(&pod("d", "web", "2"), now), None, "asks for something else");
         assert_eq!(successors.take(&pod("a", "web", "1"), now), None, "that is the one that goes");
@@ -139,10 +215,36 @@ mod tests {
     fn a_place_is_not_kept_for_ever() {
         let successors = Successors::default();
         let now = Timestamp::from_seconds(100);
-        successors.expect([(pod("a", "web", "1"), "m1".into())], now);
+        successors.expect("c", [(pod("a", "web", "1"), "m1".into())], now);
         let later = now.saturating_add(EXPECTED_FOR);
         assert_eq!(successors.take(&pod("b", "web", "1"), later), None);
-        successors.expect([], later);
-        assert!(successors.expected.lock().is_empty());
+        successors.expect("d", [], later);
+        assert!(successors.inner.lock().expected.is_empty());
+    }
+
+    #[test]
+    fn planners_know_where_pods_go_and_keep_the_places_of_those_that_are_gone_for_a_while() {
+        let successors = Successors::default();
+        let now = Timestamp::from_seconds(100);
+        let told = |at: Timestamp| {
+            let Succession { places, kept } = successors.now(at);
+            let mut told: Vec<String> = places.iter().map(|(pod, place)| format!("{pod} to {place}")).collect();
+            told.extend(kept.iter().map(|(pod, place)| format!("{} counts on {place}", pod.uid)));
+            told.sort();
+            told
+        };
+        successors.begin("c", vec![(pod("a", "web", "1"), "m1".into())]);
+        successors.begin("d", vec![(pod("x", "web", "1"), "m1".into())]);
+        assert_eq!(told(now), ["a to m1", "x to m1"]);
+        successors.keep_only(&BTreeSet::from(["c"]));
+        assert_eq!(told(now), ["a to m1"], "the other command was rolled back");
+        successors.expect("c", [(pod("b", "web", "1"), "m2".into())], now);
+        assert_eq!(told(now), ["a to m1", "b to m2"], "they are being evicted");
+        successors.open(&pod("a", "web", "1"), now);
+        assert_eq!(told(now), ["a counts on m1", "b to m2"]);
+        assert_eq!(told(now.saturating_add(KEPT_FOR)), ["b to m2"], "no successor came");
+        successors.open(&pod("b", "web", "1"), now);
+        assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m2".into()));
+        assert_eq!(told(now), ["a counts on m1"], "another has come for it");
     }
 }

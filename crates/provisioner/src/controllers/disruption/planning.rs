@@ -76,7 +76,8 @@ impl Planning {
                 scheduler_config: &context.options.scheduler_config,
                 labels: &context.cloud.config().labels,
             };
-            let before = Before { planned: &planned, left_out: BTreeSet::new() };
+            let succession = context.successors.now(context.clock.now());
+            let before = Before { planned: &planned, succession: &succession, left_out: BTreeSet::new() };
             let mut memory = memory.lock();
             // Taken out for the call: what a panic leaves is not used again.
             let mut remembered = std::mem::take(&mut *memory);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use api::conditions::node_claim::DISRUPTION_REASON;
 use api::{NodeClaim, taints};
 use cluster::node_claim::command::{MOST_NODE_CLAIMS, Note, has_note};
-use model::{DurationMs, NodeClaimName, NodePoolName, Pod, PriceNanoUsdPerHour};
+use model::{DurationMs, NodeClaimName, NodePoolName, PriceNanoUsdPerHour};
 use scheduling::disruption::plan::{Command, Place};
 use scheduling::plan::Plan;
 use scheduling::plan::action::Action;
@@ -20,6 +20,7 @@ use super::planning::Planned;
 use crate::world::context::Context;
 use crate::world::preconditions::{self, Present, Stale};
 use crate::world::store::State;
+use crate::world::successors::Move;
 use crate::world::{claim, node_facts, planned_node_claim, static_node_claim};
 
 /// What is to be done.
@@ -52,7 +53,7 @@ pub(crate) struct Beginning {
     /// What must hold when all is written but the launches.
     pub(crate) deletion: Action,
     /// Pods that move to nodes that are there, and the NodeClaims of these.
-    pub(crate) moves: Vec<(Arc<Pod>, NodeClaimName)>,
+    pub(crate) moves: Vec<Move>,
     /// The NodePools of those that go.
     pub(crate) pools: BTreeSet<NodePoolName>,
 }
@@ -129,7 +130,7 @@ impl Planned {
         })
     }
 
-    fn moves(&self, command: &Command) -> Vec<(Arc<Pod>, NodeClaimName)> {
+    fn moves(&self, command: &Command) -> Vec<Move> {
         let (snapshot, _) = self.of_moves();
         let to_node = command.moves.iter().filter_map(|it| match it.to {
             Place::Node(node) => {

@@ -3,7 +3,7 @@
 //!
 //! Best effort and in the background: what is not written now is written with the next plan. Pods that run there by now
 //! are not taken out, so that the annotation tells what the machine was planned for; whoever restores plans from it
-//! leaves them aside.
+//! leaves them aside. Nor are pods that run on machines which go: the machine may be to take their place.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use tracing::debug;
 use crate::world::assignments::Assignments;
 use crate::world::claim;
 use crate::world::context::Context;
+use crate::world::leaving;
 use crate::world::planned_pods;
 use crate::world::store::{Revision, State};
 
@@ -79,8 +80,10 @@ fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName) -> O
             state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.as_ref() == Some(&node.model.name))
         })
     };
+    let leaves = |uid: &Uid| state.pod_by_uid(uid).is_some_and(|pod| leaving::may_leave(state, pod));
+    let are_to_come = noted.iter().filter(|uid| !runs_there(uid) && leaves(uid));
     let have_come = noted.iter().filter(|uid| runs_there(uid));
-    let value = planned_pods::encode(waiting.iter().chain(have_come), &assignments.stages())?;
+    let value = planned_pods::encode(waiting.iter().chain(are_to_come).chain(have_come), &assignments.stages())?;
     let wanted = planned_pods::decode_value(&value);
     let lacks_some = wanted.iter().any(|pod| !noted.contains(pod));
     lacks_some.then(|| Outdated { name: name.clone(), uid: node_claim.metadata.uid.clone().unwrap_or_default(), value })

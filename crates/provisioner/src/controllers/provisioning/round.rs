@@ -10,8 +10,8 @@ use std::sync::Arc;
 use cluster::snapshot::LaunchableNodePool;
 use decode::ObjectError;
 use model::collections::NameMap;
-use model::{DurationMs, NodeClaimName, NodePoolName, Pod, ResourceId, Timestamp, Uid};
-use scheduling::plan::{MachineId, Plan};
+use model::{DurationMs, NodeClaimName, NodeName, NodePoolName, Pod, ResourceId, Timestamp, Uid};
+use scheduling::plan::{Machine, MachineId, Plan};
 use scheduling::snapshot::pending::is_untried;
 use scheduling::snapshot::{NodePool, Options as PlanOptions, SchedulerNames, Snapshot};
 
@@ -23,8 +23,10 @@ use super::pod_class::{PodClass, PodClasses};
 use crate::runtime::failpoints;
 use crate::runtime::panics::{self, Panicked};
 use crate::world::context::Context;
+use crate::world::leaving;
 use crate::world::snapshot;
 use crate::world::store::State;
+use crate::world::successors::Succession;
 
 /// How often a round is planned anew because launches turn out to have been in vain.
 const MOST_BRAKINGS: usize = 3;
@@ -51,6 +53,8 @@ pub(super) struct Question {
     pub(super) node_pools: Vec<LaunchableNodePool>,
     /// The NodeClaims that pods were planned onto before.
     pub(super) planned: Arc<NameMap<Uid, NodeClaimName>>,
+    /// The places of pods that leave their nodes.
+    pub(super) succession: Succession,
     pub(super) options: PlanOptions,
     pub(super) now: Timestamp,
 }
@@ -109,6 +113,7 @@ pub(super) fn plan(
         context,
         question,
         waiting: Waiting::of(state, &question.options.scheduler_names),
+        nodes_of_commands: leaving::nodes_of_commands(state),
         brake: &mut memory.brake,
         remembered: &mut memory.snapshot,
     };
@@ -159,6 +164,8 @@ struct Round<'a> {
     context: &'a Context,
     question: &'a Question,
     waiting: Waiting,
+    /// Nodes whose pods are planned although they run: commands that have begun will take them away.
+    nodes_of_commands: BTreeSet<NodeName>,
     brake: &'a mut Brake,
     remembered: &'a mut snapshot::Memory,
 }
@@ -166,8 +173,8 @@ struct Round<'a> {
 impl Round<'_> {
     /// A plan without some pods.
     fn made(&mut self, left_out: BTreeSet<Uid>) -> Made {
-        let Question { state, node_pools, planned, options, now } = self.question;
-        let before = snapshot::Before { planned, left_out };
+        let Question { state, node_pools, planned, succession, options, now } = self.question;
+        let before = snapshot::Before { planned, succession, left_out };
         let settings = snapshot::Settings {
             whom: snapshot::For::Provisioning,
             now: *now,
@@ -185,7 +192,9 @@ impl Round<'_> {
         }
         failpoints::panic_for(&snapshot);
         tracing::debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
-        let plan = scheduling::provisioning::plan(&snapshot);
+        let mut plan = scheduling::provisioning::plan(&snapshot);
+        // They wait for nothing: whether they go is their command's business.
+        plan.refusals.retain(|refusal| !runs_on(&snapshot.pods[refusal.pod].pod, &self.nodes_of_commands));
         (snapshot, plan, errors)
     }
 
@@ -231,7 +240,8 @@ impl Round<'_> {
     /// already.
     fn launches(&self, snapshot: &Snapshot, plan: &Plan, mut tried: BTreeSet<PodClass>, now: Timestamp) -> Launches {
         let annotations = launched_for::annotations(snapshot, plan, self.brake);
-        let mut launches = Launches { held_back: BTreeSet::new(), annotations };
+        let held_back = only_of_commands(snapshot, plan, &self.nodes_of_commands);
+        let mut launches = Launches { held_back, annotations };
         if self.brake.is_idle() {
             return launches;
         }
@@ -266,6 +276,18 @@ impl Round<'_> {
     }
 }
 
+/// Machines for nobody but pods of those nodes: their commands launch what they need.
+pub(super) fn only_of_commands(snapshot: &Snapshot, plan: &Plan, nodes: &BTreeSet<NodeName>) -> BTreeSet<MachineId> {
+    let is_only = |machine: &Machine| {
+        !machine.pods.is_empty() && machine.pods.iter().all(|&pod| runs_on(&snapshot.pods[pod].pod, nodes))
+    };
+    plan.machines.iter_enumerated().filter(|(_, machine)| is_only(machine)).map(|(id, _)| id).collect()
+}
+
+fn runs_on(pod: &Pod, nodes: &BTreeSet<NodeName>) -> bool {
+    pod.node_name.as_ref().is_some_and(|node| nodes.contains(node))
+}
+
 /// The pods that may be in a plan, by class.
 struct Waiting {
     classes: BTreeMap<PodClass, Vec<Arc<Pod>>>,
@@ -278,7 +300,9 @@ impl Waiting {
         let unbound = state.unbound_pods().filter(|pod| snapshot::is_ours(pod, schedulers) || is_untried(pod));
         let going = state.nodes.values().filter(|node| node.model.deletion_timestamp.is_some());
         let leaving = going.flat_map(|node| state.pods_on_node(&node.model.name));
-        for pod in unbound.chain(leaving) {
+        let of_commands = leaving::nodes_of_commands(state);
+        let of_commands = of_commands.iter().flat_map(|node| state.pods_on_node(node));
+        for pod in unbound.chain(leaving).chain(of_commands) {
             classes.entry(of_pods.of(pod)).or_default().push(Arc::clone(pod));
         }
         Self { classes }

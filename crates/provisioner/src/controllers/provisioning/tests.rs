@@ -3,6 +3,7 @@
 mod actions;
 mod bindings;
 mod brake;
+mod commands;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,6 +118,15 @@ fn apply(store: &ClusterStore, pod: Value) {
 }
 
 fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignments) -> Snapshot {
+    let before = snapshot::Before {
+        planned: &assignments.claims_by_pod(),
+        succession: &Default::default(),
+        left_out: Default::default(),
+    };
+    snapshot_with(store, pool, before)
+}
+
+fn snapshot_with(store: &ClusterStore, pool: &Arc<NodePool>, before: snapshot::Before<'_>) -> Snapshot {
     let types = [instance_type(2, 100), instance_type(4, 200), instance_type(16, 800)];
     let ((catalogue, errors), _): ((Catalogue, _), _) =
         store.intern(|names| cluster::catalogue(&types, &mut decode::Context::new(names)));
@@ -126,7 +136,7 @@ fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignm
     let (snapshot, errors) = snapshot::build(
         &store.snapshot(),
         pools,
-        snapshot::Before { planned: &assignments.claims_by_pod(), left_out: Default::default() },
+        before,
         snapshot::Settings {
             whom: snapshot::For::Provisioning,
             now,

@@ -12,7 +12,8 @@ fn built(state: &State, memory: &mut Memory) -> Snapshot {
         scheduler_config: &SchedulerConfig::default(),
         labels: &ProviderLabels::default(),
     };
-    let before = snapshot::Before { planned: &Default::default(), left_out: BTreeSet::new() };
+    let before =
+        snapshot::Before { planned: &Default::default(), succession: &Default::default(), left_out: BTreeSet::new() };
     let (snapshot, errors) = snapshot::build(state, Vec::new(), before, settings, memory);
     assert_eq!(errors, []);
     snapshot

@@ -1,0 +1,119 @@
+//! Pods of machines that commands of disruption take away.
+
+use super::*;
+use crate::world::leaving;
+use crate::world::store::Revision;
+use crate::world::store::watch::node_record;
+use crate::world::successors::Succession;
+
+const NOTE: &str =
+    r#"{"id":"1","reason":"Drifted","nodeClaims":["old"],"replacements":1,"deadline":"2026-01-01T00:10:00Z"}"#;
+
+/// A machine for one pod, and its Node unless it is still coming.
+fn machine(store: &ClusterStore, name: &str, (has_note, has_node): (bool, bool), planned: &str) {
+    let condition = |condition_type: &str| {
+        json!({"type": condition_type, "status": "True", "reason": condition_type, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:20Z"})
+    };
+    let mut notes = json!({annotations::PLANNED_PODS: planned});
+    if has_note {
+        notes[annotations::DISRUPTION_COMMAND] = NOTE.into();
+    }
+    let mut conditions = vec![condition("Launched")];
+    if has_node {
+        conditions.extend([condition("Initialized"), condition("DisruptionReason")]);
+    }
+    let room = json!({"cpu": "2", "memory": "8Gi", "pods": "10"});
+    let claim: NodeClaim = serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": notes,
+            "labels": {labels::NODEPOOL: "general"}},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [], "resources": {"requests": room},
+        },
+        "status": {"providerID": name, "conditions": conditions, "capacity": room, "allocatable": room},
+    }))
+    .unwrap();
+    let revision = Revision::of(&claim.metadata);
+    store.apply(claim, revision);
+    if has_node {
+        let node = RawObject::deserialize(json!({
+            "metadata": {"name": format!("node-{name}"), "uid": name, "resourceVersion": "1",
+                "labels": {labels::NODEPOOL: "general"}},
+            "spec": {"providerID": name}, "status": {"allocatable": room},
+        }))
+        .unwrap();
+        store.apply_with(node.revision(), |names| node_record(&node, &mut decode::Context::new(names))).unwrap();
+    }
+}
+
+fn runs_on_old(name: &str) -> Value {
+    pod(name, |pod| {
+        pod["spec"]["nodeName"] = "node-old".into();
+        pod["status"] = json!({"phase": "Running"});
+    })
+}
+
+/// Where each pod goes: `NodeClaim: pods`.
+fn places(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let names = |pods: &[scheduling::snapshot::PodId]| {
+        pods.iter().map(|&pod| snapshot.pods[pod].pod.name.name.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let on_nodes = plan.existing.iter().map(|placement| {
+        let claim = snapshot.nodes[placement.node].node_claim.as_deref().unwrap_or("none");
+        format!("{claim}: {}", names(&placement.pods))
+    });
+    let machines = plan.machines.iter().map(|machine| format!("launch: {}", names(&machine.pods)));
+    on_nodes.chain(machines).collect()
+}
+
+fn planned_with(store: &ClusterStore, succession: &Succession) -> (Snapshot, Plan) {
+    let before = snapshot::Before { planned: &Default::default(), succession, left_out: Default::default() };
+    let snapshot = snapshot_with(store, &pool_object(node_pool()), before);
+    let plan = scheduling::provisioning::plan(&snapshot);
+    assert!(plan.refusals.is_empty(), "{:?}", plan.refusals);
+    (snapshot, plan)
+}
+
+fn planned_places(store: &ClusterStore, succession: &Succession) -> Vec<String> {
+    let (snapshot, plan) = planned_with(store, succession);
+    places(&snapshot, &plan)
+}
+
+#[test]
+fn a_pod_that_waits_does_not_get_the_room_that_a_command_has_launched_for_another() {
+    let store = store([runs_on_old("runs"), pod("a-waits", |_| {})]);
+    let nothing = Succession::default();
+    machine(&store, "old", (true, true), "uid-runs");
+    // Of no command: its room is anybody's.
+    machine(&store, "new", (false, false), "uid-runs");
+    assert_eq!(planned_places(&store, &nothing), ["new: a-waits"]);
+    store.forget::<NodeClaim>(&"new".into());
+    machine(&store, "new", (true, false), "uid-runs");
+    assert_eq!(planned_places(&store, &nothing), ["new: runs", "launch: a-waits"]);
+    let (snapshot, plan) = planned_with(&store, &nothing);
+    let nodes = leaving::nodes_of_commands(&store.read());
+    assert!(round::only_of_commands(&snapshot, &plan, &nodes).is_empty(), "the new machine is for who waits");
+}
+
+#[test]
+fn nothing_is_launched_for_pods_whose_command_has_launched_what_they_need() {
+    let store = store([runs_on_old("runs"), runs_on_old("runs-too")]);
+    machine(&store, "old", (true, true), "");
+    machine(&store, "new", (true, false), "uid-runs");
+    let (snapshot, plan) = planned_with(&store, &Succession::default());
+    assert_eq!(places(&snapshot, &plan), ["new: runs", "launch: runs-too"], "which had a place on some node");
+    let nodes = leaving::nodes_of_commands(&store.read());
+    assert_eq!(round::only_of_commands(&snapshot, &plan, &nodes).len(), 1);
+}
+
+#[test]
+fn the_place_of_a_pod_that_is_gone_is_kept_until_its_successor_comes() {
+    let store = store([runs_on_old("runs"), pod("a-waits", |_| {})]);
+    machine(&store, "there", (false, true), "");
+    let gone = Arc::clone(store.read().pod_by_uid(&"uid-runs".into()).unwrap());
+    store.forget::<model::Pod>(&gone.name);
+    assert_eq!(planned_places(&store, &Succession::default()), ["there: a-waits"]);
+    let succession = Succession { kept: vec![(gone, "there".into())], ..Succession::default() };
+    assert_eq!(planned_places(&store, &succession), ["launch: a-waits"]);
+}
