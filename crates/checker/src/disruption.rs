@@ -23,6 +23,7 @@ pub fn check_disruption(snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Strin
     let mut problems = checking.reasons();
     problems.extend(checking.going());
     problems.extend(checking.budgets());
+    problems.extend(checking.replicas());
     for (index, command) in plan.commands.iter().enumerate() {
         let of_command = checking.command(command);
         problems.extend(of_command.into_iter().map(|problem| format!("command {}: {problem}", index + 1)));
@@ -100,14 +101,15 @@ impl Checking<'_> {
                     problems.push(format!("{} is none of ours", self.name(node)));
                     continue;
                 };
-                let why = self.why_it_may_not_go(machine, command.reason);
+                let why = self.why_it_may_not_go(machine, command);
                 problems.extend(why.map(|why| format!("{} goes as {}: {why}", self.name(node), command.reason)));
             }
         }
         problems
     }
 
-    fn why_it_may_not_go(&self, machine: &FleetNode, reason: Reason) -> Option<&'static str> {
+    fn why_it_may_not_go(&self, machine: &FleetNode, command: &Command) -> Option<&'static str> {
+        let (reason, from_template) = (command.reason, command.static_pool.is_some());
         let node = self.snapshot.nodes.try_get(machine.node)?;
         let pool = node.node_pool.as_ref().and_then(|pool| self.fleet.pools.get(pool));
         let claim = &machine.claim;
@@ -118,10 +120,12 @@ impl Checking<'_> {
             Some("something is under way")
         } else if node.name.is_none() || node.state != NodeState::Initialized {
             Some("it is not initialized")
-        } else if pool.is_none_or(|pool| pool.is_static || !pool.faults.is_empty()) {
+        } else if pool.is_none_or(|pool| pool.is_static() != from_template || !pool.faults.is_empty()) {
             Some("its nodepool has none to give")
         } else if machine.is_protected || machine.pods.iter().any(|pod| pod.forbidden.is_some() && !is_forced) {
             Some("that is forbidden")
+        } else if from_template {
+            (reason != Reason::Drifted || claim.drifted.is_none()).then_some("it has not drifted")
         } else if moves(|moves| matches!(moves, Moves::LeftToOthers(_))) {
             Some("somebody else places one of its pods")
         } else {
@@ -165,6 +169,9 @@ impl Checking<'_> {
     /// Whether a command moves each pod that has to, and says where to and what it saves.
     fn command(&self, command: &Command) -> Vec<String> {
         let mut problems = Vec::new();
+        if let Some(pool) = &command.static_pool {
+            return self.from_template(command, pool);
+        }
         let machines: Vec<&FleetNode> = command.nodes.iter().filter_map(|node| self.machine(*node)).collect();
         let pods = machines.iter().flat_map(|machine| &machine.pods);
         let wanted: BTreeSet<&Uid> =
@@ -213,6 +220,34 @@ impl Checking<'_> {
         }
         if command.reason == Reason::Underutilized {
             problems.extend(self.why_no_saving(command, &machines, simulated));
+        }
+        problems
+    }
+
+    /// A command that replaces machines of a static NodePool, one for one, says nothing of pods.
+    fn from_template(&self, command: &Command, pool: &NodePoolName) -> Vec<String> {
+        let mut problems = Vec::new();
+        if command.nodes.iter().any(|node| self.pool(*node) != Some(pool)) {
+            problems.push(format!("not all of its machines are of nodepool {pool}"));
+        }
+        if !command.replacements.is_empty() || !command.moves.is_empty() || command.saving.0 != 0 {
+            problems.push("it is replaced by its like, and something else is said of it".to_owned());
+        }
+        problems
+    }
+
+    /// Machines of static NodePools that go are replaced first, within limits, and none of those that are too many is.
+    fn replicas(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (name, pool) in &self.fleet.pools {
+            let Some(replicas) = pool.replicas else { continue };
+            let commands = self.plan.commands.iter().filter(|command| command.static_pool.as_ref() == Some(name));
+            let going: usize = commands.map(|command| command.nodes.len()).sum();
+            let staying = replicas.active + replicas.pending_disruption;
+            let most = staying + replicas.deleting + i64::try_from(going).unwrap_or(i64::MAX);
+            if going > 0 && (staying > replicas.wanted || replicas.node_limit.is_some_and(|limit| most > limit)) {
+                problems.push(format!("{going} machines of {name} are replaced, and {replicas:?}"));
+            }
         }
         problems
     }
@@ -287,7 +322,11 @@ impl Checking<'_> {
         let mut problems = Vec::new();
         let is_going = |machine: &&FleetNode| matches!(machine.under_way, Some(UnderWay::Command(Some(_))));
         let under_way = self.fleet.nodes.iter().filter(is_going).map(|machine| machine.node);
-        let leaving: BTreeSet<NodeId> = self.leaving().into_iter().chain(under_way).collect();
+        // Pods of replicas are placed once their machine is drained.
+        let from_templates = self.plan.commands.iter().filter(|command| command.static_pool.is_some());
+        let from_templates: BTreeSet<NodeId> = from_templates.flat_map(|command| &command.nodes).copied().collect();
+        let planned = self.leaving().into_iter().filter(|node| !from_templates.contains(node));
+        let leaving: BTreeSet<NodeId> = planned.chain(under_way).collect();
         for (id, node) in simulated.snapshot.nodes.iter_enumerated() {
             let Some(before) = self.snapshot.nodes.try_get(id) else {
                 problems.push(format!("{} is only simulated", node.display_name()));

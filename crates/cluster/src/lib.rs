@@ -17,6 +17,7 @@ pub mod node_repair;
 pub mod offline;
 pub mod snapshot;
 pub mod snapshot_file;
+pub mod static_pools;
 
 pub use catalogue::{catalogue, without_reserved};
 pub use snapshot::{snapshot, snapshot_with};

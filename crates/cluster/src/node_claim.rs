@@ -14,7 +14,7 @@ pub mod drift;
 pub mod expiration;
 
 /// The label of a NodeClaim under that key, spelled exactly so; empty where it has none.
-fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
+pub(crate) fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
     claim.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
 }
 

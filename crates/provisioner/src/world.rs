@@ -27,7 +27,6 @@ pub(crate) mod preconditions;
 pub(crate) mod registration_health;
 pub(crate) mod snapshot;
 pub(crate) mod static_node_claim;
-pub(crate) mod static_pools;
 pub(crate) mod status_conditions;
 pub mod store;
 pub(crate) mod successors;

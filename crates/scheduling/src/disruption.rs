@@ -10,7 +10,8 @@
 //!    commands after it.
 //! 4. `methods`, one after the other: each takes candidates and budgets and gives commands. `emptiness` removes nodes
 //!    without pods; `drift` replaces what is not as it should be; `consolidation` removes and replaces what costs more
-//!    than its pods need, of which `search` finds what could go.
+//!    than its pods need, of which `search` finds what could go; `static_drift` replaces machines of static NodePools,
+//!    about which pods do not decide.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
 //!    where pods that wait would, by every rule that these keep.
 //!
@@ -32,7 +33,7 @@ use model::PriceNanoUsdPerHour;
 
 use self::budgets::Allowances;
 use self::candidates::{Candidates, Context};
-use self::methods::{Outcome, consolidation, drift, emptiness};
+use self::methods::{Outcome, consolidation, drift, emptiness, static_drift};
 use self::plan::{DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
 use crate::snapshot::fleet::{Fleet, UnderWay};
@@ -46,7 +47,8 @@ pub fn plan_disruption(snapshot: &Snapshot) -> DisruptionPlan {
     let mut allowances = Allowances::new(fleet);
     let mut outcome = emptiness::commands(&context, &candidates, &mut allowances);
     outcome.extend(drift::commands(&context, &candidates, &mut allowances, &outcome));
-    let (outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome);
+    let (mut outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome);
+    outcome.extend(static_drift::commands(&context, &candidates, &mut allowances));
     DisruptionPlan { fleet_bound: bound, ..finish(&context, &candidates, &allowances, outcome) }
 }
 

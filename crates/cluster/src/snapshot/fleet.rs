@@ -24,7 +24,7 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PendingPod, PoolId
 use self::pools::Counts;
 use super::Cluster;
 use crate::node_claim::command::{Note, has_note};
-use crate::node_claim::{self, expiration, last_pod_event, milliseconds, timestamp, true_condition, true_since};
+use crate::node_claim::{self, expiration, label, last_pod_event, milliseconds, timestamp, true_condition, true_since};
 
 /// The fleet, all but what its devices are compiled from. A field of a NodeClaim or NodePool that cannot be read is
 /// reported and counts as what disrupts less.
@@ -57,7 +57,12 @@ pub(super) fn fleet(
     for pool in &cluster.node_pools {
         let name = NodePoolName::from(pool.object.metadata.name.as_deref().unwrap_or_default());
         let counts = counts.remove(&name).unwrap_or_default();
-        let of_fleet = pools::pool(&pool.object, counts, cluster.now, errors);
+        let mut of_fleet = pools::pool(&pool.object, counts, cluster.now, errors);
+        if of_fleet.is_static() {
+            let claims = cluster.node_claims.iter().map(AsRef::as_ref);
+            let of_pool = claims.filter(|claim| label(claim, labels::NODEPOOL) == name.as_str());
+            of_fleet.replicas = pools::replicas(&pool.object, of_pool);
+        }
         fleet.pools.insert(name, of_fleet);
     }
     fleet

@@ -235,6 +235,9 @@ fn why_it_goes(name: &str, snapshot: &Snapshot) -> String {
             let moves = plural(command.moves.len(), "pod moves", "pods move");
             let machines = plural(command.replacements.len(), "new machine", "new machines");
             let (reason, saving) = (command.reason, command.saving);
+            if let Some(pool) = &command.static_pool {
+                return format!("  goes ({reason}): another machine of static nodepool {pool} comes first\n");
+            }
             format!("  goes{together} ({reason}): {moves}, {machines}, saves {saving}\n")
         }
         None => format!("  stays: it {}\n", reason.message(snapshot)),

@@ -41,7 +41,7 @@ use metrics::{DecisionLabels, DisruptionMetrics};
 use planning::{Planned, Planning};
 use progress::{Shown, Step, Why};
 use proposals::{Key, Proposals};
-use start::{Beginning, Begun, Intent};
+use start::{Beginning, Begun};
 use writes::Write;
 
 mod carry_out;
@@ -51,7 +51,6 @@ mod progress;
 mod proposals;
 mod report;
 mod start;
-mod static_drift;
 mod view;
 mod writes;
 
@@ -247,8 +246,11 @@ impl Disruption {
         memory.planned_at = Some(Instant::now());
         self.metrics.planned(&planned.plan, planned.took);
         report::blocked(context, &planned);
-        let intents = self.intents(&planned);
-        let keys: Vec<Key> = intents.iter().map(|intent| key(&planned, &intent.command)).collect();
+        // Machines of static NodePools are only kept with their gate.
+        let is_static_on = context.options.feature_gates.static_capacity;
+        let commands = planned.plan.commands.iter().filter(|command| is_static_on || command.static_pool.is_none());
+        let commands: Vec<&Command> = commands.collect();
+        let keys: Vec<Key> = commands.iter().map(|command| key(&planned, command)).collect();
         let now = context.clock.now();
         let update = memory.proposals.update(&keys, now);
         for dropped in &update.dropped {
@@ -258,8 +260,8 @@ impl Disruption {
         let mut is_any_begun = false;
         for &position in update.due.iter().take(MOST_BEGUN) {
             self.beat.busy();
-            let (Some(intent), Some(key)) = (intents.get(position), keys.get(position)) else { continue };
-            if self.begin(&planned, intent, &mut begun).await {
+            let (Some(command), Some(key)) = (commands.get(position), keys.get(position)) else { continue };
+            if self.begin(&planned, command, &mut begun).await {
                 memory.proposals.begun(key);
                 is_any_begun = true;
             }
@@ -271,23 +273,10 @@ impl Disruption {
         }
     }
 
-    /// What the plan wants, and the replacement of drifted machines of static NodePools.
-    fn intents(&self, planned: &Planned) -> Vec<Intent> {
-        let of_plan =
-            planned.plan.commands.iter().map(|command| Intent { command: command.clone(), static_pool: None });
-        let is_static_on = self.context.options.feature_gates.static_capacity;
-        let replaced = match is_static_on {
-            true => static_drift::replaced(&planned.state, &planned.snapshot, &planned.plan),
-            false => Vec::new(),
-        };
-        of_plan.chain(replaced.into_iter().map(|(node, pool)| Intent::of_static_pool(node, pool))).collect()
-    }
-
     /// Begins a command. Says whether anything of it was written.
-    async fn begin(&self, planned: &Planned, intent: &Intent, begun: &mut Begun) -> bool {
+    async fn begin(&self, planned: &Planned, command: &Command, begun: &mut Begun) -> bool {
         let context = &self.context;
-        let command = &intent.command;
-        let beginning = match start::begin(context, planned, intent, begun).await {
+        let beginning = match start::begin(context, planned, command, begun).await {
             Ok(beginning) => beginning,
             Err(why) => {
                 info!(reason = %command.reason, %why, "dropping a planned disruption, planning again");

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodePool, annotations, events, labels};
 use cluster::node_pool::readiness;
+use cluster::static_pools::{Count, Standing, node_limit};
 use futures::{StreamExt, stream};
 use kube::api::{Api, ListParams};
 use model::{DurationMs, NodeClaimName, NodePoolName, Pod};
@@ -34,7 +35,6 @@ use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::new_node_claim::{self, Unanswered};
 use crate::world::static_node_claim;
-use crate::world::static_pools::{Count, Standing, node_limit};
 use crate::world::store::{Revision, State, Stored};
 
 use decision::Step;
@@ -135,7 +135,7 @@ impl Fleet {
             return Ok(Step::Enough);
         };
         let count = Count::of(self.claims.iter().map(AsRef::as_ref));
-        Ok(match decision::decide(count, replicas, node_limit(&self.pool)?) {
+        Ok(match decision::decide(count, replicas, node_limit(&self.pool).map_err(anyhow::Error::msg)?) {
             // Its readiness brings it back.
             Step::Launch(_) | Step::LimitReached if readiness(&self.pool).is_err() => Step::Enough,
             step => step,

@@ -128,7 +128,7 @@ mod tests {
         let pool = FleetPool {
             policy: ConsolidationPolicy::WhenEmpty,
             consolidate_after: None,
-            is_static: false,
+            replicas: None,
             nodes: 10,
             going,
             unready,
@@ -170,7 +170,7 @@ mod tests {
         let pool = FleetPool {
             policy: ConsolidationPolicy::WhenEmpty,
             consolidate_after: None,
-            is_static: false,
+            replicas: None,
             nodes: 10,
             going: 0,
             unready: 0,

@@ -9,7 +9,7 @@ use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName};
 use super::reason::{Block, NodeReason};
 use crate::plan::Plan;
 use crate::provisioning;
-use crate::snapshot::fleet::{Fleet, FleetNode, FleetPool, Moves, Reason};
+use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
 
 /// What all methods look at.
@@ -79,6 +79,28 @@ impl<'s> Context<'s> {
     }
 
     fn block(&self, machine: &FleetNode) -> Option<Block> {
+        if let Some(block) = self.unusable(machine) {
+            return Some(block);
+        }
+        let (name, pool) = self.pool_of(machine)?;
+        if pool.is_static() {
+            return Some(Block::StaticNodePool(name.clone()));
+        }
+        let planned = self.snapshot.node_pools.iter().find(|pool| pool.name == *name);
+        if planned.is_some_and(|planned| planned.catalogue.types.is_empty()) {
+            return Some(Block::NoInstanceTypes(name.clone()));
+        }
+        let left_to_others = |pod: &FleetPod| match &pod.moves {
+            Moves::No | Moves::As(_) => None,
+            Moves::LeftToOthers(why) => {
+                Some(Block::PodLeftToOthers { pod: pod.pod.name.clone(), why: Arc::clone(why) })
+            }
+        };
+        self.protection(machine).or_else(|| machine.pods.iter().find_map(left_to_others))
+    }
+
+    /// Why nothing at all can be done with a machine.
+    fn unusable(&self, machine: &FleetNode) -> Option<Block> {
         let node = self.snapshot.nodes.try_get(machine.node)?;
         if let Some(under_way) = &machine.under_way {
             return Some(Block::UnderWay(under_way.clone()));
@@ -87,28 +109,17 @@ impl<'s> Context<'s> {
             return Some(Block::NotInitialized);
         }
         let Some(name) = &node.node_pool else { return Some(Block::NoNodePool) };
-        let planned = self.snapshot.node_pools.iter().find(|pool| pool.name == *name);
-        let (Some(pool), Some(planned)) = (self.fleet.pools.get(name), planned) else {
-            return Some(Block::NodePoolNotFound(name.clone()));
-        };
-        if pool.is_static {
-            return Some(Block::StaticNodePool(name.clone()));
-        }
-        if planned.catalogue.types.is_empty() {
-            return Some(Block::NoInstanceTypes(name.clone()));
-        }
+        let is_planned = self.snapshot.node_pools.iter().any(|pool| pool.name == *name);
+        let is_known = is_planned && self.fleet.pools.contains_key(name);
+        (!is_known).then(|| Block::NodePoolNotFound(name.clone()))
+    }
+
+    /// What keeps a machine as it is for now.
+    fn protection(&self, machine: &FleetNode) -> Option<Block> {
         if machine.is_protected {
             return Some(Block::DoNotDisrupt);
         }
-        if let Some(pod) = self.nominated.get(&machine.node) {
-            return Some(Block::Nominated(pod.clone()));
-        }
-        machine.pods.iter().find_map(|pod| match &pod.moves {
-            Moves::No | Moves::As(_) => None,
-            Moves::LeftToOthers(why) => {
-                Some(Block::PodLeftToOthers { pod: pod.pod.name.clone(), why: Arc::clone(why) })
-            }
-        })
+        self.nominated.get(&machine.node).map(|pod| Block::Nominated(pod.clone()))
     }
 }
 
@@ -119,6 +130,15 @@ struct Standing {
     whatever: Option<Block>,
     /// What is not to wait for its pods for ever goes on in spite of it.
     pods: Option<Block>,
+}
+
+/// Whether what forbids to evict pods does not count: for drift it does not if the NodeClaim has a
+/// `terminationGracePeriod`, because they leave by force in the end (Karpenter's class "eventual").
+fn is_eventual(machine: &FleetNode, reason: Reason) -> bool {
+    match reason {
+        Reason::Drifted => machine.claim.termination_grace_period.is_some(),
+        Reason::Underutilized | Reason::Empty | Reason::Unhealthy => false,
+    }
 }
 
 /// What blocks each machine.
@@ -138,16 +158,17 @@ impl Candidates {
     }
 
     /// What blocks a machine that would go for that reason.
-    ///
-    /// What forbids to evict pods does not count for drift if the NodeClaim has a `terminationGracePeriod`: they leave
-    /// by force in the end (Karpenter's class "eventual").
     pub(super) fn block(&self, machine: &FleetNode, reason: Reason) -> Option<&Block> {
         let standing = self.0.try_get(machine.node)?;
-        let is_eventual = match reason {
-            Reason::Drifted => machine.claim.termination_grace_period.is_some(),
-            Reason::Underutilized | Reason::Empty | Reason::Unhealthy => false,
-        };
-        standing.whatever.as_ref().or_else(|| standing.pods.as_ref().filter(|_| !is_eventual))
+        standing.whatever.as_ref().or_else(|| standing.pods.as_ref().filter(|_| !is_eventual(machine, reason)))
+    }
+
+    /// What blocks a machine of a static NodePool that would be replaced by its like. Nobody looks for places for its
+    /// pods beforehand, so it does not matter whose they are.
+    pub(super) fn block_of_replica(&self, context: &Context<'_>, machine: &FleetNode, reason: Reason) -> Option<Block> {
+        let of_pods = self.0.try_get(machine.node).and_then(|standing| standing.pods.clone());
+        let of_machine = context.unusable(machine).or_else(|| context.protection(machine));
+        of_machine.or_else(|| of_pods.filter(|_| !is_eventual(machine, reason)))
     }
 
     /// Why a machine stays about which no method says more.

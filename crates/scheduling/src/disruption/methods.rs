@@ -3,6 +3,7 @@
 pub(super) mod consolidation;
 pub(super) mod drift;
 pub(super) mod emptiness;
+pub(super) mod static_drift;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

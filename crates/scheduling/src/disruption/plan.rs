@@ -1,7 +1,8 @@
 //! What disruption plans, as data: commands, and one reason for each machine.
 //!
 //! Order: commands of emptiness by node, then those of drift, that which drifted first first, then those of
-//! consolidation, that which saves most first; nodes, pods and reasons by name.
+//! consolidation, that which saves most first, then those of static NodePools, by their names and by drift; nodes, pods
+//! and reasons by name.
 
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ pub struct Command {
     pub nodes: Vec<NodeId>,
     /// The machines that have to be there first, of [`Simulated::plan`].
     pub replacements: Vec<MachineId>,
+    /// The static NodePool of theirs, by whose template a machine has to be there first in the place of each. No pod
+    /// decides about that, so none is placed: `moves` and `replacements` are empty.
+    pub static_pool: Option<NodePoolName>,
     /// The pods that have to be placed elsewhere, by name.
     pub moves: Vec<Move>,
     /// What the machines cost less than their replacements by the hour; below zero if they cost more. A machine whose
@@ -53,7 +57,7 @@ pub struct Command {
 impl Command {
     /// Whether nothing has to be launched first.
     pub fn only_deletes(&self) -> bool {
-        self.replacements.is_empty()
+        self.replacements.is_empty() && self.static_pool.is_none()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::plan::Verdict;
 use crate::plan::reason::Reason as PlanReason;
 use crate::snapshot::Snapshot;
 use crate::snapshot::eviction::Forbidden;
-use crate::snapshot::fleet::{Reason, UnderWay};
+use crate::snapshot::fleet::{Reason, ReplicasHold, UnderWay};
 use crate::tuning::SPOT_TO_SPOT_TYPES;
 
 /// Why a machine goes or stays. There is one for each.
@@ -29,6 +29,15 @@ pub enum NodeReason {
         node_pool: NodePoolName,
         /// What holds it.
         limit: BudgetLimit,
+    },
+    /// It would be replaced, and the number of nodes that its static NodePool keeps does not let that begin.
+    Replicas {
+        /// Why it would be.
+        reason: Reason,
+        /// The NodePool.
+        node_pool: NodePoolName,
+        /// What holds it.
+        hold: ReplicasHold,
     },
     /// It would go, and one of its pods has no place elsewhere.
     NoPlace {
@@ -208,6 +217,8 @@ impl NodeReason {
             Self::Goes { .. } => "Goes",
             Self::Blocked(block) => block.code(),
             Self::Budget { .. } => "Budget",
+            Self::Replicas { hold: ReplicasHold::Surplus, .. } => "TooManyReplicas",
+            Self::Replicas { hold: ReplicasHold::NodeLimit(_), .. } => "NodeLimit",
             Self::NoPlace { .. } => "NoPlace",
             Self::PlaceNotReady { .. } => "PlaceNotReady",
             Self::Undecided { .. } => "Undecided",
@@ -227,6 +238,13 @@ impl NodeReason {
             Self::Budget { reason, node_pool, limit } => {
                 format!("{}, but nodepool {node_pool} {}", would_go(*reason), limit.message())
             }
+            Self::Replicas { reason, node_pool, hold: ReplicasHold::Surplus } => {
+                format!("{}, but nodepool {node_pool} has more nodes than replicas, which go first", would_go(*reason))
+            }
+            Self::Replicas { reason, node_pool, hold: ReplicasHold::NodeLimit(limit) } => format!(
+                "{}, but static nodepool {node_pool} is at its node limit, {limit}, and cannot stage a replacement",
+                would_go(*reason)
+            ),
             Self::NoPlace { reason, pod, verdict, reasons } => {
                 let has_none = match verdict {
                     Verdict::OutOfBudget => "may have no place elsewhere, the search for one was cut short",

@@ -93,6 +93,7 @@ fn command(
         reason,
         nodes,
         replacements: replacements.into_iter().collect(),
+        static_pool: None,
         moves,
         saving: PriceNanoUsdPerHour(before.0.saturating_sub(after.0)),
         eviction_cost: EvictionCost::of_node(set.iter().flat_map(|machine| machine.movers()).map(|pod| pod.cost)),

@@ -1,4 +1,5 @@
 mod consolidation;
+mod static_drift;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::provisioning::tests::fixture::{Fixture, gib};
 use crate::snapshot::eviction::{EvictionCost, Forbidden};
 use crate::snapshot::fleet::{
     Budget, BudgetFault, ClaimFacts, ConsolidationPolicy, Drift, Fleet, FleetNode, FleetPod, FleetPool, Machine, Moves,
-    UnderWay,
+    Replicas, UnderWay,
 };
 use crate::snapshot::pending::will_be_replaced;
 use crate::snapshot::{NodeState, PendingPod, Snapshot};
@@ -77,7 +78,7 @@ fn no_limits() -> FleetPool {
     FleetPool {
         policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
         consolidate_after: Some(DurationMs::ZERO),
-        is_static: false,
+        replicas: None,
         nodes: 0,
         going: 0,
         unready: 0,
@@ -128,7 +129,9 @@ fn render(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
                 pool.name, machine.index_in_pool, pool.catalogue.types[machine.launch.instance_type].name
             )
         };
-        let replacements: Vec<String> = command.replacements.iter().map(|id| machine(*id)).collect();
+        let machines = command.replacements.iter().map(|id| machine(*id));
+        let replacements: Vec<String> =
+            machines.chain(command.static_pool.iter().map(|pool| format!("another of {pool}"))).collect();
         let moves = command.moves.iter().map(|it| {
             let pod = &simulated.unwrap().snapshot.pods[it.pod].pod.name.name;
             let to = match it.to {
@@ -229,7 +232,7 @@ fn a_static_pool_and_one_of_which_nothing_is_known_keep_their_machines() {
     node(&mut f, "a");
     check(
         &f,
-        |fleet, _| fleet.pools.values_mut().for_each(|pool| pool.is_static = true),
+        |fleet, _| fleet.pools.values_mut().for_each(|pool| pool.replicas = Some(Replicas::default())),
         expect![[r#"
         a StaticNodePool: is one of the replicas of nodepool p
     "#]],

@@ -134,8 +134,8 @@ pub struct FleetPool {
     pub policy: ConsolidationPolicy,
     /// How long after the last pod came or left; `None` is `Never`.
     pub consolidate_after: Option<DurationMs>,
-    /// Whether it keeps a fixed number of nodes (`replicas`).
-    pub is_static: bool,
+    /// The number of nodes that it keeps, if that is fixed: it is a static one.
+    pub replicas: Option<Replicas>,
     /// Nodes that percentages are of: initialized or rebooting, and the provider was not asked to end them.
     pub nodes: u32,
     /// How many of these are being disrupted, for whatever reason.
@@ -146,6 +146,43 @@ pub struct FleetPool {
     pub budgets: Vec<Budget>,
     /// Budgets that cannot be read. As long as there is one, none is disrupted.
     pub faults: Vec<BudgetFault>,
+}
+
+/// A fixed number of nodes, and how NodeClaims stand to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replicas {
+    /// `spec.replicas`.
+    pub wanted: i64,
+    /// NodeClaims that are to stay.
+    pub active: i64,
+    /// NodeClaims of which commands launch the replacements, and which these delete.
+    pub pending_disruption: i64,
+    /// NodeClaims that are being deleted. Their machines are there until they are gone.
+    pub deleting: i64,
+    /// `limits.nodes`.
+    pub node_limit: Option<i64>,
+}
+
+/// What keeps a machine of a static NodePool from being replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicasHold {
+    /// There are more than are wanted, and these go first.
+    Surplus,
+    /// One more would exceed this limit.
+    NodeLimit(i64),
+}
+
+impl Replicas {
+    /// What keeps one more machine from being replaced, beside so many others that nobody has begun with.
+    pub fn hold(&self, others: i64) -> Option<ReplicasHold> {
+        let staying = self.active + self.pending_disruption;
+        let is_full = |limit: &i64| staying + self.deleting + others >= *limit;
+        match self.node_limit.filter(is_full) {
+            _ if staying > self.wanted => Some(ReplicasHold::Surplus),
+            Some(limit) => Some(ReplicasHold::NodeLimit(limit)),
+            None => None,
+        }
+    }
 }
 
 /// `spec.disruption.consolidationPolicy`.
@@ -250,6 +287,11 @@ impl DeviceSources {
 }
 
 impl FleetPool {
+    /// Whether it keeps a fixed number of nodes (`replicas`).
+    pub fn is_static(&self) -> bool {
+        self.replicas.is_some()
+    }
+
     /// The strictest of the active budgets for a reason; `None` if nothing limits it.
     pub fn strictest(&self, reason: Reason) -> Option<&Budget> {
         let of_reason = self.budgets.iter().filter(|budget| budget.is_for(reason));

@@ -1,7 +1,9 @@
 //! What NodePools say of disruption, and how many of their nodes count.
 
 use super::*;
-use scheduling::snapshot::fleet::{ConsolidationPolicy, FleetPool};
+use scheduling::snapshot::fleet::{ConsolidationPolicy, FleetPool, Replicas};
+
+use crate::static_pools::{Count, node_limit};
 
 /// Nodes of one NodePool.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,6 +27,16 @@ impl Counts {
     }
 }
 
+/// How NodeClaims stand to the number of nodes that a static NodePool keeps. A limit that cannot be read lets none be
+/// launched; whoever launches tells it.
+pub(super) fn replicas<'c>(object: &NodePool, claims: impl IntoIterator<Item = &'c NodeClaim>) -> Option<Replicas> {
+    let wanted = object.spec.replicas?;
+    let Count { active, pending_disruption, deleting } = Count::of(claims);
+    let node_limit = node_limit(object).unwrap_or(Some(0));
+    Some(Replicas { wanted, active, pending_disruption, deleting, node_limit })
+}
+
+/// What a NodePool says; of how many nodes it keeps, that it does.
 pub(crate) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &mut Vec<ObjectError>) -> FleetPool {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let disruption = &object.spec.disruption;
@@ -51,7 +63,7 @@ pub(crate) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &m
     FleetPool {
         policy,
         consolidate_after: consolidate_after.map(milliseconds),
-        is_static: object.spec.replicas.is_some(),
+        replicas: replicas(object, []),
         nodes,
         going,
         unready,

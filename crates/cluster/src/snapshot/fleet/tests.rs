@@ -83,7 +83,7 @@ fn check(yaml: &str, expected: Expect) {
             text,
             "pool {name} {:?} after {after}{} nodes {} going {} unready {}",
             pool.policy,
-            if pool.is_static { " static" } else { "" },
+            if pool.is_static() { " static" } else { "" },
             pool.nodes,
             pool.going,
             pool.unready

@@ -52,6 +52,9 @@ struct Command {
     nodes: Vec<String>,
     /// The machines that have to be there first.
     replacements: Vec<NodeClaim>,
+    /// The static NodePool of which a machine has to be there first for each that goes; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    static_node_pool: Option<String>,
     /// Pods that are placed elsewhere, by name.
     moves: Vec<Move>,
     /// Below zero if the replacements cost more. A machine without a known price counts as free.
@@ -217,6 +220,7 @@ fn command(snapshot: &Snapshot, command: &PlannedCommand, plan: &DisruptionPlan)
         reason: command.reason.to_string(),
         nodes: command.nodes.iter().map(|node| display_name(snapshot, *node)).collect(),
         replacements: replacements.collect(),
+        static_node_pool: command.static_pool.as_ref().map(ToString::to_string),
         moves: moves.collect(),
         saving_nano_usd_per_hour: command.saving,
         eviction_cost: command.eviction_cost.0 as f64 / EvictionCost::ONE.0 as f64,

@@ -199,6 +199,7 @@ fn would_go(plan: &DisruptionPlan, reason: &NodeReason) -> Option<Reason> {
     match reason {
         NodeReason::Goes { command } => plan.commands.get(*command).map(|command| command.reason),
         NodeReason::Budget { reason, .. }
+        | NodeReason::Replicas { reason, .. }
         | NodeReason::NoPlace { reason, .. }
         | NodeReason::PlaceNotReady { reason, .. }
         | NodeReason::Undecided { reason } => Some(*reason),

@@ -101,6 +101,7 @@ fn is_told(why: &NodeReason) -> bool {
         NodeReason::Blocked(Block::UnderWay(_) | Block::NotInitialized) | NodeReason::Goes { .. } => false,
         NodeReason::Blocked(_)
         | NodeReason::Budget { .. }
+        | NodeReason::Replicas { .. }
         | NodeReason::NoPlace { .. }
         | NodeReason::PlaceNotReady { .. }
         | NodeReason::Undecided { .. }

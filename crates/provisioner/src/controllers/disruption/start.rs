@@ -8,11 +8,10 @@ use std::sync::Arc;
 use api::conditions::node_claim::DISRUPTION_REASON;
 use api::{NodeClaim, taints};
 use cluster::node_claim::command::{MOST_NODE_CLAIMS, Note, has_note};
-use model::{DurationMs, NodeClaimName, NodePoolName, PriceNanoUsdPerHour};
+use model::{DurationMs, NodeClaimName, NodePoolName};
 use scheduling::disruption::plan::{Command, Place};
 use scheduling::plan::Plan;
 use scheduling::plan::action::Action;
-use scheduling::snapshot::eviction::EvictionCost;
 use scheduling::snapshot::fleet::Reason;
 use scheduling::snapshot::{NodeId, PoolId, Snapshot};
 
@@ -22,28 +21,6 @@ use crate::world::preconditions::{self, Present, Stale};
 use crate::world::store::State;
 use crate::world::successors::Move;
 use crate::world::{claim, node_facts, planned_node_claim, static_node_claim};
-
-/// What is to be done.
-pub(crate) struct Intent {
-    pub(crate) command: Command,
-    /// The static NodePool of which a machine comes in the place of each that goes.
-    pub(crate) static_pool: Option<NodePoolName>,
-}
-
-impl Intent {
-    /// A machine of a static NodePool has drifted.
-    pub(crate) fn of_static_pool(node: NodeId, pool: NodePoolName) -> Self {
-        let command = Command {
-            reason: Reason::Drifted,
-            nodes: vec![node],
-            replacements: Vec::new(),
-            moves: Vec::new(),
-            saving: PriceNanoUsdPerHour::ZERO,
-            eviction_cost: EvictionCost::default(),
-        };
-        Self { command, static_pool: Some(pool) }
-    }
-}
 
 /// A command that may begin.
 pub(crate) struct Beginning {
@@ -148,10 +125,9 @@ impl Planned {
 pub(crate) async fn begin(
     context: &Context,
     planned: &Planned,
-    intent: &Intent,
+    command: &Command,
     begun: &Begun,
 ) -> Result<Beginning, Refused> {
-    let Intent { command, static_pool } = intent;
     let going = planned.going(command);
     if going.len() > MOST_NODE_CLAIMS {
         return Err(Refused::TooLarge(going.len()));
@@ -173,7 +149,7 @@ pub(crate) async fn begin(
             planned_node_claim::note_overlays(&mut claim, snapshot, machine, &planned.overlays);
             launches.push(claim);
         }
-        if let Some(name) = static_pool {
+        if let Some(name) = &command.static_pool {
             let pool = context.store.read().node_pools.get(name).map(Arc::clone).ok_or(Stale::NodePoolGone)?;
             preconditions::check_ready(&pool)?;
             let config = context.cloud.config();

@@ -1,6 +1,6 @@
 //! How many machines a static NodePool is to get or to lose.
 
-use crate::world::static_pools::Count;
+use cluster::static_pools::Count;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,6 +26,7 @@ pub(crate) fn commands(context: &Context<'_>, candidates: &Candidates, allowance
                 reason: Reason::Empty,
                 nodes: vec![machine.node],
                 replacements: Vec::new(),
+                static_pool: None,
                 moves: Vec::new(),
                 saving: price(machine),
                 eviction_cost: machine.eviction_cost(),

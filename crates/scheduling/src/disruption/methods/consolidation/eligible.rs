@@ -35,7 +35,7 @@ impl<'s> Eligible<'s> {
         let mut machines: Vec<&FleetNode> = Vec::new();
         for machine in context.fleet.nodes.iter().filter(|machine| !gone.contains(&machine.node)) {
             let pool = context.pool_of(machine);
-            let wants_quiet = pool.is_some_and(|(_, pool)| !pool.is_static && pool.consolidate_after.is_some());
+            let wants_quiet = pool.is_some_and(|(_, pool)| !pool.is_static() && pool.consolidate_after.is_some());
             let node = context.snapshot.nodes.try_get(machine.node);
             let is_coming_up = node.is_some_and(|node| node.state != NodeState::Initialized);
             if is_coming_up || (wants_quiet && machine.claim.consolidatable.is_none()) {

@@ -2,13 +2,14 @@
 
 use api::conditions::node_claim::DISRUPTION_REASON;
 use api::{NodeClaim, NodePool, resources};
+use decode::{Problem, Reason};
 use model::Quantity;
 
-use crate::world::claim;
+use crate::node_claim::true_condition;
 
 /// The NodeClaims of a NodePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Count {
+pub struct Count {
     /// Those that are to stay.
     pub active: i64,
     /// Those that a disruption command owns: it brings their replacements, and deletes them.
@@ -19,7 +20,7 @@ pub(crate) struct Count {
 
 impl Count {
     /// Counts.
-    pub(crate) fn of<'a>(claims: impl IntoIterator<Item = &'a NodeClaim>) -> Self {
+    pub fn of<'a>(claims: impl IntoIterator<Item = &'a NodeClaim>) -> Self {
         let mut count = Self::default();
         for claim in claims {
             let of_its_kind = match Standing::of(claim) {
@@ -35,7 +36,7 @@ impl Count {
 
 /// How one NodeClaim counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// It is to stay.
     Active,
     /// A disruption command owns it.
@@ -46,10 +47,10 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// That of a NodeClaim.
-    pub(crate) fn of(node_claim: &NodeClaim) -> Self {
-        if claim::is_deleting(node_claim) {
+    pub fn of(node_claim: &NodeClaim) -> Self {
+        if node_claim.metadata.deletion_timestamp.is_some() {
             Self::Deleting
-        } else if claim::is(node_claim, DISRUPTION_REASON) {
+        } else if true_condition(node_claim, DISRUPTION_REASON).is_some() {
             Self::PendingDisruption
         } else {
             Self::Active
@@ -61,11 +62,12 @@ impl Standing {
 ///
 /// # Errors
 /// The limit is no quantity, which admission refuses.
-pub(crate) fn node_limit(node_pool: &NodePool) -> anyhow::Result<Option<i64>> {
+pub fn node_limit(node_pool: &NodePool) -> Result<Option<i64>, Problem> {
     let Some(text) = node_pool.spec.limits.as_ref().and_then(|limits| limits.get(resources::NODES)) else {
         return Ok(None);
     };
-    let quantity = Quantity::parse(&text.0).map_err(|error| anyhow::anyhow!("spec.limits[nodes]: {error}"))?;
+    let field = || format!("spec.limits[{}]", resources::NODES);
+    let quantity = Quantity::parse(&text.0).map_err(|error| Problem { field: field(), reason: Reason::from(error) })?;
     Ok(Some(i64::try_from(quantity.to_nano() / 1_000_000_000).unwrap_or(i64::MAX)))
 }
 
