@@ -11,6 +11,7 @@ use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan, Place, Simulated};
 use scheduling::disruption::reason::NodeReason;
 use scheduling::plan::MachineId;
+use scheduling::snapshot::expiration::ExpirationPolicy;
 use scheduling::snapshot::fleet::{ConsolidationPolicy, Fleet, FleetNode, Moves, Reason, UnderWay};
 use scheduling::snapshot::{Excluded, Limit, NodeId, NodeState};
 
@@ -114,7 +115,7 @@ impl Checking<'_> {
         let pool = node.node_pool.as_ref().and_then(|pool| self.fleet.pools.get(pool));
         let claim = &machine.claim;
         let moves = |is_it: fn(&Moves) -> bool| machine.pods.iter().any(|pod| is_it(&pod.moves));
-        let is_forced = reason == Reason::Drifted && claim.termination_grace_period.is_some();
+        let is_forced = matches!(reason, Reason::Drifted | Reason::Expired) && claim.termination_grace_period.is_some();
         let quiet = || claim.consolidatable.is_some() && pool.is_some_and(|pool| pool.consolidate_after.is_some());
         if machine.under_way.is_some() || node.excluded == Some(Excluded::Deleting) {
             Some("something is under way")
@@ -125,14 +126,14 @@ impl Checking<'_> {
         } else if machine.is_protected || machine.pods.iter().any(|pod| pod.forbidden.is_some() && !is_forced) {
             Some("that is forbidden")
         } else if from_template {
-            (reason != Reason::Drifted || claim.drifted.is_none()).then_some("it has not drifted")
+            self.why_it_is_as_wanted(machine, reason)
         } else if moves(|moves| matches!(moves, Moves::LeftToOthers(_))) {
             Some("somebody else places one of its pods")
         } else {
             match reason {
                 Reason::Empty if moves(|moves| !matches!(moves, Moves::No)) => Some("it has pods that move"),
                 Reason::Empty if !quiet() => Some("it has not been quiet"),
-                Reason::Drifted if claim.drifted.is_none() => Some("it has not drifted"),
+                Reason::Drifted | Reason::Expired => self.why_it_is_as_wanted(machine, reason),
                 Reason::Underutilized if !moves(|moves| !matches!(moves, Moves::No)) => Some("it is empty"),
                 Reason::Underutilized if !quiet() => Some("it has not been quiet"),
                 Reason::Underutilized if pool.is_some_and(|pool| pool.policy == ConsolidationPolicy::WhenEmpty) => {
@@ -140,9 +141,31 @@ impl Checking<'_> {
                 }
                 Reason::Underutilized if machine.machine.price().is_none() => Some("nobody knows what it costs"),
                 Reason::Unhealthy => Some("nothing is planned for that reason"),
-                Reason::Empty | Reason::Drifted | Reason::Underutilized => None,
+                Reason::Empty | Reason::Underutilized => None,
             }
         }
+    }
+
+    /// Why a machine need not be replaced.
+    fn why_it_is_as_wanted(&self, machine: &FleetNode, reason: Reason) -> Option<&'static str> {
+        match reason {
+            Reason::Drifted if machine.claim.drifted.is_none() && !self.is_expired(machine) => {
+                Some("it has not drifted")
+            }
+            Reason::Expired if !self.is_expired(machine) => Some("it is not past its time, or goes by force"),
+            Reason::Underutilized | Reason::Empty | Reason::Unhealthy => Some("it is not replaced for that"),
+            Reason::Drifted | Reason::Expired => None,
+        }
+    }
+
+    /// Whether a machine is past its time, and disruption is to replace it for that.
+    fn is_expired(&self, machine: &FleetNode) -> bool {
+        let rules = &self.snapshot.options.disruption.expiration;
+        let of_pool = self.pool(machine.node).and_then(|pool| self.fleet.pools.get(pool)).and_then(|it| it.expiration);
+        let is_graceful = of_pool.unwrap_or(rules.policy) == ExpirationPolicy::Graceful;
+        let now = self.snapshot.now.0;
+        is_graceful
+            && machine.claim.expires_at.is_some_and(|at| at.0 <= now && now < at.0.saturating_add(rules.graceful_for.0))
     }
 
     /// Each machine of the commands, one after the other, finds room in every budget that is for its reason.
@@ -284,8 +307,8 @@ impl Checking<'_> {
             Some("a command removes the node")
         } else if there.state != NodeState::Initialized || there.excluded.is_some() {
             Some("the node takes no pods now")
-        } else if machine.is_some_and(|machine| machine.claim.drifted.is_some()) {
-            Some("the node has drifted")
+        } else if machine.is_some_and(|machine| machine.claim.drifted.is_some() || self.is_expired(machine)) {
+            Some("the node is to be replaced itself")
         } else {
             None
         }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use cloudprovider::InstanceType;
 use dra_types::{Compat, Gate, Gates, KubernetesMinor};
 use model::{DurationMs, InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
+use scheduling::snapshot::expiration::{ExpirationPolicy, ExpirationRules};
 use scheduling::snapshot::{
     DisruptionOptions, MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy, ReservedCapacityMode,
     SchedulerNames, UnsupportedStorage,
@@ -107,6 +108,10 @@ pub struct HeaderOptions {
     pub consolidation_horizon: DurationMs,
     /// Whether spot machines may be replaced by spot machines.
     pub spot_to_spot_consolidation: bool,
+    /// What becomes of machines that are past their time: `Forceful` or `Graceful`.
+    pub expiration_policy: ExpirationPolicyName,
+    /// How long they are replaced the graceful way.
+    pub graceful_expiration_timeout: DurationMs,
     /// The schedulers whose pods are planned; all if it is not told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_names: Option<BTreeSet<String>>,
@@ -116,6 +121,15 @@ pub struct HeaderOptions {
     /// Labels of volumes that mean nothing in the cloud.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unsupported_topology_keys: BTreeSet<String>,
+}
+
+/// What becomes of machines that are past their time, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExpirationPolicyName {
+    /// [`ExpirationPolicy::Forceful`].
+    Forceful,
+    /// [`ExpirationPolicy::Graceful`].
+    Graceful,
 }
 
 /// A policy for preferences by name.
@@ -170,6 +184,11 @@ impl From<&Options> for HeaderOptions {
             eviction_price_nano_usd: options.disruption.eviction_price_nano_usd,
             consolidation_horizon: options.disruption.consolidation_horizon,
             spot_to_spot_consolidation: options.disruption.spot_to_spot_consolidation,
+            expiration_policy: match options.disruption.expiration.policy {
+                ExpirationPolicy::Forceful => ExpirationPolicyName::Forceful,
+                ExpirationPolicy::Graceful => ExpirationPolicyName::Graceful,
+            },
+            graceful_expiration_timeout: options.disruption.expiration.graceful_for,
             scheduler_names: match &options.scheduler_names {
                 SchedulerNames::All => None,
                 SchedulerNames::Only(names) => Some(strings(names)),
@@ -247,6 +266,13 @@ impl Header {
                 eviction_price_nano_usd: self.options.eviction_price_nano_usd,
                 consolidation_horizon: self.options.consolidation_horizon,
                 spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
+                expiration: ExpirationRules {
+                    policy: match self.options.expiration_policy {
+                        ExpirationPolicyName::Forceful => ExpirationPolicy::Forceful,
+                        ExpirationPolicyName::Graceful => ExpirationPolicy::Graceful,
+                    },
+                    graceful_for: self.options.graceful_expiration_timeout,
+                },
             },
             // What the controller provisions by.
             reserved_capacity: ReservedCapacityMode::Fallback,

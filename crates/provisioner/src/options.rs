@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use decode::scheduler_config::SchedulerConfig;
 use model::{DurationMs, PriceNanoUsdPerHour};
+use scheduling::snapshot::expiration::{ExpirationPolicy, ExpirationRules};
 pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedListPolicy, SchedulerNames};
 
 mod feature_gates;
@@ -135,6 +136,13 @@ pub struct RawOptions {
     /// planned without them
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
+    /// What becomes of machines older than their expireAfter: Forceful deletes them, Graceful replaces them first
+    #[arg(long, env = "EXPIRATION_POLICY", default_value = "Forceful", help_heading = "Planning")]
+    pub expiration_policy: String,
+    /// How long it is tried to replace machines the graceful way before they are deleted
+    #[arg(long, env = "GRACEFUL_EXPIRATION_TIMEOUT", default_value = "24h", value_parser = go_duration,
+          help_heading = "Planning")]
+    pub graceful_expiration_timeout: DurationMs,
     /// How long the replacements of nodes that are disrupted may take until they are ready; after that the nodes stay
     #[arg(long, env = "REPLACEMENT_TIMEOUT", default_value = "10m", value_parser = go_duration, help_heading = "Planning")]
     pub replacement_timeout: DurationMs,
@@ -328,6 +336,8 @@ pub struct Options {
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
     pub dra_publish_timeout: DurationMs,
+    /// `--expiration-policy` and `--graceful-expiration-timeout`.
+    pub expiration: ExpirationRules,
     pub replacement_timeout: DurationMs,
     pub learn_devices: LearnDevices,
     /// Worker threads for planning: the processors that were asked for, rounded up.
@@ -404,6 +414,15 @@ impl RawOptions {
             },
             ignore_dra_requests: self.ignore_dra_requests,
             dra_publish_timeout: self.dra_publish_timeout,
+            expiration: ExpirationRules {
+                policy: ExpirationPolicy::parse(&self.expiration_policy).ok_or_else(|| {
+                    invalid("expiration-policy", &self.expiration_policy, "must be Forceful or Graceful")
+                })?,
+                graceful_for: DurationMs(milliseconds(
+                    "graceful-expiration-timeout",
+                    self.graceful_expiration_timeout,
+                )?),
+            },
             replacement_timeout: DurationMs(milliseconds("replacement-timeout", self.replacement_timeout)?),
             learn_devices: match self.learn_devices.as_str() {
                 "off" => LearnDevices::Off,

@@ -21,10 +21,13 @@ use crate::{
 pub(crate) mod affinity;
 pub(crate) mod daemons;
 pub mod eviction;
+pub mod expiration;
 pub mod fleet;
 pub mod pending;
 mod running;
 mod virtual_pods;
+
+use self::expiration::ExpirationRules;
 
 pub use fleet::Fleet;
 pub use running::{Kinds, RunningKind, RunningPods};
@@ -190,6 +193,8 @@ pub struct DisruptionOptions {
     pub consolidation_horizon: DurationMs,
     /// Karpenter's gate `SpotToSpotConsolidation`: spot machines may be replaced by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
+    /// What becomes of machines that are past their time.
+    pub expiration: ExpirationRules,
 }
 
 impl Default for DisruptionOptions {
@@ -198,6 +203,7 @@ impl Default for DisruptionOptions {
             eviction_price_nano_usd: 0,
             consolidation_horizon: DurationMs::from_seconds(3600),
             spot_to_spot_consolidation: false,
+            expiration: ExpirationRules::default(),
         }
     }
 }

@@ -85,8 +85,7 @@ impl Note {
         if written.id.is_empty() || written.id.len() > MAX_ID_BYTES {
             return Err(invalid("id", "must have between 1 and 64 bytes"));
         }
-        let reasons = [Reason::Underutilized, Reason::Empty, Reason::Drifted, Reason::Unhealthy];
-        let reason = reasons.into_iter().find(|reason| reason.as_str() == written.reason);
+        let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == written.reason);
         let reason = reason.ok_or_else(|| invalid("reason", &format!("{:?} is not known", written.reason)))?;
         if written.node_claims.is_empty() || written.node_claims.len() > MOST_NODE_CLAIMS {
             return Err(invalid("nodeClaims", "must name between 1 and 1000"));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
+use scheduling::snapshot::expiration::ExpirationPolicy;
 use scheduling::snapshot::{PreferencePolicy, PrioritizedListPolicy};
 use scheduling::{Plan, Snapshot, provisioning};
 
@@ -88,6 +89,10 @@ pub(super) struct Args {
     /// Let spot machines be replaced by cheaper spot machines (Karpenter's gate SpotToSpotConsolidation)
     #[arg(long, requires = "disruption")]
     spot_to_spot_consolidation: bool,
+    /// What becomes of machines older than their expireAfter, unless their NodePool says it [default: Forceful, or the
+    /// snapshot's]
+    #[arg(long, value_enum, requires = "disruption")]
+    expiration_policy: Option<Expiration>,
     /// What a node costs besides its machine, in dollars per hour [default: 0, or the snapshot's]
     #[arg(long, value_parser = price, value_name = "USD")]
     node_price: Option<PriceNanoUsdPerHour>,
@@ -102,6 +107,17 @@ enum Preferences {
     /// Leave them to kube-scheduler
     #[value(name = "Ignore")]
     Ignore,
+}
+
+/// What becomes of machines that are past their time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Expiration {
+    /// They are deleted, whatever is planned
+    #[value(name = "Forceful")]
+    Forceful,
+    /// They are replaced as those that have drifted
+    #[value(name = "Graceful")]
+    Graceful,
 }
 
 /// What decides between the alternatives of a claim.
@@ -128,6 +144,11 @@ impl Args {
             self.eviction_price.map_or(disruption.eviction_price_nano_usd, |price| price.0);
         disruption.consolidation_horizon = self.consolidation_horizon.unwrap_or(disruption.consolidation_horizon);
         disruption.spot_to_spot_consolidation |= self.spot_to_spot_consolidation;
+        disruption.expiration.policy = match self.expiration_policy {
+            Some(Expiration::Forceful) => ExpirationPolicy::Forceful,
+            Some(Expiration::Graceful) => ExpirationPolicy::Graceful,
+            None => disruption.expiration.policy,
+        };
         options.prioritized_list_policy = match self.prioritized_list_policy {
             Some(Alternatives::Order) => PrioritizedListPolicy::Order,
             Some(Alternatives::Price) => PrioritizedListPolicy::Price,

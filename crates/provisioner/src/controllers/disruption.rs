@@ -228,7 +228,7 @@ impl Disruption {
     /// Plans, proposes, and begins what is due. Says how long to wait for the next plan.
     async fn look(&self, memory: &mut Memory) -> Duration {
         let context = &self.context;
-        if !planning::has_work(&context.store.read()) {
+        if !planning::has_work(&context.store.read(), context.options.expiration, context.clock.now()) {
             // What was rolled back is remembered.
             memory.proposals.update(&[], context.clock.now());
             return POLL;
@@ -392,6 +392,6 @@ fn disrupted(state: &State, claim: &NodeClaim, reason: Reason) -> Disrupted {
             let policy = policy.map_or_else(|| api::disruption::CONSOLIDATION_POLICY.to_owned(), ToString::to_string);
             disrupted.by_policy(&policy)
         }
-        Reason::Drifted | Reason::Unhealthy => disrupted,
+        Reason::Drifted | Reason::Expired | Reason::Unhealthy => disrupted,
     }
 }

@@ -22,6 +22,7 @@ fn defaults_are_karpenters_but_for_overlays_and_devices() {
     assert_eq!(options.batch_max_duration, Duration::from_secs(10));
     assert_eq!(options.preference_policy, PreferencePolicy::Respect);
     assert_eq!(options.min_values_policy, MinValuesPolicy::Strict);
+    assert_eq!(options.expiration, ExpirationRules::default());
     assert_eq!(options.planner_threads, 1);
     assert!(!options.ignore_dra_requests);
     assert_eq!(options.scheduler_names, SchedulerNames::All);
@@ -59,8 +60,12 @@ fn flags_take_gos_spelling() {
         "--scheduler-config={podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}",
         "--memory-limit=100",
         "--scheduler-names=default-scheduler, batch",
+        "--expiration-policy=Graceful",
+        "--graceful-expiration-timeout=2h",
     ])
     .unwrap();
+    let graceful_for = DurationMs::from_seconds(2 * 3600);
+    assert_eq!(options.expiration, ExpirationRules { policy: ExpirationPolicy::Graceful, graceful_for });
     assert_eq!(options.batch_max_duration, Duration::from_secs(90));
     assert!(options.hand_over.mode == HandOverMode::Off && options.dry_run);
     let names = ["batch", "default-scheduler", "other"].map(|name| options.scheduler_names.include(name));
@@ -88,6 +93,7 @@ fn an_error_names_flag_value_and_reason() {
             "--scheduler-config: \"podTopologySpread.defaultConstraints[0].topologyKey\" is missing",
         ),
         (&["--scheduler-config={\"plugins\": []}"], "--scheduler-config: \"the document\" unknown field \"plugins\""),
+        (&["--expiration-policy=graceful"], "--expiration-policy: \"graceful\" must be Forceful or Graceful"),
         (&["--log-format=xml"], "--log-format: \"xml\" must be json or text"),
         (&["--batch-idle-duration=-1s"], "--batch-idle-duration: \"-1s\" must not be negative"),
         (

@@ -28,6 +28,7 @@ pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> Plan
             eviction_price_nano_usd: options.eviction_price.0,
             consolidation_horizon: options.consolidation_horizon,
             spot_to_spot_consolidation: options.feature_gates.spot_to_spot_consolidation,
+            expiration: options.expiration,
         },
         ..PlanOptions::default()
     }

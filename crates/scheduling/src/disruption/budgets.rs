@@ -13,7 +13,7 @@ use super::plan::PoolAllowance;
 use super::reason::BudgetLimit;
 use crate::snapshot::fleet::{Budget, Fleet, FleetPool, Reason};
 
-/// The reasons that something is planned for.
+/// The reasons that something is planned for, but for those that go by the budgets of another.
 const PLANNED_FOR: [Reason; 3] = [Reason::Underutilized, Reason::Empty, Reason::Drifted];
 
 /// What is left of each NodePool's budgets.
@@ -33,7 +33,7 @@ impl OfPool<'_> {
     /// Nodes that are being disrupted, with those that commands have taken.
     fn disrupted(&self, reason: Reason) -> u32 {
         let unready = match reason {
-            Reason::Underutilized | Reason::Empty | Reason::Drifted => self.pool.unready,
+            Reason::Underutilized | Reason::Empty | Reason::Drifted | Reason::Expired => self.pool.unready,
             Reason::Unhealthy => 0,
         };
         self.pool.going.saturating_add(unready).saturating_add(self.taken)
@@ -128,6 +128,7 @@ mod tests {
         let pool = FleetPool {
             policy: ConsolidationPolicy::WhenEmpty,
             consolidate_after: None,
+            expiration: None,
             replicas: None,
             nodes: 10,
             going,
@@ -170,6 +171,7 @@ mod tests {
         let pool = FleetPool {
             policy: ConsolidationPolicy::WhenEmpty,
             consolidate_after: None,
+            expiration: None,
             replicas: None,
             nodes: 10,
             going: 0,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::pod::SchedulingState;
-use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName};
+use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName, Timestamp};
 
 use super::reason::{Block, NodeReason};
 use crate::plan::Plan;
 use crate::provisioning;
+use crate::snapshot::expiration::Expiration;
 use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
 
@@ -78,6 +79,20 @@ impl<'s> Context<'s> {
         self.fleet.pools.get_key_value(name)
     }
 
+    /// Why a machine is to be replaced whatever that costs, and since when: it is past its time, or has drifted.
+    pub(super) fn outdated(&self, machine: &FleetNode) -> Option<(Reason, Timestamp)> {
+        let rules = self.snapshot.options.disruption.expiration;
+        let of_pool = self.pool_of(machine).and_then(|(_, pool)| pool.expiration);
+        let expiration = machine.claim.expires_at.map(|at| rules.decide(at, of_pool, self.snapshot.now));
+        match expiration {
+            Some(Expiration::Graceful { since, .. }) => Some((Reason::Expired, since)),
+            // What is due by force goes without anybody's plan.
+            Some(Expiration::At(_) | Expiration::Due) | None => {
+                machine.claim.drifted.as_ref().map(|drift| (Reason::Drifted, drift.since))
+            }
+        }
+    }
+
     fn block(&self, machine: &FleetNode) -> Option<Block> {
         if let Some(block) = self.unusable(machine) {
             return Some(block);
@@ -132,13 +147,9 @@ struct Standing {
     pods: Option<Block>,
 }
 
-/// Whether what forbids to evict pods does not count: for drift it does not if the NodeClaim has a
-/// `terminationGracePeriod`, because they leave by force in the end (Karpenter's class "eventual").
+/// Whether what forbids to evict pods does not count.
 fn is_eventual(machine: &FleetNode, reason: Reason) -> bool {
-    match reason {
-        Reason::Drifted => machine.claim.termination_grace_period.is_some(),
-        Reason::Underutilized | Reason::Empty | Reason::Unhealthy => false,
-    }
+    reason.is_eventual() && machine.claim.termination_grace_period.is_some()
 }
 
 /// What blocks each machine.

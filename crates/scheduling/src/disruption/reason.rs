@@ -431,7 +431,7 @@ impl BudgetLimit {
 fn is_now(reason: Reason) -> &'static str {
     match reason {
         Reason::Empty => "is empty, but",
-        Reason::Underutilized | Reason::Drifted | Reason::Unhealthy => "is in use, and",
+        Reason::Underutilized | Reason::Drifted | Reason::Expired | Reason::Unhealthy => "is in use, and",
     }
 }
 
@@ -440,6 +440,7 @@ fn would_go(reason: Reason) -> &'static str {
         Reason::Underutilized => "could go",
         Reason::Empty => "is empty",
         Reason::Drifted => "has drifted",
+        Reason::Expired => "is past its time",
         Reason::Unhealthy => "is broken",
     }
 }

@@ -5,7 +5,8 @@
 //! and limits count the machines no more. Machines that commands under way have are going in the same way.
 //!
 //! Differs: `drifted-destinations`. Karpenter places pods that move on nodes that have drifted as well, and moves them
-//! again when these go. Here no pod is planned onto a drifted node, so that a roll-out evicts each pod once.
+//! again when these go. Here no pod is planned onto a drifted node, so that a roll-out evicts each pod once. Nor is any
+//! planned onto one that is past its time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
         let could_go = what.could_go.contains(&node);
         if goes {
             exclude(&mut snapshot, node, Excluded::Deleting);
-        } else if machine.claim.drifted.is_some() || what.closed.contains(&node) {
+        } else if context.outdated(machine).is_some() || what.closed.contains(&node) {
             exclude(&mut snapshot, node, Excluded::Cordoned);
         }
         if !goes && !could_go {

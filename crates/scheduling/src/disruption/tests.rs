@@ -1,4 +1,5 @@
 mod consolidation;
+mod expired;
 mod static_drift;
 
 use std::fmt::Write as _;
@@ -78,6 +79,7 @@ fn no_limits() -> FleetPool {
     FleetPool {
         policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
         consolidate_after: Some(DurationMs::ZERO),
+        expiration: None,
         replicas: None,
         nodes: 0,
         going: 0,

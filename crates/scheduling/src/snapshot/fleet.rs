@@ -12,6 +12,7 @@ use dra_types::Compat;
 use model::{DurationMs, InstanceTypeName, NodePoolName, Pod, PriceNanoUsdPerHour, ResourceVec, Timestamp};
 
 use super::eviction::{EvictionCost, Forbidden};
+use super::expiration::ExpirationPolicy;
 use super::{NodeId, PendingPod, PodsToPlace, PoolId, Snapshot};
 use crate::catalogue::OfferingId;
 use crate::devices::{DaemonPod, DeviceObjects, Devices, NominatedPod, PodsBefore, SnapshotParts};
@@ -134,6 +135,8 @@ pub struct FleetPool {
     pub policy: ConsolidationPolicy,
     /// How long after the last pod came or left; `None` is `Never`.
     pub consolidate_after: Option<DurationMs>,
+    /// What becomes of its machines that are past their time, if it says so itself.
+    pub expiration: Option<ExpirationPolicy>,
     /// The number of nodes that it keeps, if that is fixed: it is a static one.
     pub replicas: Option<Replicas>,
     /// Nodes that percentages are of: initialized or rebooting, and the provider was not asked to end them.
@@ -206,17 +209,32 @@ pub enum Reason {
     Empty,
     /// It is not what its NodePool or node class asks for any more.
     Drifted,
+    /// It is older than its NodePool wants (`expireAfter`), and is replaced the graceful way.
+    Expired,
     /// It is broken.
     Unhealthy,
 }
 
 impl Reason {
+    /// All there are.
+    pub const ALL: [Self; 5] = [Self::Underutilized, Self::Empty, Self::Drifted, Self::Expired, Self::Unhealthy];
+
+    /// Whether it holds no machine up for good that its pods may not be evicted, if its NodeClaim has a
+    /// `terminationGracePeriod`: they leave by force in the end (Karpenter's class "eventual").
+    pub fn is_eventual(self) -> bool {
+        match self {
+            Self::Drifted | Self::Expired => true,
+            Self::Underutilized | Self::Empty | Self::Unhealthy => false,
+        }
+    }
+
     /// As the API spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Underutilized => "Underutilized",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
+            Self::Expired => "Expired",
             Self::Unhealthy => "Unhealthy",
         }
     }
@@ -244,9 +262,11 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether it is for that reason.
+    /// Whether it is for that reason. The API has none for machines that are past their time; they are replaced as
+    /// those are that have drifted, and at the pace of these.
     pub fn is_for(&self, reason: Reason) -> bool {
-        self.reasons.as_ref().is_none_or(|reasons| reasons.contains(&reason))
+        let spelled = if reason == Reason::Expired { Reason::Drifted } else { reason };
+        self.reasons.as_ref().is_none_or(|reasons| reasons.contains(&spelled))
     }
 }
 

@@ -390,3 +390,52 @@ async fn drifted_machines_of_a_static_nodepool_are_replaced_one_by_one_within_it
     ensure!(ever == 4, "{ever} NodeClaims ever, two of them replacements");
     controller.terminate().await.map(drop)
 }
+
+/// Karpenter deletes a machine as soon as it is old enough.
+#[tokio::test]
+async fn a_machine_past_its_time_waits_for_budgets_and_for_its_replacement_where_that_is_wanted() -> Result<()> {
+    let corner = Corner::shared_without_node_pool("graceful").await?;
+    let wanted = |age: &str, nodes: &str| {
+        let wanted = objects::with(
+            voluntary(&json!([{ "nodes": nodes }])),
+            json!({
+                "metadata": { "annotations": { "dovetail.sh/expiration-policy": "Graceful" } },
+                "spec": { "template": { "spec": { "expireAfter": age } } },
+            }),
+        );
+        corner.node_pool(wanted)
+    };
+    wanted("20s", "0").await?;
+    corner.apply([large_deployment(&corner, 1)]).await?;
+    let before = settled(&corner, 1, 1).await?;
+    let name = before[0].name_any();
+    blocked(&corner, &name, "it is past its time, but nodepool graceful lets none go").await?;
+    settled(&corner, 1, 1).await?;
+    let claims: Api<NodeClaim> = Api::all(corner.client.clone());
+    let held: Vec<&str> = before[0].finalizers().iter().map(String::as_str).chain([HOLD]).collect();
+    let patch = Patch::Merge(json!({ "metadata": { "finalizers": held } }));
+    claims.patch(&name, &PatchParams::default(), &patch).await?;
+    // What comes in its place stays.
+    wanted("Never", "100%").await?;
+    let deleted_at = eventually("the old machine is going", 2 * DEADLINE, async || {
+        let old = claims.get(&name).await?;
+        let deleted_at = old.metadata.deletion_timestamp.context("it stays")?;
+        Ok(deleted_at.0.as_second())
+    })
+    .await?;
+    let replacements = corner.node_claims().await?;
+    let ready: Vec<i64> = replacements.iter().filter(|it| it.name_any() != name).filter_map(initialized_at).collect();
+    ensure!(ready.len() == 1 && ready[0] <= deleted_at, "{ready:?}, and it was deleted at {deleted_at}");
+    let is_it = |event: &str| event.starts_with("DisruptionTerminating: ") && event.contains("Expired");
+    corner.event("why it goes", &name, is_it).await?;
+    eventually("the claim may go", DEADLINE, async || {
+        let Some(now) = claims.get_opt(&name).await? else { return Ok(()) };
+        let rest: Vec<&str> = now.finalizers().iter().map(String::as_str).filter(|it| *it != HOLD).collect();
+        let patch = json!({ "metadata": { "finalizers": rest, "resourceVersion": now.resource_version() } });
+        claims.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    })
+    .await?;
+    settled(&corner, 1, 1).await?;
+    corner.abandon().await
+}

@@ -1,6 +1,7 @@
 //! What NodePools say of disruption, and how many of their nodes count.
 
 use super::*;
+use scheduling::snapshot::expiration::ExpirationPolicy;
 use scheduling::snapshot::fleet::{ConsolidationPolicy, FleetPool, Replicas};
 
 use crate::static_pools::{Count, node_limit};
@@ -57,12 +58,17 @@ pub(crate) fn pool(object: &NodePool, counts: Counts, now: Timestamp, errors: &m
             ConsolidationPolicy::WhenEmpty
         }
     };
+    let expiration = expiration::policy(object).unwrap_or_else(|problem| {
+        errors.push(ObjectError { object: object_ref("NodePool", name), problem });
+        Some(ExpirationPolicy::Graceful)
+    });
     let budgets::Read { budgets, faults } = budgets::read(disruption.budgets.as_deref(), nodes, now);
     let field = |index: usize| format!("spec.disruption.budgets[{index}]");
     errors.extend(faults.iter().map(|fault| error("NodePool", name, &field(fault.index), fault.problem.to_string())));
     FleetPool {
         policy,
         consolidate_after: consolidate_after.map(milliseconds),
+        expiration,
         replicas: replicas(object, []),
         nodes,
         going,

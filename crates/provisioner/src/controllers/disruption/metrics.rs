@@ -20,7 +20,7 @@ use crate::runtime::metrics::{DURATION_BUCKETS, Histograms, Metrics, seconds};
 /// What Karpenter shows where nothing limits a NodePool.
 const UNLIMITED: i64 = i32::MAX as i64;
 /// All reasons that something is planned for.
-const REASONS: [Reason; 3] = [Reason::Underutilized, Reason::Empty, Reason::Drifted];
+const REASONS: [Reason; 4] = [Reason::Underutilized, Reason::Empty, Reason::Drifted, Reason::Expired];
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,7 +84,7 @@ pub(crate) fn consolidation_type(reason: Reason, nodes: usize) -> &'static str {
         (Reason::Empty, _) => "empty",
         (Reason::Underutilized, 1) => "single",
         (Reason::Underutilized, _) => "multi",
-        (Reason::Drifted | Reason::Unhealthy, _) => "",
+        (Reason::Drifted | Reason::Expired | Reason::Unhealthy, _) => "",
     }
 }
 

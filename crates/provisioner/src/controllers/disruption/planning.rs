@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodePool, conditions::node_claim as conditions};
 use cluster::node_claim::command::has_note;
+use cluster::node_claim::expiration;
+use model::Timestamp;
 use parking_lot::Mutex;
 use scheduling::disruption::plan::DisruptionPlan;
 use scheduling::disruption::plan_disruption;
 use scheduling::snapshot::Snapshot;
+use scheduling::snapshot::expiration::{Expiration, ExpirationRules};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
@@ -43,14 +46,20 @@ pub(crate) struct Planning {
 }
 
 /// Whether any machine could go for what its NodeClaim says of itself.
-pub(crate) fn has_work(state: &State) -> bool {
-    state.node_claims.values().any(|claim| is_eligible(claim))
+pub(crate) fn has_work(state: &State, rules: ExpirationRules, now: Timestamp) -> bool {
+    state.node_claims.values().any(|claim| is_eligible(state, claim, rules, now))
 }
 
 /// Whether a NodeClaim says that it could go.
-pub(crate) fn is_eligible(claim: &NodeClaim) -> bool {
-    let says_so = claim::is(claim, conditions::DRIFTED) || claim::is(claim, conditions::CONSOLIDATABLE);
-    says_so && !claim::is_deleting(claim) && !has_note(claim)
+pub(crate) fn is_eligible(state: &State, claim: &NodeClaim, rules: ExpirationRules, now: Timestamp) -> bool {
+    if claim::is_deleting(claim) || has_note(claim) {
+        return false;
+    }
+    let is_expired = || {
+        let pool = state.node_pools.get(claim::node_pool(claim)).map(AsRef::as_ref);
+        matches!(expiration::decide(claim, pool, rules, now), Ok(Some(Expiration::Graceful { .. })))
+    };
+    claim::is(claim, conditions::DRIFTED) || claim::is(claim, conditions::CONSOLIDATABLE) || is_expired()
 }
 
 impl Planning {

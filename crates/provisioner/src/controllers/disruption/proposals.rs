@@ -34,7 +34,7 @@ impl Key {
     fn proposed_for(&self) -> DurationMs {
         match self.reason {
             Reason::Empty | Reason::Underutilized => PROPOSED_FOR,
-            Reason::Drifted | Reason::Unhealthy => DurationMs(0),
+            Reason::Drifted | Reason::Expired | Reason::Unhealthy => DurationMs(0),
         }
     }
 }

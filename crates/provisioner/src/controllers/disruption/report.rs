@@ -60,7 +60,9 @@ pub(crate) fn blocked(context: &Context, planned: &Planned) {
     let Planned { state, snapshot, plan, .. } = planned;
     for (node, why) in &plan.node_reasons {
         let name = snapshot.nodes.try_get(*node).and_then(|node| node.node_claim.as_ref());
-        let claim = name.and_then(|name| state.node_claims.get(name)).filter(|claim| is_eligible(claim));
+        let claim = name
+            .and_then(|name| state.node_claims.get(name))
+            .filter(|claim| is_eligible(state, claim, context.options.expiration, snapshot.now));
         let Some(claim) = claim.filter(|_| is_told(why)) else { continue };
         let reason = match why {
             NodeReason::Unconsolidatable(_) => events::UNCONSOLIDATABLE,

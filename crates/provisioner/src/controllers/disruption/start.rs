@@ -12,7 +12,6 @@ use model::{DurationMs, NodeClaimName, NodePoolName};
 use scheduling::disruption::plan::{Command, Place};
 use scheduling::plan::Plan;
 use scheduling::plan::action::Action;
-use scheduling::snapshot::fleet::Reason;
 use scheduling::snapshot::{NodeId, PoolId, Snapshot};
 
 use super::planning::Planned;
@@ -102,9 +101,7 @@ impl Planned {
             let machine = fleet.and_then(|fleet| fleet.nodes.iter().find(|machine| machine.node == node));
             machine.is_some_and(|machine| machine.claim.termination_grace_period.is_some())
         };
-        Action::delete_eventually(command.nodes.clone(), |node| {
-            command.reason == Reason::Drifted && has_grace_period(node)
-        })
+        Action::delete_eventually(command.nodes.clone(), |node| command.reason.is_eventual() && has_grace_period(node))
     }
 
     fn moves(&self, command: &Command) -> Vec<Move> {

@@ -7,7 +7,6 @@ use api::conditions::node_claim::{DEVICES_PUBLISHED, DISRUPTION_REASON, INITIALI
 use api::{NodeClaim, taints};
 use cluster::node_claim::command::{Error, Note};
 use model::{NodeClaimName, NodePoolName, Timestamp};
-use scheduling::snapshot::fleet::Reason;
 use scheduling::snapshot::pending::will_be_replaced;
 
 use super::progress::{Going, Readiness, Replacement, Shown};
@@ -76,7 +75,7 @@ impl Look<'_> {
         let nodes = claim::provider_id(claim).into_iter().flat_map(|id| self.state.nodes_of_machine(id));
         let disrupted = taints::disrupted();
         // The grace period ends what holds pods.
-        let is_eventual = note.reason == Reason::Drifted && claim.spec.termination_grace_period.is_some();
+        let is_eventual = note.reason.is_eventual() && claim.spec.termination_grace_period.is_some();
         let held_by = if is_eventual { None } else { held_pod(self.state, claim, self.now) };
         Going {
             name: claim.key(),

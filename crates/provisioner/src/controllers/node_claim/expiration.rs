@@ -1,4 +1,5 @@
-//! A NodeClaim that is `expireAfter` old is deleted, and with it its machine: Karpenter's forceful way.
+//! A NodeClaim that is `expireAfter` old is deleted, and with it its machine: Karpenter's forceful way. One that is to be
+//! replaced first is left to `controllers/disruption` until its deadline.
 //!
 //! No budget is looked at and nothing is launched beforehand. The machine is drained as that of any deleted NodeClaim,
 //! so PodDisruptionBudgets and `do-not-disrupt` hold until the `terminationGracePeriod` is over.
@@ -6,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{NodeClaim, events};
-use cluster::node_claim::expiration::expires_at;
+use api::{NodeClaim, NodePool, events};
+use cluster::node_claim::expiration;
 use model::{NodeClaimName, Timestamp};
+use scheduling::snapshot::expiration::{Expiration, ExpirationRules};
 use tracing::{info, warn};
 
 use crate::runtime::queue::{self, Action, WorkQueue};
@@ -28,13 +30,13 @@ const RESYNC: Duration = Duration::from_hours(1);
 
 /// What to do about a NodeClaim's age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expiration {
+enum Step {
     /// It never expires.
-    Never,
-    /// It expires at that time.
-    At(Timestamp),
-    /// Its time is over.
-    Due,
+    Nothing,
+    /// It is not deleted before that time.
+    Wait(Timestamp),
+    /// It is deleted.
+    Delete,
 }
 
 /// Deletes NodeClaims whose time is over, until the context is stopped.
@@ -44,6 +46,14 @@ pub(crate) async fn run(context: Context) {
     context.store.on::<NodeClaim>(move |delta, _| {
         if delta.changed(|it| (it.metadata.uid.clone(), it.spec.expire_after.clone())) {
             changed.add(delta.key.clone());
+        }
+    });
+    let changed = Arc::clone(&queue);
+    context.store.on::<NodePool>(move |delta, state| {
+        // Which of its machines go by force may be others now.
+        if delta.changed(|pool| expiration::policy(pool).ok().flatten()) {
+            let of_pool = state.node_claims_of_pool(delta.key);
+            of_pool.for_each(|node_claim| changed.add(claim::name(node_claim).into()));
         }
     });
     context.store.wait_until_synced().await;
@@ -60,31 +70,36 @@ pub(crate) async fn run(context: Context) {
     .await;
 }
 
-fn decide(node_claim: &NodeClaim, now: Timestamp) -> Expiration {
-    match expires_at(node_claim) {
-        Ok(Some(at)) if at <= now => Expiration::Due,
-        Ok(Some(at)) => Expiration::At(at),
-        Ok(None) => Expiration::Never,
+fn decide(node_claim: &NodeClaim, pool: Option<&NodePool>, rules: ExpirationRules, now: Timestamp) -> Step {
+    match expiration::decide(node_claim, pool, rules, now) {
+        Ok(Some(Expiration::Due)) => Step::Delete,
+        Ok(Some(Expiration::At(at) | Expiration::Graceful { until: at, .. })) => Step::Wait(at),
+        Ok(None) => Step::Nothing,
         // Admission refuses it. What was stored before it did is no reason to delete a machine.
         Err(problem) => {
             warn!(node_claim = claim::name(node_claim), %problem, "it does not expire");
-            Expiration::Never
+            Step::Nothing
         }
     }
 }
 
 async fn reconcile(context: &Context, name: &NodeClaimName) -> anyhow::Result<Action> {
-    let node_claim = context.store.read().node_claims.get(name).map(Arc::clone);
+    let (node_claim, pool) = {
+        let state = context.store.read();
+        let node_claim = state.node_claims.get(name).map(Arc::clone);
+        let pool = node_claim.as_deref().and_then(|it| state.node_pools.get(claim::node_pool(it)).map(Arc::clone));
+        (node_claim, pool)
+    };
     let is_ours = |it: &NodeClaim| claim::is_managed(it, context.cloud.node_class_kinds()) && !claim::is_deleting(it);
     let Some(node_claim) = node_claim.filter(|it| is_ours(it)) else { return Ok(Action::Done) };
     let now = context.clock.now();
-    match decide(&node_claim, now) {
-        Expiration::Never => Ok(Action::Done),
-        Expiration::At(time) => {
+    match decide(&node_claim, pool.as_deref(), context.options.expiration, now) {
+        Step::Nothing => Ok(Action::Done),
+        Step::Wait(time) => {
             let left = Duration::from_millis(u64::try_from(time.since(now).0).unwrap_or_default());
             Ok(Action::RequeueAfter(left.min(RESYNC)))
         }
-        Expiration::Due => {
+        Step::Delete => {
             super::disrupt(context, &node_claim, REASON).await?;
             tell(context, &node_claim);
             tokio::time::sleep(PACE).await;
@@ -115,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_due_at_its_age_and_not_before() {
+    fn a_claim_is_deleted_at_its_age_or_after_its_deadline_and_not_before() {
         let at = |text: &str| Timestamp::parse(text).unwrap();
-        let decided = |expire_after: &str, now: &str| {
+        let decided = |expire_after: &str, of_pool: Option<&str>, now: &str| {
             let node_claim = json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
                 "metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -126,11 +141,26 @@ mod tests {
                     "expireAfter": expire_after,
                 },
             });
-            decide(&serde_json::from_value(node_claim).unwrap(), at(now))
+            let pool: NodePool = serde_json::from_value(json!({
+                "metadata": {"name": "p", "annotations": of_pool.map(|policy| json!({"dovetail.sh/expiration-policy": policy}))},
+                "spec": {"template": {"spec": {
+                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}}}},
+            }))
+            .unwrap();
+            decide(&serde_json::from_value(node_claim).unwrap(), Some(&pool), ExpirationRules::default(), at(now))
         };
-        assert_eq!(decided("1h", "2026-01-01T00:59:59Z"), Expiration::At(at("2026-01-01T01:00:00Z")));
-        assert_eq!(decided("1h", "2026-01-01T01:00:00Z"), Expiration::Due);
-        assert_eq!(decided("Never", "2036-01-01T00:00:00Z"), Expiration::Never);
-        assert_eq!(decided("when it is old", "2036-01-01T00:00:00Z"), Expiration::Never);
+        let expired = "2026-01-01T01:00:00Z";
+        assert_eq!(decided("1h", None, "2026-01-01T00:59:59Z"), Step::Wait(at(expired)));
+        assert_eq!(decided("1h", None, expired), Step::Delete);
+        assert_eq!(decided("1h", Some("Forceful"), expired), Step::Delete);
+        assert_eq!(decided("1h", Some("Graceful"), expired), Step::Wait(at("2026-01-02T01:00:00Z")));
+        assert_eq!(decided("1h", Some("Graceful"), "2026-01-02T01:00:00Z"), Step::Delete);
+        assert_eq!(
+            decided("1h", Some("gracefully"), expired),
+            Step::Wait(at("2026-01-02T01:00:00Z")),
+            "less is disrupted"
+        );
+        assert_eq!(decided("Never", None, "2036-01-01T00:00:00Z"), Step::Nothing);
+        assert_eq!(decided("when it is old", None, "2036-01-01T00:00:00Z"), Step::Nothing);
     }
 }

@@ -1,6 +1,8 @@
-//! Machines that are not what their NodePool or node class asks for any more (condition `Drifted`).
+//! Machines that are not what their NodePool or node class asks for any more (condition `Drifted`), and machines that
+//! are past their time and expire the graceful way.
 //!
-//! Of each NodePool as many go at once as its budgets let: empty ones first, then those that drifted first. They are
+//! Of each NodePool as many go at once as its budgets let: empty ones first, then those that drifted first or whose time
+//! was over first. They are
 //! planned in one simulation, so what their pods need is launched once for all of them; machines whose pods share a
 //! replacement go in one command. A machine whose pods have no place elsewhere holds back no other: it is left out, the
 //! next of its NodePool takes its part of the budgets, and the simulation is made again, up to a bound.
@@ -24,8 +26,6 @@ use crate::snapshot::NodeId;
 use crate::snapshot::fleet::{FleetNode, Reason};
 use crate::tuning::{DRIFT_REFILLS, DRIFT_SIMULATIONS};
 
-const REASON: Reason = Reason::Drifted;
-
 pub(crate) fn commands(
     context: &Context<'_>,
     candidates: &Candidates,
@@ -34,18 +34,18 @@ pub(crate) fn commands(
 ) -> Outcome {
     let gone: BTreeSet<NodeId> = before.commands.iter().flat_map(|command| &command.nodes).copied().collect();
     let is_candidate = |machine: &&FleetNode| {
-        let may_go = candidates.block(machine, REASON).is_none();
-        machine.claim.drifted.is_some() && may_go && !gone.contains(&machine.node)
+        let outdated = context.outdated(machine);
+        outdated.is_some_and(|(reason, _)| candidates.block(machine, reason).is_none()) && !gone.contains(&machine.node)
     };
     let mut queue: Vec<&FleetNode> = context.fleet.nodes.iter().filter(is_candidate).collect();
-    let since = |machine: &FleetNode| machine.claim.drifted.as_ref().map(|drift| drift.since);
+    let since = |machine: &FleetNode| context.outdated(machine).map(|(_, since)| since);
     queue.sort_by_key(|machine| (!machine.is_empty(), since(machine), context.display_name(machine.node)));
     let mut selection = Selection { context, queue, gone, chosen: BTreeSet::new(), stays: BTreeMap::new() };
     let simulation = selection.settle(allowances);
     selection.tell_the_rest(allowances);
     let Selection { queue, chosen, stays, .. } = selection;
     let going: Vec<&FleetNode> = queue.into_iter().filter(|machine| chosen.contains(&machine.node)).collect();
-    let commands = split(context, &going, simulation.as_ref(), |_| REASON);
+    let commands = split(context, &going, simulation.as_ref(), |set| reason_of(context, set));
     let simulated = simulation.map(|simulation| Arc::new(simulation.simulated));
     Outcome { commands, stays, simulated }
 }
@@ -80,13 +80,15 @@ impl Selection<'_, '_> {
                 return Some(simulation);
             }
             for (node, why) in stuck {
-                self.leave(node, reason(self.context, &simulation, why), allowances);
+                let reason = reason_of_node(self.context, node);
+                self.leave(node, told(self.context, (&simulation, reason), why), allowances);
             }
         }
         // Those without pods need no simulation.
         let undecided: Vec<NodeId> = self.queue.iter().filter(|it| !it.is_empty()).map(|it| it.node).collect();
         for node in undecided.into_iter().filter(|node| self.chosen.contains(node)).collect::<Vec<_>>() {
-            self.leave(node, NodeReason::Undecided { reason: REASON }, allowances);
+            let reason = reason_of_node(self.context, node);
+            self.leave(node, NodeReason::Undecided { reason }, allowances);
         }
         None
     }
@@ -96,7 +98,7 @@ impl Selection<'_, '_> {
         for machine in &self.queue {
             let is_open = !self.chosen.contains(&machine.node) && !self.stays.contains_key(&machine.node);
             let Some((pool, _)) = self.context.pool_of(machine).filter(|_| is_open) else { continue };
-            if allowances.take(pool, REASON).is_ok() {
+            if allowances.take(pool, reason_of(self.context, &[machine])).is_ok() {
                 self.chosen.insert(machine.node);
             }
         }
@@ -119,26 +121,35 @@ impl Selection<'_, '_> {
                 continue;
             }
             let Some((pool, _)) = self.context.pool_of(machine) else { continue };
-            let why = match allowances.limit(pool, REASON) {
-                Some(limit) => NodeReason::Budget { reason: REASON, node_pool: pool.clone(), limit },
-                None => NodeReason::Undecided { reason: REASON },
+            let reason = reason_of(self.context, &[machine]);
+            let why = match allowances.limit(pool, reason) {
+                Some(limit) => NodeReason::Budget { reason, node_pool: pool.clone(), limit },
+                None => NodeReason::Undecided { reason },
             };
             self.stays.insert(machine.node, why);
         }
     }
 }
 
-fn reason(context: &Context<'_>, simulation: &Simulation, why: Stuck) -> NodeReason {
+/// Why machines go that are replaced together: they are past their time, or some of them have drifted.
+pub(crate) fn reason_of(context: &Context<'_>, set: &[&FleetNode]) -> Reason {
+    let is_expired = |machine: &&FleetNode| context.outdated(machine).is_some_and(|(why, _)| why == Reason::Expired);
+    if set.iter().all(is_expired) { Reason::Expired } else { Reason::Drifted }
+}
+
+fn reason_of_node(context: &Context<'_>, node: NodeId) -> Reason {
+    let machine = context.fleet.nodes.iter().find(|machine| machine.node == node);
+    machine.map_or(Reason::Drifted, |machine| reason_of(context, &[machine]))
+}
+
+fn told(context: &Context<'_>, (simulation, reason): (&Simulation, Reason), why: Stuck) -> NodeReason {
     let pod = |pod| simulation.pod_name(pod).cloned().unwrap_or_else(|| NamespacedName::new("", ""));
     match why {
-        Stuck::Refused(refusal) => NodeReason::NoPlace {
-            reason: REASON,
-            pod: pod(refusal.pod),
-            verdict: refusal.verdict,
-            reasons: refusal.reasons,
-        },
+        Stuck::Refused(refusal) => {
+            NodeReason::NoPlace { reason, pod: pod(refusal.pod), verdict: refusal.verdict, reasons: refusal.reasons }
+        }
         Stuck::NotReady(id, node) => {
-            NodeReason::PlaceNotReady { reason: REASON, pod: pod(id), node: context.display_name(node).into() }
+            NodeReason::PlaceNotReady { reason, pod: pod(id), node: context.display_name(node).into() }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::pay_back;
 use super::replacement::Replacement;
 use super::rules::{Rules, are_all_spot};
 use crate::disruption::candidates::Context;
-use crate::disruption::methods::Outcome;
+use crate::disruption::methods::{Outcome, drift};
 use crate::disruption::plan::{Command, Simulated};
 use crate::disruption::reason::Unconsolidatable;
 use crate::disruption::search::{CouldGo, Found};
@@ -100,7 +100,7 @@ impl<'c, 's> Ground<'c, 's> {
             None => context.waiting.as_ref().map(|plan| (context.snapshot, plan)),
         };
         let gone: BTreeSet<NodeId> = before.commands.iter().flat_map(|command| &command.nodes).copied().collect();
-        let drifted = before.commands.iter().filter(|command| command.reason == Reason::Drifted);
+        let drifted = before.commands.iter().filter(|command| command.reason != Reason::Empty);
         let machine = |node: &NodeId| context.fleet.nodes.iter().find(|machine| machine.node == *node);
         let drifted = drifted.flat_map(|command| &command.nodes).filter_map(machine).collect();
         // Who has got a place already keeps it, even where nobody else is to come.
@@ -267,7 +267,7 @@ pub(super) fn confirm(
         ground.drifted.iter().copied().chain(sets.iter().flat_map(|set| eligible.of(set))).collect();
     let reason_of = |set: &[&FleetNode]| {
         let is_chosen = set.iter().any(|machine| chosen.contains_key(&machine.node));
-        if is_chosen { Reason::Underutilized } else { Reason::Drifted }
+        if is_chosen { Reason::Underutilized } else { drift::reason_of(ground.context, set) }
     };
     let mut commands = split(ground.context, &going, Some(&simulation), reason_of);
     let mut rejected = Rejected::default();
@@ -294,7 +294,9 @@ pub(super) fn confirm(
     // Drift's keep their order.
     commands.sort_by_key(|command| match command.reason {
         Reason::Underutilized => (1, std::cmp::Reverse(command.saving), name(command)),
-        Reason::Drifted | Reason::Empty | Reason::Unhealthy => (0, std::cmp::Reverse(PriceNanoUsdPerHour::ZERO), None),
+        Reason::Drifted | Reason::Expired | Reason::Empty | Reason::Unhealthy => {
+            (0, std::cmp::Reverse(PriceNanoUsdPerHour::ZERO), None)
+        }
     });
     Ok(Confirmed { commands, simulated: Arc::new(simulation.simulated), sets: sets.to_vec(), saving })
 }
