@@ -15,6 +15,7 @@ mod oracle;
 mod process;
 mod progress;
 mod same_plans;
+mod simulate;
 mod test;
 
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Show that two revisions of `dovetail` answer alike, byte by byte.
     SamePlans(same_plans::Options),
+    /// Play days of a cluster in virtual time, with our rules of disruption and with Karpenter's.
+    Simulate(simulate::Options),
     /// Measure, in a release build.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::KarpenterSuites(options) => karpenter_suites::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::SamePlans(options) => same_plans::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::Bench(command) => bench::run(&command),
     };
     match result {

@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use bench::machine::Machine;
 use cloudprovider::InstanceType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -85,6 +86,13 @@ pub(crate) struct CaseNode {
     /// None for a node that is not Karpenter's.
     pub node_claim: Option<Value>,
     pub pods: Vec<Value>,
+}
+
+impl From<Machine> for CaseNode {
+    /// Without pods.
+    fn from(machine: Machine) -> Self {
+        Self { node: machine.node, node_claim: Some(machine.node_claim), pods: Vec::new() }
+    }
 }
 
 impl Case {

@@ -1,8 +1,8 @@
 //! What is planned: the cases, by name, each from a seed and so the same on every computer.
 
-pub(crate) mod catalogues;
 pub(crate) mod pods;
 
+use bench::catalogues;
 use serde_json::{Value, json};
 
 use self::pods::{Mix, pod};

@@ -10,7 +10,6 @@
 //! Left out: the API server, budgets (all nodes may go at once), what evictions cost the user.
 
 mod fleets;
-mod machine;
 mod ours;
 mod report;
 

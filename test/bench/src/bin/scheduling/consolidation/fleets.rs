@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use bench::catalogues;
+use bench::machine::machine;
 use cloudprovider::{CapacityType, InstanceType, Offering};
 use model::Quantity;
 use scheduling::provisioning;
 use seeded_random::Random;
 use serde_json::{Value, json};
 
-use super::machine::machine;
-use crate::case::Case;
+use crate::case::{Case, CaseNode};
 use crate::cases::pods::{self, Mix, pod};
-use crate::cases::{among, catalogues, node_pool};
+use crate::cases::{among, node_pool};
 use crate::ours::Input;
 
 /// The NodePool of all fleets.
@@ -131,7 +132,7 @@ fn planned(nodes: usize) -> Result<Fleet> {
         let zone = snapshot.interner.value_name(launch.zone);
         let of = by_name(&case, catalogue.types[launch.instance_type].name.as_str())?;
         let offering = offering(of, zone, launch.capacity_type)?;
-        let mut node = machine(&format!("node-{index:05}"), NODE_POOL, of, offering);
+        let mut node = CaseNode::from(machine(&format!("node-{index:05}"), NODE_POOL, of, offering));
         node.pods = machine_of_plan
             .pods
             .iter()
@@ -166,7 +167,7 @@ fn planted(nodes: usize) -> Fleet {
             of.offerings.iter().find(|it| it.zone == zone && it.capacity_type == CapacityType::OnDemand)
         });
         if let (Some(of), Some(offering)) = (of, offering) {
-            let mut node = machine(&format!("node-{index:05}"), NODE_POOL, of, offering);
+            let mut node = CaseNode::from(machine(&format!("node-{index:05}"), NODE_POOL, of, offering));
             node.pods.push(template);
             case.nodes.push(node);
         }

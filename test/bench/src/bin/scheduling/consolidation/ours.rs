@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bench::machine::machine;
 use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan, Place};
 use scheduling::disruption::plan_disruption;
@@ -13,7 +14,6 @@ use serde_json::Value;
 
 use super::Consolidated;
 use super::fleets::{NODE_POOL, by_name, offering, price};
-use super::machine::machine;
 use crate::case::{self, Case, CaseNode, Line};
 use crate::clock::{Stopwatch, peak_kib};
 use crate::ours::Input;
@@ -92,7 +92,7 @@ impl Round<'_> {
             let name = format!("launched-{launched:05}");
             *launched += 1;
             let node = machine(&name, NODE_POOL, of, offering(of, zone, of_plan.launch.capacity_type)?);
-            case.nodes.push(node);
+            case.nodes.push(node.into());
             names.insert(id, name);
         }
         let goes: BTreeSet<String> =

@@ -3,14 +3,23 @@
 use cloudprovider::{InstanceType, Offering, ResourceList};
 use serde_json::{Map, Value, json};
 
-use crate::case::CaseNode;
-use crate::cases::pods;
-
 /// When everything was created.
 const BEGUN: &str = "2023-11-14T22:13:20Z";
 
-/// An initialized machine that consolidation may take, without pods.
-pub(super) fn machine(name: &str, node_pool: &str, of: &InstanceType, offering: &Offering) -> CaseNode {
+/// The label by which a Node tells its name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Both objects, as the API has them.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The Node.
+    pub node: Value,
+    /// The NodeClaim.
+    pub node_claim: Value,
+}
+
+/// An initialized machine that consolidation may take.
+pub fn machine(name: &str, node_pool: &str, of: &InstanceType, offering: &Offering) -> Machine {
     let mut labels = Map::new();
     for (key, values) in &of.requirements {
         if let (Some(value), 1) = (values.first(), values.len()) {
@@ -19,7 +28,7 @@ pub(super) fn machine(name: &str, node_pool: &str, of: &InstanceType, offering: 
     }
     labels.extend(offering.all_labels().map(|(key, value)| (key.to_owned(), value.into())));
     for (key, value) in [
-        (pods::HOSTNAME, name),
+        (HOSTNAME, name),
         (api::labels::NODEPOOL, node_pool),
         (api::labels::REGISTERED, "true"),
         (api::labels::INITIALIZED, "true"),
@@ -49,7 +58,7 @@ pub(super) fn machine(name: &str, node_pool: &str, of: &InstanceType, offering: 
             "conditions": conditions,
         },
     });
-    CaseNode { node, node_claim: Some(node_claim), pods: Vec::new() }
+    Machine { node, node_claim }
 }
 
 fn amounts(list: &ResourceList) -> Value {

@@ -8,14 +8,14 @@ use model::quantity::Format;
 use model::{InstanceTypeName, PriceNanoUsdPerHour, Quantity};
 
 /// Zones of [`linear`].
-pub(crate) const ZONES: [&str; 3] = ["test-zone-1", "test-zone-2", "test-zone-3"];
+pub const ZONES: [&str; 3] = ["test-zone-1", "test-zone-2", "test-zone-3"];
 
 const GIB: i64 = 1 << 30;
 const MIB: i64 = 1 << 20;
 
 /// The 400 types of Karpenter's own benchmark: 1 to 400 vCPU with 2 GiB and 10 pods each, at one price per vCPU and per
 /// GB, on three systems, spot in two zones and on demand in three.
-pub(crate) fn linear() -> Vec<InstanceType> {
+pub fn linear() -> Vec<InstanceType> {
     (1..=400)
         .map(|cpus: i64| {
             let price = PriceNanoUsdPerHour(cpus * 314_748_365);
@@ -56,7 +56,7 @@ const SIZES: [(&str, i64, i64); 8] = [
 /// 800 types shaped like those of a large cloud, at about its list prices: prices rise with the size exactly, the
 /// kubelet keeps more on small machines than on large ones, and a part of the memory is never seen. On demand costs the
 /// same in each zone; spot costs between a third and two thirds, differently by family and zone.
-pub(crate) fn real_shaped() -> Vec<InstanceType> {
+pub fn real_shaped() -> Vec<InstanceType> {
     let mut types = Vec::new();
     for (class, gib_per_cpu, price) in CLASSES {
         for generation in 5..=8_i64 {
