@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use super::checker::{Environment, check};
+use super::checker::check;
 use super::device::DeviceView;
+use super::environment::Environment;
 use super::error::{CompileError, CompileErrorKind, EvalError};
 use super::eval::evaluate;
 use super::parser::parse;

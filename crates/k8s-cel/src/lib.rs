@@ -30,6 +30,7 @@ mod checker;
 mod cost;
 mod derived;
 mod device;
+mod environment;
 mod error;
 mod eval;
 mod functions;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::checker::{Environment, check};
+use super::checker::check;
 use super::cost::estimate;
 use super::device::DeviceView;
+use super::environment::Environment;
 use super::error::{CompileError, CompileErrorKind, ErrorAt, EvalError};
 use super::eval::{Outcome, evaluate};
 use super::parser::parse;
