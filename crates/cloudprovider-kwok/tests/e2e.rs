@@ -15,6 +15,7 @@ use cloudprovider::conformance::{self, Hooks};
 use cloudprovider::{CapacityType, CloudProvider, CreateRequest, Error, Instance, OfferingKey};
 use cloudprovider_kwok::KWOKNodeClass;
 use cloudprovider_kwok::{Faults, KwokCloudProvider, Options, faults};
+use e2e::client;
 use e2e::control_plane::{self, ControlPlane};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -90,7 +91,7 @@ async fn client() -> Option<Client> {
             return None;
         }
     };
-    Some(control_plane::client(&kubeconfig).await.expect("a client"))
+    Some(client::client(&kubeconfig).await.expect("a client"))
 }
 
 /// Waits until `check` is content; its last complaint is the failure.
