@@ -47,8 +47,8 @@ pub const DEVICES: &str = "dovetail.sh/devices";
 /// On a NodeClaim that takes part in a disruption command: what the command is. Ours; Karpenter keeps commands in
 /// memory.
 pub const DISRUPTION_COMMAND: &str = "dovetail.sh/disruption-command";
-/// On a NodePool: what becomes of its machines that are past their time, `Forceful` or `Graceful`. Ours; Karpenter deletes
-/// them.
+/// On a NodePool: what becomes of its machines that are past their time, `Forceful` or `Graceful`. Ours; Karpenter
+/// deletes them.
 pub const EXPIRATION_POLICY: &str = "dovetail.sh/expiration-policy";
 /// On a NodeClaim: when its last reboots were asked for, RFC 3339, separated by commas. Ours; Karpenter keeps them in
 /// memory.

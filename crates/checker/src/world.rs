@@ -92,8 +92,8 @@ impl Node<'_> {
     }
 }
 
-/// Whether a pod of a node that is going, which no place is looked for, will be there for longer: it may not be evicted.
-/// Others end with the node, or are not ours to place.
+/// Whether a pod of a node that is going, which no place is looked for, will be there for longer: it may not be
+/// evicted. Others end with the node, or are not ours to place.
 fn is_held(pod: &Pod, snapshot: &Snapshot) -> bool {
     let options = &snapshot.options;
     let is_left_to_others = !options.scheduler_names.include(&pod.scheduler_name)

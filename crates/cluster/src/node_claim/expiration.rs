@@ -10,8 +10,8 @@ use scheduling::snapshot::expiration::{Expiration, ExpirationPolicy, ExpirationR
 
 use super::{span, timestamp};
 
-/// What becomes of the NodeClaim, of that NodePool if there is one; `None` if it never expires. A policy of the NodePool
-/// that cannot be read counts as [`policy`] says.
+/// What becomes of the NodeClaim, of that NodePool if there is one; `None` if it never expires. A policy of the
+/// NodePool that cannot be read counts as [`policy`] says.
 ///
 /// # Errors
 /// An `expireAfter` that is neither a duration nor `Never`.

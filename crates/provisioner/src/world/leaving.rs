@@ -1,7 +1,7 @@
 //! Pods whose machines go, and where they go by what was planned for them.
 //!
-//! A disruption command launches machines for pods that still run. From then on provisioning looks at these pods as
-//! if they waited already: what they were promised is not given to others that come meanwhile. Which places these are is
+//! A disruption command launches machines for pods that still run. From then on provisioning looks at these pods as if
+//! they waited already: what they were promised is not given to others that come meanwhile. Which places these are is
 //! written on the replacements; those on nodes that were there before are known to [`Successors`] only, so after a
 //! restart they are anybody's.
 //!

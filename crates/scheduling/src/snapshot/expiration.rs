@@ -1,9 +1,9 @@
 //! What becomes of a machine whose NodeClaim is `expireAfter` old.
 //!
-//! Karpenter's way is forceful: the NodeClaim is deleted, nothing is launched before, and no budget counts. The graceful
-//! way makes it a machine that disruption replaces, as one that has drifted: what its pods need is launched first, and
-//! budgets count. That ends with a deadline, after which it goes by force: `expireAfter` is there to bound how old a
-//! machine gets.
+//! Karpenter's way is forceful: the NodeClaim is deleted, nothing is launched before, and no budget counts. The
+//! graceful way makes it a machine that disruption replaces, as one that has drifted: what its pods need is launched
+//! first, and budgets count. That ends with a deadline, after which it goes by force: `expireAfter` is there to bound
+//! how old a machine gets.
 //!
 //! Differs: `graceful-expiration`. Karpenter has no such way.
 

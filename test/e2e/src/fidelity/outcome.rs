@@ -118,8 +118,10 @@ impl Reading {
         let planned = self.planned();
         let moved = self.waiting().filter(|pod| self.was_moved(pod));
         outcome.moved.extend(moved.map(|pod| self.describe(pod)));
+        let by_class = self.moved_by_class(&planned);
+        let mut moved = Moved { missing: by_class.clone(), too_many: by_class };
         for machine in &self.machines {
-            self.judge_pods(machine, &planned, &mut outcome);
+            self.judge_pods(machine, &planned, &mut moved, &mut outcome);
         }
         for pod in self.waiting() {
             self.judge_refusal(pod, &planned, &mut outcome);
@@ -147,10 +149,9 @@ impl Reading {
     /// Whether the pod is on a machine that was there before, and was planned onto another such one.
     fn was_moved(&self, pod: &Pod) -> bool {
         let there_before = || self.machines.iter().filter(|machine| !machine.is_new);
-        let is_planned = |machine: &Machine| machine.planned.iter().flatten().any(|uid| *uid == pod.uid);
         let is_on = |machine: &Machine| pod.node.is_some() && machine.node == pod.node;
-        there_before().any(|machine| is_planned(machine) && !is_on(machine))
-            && there_before().any(|machine| is_on(machine) && !is_planned(machine))
+        there_before().any(|machine| machine.is_planned(pod) && !is_on(machine))
+            && there_before().any(|machine| is_on(machine) && !machine.is_planned(pod))
     }
 
     /// Whether the plan that the machine was launched for is the first one of its pods.
@@ -175,25 +176,66 @@ impl Reading {
         }
     }
 
-    /// Whether the machine has the pods that were planned for it, or others of their classes.
-    fn judge_pods(&self, machine: &Machine, all_planned: &BTreeSet<&str>, outcome: &mut Outcome) {
-        let is_planned = |pod: &&Pod| machine.planned.iter().flatten().any(|uid| *uid == pod.uid);
-        let wanted: Vec<&Pod> = self.waiting().filter(is_planned).filter(|pod| !self.was_moved(pod)).collect();
+    /// The pods that were planned for the machine, and those that are on it; without those that were moved.
+    fn wanted_and_found<'s>(
+        &'s self,
+        machine: &'s Machine,
+        all_planned: &BTreeSet<&str>,
+    ) -> (Vec<&'s Pod>, Vec<&'s Pod>) {
+        let wanted = self.waiting().filter(|pod| machine.is_planned(pod)).filter(|pod| !self.was_moved(pod));
         let on_it = self.pods_on(machine).filter(|pod| pod.has_waited);
         let counts = |pod: &&Pod| all_planned.contains(&*pod.uid) && !self.was_moved(pod);
-        let found: Vec<&Pod> = on_it.filter(counts).collect();
-        let exact = found.iter().copied().filter(|pod| is_planned(pod)).count();
+        (wanted.collect(), on_it.filter(counts).collect())
+    }
+
+    /// Of each class, how many pods are on a machine that was there before in place of another such one, where their
+    /// places were exchanged with pods of the class: nobody was moved, and the machines have others than planned.
+    fn moved_by_class<'s>(&'s self, all_planned: &BTreeSet<&str>) -> BTreeMap<&'s str, usize> {
+        let mut by_class_of_all: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for machine in self.machines.iter().filter(|machine| !machine.is_new) {
+            let (wanted, found) = self.wanted_and_found(machine, all_planned);
+            let (wanted, found) = (by_class(&wanted), by_class(&found));
+            for class in wanted.keys().chain(found.keys().filter(|class| !wanted.contains_key(*class))) {
+                let (missing, too_many) = by_class_of_all.entry(class).or_default();
+                let count = |counts: &BTreeMap<&str, usize>| counts.get(class).copied().unwrap_or(0);
+                *missing += count(&wanted).saturating_sub(count(&found));
+                *too_many += count(&found).saturating_sub(count(&wanted));
+            }
+        }
+        let moved = by_class_of_all.into_iter().map(|(class, (missing, too_many))| (class, missing.min(too_many)));
+        moved.filter(|(_, moved)| *moved > 0).collect()
+    }
+
+    /// Whether the machine has the pods that were planned for it, or others of their classes.
+    fn judge_pods<'s>(
+        &'s self,
+        machine: &'s Machine,
+        all_planned: &BTreeSet<&str>,
+        moved: &mut Moved<'s>,
+        outcome: &mut Outcome,
+    ) {
+        let (wanted, found) = self.wanted_and_found(machine, all_planned);
+        let exact = found.iter().copied().filter(|pod| machine.is_planned(pod)).count();
         outcome.exact += exact;
         outcome.on_existing += if machine.is_new { 0 } else { exact };
-        let (wanted_by_class, found_by_class) = (by_class(&wanted), by_class(&found));
+        let (mut wanted_by_class, mut found_by_class) = (by_class(&wanted), by_class(&found));
         let in_common =
             wanted_by_class.iter().map(|(class, count)| found_by_class.get(class).copied().unwrap_or(0).min(*count));
         outcome.exchanged += in_common.sum::<usize>().saturating_sub(exact);
+        if !machine.is_new {
+            let before = wanted_by_class.clone();
+            forgive(&mut wanted_by_class, &found_by_class, &mut moved.missing);
+            let too_many = forgive(&mut found_by_class, &before, &mut moved.too_many);
+            outcome.moved.extend(too_many.into_iter().map(|(class, count)| {
+                let name = &machine.name;
+                format!("{count} of class {class} on {name}, which was there before, in place of another such machine")
+            }));
+        }
         if wanted_by_class == found_by_class {
             return;
         }
         let not_as_planned = wanted.iter().filter(|pod| pod.node.as_ref() != machine.node.as_ref());
-        let foreign = found.iter().filter(|pod| !is_planned(pod));
+        let foreign = found.iter().filter(|pod| !machine.is_planned(pod));
         let names: Vec<String> = not_as_planned.chain(foreign).map(|pod| self.describe(pod)).collect();
         outcome.wrong.push(format!(
             "{} was planned for {wanted_by_class:?} (pods by class), and holds {found_by_class:?}: {}",
@@ -227,6 +269,33 @@ impl Reading {
             (None, Some(_)) => {}
         }
     }
+}
+
+/// What machines that were there before may still lack and have too many of, by class.
+struct Moved<'p> {
+    missing: BTreeMap<&'p str, usize>,
+    too_many: BTreeMap<&'p str, usize>,
+}
+
+/// Takes from `counts` what is more than in `others`, as far as `left` goes; gives how much.
+fn forgive<'p>(
+    counts: &mut BTreeMap<&'p str, usize>,
+    others: &BTreeMap<&'p str, usize>,
+    left: &mut BTreeMap<&'p str, usize>,
+) -> Vec<(&'p str, usize)> {
+    let mut forgiven = Vec::new();
+    counts.retain(|class, count| {
+        let more = count.saturating_sub(others.get(class).copied().unwrap_or(0));
+        let left = left.entry(class).or_default();
+        let taken = more.min(*left);
+        if taken > 0 {
+            forgiven.push((*class, taken));
+        }
+        *left -= taken;
+        *count -= taken;
+        *count > 0
+    });
+    forgiven
 }
 
 fn by_class<'p>(pods: &[&'p Pod]) -> BTreeMap<&'p str, usize> {

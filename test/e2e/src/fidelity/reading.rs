@@ -82,6 +82,13 @@ pub(super) struct Machine {
     pub(super) planned: Option<BTreeSet<String>>,
 }
 
+impl Machine {
+    /// Whether it was launched for the pod, or a plan put that onto it.
+    pub(super) fn is_planned(&self, pod: &Pod) -> bool {
+        self.planned.iter().flatten().any(|uid| *uid == pod.uid)
+    }
+}
+
 /// Uids of the pods that a machine was planned for.
 pub(super) fn planned_pods(claim: &api::NodeClaim) -> Option<BTreeSet<String>> {
     Some(planned_uids(claim.annotations().get(PLANNED_PODS)?).map(str::to_owned).collect())

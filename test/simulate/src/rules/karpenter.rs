@@ -1,6 +1,6 @@
 //! Karpenter 1.15's rules of consolidation, written down a second time: `pkg/controllers/disruption/emptiness.go`,
-//! `multinodeconsolidation.go`, `singlenodeconsolidation.go` and `consolidation.go`; and its scheduling of the pods that
-//! move (`pkg/controllers/provisioning/scheduling`), for pods that have nothing but requests and a zone.
+//! `multinodeconsolidation.go`, `singlenodeconsolidation.go` and `consolidation.go`; and its scheduling of the pods
+//! that move (`pkg/controllers/provisioning/scheduling`), for pods that have nothing but requests and a zone.
 //!
 //! One command at a time: empty machines all at once, else the longest prefix of machines by price for each disruption
 //! that one machine at most can take the place of (found by halving, which takes for granted that shorter ones do),

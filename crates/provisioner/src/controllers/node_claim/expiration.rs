@@ -1,5 +1,5 @@
-//! A NodeClaim that is `expireAfter` old is deleted, and with it its machine: Karpenter's forceful way. One that is to be
-//! replaced first is left to `controllers/disruption` until its deadline.
+//! A NodeClaim that is `expireAfter` old is deleted, and with it its machine: Karpenter's forceful way. One that is to
+//! be replaced first is left to `controllers/disruption` until its deadline.
 //!
 //! No budget is looked at and nothing is launched beforehand. The machine is drained as that of any deleted NodeClaim,
 //! so PodDisruptionBudgets and `do-not-disrupt` hold until the `terminationGracePeriod` is over.

@@ -1,8 +1,9 @@
-//! Machines of static NodePools that have drifted, or are past their time and expire the graceful way: each is replaced by one from the bare template, as many at once as
-//! budgets and `limits.nodes` let (Karpenter's StaticDrift).
+//! Machines of static NodePools that have drifted, or are past their time and expire the graceful way: each is replaced
+//! by one from the bare template, as many at once as budgets and `limits.nodes` let (Karpenter's StaticDrift).
 //!
 //! No pod decides what takes their place, so nothing is simulated: the pods go where the scheduler finds room once
-//! their machine is drained. Commands are of one machine each, so one whose replacement does not come holds up no other.
+//! their machine is drained. Commands are of one machine each, so one whose replacement does not come holds up no
+//! other.
 //!
 //! Differs: `static-drift-order`. Those that drifted first go first; Karpenter takes them as its maps have them.
 

@@ -66,6 +66,14 @@ fn a_pod_on_a_machine_that_was_there_is_as_planned_only_if_that_was_planned() {
     );
     is_wrong(&left, &["m was planned for {\"a\": 1}", "old was planned for {} (pods by class), and holds {\"a\": 1}"]);
 
+    // That it went elsewhere and exchanged its place with one of its class is none.
+    let exchanged = judge(
+        vec![pod("a-0", Some("m")), pod("a-1", Some("older"))],
+        vec![machine("m", &["a-1"]), there_before("old", &["a-0"]), there_before("older", &[])],
+    );
+    assert!(exchanged.is_as_planned(), "{exchanged:?}");
+    assert_eq!((exchanged.exact, exchanged.exchanged, exchanged.moved.len()), (5, 1, 1));
+
     let nowhere = judge(vec![pod("a-0", Some("old"))], vec![there_before("old", &[])]);
     assert!(nowhere.is_as_planned(), "{nowhere:?}");
     assert_eq!((nowhere.exact, nowhere.before_the_plan.len()), (5, 1));

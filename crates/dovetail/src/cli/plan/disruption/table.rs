@@ -54,7 +54,8 @@ fn commands(commands: &[Command], detail: Detail) -> String {
     text
 }
 
-/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`; that nothing is launched is told by where the pods go.
+/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`; that nothing is launched is told by where
+/// the pods go.
 fn replacements(command: &Command) -> String {
     if let Some(pool) = &command.static_node_pool {
         return format!("another of nodepool {pool}");
