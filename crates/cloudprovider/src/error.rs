@@ -9,23 +9,23 @@ use crate::OfferingKey;
 /// A failed call to a provider.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum Error {
-    /// There is no such machine, or no longer. The end of a deletion.
+    /// The machine does not exist, or no longer. This completes a deletion.
     #[error("nodeclaim not found, {0}")]
     NotFound(String),
-    /// None of the offerings that the NodeClaim allows has a machine. The NodeClaim is given up and its pods are
-    /// planned again.
+    /// None of the offerings that the NodeClaim allows has a machine. The controller deletes the NodeClaim and plans
+    /// its pods again.
     #[error("insufficient capacity, {message}")]
     InsufficientCapacity {
-        /// What was asked for and what the provider said.
+        /// The requested machine and the provider's answer.
         message: String,
-        /// The offerings that would have done but have no machines, found out by this call or shortly before. Empty if
-        /// nothing in the catalogue would do.
+        /// The offerings that would fit but have no machines, as this call or one shortly before has found. Empty if no
+        /// offering of the catalogue fits.
         offerings: Vec<OfferingKey>,
     },
-    /// The node class cannot be launched from yet. The NodeClaim is given up.
+    /// Machines cannot be launched from the node class yet. The controller deletes the NodeClaim.
     #[error("NodeClassRef not ready, {0}")]
     NodeClassNotReady(String),
-    /// The launch was refused for a reason that the `Launched` condition shall show. It is tried again.
+    /// The launch was refused; condition `Launched` shows the reason. It is tried again.
     #[error("creating instance, {message}")]
     CreateFailed {
         /// The condition's reason, CamelCase.
@@ -39,11 +39,11 @@ pub enum Error {
     /// The provider refused the reboot. Final.
     #[error("node reboot failed, {0}")]
     RebootFailed(String),
-    /// Instance types of this NodePool cannot be told yet, so nothing may be planned for it. It is tried again.
+    /// The instance types of this NodePool are not known yet, so nothing is planned for it. It is tried again.
     #[error("instance types of nodepool {0:?} not evaluated yet")]
     InstanceTypesNotEvaluated(NodePoolName),
-    /// Anything that may go away by itself: a time-out, a throttled call, an answer that cannot be read. It is tried
-    /// again, later and later.
+    /// A temporary failure: a time-out, a throttled call, an answer that cannot be read. It is tried again with a
+    /// growing delay.
     #[error("{0}")]
     Transient(String),
 }
@@ -54,7 +54,7 @@ impl Error {
         matches!(self, Self::NotFound(_))
     }
 
-    /// Turns "not found" into success, for callers that wanted it gone.
+    /// Turns "not found" into success, for callers that delete.
     ///
     /// # Errors
     /// Every other error, unchanged.

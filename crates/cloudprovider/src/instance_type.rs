@@ -1,8 +1,8 @@
 //! A kind of machine that a provider can launch.
 //!
-//! Everything is text and exact quantities, so that a provider's author needs no interner and a catalogue can be
-//! written to a file; `decode` turns it into the planner's integers. A type lists **all** its offerings, those that
-//! have run out included: disruption needs their prices.
+//! Everything is text and exact quantities, so that providers need no interner and a catalogue can be written to a
+//! file; `cluster` turns it into the planner's integers. A type lists **all** its offerings, including those that have
+//! run out: disruption needs their prices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ pub fn resources_to_api(list: &ResourceList) -> api::ResourceList {
 /// Resources that are carved out of memory.
 const HUGE_PAGES_PREFIX: &str = "hugepages-";
 
-/// What of a machine's capacity pods never get.
+/// The part of a machine's capacity that pods cannot use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Overhead {
@@ -84,11 +84,11 @@ pub struct InstanceType {
     /// For each label that the provider sets on such a machine, the values it may have. A label with one value is
     /// certain; one with several is decided at launch (by the offering, or by what the NodeClaim asks for).
     pub requirements: BTreeMap<String, BTreeSet<String>>,
-    /// Where and under which terms it is sold. Unique by [`Offering::key`].
+    /// Its zones and capacity types, with prices. Unique by [`Offering::key`].
     pub offerings: Vec<Offering>,
     /// The whole machine.
     pub capacity: ResourceList,
-    /// What pods never get of it.
+    /// What pods cannot use of it.
     #[serde(default)]
     pub overhead: Overhead,
     /// How many volumes of a CSI driver can be attached, by driver name. A driver that is not listed has no limit
@@ -101,7 +101,7 @@ pub struct InstanceType {
 }
 
 impl InstanceType {
-    /// What pods can use of a machine of this type when no offering changes it.
+    /// What pods can use of a machine of this type, if the offering does not change it.
     pub fn allocatable(&self) -> ResourceList {
         allocatable(&self.capacity, &self.overhead)
     }
@@ -117,7 +117,7 @@ impl InstanceType {
         of_offerings.all(|value| value == Some(first)).then_some(first)
     }
 
-    /// The offerings that a machine could be launched from now and that meet what is asked.
+    /// The offerings that can be launched now and meet the requirements.
     pub fn launchable_offerings<'a>(
         &'a self,
         requirements: &'a LabelRequirements,

@@ -1,7 +1,7 @@
 //! Which machines a NodeClaim may become, cheapest first.
 //!
-//! Everything here is a pure function of a catalogue and of what is asked, and every order is total: equal prices are
-//! told apart by instance type, zone, capacity type and reservation.
+//! Everything here is a pure function of a catalogue and requirements, and every order is total: equal prices are
+//! ordered by instance type, zone, capacity type and reservation.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -95,7 +95,7 @@ pub fn launch_options<'a>(
 
 /// The options of at most [`MAX_LAUNCH_INSTANCE_TYPES`] instance types, in their order: of the cheapest, and before
 /// these of the cheapest that together have the `minValues` which the requirements ask for. For clouds that take so
-/// many in one request; who can choose among all needs only [`min_values_unmet`].
+/// many in one request; a provider that can choose among all only needs [`min_values_unmet`].
 ///
 /// Differs: `launch-min-values`. Karpenter cuts to the cheapest and fails if these no longer have the `minValues`.
 ///

@@ -1,4 +1,4 @@
-//! Where, how and at which price a machine of some type can be had.
+//! Offerings: an instance type in a zone, under a capacity type, at a price.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::instance_type::allocatable;
 use crate::{InstanceType, Overhead, ResourceList};
 
-/// The terms a machine is sold under: the value of `karpenter.sh/capacity-type`.
+/// How a machine is paid for: the value of `karpenter.sh/capacity-type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacityType {
@@ -73,8 +73,8 @@ pub struct Offering {
     pub reservation: Option<Reservation>,
     /// What a machine costs.
     pub price: PriceNanoUsdPerHour,
-    /// Whether the provider has such machines, as far as it knows. A reservation that is used up is still available:
-    /// it says so by `remaining`.
+    /// Whether the provider has such machines, as far as it knows. A used-up reservation is still available; its
+    /// `remaining` is 0.
     pub available: bool,
     /// Capacity that differs from the type's, by resource; resources that are not listed are as the type has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,14 +1,14 @@
 //! The seam between the autoscaler and a cloud.
 //!
-//! A provider launches, lists and removes machines and says which it could launch. It is called by the controllers
-//! only: the planner sees its catalogue as data. Contract, checked by the `conformance` module:
+//! A provider launches, lists and removes machines, and lists the instance types that it can launch. Only controllers
+//! call it: the planner gets the catalogue as data. Contract, checked by the `conformance` module:
 //!
-//! * [`CloudProvider::create`] with a token that was used before gives the machine that the token stands for, and
-//!   launches none, also when the earlier answer was lost or both calls run at once.
-//! * Whatever step a crash hits, [`CloudProvider::list`] sooner or later shows every machine that was launched, with
-//!   its token.
-//! * [`CloudProvider::delete`] may be called again and again; it ends in [`Error::NotFound`].
-//! * Nothing here is remembered only in memory that a restart loses, except caches.
+//! * [`CloudProvider::create`] with a token that was used before returns the machine of that token and launches none,
+//!   even if the earlier answer was lost or both calls run at once.
+//! * [`CloudProvider::list`] eventually shows every machine that was launched, with its token, wherever a crash
+//!   happened.
+//! * [`CloudProvider::delete`] may be called repeatedly; in the end it returns [`Error::NotFound`].
+//! * Only caches are kept in memory alone, since a restart loses them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub struct CreateRequest<'a> {
     pub claim: &'a NodeClaim,
     /// The NodeClaim's UID.
     pub token: &'a Uid,
-    /// What the NodePool can launch as NodeOverlays leave it: the choice follows their prices and amounts. `None` where
-    /// nothing is corrected; the provider's own count then.
+    /// The NodePool's instance types after NodeOverlays: the choice uses these prices and amounts. `None` if no overlay
+    /// corrects anything; the provider uses its own then.
     pub instance_types: Option<&'a [Arc<InstanceType>]>,
 }
 
@@ -38,7 +38,7 @@ pub struct CreateRequest<'a> {
 pub struct Instance {
     /// What the Node will carry as `spec.providerID`.
     pub provider_id: ProviderId,
-    /// The token of its launch. Absent for a machine that another autoscaler launched before we took over.
+    /// The token of its launch. Absent for a machine that another autoscaler launched.
     pub token: Option<Uid>,
     /// The NodeClaim it was launched for, by name.
     pub claim_name: Option<NodeClaimName>,
@@ -69,17 +69,17 @@ pub struct Instance {
 pub enum InstanceState {
     /// Launched; booting or up.
     Running,
-    /// Its end was asked for.
+    /// Its removal was requested.
     Terminating,
 }
 
 /// A NodePool's instance types. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct InstanceTypes {
-    /// Equal numbers mean equal `types`, between answers for one NodePool in one process. It does not change while
-    /// nothing in them does.
+    /// Equal numbers mean equal `types`, between answers for one NodePool in one process. It must not change while the
+    /// types do not change.
     pub generation: u64,
-    /// All types, also those that have run out, ordered by name.
+    /// All types, ordered by name, including those without available offerings.
     pub types: Arc<[Arc<InstanceType>]>,
 }
 
@@ -133,21 +133,22 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Whether machines can be launched from that node class.
     async fn node_class_readiness(&self, node_class: &NodeClassReference) -> Result<NodeClassReadiness, Error>;
 
-    /// Launches a machine that meets the NodeClaim's requirements and requests, or gives back the one that the token
-    /// stands for. Answers when the cloud has accepted the launch, not when the machine is up.
+    /// Launches a machine that meets the NodeClaim's requirements and requests, or returns the machine of the token.
+    /// Returns when the cloud has accepted the launch, not when the machine is ready.
     async fn create(&self, request: CreateRequest<'_>) -> Result<Instance, Error>;
 
-    /// Starts the end of a machine. `Ok` means it is on its way; the caller asks again until [`Error::NotFound`].
+    /// Starts to remove a machine. `Ok` means that removal has started; the caller calls again until
+    /// [`Error::NotFound`].
     async fn delete(&self, provider_id: &ProviderId) -> Result<(), Error>;
 
     /// One machine. [`Error::NotFound`] when it is gone.
     async fn get(&self, provider_id: &ProviderId) -> Result<Instance, Error>;
 
-    /// Every machine of this cluster, ordered by provider id. May lag behind launches, never for ever.
+    /// Every machine of this cluster, ordered by provider id. A new machine may appear late, but it must appear.
     async fn list(&self) -> Result<Vec<Instance>, Error>;
 
-    /// The machine that a token stands for, as far as [`Self::list`] shows it. A provider that can look it up
-    /// directly should.
+    /// The machine of a token, by default looked up in [`Self::list`]. A provider that can look it up directly should
+    /// do so.
     async fn find(&self, token: &Uid) -> Result<Instance, Error> {
         self.list()
             .await?
@@ -159,15 +160,15 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// What could be launched for a NodePool. Called often: the provider caches.
     async fn instance_types(&self, node_pool: &NodePool) -> Result<InstanceTypes, Error>;
 
-    /// Whether the NodeClaim's machine differs from what would be launched today from its node class. The NodePool is
-    /// compared already. Asked every few minutes for each machine, and soon after its node class has changed.
+    /// Whether the NodeClaim's machine differs from what would be launched today from its node class; the caller
+    /// compares the NodePool. Called every few minutes for each machine, and soon after its node class has changed.
     /// [`Error::NotFound`] or `None` if the machine is gone.
     async fn drifted(&self, claim: &NodeClaim) -> Result<Option<DriftReason>, Error>;
 
     /// When a Node counts as broken and what to do then. Empty: never.
     fn repair_policies(&self) -> &[RepairPolicy];
 
-    /// Reboots a NodeClaim's machine. Answers when the cloud has accepted it. The same operation id reboots once, if
-    /// the cloud's API allows to tell.
+    /// Reboots a NodeClaim's machine. Returns when the cloud has accepted the reboot. Calls with the same operation id
+    /// reboot once, if the cloud's API supports that.
     async fn reboot(&self, claim: &NodeClaim, operation_id: &str) -> Result<(), Error>;
 }

@@ -1,4 +1,4 @@
-//! CapacityBuffers: what they refer to, and how much room that comes to.
+//! CapacityBuffers: the template or workload that they name, and how much room they keep.
 //!
 //! A buffer names a PodTemplate, or a workload whose pods it keeps room for. How many pods: the larger of `replicas`
 //! and `percentage` of the workload's replicas (rounded up, at least one), no more than fit into `limits` by their
@@ -17,7 +17,7 @@ use scheduling::snapshot::Buffer;
 /// Differs: `buffer-strategies`. Karpenter has no bound.
 pub const MAX_REPLICAS: u32 = 10_000;
 
-/// A buffer that is understood.
+/// A resolved buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// The room that it asks for.
@@ -28,7 +28,7 @@ pub struct Resolved {
     pub generation: i64,
 }
 
-/// Why a buffer is not understood.
+/// Why a buffer cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotResolved {
     /// The workload does not exist.
@@ -61,7 +61,7 @@ pub fn buffer_name(buffer: &CapacityBuffer) -> NamespacedName {
     NamespacedName::new(text(&metadata.namespace), text(&metadata.name))
 }
 
-/// Whether the buffer is ours to serve: others have another strategy, or are on their way out.
+/// Whether Dovetail serves the buffer: not if it has another strategy, or is being deleted.
 ///
 /// Differs: `buffer-strategies`. Karpenter never looks at the strategy.
 pub fn is_served(buffer: &CapacityBuffer) -> bool {
@@ -71,8 +71,7 @@ pub fn is_served(buffer: &CapacityBuffer) -> bool {
 
 /// Works out how much room a buffer asks for.
 ///
-/// # Errors
-/// If what it names is not there, or it says nothing that makes sense.
+/// # Errors If the object that it names does not exist, or if its fields are not valid.
 pub fn resolve<'t>(
     buffer: &CapacityBuffer,
     find: impl Fn(&TemplateKey) -> Option<&'t BufferTemplate>,

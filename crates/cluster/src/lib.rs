@@ -1,8 +1,9 @@
-//! A cluster as core values: what `decode` has read becomes what planners ask, for controller, CLI and tests alike.
+//! A cluster as core values: turns the values that `decode` has read into the input of planners, for controller, CLI
+//! and tests alike.
 //!
-//! Here NodePools meet the catalogue of their provider, pods that wait are told from those that don't, and one
-//! [`Snapshot`](scheduling::snapshot::Snapshot) is put together; the same from files, where what the API server,
-//! admission and the workload controllers would have done is done first. Nothing here does I/O.
+//! It resolves NodePools against the catalogue of their provider, finds the pending pods, and builds one
+//! [`Snapshot`](scheduling::snapshot::Snapshot). For objects from files it first does what the API server, admission
+//! and the workload controllers would have done. Nothing here does I/O.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

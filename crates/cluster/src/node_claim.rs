@@ -1,7 +1,7 @@
-//! What becomes of a NodeClaim by its NodePool's rules: whether it may be consolidated, has drifted, is past its time.
+//! What a NodePool's rules mean for a NodeClaim: whether it may be consolidated, has drifted, or has expired.
 //!
-//! Each question is a function of objects and a point in time. The controller writes the answers down as conditions;
-//! offline the functions are asked directly. All durations and times are as Karpenter 1.15 counts them.
+//! Each question is a function of objects and a point in time. The controller writes the answers as conditions; offline
+//! commands call the functions directly. All durations and times are as Karpenter 1.15 counts them.
 
 use api::{NodeClaim, NodePool, conditions, duration};
 use decode::{Problem, Reason};

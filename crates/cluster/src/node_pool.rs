@@ -17,7 +17,7 @@ use decode::{requirements, taints};
 /// The limit that counts nodes.
 const NODES: &str = "nodes";
 
-/// What a pool's machines have and how many there are, for its limits.
+/// The summed capacity and number of a pool's machines, for its limits.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     /// Summed capacity.
@@ -28,7 +28,7 @@ pub struct Usage {
 
 /// Resolves a NodePool: labels become requirements, limits what is left of them.
 ///
-/// `usable` says whether it may launch; a pool that is static or being deleted may not, whatever it says.
+/// `usable` says whether it may launch; a pool that is static or being deleted never may.
 pub fn node_pool(
     object: &NodePool,
     usable: Result<(), Arc<str>>,
@@ -49,12 +49,12 @@ pub fn ready_condition(pool: &NodePool) -> Option<&Condition> {
     pool.status.iter().flat_map(|status| &status.conditions).find(|it| it.type_ == conditions::READY)
 }
 
-/// Whether somebody has looked into whether the NodePool may be used.
+/// Whether a controller has checked the NodePool yet.
 pub fn is_judged(pool: &NodePool) -> bool {
     ready_condition(pool).is_some()
 }
 
-/// Whether the NodePool's condition `Ready` is true; if not, what it says.
+/// Whether the NodePool's condition `Ready` is true; if not, its reason and message.
 pub fn readiness(pool: &NodePool) -> Result<(), Arc<str>> {
     match ready_condition(pool) {
         Some(ready) if ready.status == conditions::TRUE => Ok(()),

@@ -1,7 +1,7 @@
-//! The hash of a NodePool's template by which static drift is told.
+//! The hash of a NodePool's template, by which static drift is found.
 //!
-//! It is the number that Karpenter computes (its hash version `v3`), so that a cluster that changes from one to the
-//! other sees no drift. Karpenter hashes its Go structs by reflection with `mitchellh/hashstructure` v2.0.2, options
+//! It is the number that Karpenter computes (its hash version `v3`), so that nothing drifts when a cluster changes from
+//! one to the other. Karpenter hashes its Go structs by reflection with `mitchellh/hashstructure` v2.0.2, options
 //! SlicesAsSets, IgnoreZeroValue and ZeroNil; [`structure`] has that format. Left out of the hash, as there:
 //! requirements (compared one by one instead), and how durations are spelled.
 //!

@@ -1,8 +1,8 @@
-//! What is to be done about a broken Node, by the repair policies of its provider.
+//! How a broken Node is repaired, by the repair policies of its provider.
 //!
-//! Each condition of a Node that policies name is a [`Finding`] for each policy that matches it. Once a finding has
-//! lasted for its policy's toleration it counts, and all that count come out as one [`Repair`]: the most disruptive
-//! action, the shortest bound of the drain, and a score by which Nodes are taken in turn.
+//! Each condition of a Node that policies name is a [`Finding`] for each policy that matches it. A finding counts once
+//! it has lasted for its policy's toleration. All findings that count give one [`Repair`]: the most disruptive action,
+//! the shortest bound of the drain, and a score that orders the Nodes.
 //!
 //! The rules are those of Karpenter 1.15 (`pkg/controllers/node/health/policy.go`,
 //! `pkg/controllers/disruption/{repair,repair_history}.go`). Scores are spans of time: a rank of priority is worth
@@ -23,13 +23,14 @@ use crate::node_claim::{timestamp, true_condition};
 use crate::snapshot::fleet::pools::{self, Counts};
 use crate::snapshot::fleet::under_way;
 
-/// More unhealthy Nodes of a NodePool than this, rounded up, and none is repaired: the fault is not the machines'.
+/// If more Nodes of a NodePool than this, rounded up, are unhealthy, none is repaired: the cause is probably not in the
+/// machines.
 const MOST_UNHEALTHY_PERCENT: usize = 20;
-/// So long a finding of the lowest priority waits until it is worth as much as a fresh one of the next.
+/// How long a finding has to wait until it counts as much as a new one with a priority that is higher by one step.
 const RANK: DurationMs = DurationMs::from_seconds(30 * 60);
-/// A Node that was rebooted so often within [`REBOOT_WINDOW`] is replaced.
+/// A Node that was rebooted this many times within [`REBOOT_WINDOW`] is replaced.
 pub const MOST_REBOOTS: usize = 2;
-/// For how long a reboot counts.
+/// How long a reboot counts.
 pub const REBOOT_WINDOW: DurationMs = DurationMs::from_seconds(24 * 60 * 60);
 
 /// A policy that matches a condition of a Node.
@@ -43,7 +44,7 @@ pub struct Finding<'p> {
     pub eligible_at: Timestamp,
 }
 
-/// What is to be done about a Node.
+/// The repair of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repair<'p> {
     /// What decided about the action.
@@ -65,12 +66,12 @@ impl Repair<'_> {
     }
 }
 
-/// What policies say of a Node now.
+/// What the policies mean for a Node now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Diagnosis<'p> {
     /// No policy matches.
     Healthy,
-    /// Some do, and it may still recover by itself until then.
+    /// Some match, but their toleration is not over until then.
     Tolerated(Timestamp),
     /// It is to be repaired.
     Broken(Repair<'p>),
@@ -81,12 +82,12 @@ pub fn is_unhealthy(node: &Node, policies: &RepairPolicies) -> bool {
     symptoms(node).any(|(condition_type, status, ..)| policies.names(condition_type, status))
 }
 
-/// Whether so many unhealthy Nodes of a NodePool are too many for any to be repaired.
+/// Whether so many Nodes of a NodePool are unhealthy that none is repaired.
 pub fn too_many(unhealthy: usize, nodes: usize) -> bool {
     unhealthy > (nodes * MOST_UNHEALTHY_PERCENT).div_ceil(100)
 }
 
-/// What policies say of a Node at that time. No finding counts earlier than its toleration after the last reboot.
+/// What the policies mean for a Node at that time. Tolerations count from the last reboot at the earliest.
 pub fn diagnose<'p>(
     node: &Node,
     claim: Option<&NodeClaim>,

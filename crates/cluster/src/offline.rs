@@ -1,7 +1,7 @@
 //! Objects from files become what the planner needs, without a cluster: what the API server, admission and the workload
 //! controllers would have done to them is done here.
 //!
-//! An object that cannot be used is a problem with its origin and stops no other. Kinds that have no part in planning
+//! An object that cannot be used is reported with its origin; the others are used. Kinds that planning does not read
 //! are counted. The input may be manifests that nobody has applied, or a snapshot file, or both.
 
 mod defaults;
@@ -52,8 +52,8 @@ pub struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Reads what is there and adds nothing: no workload's pods, no NodePool, no CRD, release or configuration of one's
-    /// own.
+    /// Reads the input and adds nothing: no pods of workloads, no built-in NodePool, no CRDs, no release and no
+    /// configuration.
     pub fn new(
         instance_types: &'a [Arc<InstanceType>],
         labels: &'a ProviderLabels,
@@ -83,15 +83,15 @@ pub struct Offline {
     pub header: Option<Header>,
     /// What could not be used.
     pub problems: Vec<InputProblem>,
-    /// Pods that wait and that the planner is not asked about, by name.
+    /// Pending pods that are not planned, by name.
     pub not_planned: Vec<(NamespacedName, NotPlanned)>,
-    /// How many objects of which kind have no part in the plan.
+    /// How many objects of each kind the plan does not use.
     pub not_used: BTreeMap<String, usize>,
-    /// What a person should know, in the order in which it came up.
+    /// Notes for users, in the order in which they came up.
     pub notes: Vec<OfflineNote>,
 }
 
-/// Why the planner is not asked about a pod that waits.
+/// Why a pending pod is not planned.
 #[derive(Debug, Clone)]
 pub enum NotPlanned {
     /// It could not be read; the problem is among [`Offline::problems`] too.
@@ -100,7 +100,7 @@ pub enum NotPlanned {
     OtherScheduler(Arc<str>),
     /// Scheduling gates hold it back.
     Gated,
-    /// It has resource claims, and the controller leaves such pods to others.
+    /// It has resource claims, and `--ignore-dra-requests` excludes such pods.
     ResourceClaimsIgnored,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for NotPlanned {
 /// Something in the input that could not be used.
 #[derive(Debug, Clone)]
 pub enum InputProblem {
-    /// A document that is no object.
+    /// A document that is not an object.
     Document(DocumentError),
     /// An object that cannot be used.
     Object {
@@ -154,10 +154,10 @@ impl fmt::Display for InputProblem {
     }
 }
 
-/// Something that a person should know and that stops nothing.
+/// A note for users; it does not prevent the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfflineNote {
-    /// There was no NodePool at all, so the built-in one was used.
+    /// There was no NodePool, so the built-in one was used.
     DefaultNodePool(String),
     /// A NodePool names a node class of another provider than the one whose instance types are planned with.
     ForeignNodeClass {

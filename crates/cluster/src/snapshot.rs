@@ -1,5 +1,5 @@
-//! From decoded objects to the planner's [`Snapshot`]. The controller's store and the offline commands both come
-//! through here, so what `plan` says of a snapshot file is what the controller said.
+//! From decoded objects to the planner's [`Snapshot`]. The controller and the offline commands both use it, so `plan`
+//! gives the controller's answer for a snapshot file.
 
 mod bound;
 mod cache;
@@ -41,10 +41,10 @@ pub use cache::Cache;
 pub use devices::ClusterDevices;
 pub(crate) use devices::add_device_object;
 
-/// All that a snapshot is made of.
+/// The input of a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    /// When all this was so.
+    /// The time of the snapshot.
     pub now: Timestamp,
     /// How to plan.
     pub options: Options,
@@ -56,17 +56,17 @@ pub struct Cluster {
     pub node_claims: Vec<Arc<NodeClaim>>,
     /// Every pod that is not among `bound`, those that have ended included.
     pub pods: Vec<Arc<Pod>>,
-    /// Bound pods that somebody keeps by their nodes.
+    /// Bound pods that the caller keeps by node.
     pub bound: BoundPods,
     /// Which pods want a place.
     pub pending: PendingRule,
     /// The NodeClaims that pods were planned onto before, by the pod's uid.
     pub planned_on: BTreeMap<Uid, NodeClaimName>,
-    /// Pods that want a place and are not to get one now.
+    /// Pending pods that must not be planned now.
     pub left_out: BTreeSet<Uid>,
     /// Every DaemonSet.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
-    /// What the containers of DaemonSets' templates say of their resources, by the DaemonSet's uid.
+    /// The resources of the containers of DaemonSets' templates, by the DaemonSet's uid.
     pub template_resources: BTreeMap<Uid, Arc<TemplateResources>>,
     /// Every LimitRange.
     pub limit_ranges: Vec<Arc<LimitRange>>,
@@ -84,12 +84,11 @@ pub struct Cluster {
     pub namespaces: BTreeMap<Arc<str>, Labels>,
     /// What decides about devices.
     pub devices: ClusterDevices,
-    /// Room that is to be kept free, by name.
+    /// CapacityBuffers, by name.
     pub buffers: Vec<Buffer>,
-    /// How pods are spread that do not say so themselves.
+    /// Default topology spread for pods without constraints.
     pub default_spread: DefaultSpread,
-    /// Whether to say what is known of our machines ([`Snapshot::fleet`]). Then `devices` has to have all that pods
-    /// which run want of them, too.
+    /// Whether to fill [`Snapshot::fleet`]. Then `devices` must also contain what running pods want.
     pub wants_fleet: bool,
 }
 
@@ -107,11 +106,11 @@ pub struct LaunchableNodePool {
 /// Which pods want a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PendingRule {
-    /// Those that kube-scheduler could not place, their like that it has not tried yet, and those that will have to
+    /// Pods that kube-scheduler could not place, similar pods that it has not tried yet, and pods that will have to
     /// leave a node that is being deleted.
     #[default]
     Unschedulable,
-    /// All that are not bound: there is no scheduler behind manifests.
+    /// All pods without a node: manifests have no scheduler.
     Unbound,
 }
 
@@ -122,7 +121,7 @@ pub fn snapshot(cluster: Cluster, interner: Arc<Interner>, labels: &ProviderLabe
     snapshot_with(cluster, interner, labels, &mut Cache::default())
 }
 
-/// Makes a snapshot with what is left of the last one.
+/// Makes a snapshot, and uses again what has not changed since the last one.
 pub fn snapshot_with(
     cluster: Cluster,
     mut interner: Arc<Interner>,

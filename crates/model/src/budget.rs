@@ -41,7 +41,7 @@ impl Budget {
     }
 }
 
-/// How the searches ended that an answer comes from.
+/// How the searches behind an answer ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use = "whoever refuses something has to know whether a budget ended the search"]
 pub enum SearchEnd {
@@ -69,7 +69,8 @@ impl SearchEnd {
     }
 }
 
-/// What searches found, with how they ended. Nobody comes by the one without saying what becomes of the other.
+/// The result of searches, with how they ended. A caller cannot take the result without deciding what a search out of
+/// budget means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "whoever refuses something has to know whether a budget ended the search"]
 pub struct Answer<T> {

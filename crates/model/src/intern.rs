@@ -253,12 +253,12 @@ impl Table {
 #[derive(Clone, Default)]
 struct Shapes {
     known: HashTable<(u64, Weak<PodShape>)>,
-    /// How many there may be before those that nobody uses are dropped.
+    /// How many there may be before unused ones are dropped.
     limit: usize,
 }
 
 impl Shapes {
-    /// Below this many nobody looks for shapes that are out of use.
+    /// Below this number, unused shapes are not looked for.
     const MIN_LIMIT: usize = 256;
 
     fn share(&mut self, shape: PodShape) -> Arc<PodShape> {

@@ -1,8 +1,8 @@
 //! What takes changes back, so that a search can return to where it was.
 //!
-//! Whoever owns a state pushes with each change what undoes it. A search sets a mark, tries something, and then either
-//! keeps it ([`Journal::close`]) or pops what was pushed since ([`Journal::pop_since`]) and closes the mark after that.
-//! Marks nest: the one set last is closed first.
+//! The owner of a state pushes the undo of each change. A search sets a mark, tries something, and then either keeps it
+//! ([`Journal::close`]) or pops what was pushed since ([`Journal::pop_since`]) and closes the mark after that. Marks
+//! nest: the one set last is closed first.
 
 /// Undo entries of one state, the latest last. Without an open mark nothing can be taken back, so nothing is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,7 +37,7 @@ pub struct Node {
     pub conditions: Vec<NodeCondition>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it is to be gone, once somebody has deleted it.
+    /// When its deletion was requested (`metadata.deletionTimestamp`).
     pub deletion_timestamp: Option<Timestamp>,
     /// The CSI drivers on it, sorted by name; `None` until its CSINode is known.
     pub csi_drivers: Option<Vec<CsiNodeDriver>>,

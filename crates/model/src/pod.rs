@@ -37,25 +37,25 @@ pub struct Pod {
     pub created_at: Timestamp,
     /// When the kubelet took it on.
     pub started_at: Option<Timestamp>,
-    /// When it is to be gone, once somebody has deleted it.
+    /// When its deletion ends, if it is being deleted (`metadata.deletionTimestamp`).
     pub deletion_timestamp: Option<Timestamp>,
     /// Its priority; 0 if none was set.
     pub priority: i32,
-    /// Whether it may push other pods out.
+    /// Whether it may preempt other pods.
     pub preemption_policy: PreemptionPolicy,
     /// The controller that made it, or its first owner if none is a controller.
     pub owner: Option<Owner>,
     /// Whether a DaemonSet owns it.
     pub is_daemon: bool,
-    /// Which of its DaemonSet's templates it was made from, where it says so.
+    /// Which of its DaemonSet's templates it was made from, if its labels say so.
     pub template_generation: Option<i64>,
     /// Whether it mirrors a static pod of a kubelet.
     pub is_mirror: bool,
     /// The node it is bound to.
     pub node_name: Option<NodeName>,
-    /// The node that was promised to it (`status.nominatedNodeName`).
+    /// The node that it is nominated to (`status.nominatedNodeName`).
     pub nominated_node_name: Option<NodeName>,
-    /// How far it is.
+    /// Its phase.
     pub phase: PodPhase,
     /// Whether its kubelet says that it is not ready (condition `Ready` is false). Until the kubelet has said anything
     /// it does not count as unready.
@@ -66,10 +66,10 @@ pub struct Pod {
     pub scheduler_name: Arc<str>,
     /// Whether and how long it may not be disrupted (annotation).
     pub do_not_disrupt: DoNotDisrupt,
-    /// What `karpenter.sh/disruption-cost` says of the cost of evicting it, else
-    /// `controller.kubernetes.io/pod-deletion-cost`; 0 if neither does.
+    /// The cost of evicting it: annotation `karpenter.sh/disruption-cost`, else
+    /// `controller.kubernetes.io/pod-deletion-cost`, else 0.
     pub deletion_cost: i32,
-    /// How long it may take to end.
+    /// Its termination grace period.
     pub termination_grace_period_s: Option<i64>,
     /// The ResourceClaim that stands for each entry of `spec.resourceClaims` by the entry's name, where it is known:
     /// generated names differ from pod to pod, so they are not part of the shape.
@@ -80,14 +80,14 @@ pub struct Pod {
     /// Names of plugin directories of its kubelet that it mounts, where it can register plugins (CSI, DRA); `None`
     /// where it can register none. No name is known where it mounts the directory of all plugins.
     pub kubelet_plugins: Option<Arc<[Arc<str>]>>,
-    /// Why it is not known what it asks for: somebody runs it, and we cannot read it. Then its node counts as full.
+    /// Why its requests cannot be read, for a running pod; then its node counts as full.
     pub unreadable: Option<Arc<str>>,
     /// What decides where it may go.
     pub shape: Arc<PodShape>,
 }
 
 impl Pod {
-    /// Whether nothing that kube-scheduler looks at tells the pods apart, so that either may have the other's place.
+    /// Whether the pods are equal in all that kube-scheduler looks at, so that they can change places.
     pub fn is_alike(&self, other: &Self) -> bool {
         self.name.namespace == other.name.namespace
             && self.labels == other.labels
@@ -173,6 +173,6 @@ pub enum DoNotDisrupt {
     Always,
     /// Disruption is forbidden for so long after the start.
     For(DurationMs),
-    /// Something that cannot be read: disruption is not forbidden, but somebody meant something by it.
+    /// A value that cannot be read: it does not forbid disruption, but an event names it.
     Invalid,
 }

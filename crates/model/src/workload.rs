@@ -46,11 +46,11 @@ pub struct PodDisruptionBudget {
     pub disruptions_allowed: i32,
     /// Whether its spec never allows an eviction (`maxUnavailable` 0 or `minAvailable` 100 %).
     pub never_allows_disruption: bool,
-    /// What holds for pods that are not ready.
+    /// Which pods that are not ready may be evicted.
     pub unhealthy_pod_eviction_policy: UnhealthyPodEvictionPolicy,
 }
 
-/// When a PodDisruptionBudget lets pods go that are not ready.
+/// When a PodDisruptionBudget allows the eviction of pods that are not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UnhealthyPodEvictionPolicy {
     /// If enough others are healthy.
@@ -67,8 +67,8 @@ pub struct PodGroup {
     pub name: NamespacedName,
     /// How many must be placed at once; `None` if each may be placed by itself.
     pub min_count: Option<u32>,
-    /// The label of which all its pods have to be at one value.
+    /// The label that must have the same value for the nodes of all its pods.
     pub topology_key: Option<KeyId>,
-    /// What of it nobody can take into account.
+    /// Constructs in it that cannot be planned for.
     pub unsupported: Vec<Unsupported>,
 }

@@ -1,4 +1,4 @@
-//! The plan's linear relaxation: what its pods must cost at least, and what a copy of each class is worth.
+//! The plan's linear relaxation: a lower bound of its price, and the dual price of each class.
 //!
 //! Let machines and copies be divisible: buy `x_o` of each offering at its price so that the copies `y_{k,o}` on it
 //! need no more than `x_o` times what it holds. A plan is one such solution, so the least price of all of them is a
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! can be, and *any* such π gives a valid bound (Farley 1990, "A note on bounding a class of linear programming
-//! problems"). So π may be found roughly, in floats; it is rounded down and the bound is summed in integers. `w` is
-//! what a copy is worth: what other pods would save without it. It steers the fill
+//! problems"). So π may be found roughly, in floats; it is rounded down and the bound is summed in integers. `w` is the
+//! dual price of a replica: what other pods would save without it. It steers the fill
 //! ([`crate::provisioning::orders::patterns`]).
 //!
 //! * Classes with equal requests and equal offerings are one *kind*. Pods that exclude each other from a host need a
-//!   slot that each machine has one of; pods with claims one of as many as the machine's devices serve.
+//!   slot that each machine has one of; pods with claims need one of as many slots as the machine's devices can serve.
 //! * Of what a machine has, only what its pods can use counts ([`usable`]).
 //! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π
 //!   is that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
@@ -56,23 +56,23 @@ define_id! {
     struct KindId;
 }
 
-/// By class with claims, by pool: for how many copies a new machine of an offering has devices.
+/// By class with claims, by pool: how many replicas a new machine of an offering has devices for.
 type Served = FastMap<ClassId, Vec<FastMap<OfferingId, u32>>>;
 
-/// What the relaxation says of some pods.
+/// The result of the relaxation for some pods.
 #[derive(Debug)]
 pub(crate) struct Relaxed {
     /// No plan for these pods costs less.
     pub(crate) bound: PriceNanoUsdPerHour,
-    /// By class: what a copy is worth in nano-dollars per hour, rounded down; 0 for classes that were not asked about.
+    /// By class: the dual price of a replica in nano-dollars per hour, rounded down; 0 for classes that were not asked
+    /// about.
     pub(crate) worth: IdVec<ClassId, i64>,
-    /// What a copy is worth by other prices that are nearly as good. Which of the two makes the cheaper plan can't be
-    /// told beforehand.
+    /// Other dual prices that are nearly as good. Which of the two gives the cheaper plan is not known beforehand.
     pub(crate) other_worth: IdVec<ClassId, i64>,
 }
 
-/// Relaxations that were solved for earlier plans of a snapshot. Plans that differ in what pods prefer mostly have the
-/// same.
+/// Relaxations that were solved for earlier plans of a snapshot. Plans that only differ in preferences mostly share
+/// one.
 #[derive(Debug, Default)]
 pub(crate) struct Solved {
     solved: RefCell<Vec<(Relaxation, Rc<Solution>)>>,
@@ -93,7 +93,7 @@ impl Solved {
     }
 }
 
-/// A node that stays only if it is worth its price.
+/// A node that may be removed, if the relaxation finds it not worth its price.
 #[derive(Debug)]
 pub(crate) struct CouldGo {
     pub(crate) node: NodeId,
@@ -103,7 +103,7 @@ pub(crate) struct CouldGo {
     pub(crate) price: i128,
 }
 
-/// The bound for so many copies of each class, and what they are worth.
+/// The bound for a number of replicas of each class, and their dual prices.
 pub(crate) fn relax(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
     relax_fleet(problem, run, copies, &[], solved)
 }
@@ -152,7 +152,7 @@ struct Relaxation {
     whole: WholeMachines,
 }
 
-/// What is scarce on a machine.
+/// A dimension: something that a machine has a limited amount of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dimension {
     Resource(ResourceId),
@@ -185,7 +185,7 @@ struct Reserved {
     site: Site,
 }
 
-/// What tells kinds apart.
+/// The key of a kind: classes with equal keys are one kind.
 #[derive(PartialEq, Eq, Hash)]
 struct KindKey {
     requests: Vec<i64>,
@@ -236,7 +236,7 @@ impl Relaxation {
         relaxation
     }
 
-    /// Whether prices of resources for the one are those for the other.
+    /// Whether resource prices for one are valid for the other.
     fn is_alike(&self, other: &Self) -> bool {
         self.dimensions.len() == other.dimensions.len()
             && self.kinds.as_slice() == other.kinds.as_slice()
@@ -244,7 +244,7 @@ impl Relaxation {
             && self.binding == other.binding
     }
 
-    /// What the pool offers to the kinds, by kind. Offerings that draw on reservations are kept apart as `reserved`.
+    /// The pool's offerings, by kind that they take. Offerings of reservations are kept apart as `reserved`.
     fn add_sites(
         &mut self,
         table: &PoolTable<'_>,
@@ -337,7 +337,7 @@ fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Serv
     resources.chain(slots).chain(claiming.into_iter().map(Dimension::Served)).collect()
 }
 
-/// For how many copies new machines have devices. Classes of which that could not be decided are left out.
+/// How many replicas new machines have devices for. Classes for which that could not be decided are left out.
 fn served(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Served {
     let mut served = Served::default();
     if problem.devices.is_none() {

@@ -1,7 +1,7 @@
 //! What a NodePool can launch, in the planner's own terms: instance types and their offerings with interned labels,
 //! integer resources and integer prices.
 //!
-//! `decode` makes a catalogue from a provider's instance types, which `overlay` has corrected before. A catalogue is
+//! `cluster` makes a catalogue from a provider's instance types, after `overlay` has corrected them. A catalogue is
 //! independent of the NodePool: pools with the same instance types share one. Types are sorted by name and the
 //! offerings of a type by (zone, capacity type, reservation), so that ids follow names and a decision that falls back
 //! on id order falls back on names; [`Catalogue::new`] establishes this.
@@ -42,7 +42,7 @@ pub struct Catalogue {
 pub struct InstanceType {
     /// The value of `node.kubernetes.io/instance-type`.
     pub name: InstanceTypeName,
-    /// What the provider says of machines of this type, the instance type label included.
+    /// The provider's requirements for labels of machines of this type, including the instance type label.
     pub requirements: Requirements,
     /// Capacity before overhead, for limits.
     pub capacity: ResourceVec,
@@ -57,7 +57,7 @@ pub struct InstanceType {
 pub struct Offering {
     /// The type it belongs to.
     pub instance_type: TypeId,
-    /// Everything known of the labels of a machine launched from it: the type's requirements and its own (zone,
+    /// All that is known about the labels of a machine launched from it: the type's requirements and its own (zone,
     /// capacity type, reservation id and whatever else the provider adds), intersected.
     pub requirements: Requirements,
     /// Value of `topology.kubernetes.io/zone`.
@@ -79,7 +79,7 @@ pub struct Offering {
 /// A capacity reservation that an offering draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
-    /// The label by which machines say their reservation, if the provider has one.
+    /// The label with the reservation's id on machines, if the provider has one.
     pub label: Option<KeyId>,
     /// The reservation's id as label value.
     pub id: ValueId,

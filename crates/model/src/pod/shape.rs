@@ -46,7 +46,7 @@ pub struct PodShape {
     pub resource_claims: Vec<PodResourceClaim>,
     /// The group it is scheduled with.
     pub scheduling_group: Option<SchedulingGroup>,
-    /// Constructs that were found and that nobody can take into account: the pod is refused for each.
+    /// Constructs that cannot be planned for: the pod is refused for each.
     pub unsupported: Vec<Unsupported>,
 }
 

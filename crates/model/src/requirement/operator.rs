@@ -25,7 +25,7 @@ pub enum Operator {
     Lte,
 }
 
-/// A text that is no operator.
+/// A text that is not an operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown operator {0:?}")]
 pub struct UnknownOperator(pub String);
