@@ -42,7 +42,7 @@ pub(crate) fn publication(record: &Record, faults: &Faults) -> Vec<Published> {
     let expansion = match Expansion::new(&record.devices, &|key| labels.get(key).cloned()) {
         Ok(expansion) => expansion.with_values(|group| format!("{}-{group}", record.node_name)),
         Err(error) => {
-            tracing::error!(node = %record.node_name, %error, "a fake machine has devices that make no sense");
+            tracing::error!(node = %record.node_name, %error, "the devices of a fake machine are not valid");
             return Vec::new();
         }
     };

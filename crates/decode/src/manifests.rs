@@ -165,7 +165,7 @@ impl Reader {
                 items.into_iter().for_each(|item| self.value(origin, item, parent, depth + 1));
                 return;
             }
-            _ => return self.error(origin.clone(), DocumentReason::NotAnObject("it is no map")),
+            _ => return self.error(origin.clone(), DocumentReason::NotAnObject("it is not a map")),
         };
         let text = |key: &str| object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let kind = text("kind").or(parent.map(|(_, kind)| kind)).map(str::to_owned);

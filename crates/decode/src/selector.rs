@@ -42,7 +42,7 @@ pub(crate) fn node_labels(map: &Field<'_, '_>, context: &mut Context<'_>) -> Res
     for (key, value) in map.entries()? {
         let text = value.str_or_empty()?;
         if !is_label_value(text) {
-            return Err(value.invalid(format!("{text:?} is no label value")));
+            return Err(value.invalid(format!("{text:?} is not a label value")));
         }
         let (key, text) = (context.interner.key(key), context.interner.value(text));
         requirements.insert_intersect(Requirement::new(key, ValueSet::one(text)), context.interner);

@@ -75,7 +75,7 @@ pub enum Reason {
     #[error("{0:?} is neither Machine nor Domain")]
     UnknownScope(String),
     /// A domain of one machine.
-    #[error("Domain needs a nodeSelector or allNodes: devices of one machine are no domain's")]
+    #[error("Domain needs a nodeSelector or allNodes: devices that only one machine can use belong to no domain")]
     DomainOfOne,
     /// Names would be equal.
     #[error("must contain {{index}}, since there are replicas")]

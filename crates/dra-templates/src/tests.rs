@@ -259,8 +259,8 @@ fn what_makes_no_sense_is_refused_with_its_place() {
         ),
         (
             one(json!({"devices": [{"name": "d"}], "scope": "Domain"})),
-            "resourceSliceTemplates[t].spec.scope: Domain needs a nodeSelector or allNodes: devices of one machine are no \
-             domain's",
+            "resourceSliceTemplates[t].spec.scope: Domain needs a nodeSelector or allNodes: devices that only one machine \
+             can use belong to no domain",
         ),
         (
             one(json!({"devices": [{"name": "d"}], "scope": "Rack"})),

@@ -446,10 +446,10 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
         warn!("{sentence}");
     }
     if !options.ignored.is_empty() {
-        warn!(flags = options.ignored.join(", "), "these options mean nothing here and are ignored");
+        warn!(flags = options.ignored.join(", "), "these options have no meaning here and are ignored");
     }
     if !options.feature_gates.unknown.is_empty() {
-        warn!(gates = options.feature_gates.unknown.join(", "), "these feature gates are not known and are ignored");
+        warn!(gates = options.feature_gates.unknown.join(", "), "these feature gates are unknown and are ignored");
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ fn indented_json_is_one_document() {
 #[test]
 fn what_is_no_object_is_named_as_such() {
     check("replicas: 3\nimage: x", "in.yaml, document 1: is not a Kubernetes object: it has no kind");
-    check("just text", "in.yaml, document 1: is not a Kubernetes object: it is no map");
+    check("just text", "in.yaml, document 1: is not a Kubernetes object: it is not a map");
     check("kind: Pod", "in.yaml, document 1: is not a Kubernetes object: it has no apiVersion");
 }
 

@@ -204,7 +204,10 @@ fn selectors_that_no_api_server_takes_are_errors() {
         &format!("{at}.matchFields[0].key: unknown node field \"metadata.uid\""),
     );
     check_error(&required("{matchWords: [x]}"), &format!("{at}: unknown field \"matchWords\""));
-    check_error("nodeSelector: {a: 'not a value'}", "Pod n/p: spec.nodeSelector[a]: \"not a value\" is no label value");
+    check_error(
+        "nodeSelector: {a: 'not a value'}",
+        "Pod n/p: spec.nodeSelector[a]: \"not a value\" is not a label value",
+    );
     check_error("nodeSelector: [a]", "Pod n/p: spec.nodeSelector: is a list, not an object");
 }
 

@@ -80,7 +80,7 @@ async fn lines(options: &LiveOptions) -> anyhow::Result<Vec<Value>> {
         match store::gates::read(&client, kubernetes).await {
             Ok(compat) => header.kubernetes_feature_gates = Header::gates_by_name(&compat),
             Err(error) => output::note(format_args!(
-                "the API server does not tell its feature gates ({error}); the defaults of Kubernetes {kubernetes} are assumed"
+                "could not read the feature gates of the API server ({error}); using the defaults of Kubernetes {kubernetes}"
             )),
         }
     }

@@ -244,7 +244,7 @@ fn print<T: Serialize>(format: Format, answer: &T, table: impl Fn(&T) -> String)
 fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
     let objects = Objects::new(Documents::read(&args.input.filenames)?, &args.input.machines)?;
     if objects.pools.is_empty() {
-        anyhow::bail!("there is no NodePool in the input; the nodes are those of NodePools");
+        anyhow::bail!("there is no NodePool in the input; overlays apply to machines of NodePools");
     }
     let world = World::new(&objects)?;
     objects.problems.iter().chain(&world.rejected).for_each(output::problem);

@@ -65,7 +65,7 @@ fn count(problems: &mut Problems, field: &str, requirement: &NodeSelectorRequire
 }
 
 fn unknown_operator(problems: &mut Problems, field: &str, requirement: &NodeSelectorRequirement) {
-    let reason = format!("{:?} is no operator here", requirement.operator.as_str());
+    let reason = format!("{:?} is not an operator here", requirement.operator.as_str());
     problems.invalid(&format!("{field}.operator"), &reason);
 }
 
@@ -206,7 +206,11 @@ mod tests {
             ("matchExpressions", json!({"key": "a b", "operator": "Exists"}), "\"a b\" is not the key of a label"),
             ("matchFields", json!({"key": "metadata.name", "operator": "In", "values": ["n"]}), ""),
             ("matchFields", json!({"key": "spec.x", "operator": "In", "values": ["n"]}), "metadata.name is"),
-            ("matchFields", json!({"key": "metadata.name", "operator": "Exists"}), "\"Exists\" is no operator here"),
+            (
+                "matchFields",
+                json!({"key": "metadata.name", "operator": "Exists"}),
+                "\"Exists\" is not an operator here",
+            ),
         ];
         for (what, requirement, expected) in cases {
             let found = of(what, requirement.clone());

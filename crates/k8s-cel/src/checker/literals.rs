@@ -115,7 +115,7 @@ fn format_fits(checked: &Checked, node: &Expr) -> Check<()> {
                 digits += 1;
             }
             if digits == 0 && chars.peek().is_some() {
-                return fail(node, "the precision is no number".to_owned());
+                return fail(node, "the precision is not a number".to_owned());
             }
         }
         let Some(verb) = chars.next() else { return fail(node, "unexpected end of string".to_owned()) };

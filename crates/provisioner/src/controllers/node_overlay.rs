@@ -128,7 +128,9 @@ async fn tell(context: &Context, learning: &Learning) {
                 context.store.apply(answer, revision);
             }
             // The watch brings what has changed, or the next look does.
-            Err(error) => warn!(nodeoverlay = %name, error = format!("{error:#}"), "could not write its condition"),
+            Err(error) => {
+                warn!(nodeoverlay = %name, error = format!("{error:#}"), "could not write the conditions of a nodeoverlay")
+            }
         }
     }
 }

@@ -145,7 +145,7 @@ fn judge(
 ) -> counter::Count {
     let findings = validation::node_pool(node_pool, &context.cloud.config().labels);
     for warning in &findings.warnings {
-        warn!(nodepool = node_pool.metadata.name, %warning, "nodepool can be used, but");
+        warn!(nodepool = node_pool.metadata.name, %warning, "nodepool can be used, with a warning");
     }
     let (count, class_generation) = {
         let state = context.store.read();

@@ -140,7 +140,7 @@ pub async fn run(context: Context) {
                 complained = false;
             }
             Err(error) if !complained => {
-                warn!(error = format!("{error:#}"), "cannot tell `dovetail snapshot` what plans depend on");
+                warn!(error = format!("{error:#}"), "cannot write the planner's state for `dovetail snapshot`");
                 complained = true;
             }
             Err(_) => {}

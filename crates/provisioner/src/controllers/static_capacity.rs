@@ -284,7 +284,7 @@ impl StaticCapacity {
         info!(nodeclaim = %name, reason = %because, "deleted surplus nodeclaim");
         let replicas = pool.spec.replicas.unwrap_or_default();
         let pool = pool.metadata.name.as_deref().unwrap_or_default();
-        let message = format!("NodePool {pool} wants {replicas} nodes and has more; this one goes because {because}");
+        let message = format!("NodePool {pool} has more than {replicas} nodes; this one is removed because {because}");
         let event = Event::new(reference(node_claim), Severity::Normal, events::SURPLUS_NODE, message);
         self.context.recorder.publish(event);
         Ok(())

@@ -68,7 +68,7 @@ fn tell(context: &Context, told: &mut BTreeSet<NamespacedName>) {
             };
             context.metrics.unreadable_pods.get_or_create(&labels).set(1);
         }
-        let message = format!("What the pod asks for cannot be read, so its node {node} counts as full: {why}");
+        let message = format!("Cannot read the pod's requests, so its node {node} counts as full: {why}");
         let event = Event::new(pod_reference(pod), Severity::Warning, events::UNREADABLE_POD, message);
         context.recorder.publish(event);
         if !told.contains(&pod.name) {

@@ -194,7 +194,7 @@ impl Leadership {
                 Ok(Ok(None)) => {
                     let holder = observed.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
                     if holder != told {
-                        info!(lease = %candidate, holder, "waiting for the leader to go");
+                        info!(lease = %candidate, holder, "waiting for the leader to release the lease");
                         told = holder;
                     }
                 }
@@ -230,7 +230,7 @@ impl Leadership {
                 }
                 Ok(Ok(false)) => {
                     self.fence.close();
-                    error!(lease = %self.candidate, "somebody else has taken the lease");
+                    error!(lease = %self.candidate, "another process holds the lease");
                     return Err(Error::Lost(self.candidate.to_string()));
                 }
                 Ok(Err(error)) => warn!(lease = %self.candidate, %error, "could not renew the lease"),

@@ -15,7 +15,7 @@ const OURS: [&str; 3] = ["provisioner", "dovetail", "scheduling"];
 /// Sends logs where the options say, for the whole process. `provider` is the crate of the provider in use.
 ///
 /// # Errors
-/// If the level is neither a level nor a filter, or logs were set up before.
+/// If the level is neither a level nor a filter, or logging is already set up.
 pub fn init(options: &Options, provider: &str) -> anyhow::Result<()> {
     crate::runtime::panics::log_all();
     let filter = filter(&options.log_level, provider)?;
@@ -27,7 +27,7 @@ pub fn init(options: &Options, provider: &str) -> anyhow::Result<()> {
             registry.with(layer.with_target(false).with_ansi(std::io::stdout().is_terminal())).try_init()
         }
     }
-    .context("logs were set up before")
+    .context("logging is already set up")
 }
 
 fn filter(level: &str, provider: &str) -> anyhow::Result<EnvFilter> {

@@ -55,7 +55,7 @@ pub(crate) async fn answers(context: &Context) -> Vec<Answer> {
 async fn answer(pool: Arc<NodePool>, context: &Context) -> Answer {
     let types = match tokio::time::timeout(TIMEOUT, context.cloud.instance_types(&pool)).await {
         Ok(Ok(types)) => Ok(types),
-        Ok(Err(error)) => Err(format!("instance types cannot be told: {error}")),
+        Ok(Err(error)) => Err(format!("instance types cannot be listed: {error}")),
         Err(_) => Err(format!("the provider did not tell the instance types within {TIMEOUT:?}")),
     };
     Answer { pool, types }

@@ -43,7 +43,7 @@ pub(super) struct GivenOverlay {
 impl Objects {
     /// Sorts documents by kind, other kinds have no part, and reads the instance types of a file or the built-in ones.
     pub(super) fn new(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Self> {
-        let admission = Admission::new(&api::crd::crds()).context("our own CRDs cannot be used")?;
+        let admission = Admission::new(&api::crd::crds()).context("the built-in CRDs cannot be used")?;
         let read = machine_types::instance_types(machines.declaration(), machines.instance_types.as_deref())?;
         let mut objects = Self { types: read.types, provider: machines.provider, ..Self::default() };
         objects.problems.extend(read.left_out.iter().map(ToString::to_string));

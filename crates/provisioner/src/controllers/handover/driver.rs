@@ -425,7 +425,7 @@ async fn tolerate(
         Ok(_) => (TolerationOutcome::Done, "accepted"),
         Err(kube::Error::Api(status)) if status.code == 404 => (TolerationOutcome::Done, "gone"),
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            warn!(%pod, %node, reason = status.message, "may not add a toleration to a pod; nominating the pods of its machine instead");
+            warn!(%pod, %node, reason = status.message, "not allowed to add a toleration to a pod; nominating the pods of its machine instead");
             (TolerationOutcome::Refused, "refused")
         }
         Err(error) => {
@@ -509,7 +509,7 @@ async fn close(context: &Context, name: &NodeName, node: &Node, taint: &Taint) {
         }
     };
     if set_taints(context, name, node, add).await {
-        info!(node = %name, "closed node again until its pods are there");
+        info!(node = %name, "tainted node again until its pods are bound");
     }
 }
 

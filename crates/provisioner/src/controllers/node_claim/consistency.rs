@@ -69,7 +69,11 @@ pub(crate) async fn run(context: Context) {
         for (node_claim, node) in pairs {
             looks.beat().busy();
             if let Err(failure) = check(&context, &node_claim, &node).await {
-                warn!(node_claim = claim::name(&node_claim), error = format!("{failure:#}"), "could not check");
+                warn!(
+                    node_claim = claim::name(&node_claim),
+                    error = format!("{failure:#}"),
+                    "could not check the consistency of a nodeclaim"
+                );
             }
         }
     }

@@ -208,19 +208,19 @@ fn set_drifted(draft: &mut Draft, cause: &Cause) {
     let reason = if is_reason(cause.reason()) { cause.reason() } else { DRIFTED };
     let was_drifted = claim::is(&draft.wanted, DRIFTED);
     if draft.conditions().set_true_because(DRIFTED, reason, &cause.to_string()) && !was_drifted {
-        info!(node_claim = claim::name(&draft.read), reason, %cause, "drifted");
+        info!(node_claim = claim::name(&draft.read), reason, %cause, "nodeclaim has drifted");
     }
 }
 
 fn clear(draft: &mut Draft, condition: &'static str) {
     if crate::runtime::conditions::find(claim::conditions(&draft.wanted), condition).is_some() {
         draft.conditions().clear(condition);
-        debug!(node_claim = claim::name(&draft.read), condition, "no longer");
+        debug!(node_claim = claim::name(&draft.read), condition, "cleared condition");
     }
 }
 
 fn tell(pool: &NodePool, problem: &Problem) {
-    warn!(nodepool = pool.metadata.name, %problem, "conditions of its nodeclaims are left as they are");
+    warn!(nodepool = pool.metadata.name, %problem, "cannot evaluate the disruption conditions of its nodeclaims, leaving them unchanged");
 }
 
 fn left(now: Timestamp, until: Timestamp) -> Duration {

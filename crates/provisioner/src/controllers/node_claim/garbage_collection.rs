@@ -134,7 +134,7 @@ pub(crate) async fn run(context: Context) {
     let mut looks = Looks::new(NAME, RHYTHM, &context.beats, &context.stop);
     while looks.next().await {
         if let Err(error) = collect(&context, looks.beat()).await {
-            warn!(error = format!("{error:#}"), "could not look for strays");
+            warn!(error = format!("{error:#}"), "could not look for objects and machines to garbage collect");
         }
     }
 }
@@ -166,7 +166,7 @@ async fn collect_each(strays: Vec<Stray<'_>>, beat: &Beat) {
     for (stray, collecting) in strays {
         beat.busy();
         if let Err(error) = collecting.await {
-            warn!(stray, error = format!("{error:#}"), "could not collect a stray, trying again later");
+            warn!(stray, error = format!("{error:#}"), "could not garbage collect, trying again later");
         }
     }
 }

@@ -232,7 +232,7 @@ fn observe(context: &Context, node_claim: &NodeClaim) {
             .observe(since(asked_at));
     }
     if node_claim.spec.termination_grace_period.as_ref().is_some_and(|period| period.parse().is_err()) {
-        warn!(node_claim = claim::name(node_claim), "terminationGracePeriod is no duration and was ignored");
+        warn!(node_claim = claim::name(node_claim), "terminationGracePeriod is not a duration, ignoring it");
     }
 }
 

@@ -89,7 +89,7 @@ impl Learning {
             "{driver} has published {devices} device(s) on {instance_type} ({node_class}) that no template describes{more}; \
              see: dovetail overlay capture --node {node_name} --driver {driver}"
         );
-        info!(%driver, instance_type, node_class, node = node_name, devices, "devices that no template describes");
+        info!(%driver, instance_type, node_class, node = node_name, devices, "a driver has published devices that no template describes");
         let of_node = |machine: &&Machine| machine.node.metadata.name.as_deref() == Some(node_name);
         if let Some(machine) = machines.iter().find(of_node) {
             let event =
@@ -213,7 +213,7 @@ async fn apply(context: &Context, objects: &[Arc<NodeOverlay>], todo: Todo) {
             ..DeleteParams::default()
         };
         match api.delete(&name, &only_this).await {
-            Ok(_) => info!(nodeoverlay = %name, "deleted a generated overlay that nothing follows from any more"),
+            Ok(_) => info!(nodeoverlay = %name, "deleted a generated overlay that no longer has an effect"),
             Err(error) => warn!(nodeoverlay = %name, %error, "could not delete a generated overlay"),
         }
     }
@@ -225,7 +225,7 @@ async fn apply(context: &Context, objects: &[Arc<NodeOverlay>], todo: Todo) {
     if new.len() > left && generated >= MAX_GENERATED {
         warn!(
             generated,
-            "there are as many generated overlays as there may be; describe devices with overlays of your own"
+            "the maximum number of generated overlays is reached; describe devices with your own overlays"
         );
     }
     for made in new.into_iter().take(left) {

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 /// The behaviour of a cluster of this release, or of the release with its defaults.
 pub(super) async fn compat(client: &Client, kubernetes: KubernetesMinor) -> Compat {
     let compat = read(client, kubernetes).await.unwrap_or_else(|error| {
-        warn!(%error, "the API server does not tell its feature gates; those of its release count");
+        warn!(%error, "could not read the feature gates of the API server, using the defaults of its release");
         Compat::new(kubernetes)
     });
     info!(%kubernetes, gates = names(compat.gates), "devices are planned as this release's scheduler allocates them");

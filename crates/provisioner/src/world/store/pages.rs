@@ -26,7 +26,7 @@ pub(super) enum Error {
     /// The connection ended, or the API server did.
     #[error("the list stops in the middle, after {bytes} bytes and {items} items")]
     Cut { bytes: u64, items: usize },
-    #[error("this is no list")]
+    #[error("this is not a list")]
     NoList(#[source] serde_json::Error),
     #[error("the list has more than {LONGEST_REST} bytes beside its items")]
     TooLong,

@@ -81,12 +81,12 @@ pub async fn keep_watching(watches: Watches, store: Arc<ClusterStore>, node_clas
                 let before = store.read().interner.value_count();
                 next.feed.redirect(&store);
                 let after = store.read().interner.value_count();
-                info!(before, after, "built the store anew to forget unused names");
+                info!(before, after, "rebuilt the store to drop unused names");
                 tokio::time::sleep(GRACE).await;
                 end(std::mem::replace(&mut current, next)).await;
             }
             Err(_) => {
-                warn!(timeout = ?TIMEOUT, "could not build the store anew in time, trying later");
+                warn!(timeout = ?TIMEOUT, "could not rebuild the store in time, trying again later");
                 end(next).await;
             }
         }
