@@ -61,7 +61,7 @@ impl Standing {
 /// The most NodeClaims that a NodePool may have: whole ones.
 ///
 /// # Errors
-/// The limit is no quantity, which admission refuses.
+/// The limit is not a quantity; admission refuses that.
 pub fn node_limit(node_pool: &NodePool) -> Result<Option<i64>, Problem> {
     let Some(text) = node_pool.spec.limits.as_ref().and_then(|limits| limits.get(resources::NODES)) else {
         return Ok(None);

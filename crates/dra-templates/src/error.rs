@@ -5,7 +5,7 @@ use std::fmt;
 use dra_types::FieldError;
 use thiserror::Error as ThisError;
 
-/// Something makes no sense, with its place below `dynamicResources`.
+/// An error in a template, with its path below `dynamicResources`.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("{place}: {reason}")]
 pub struct Error {
@@ -71,7 +71,7 @@ pub enum Reason {
     /// A device selects nodes although the template does.
     #[error("devices select nodes only where the template says perDeviceNodeSelection")]
     NotPerDevice,
-    /// No such scope.
+    /// The scope is unknown.
     #[error("{0:?} is neither Machine nor Domain")]
     UnknownScope(String),
     /// A domain of one machine.

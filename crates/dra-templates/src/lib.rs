@@ -1,12 +1,12 @@
 //! ResourceSliceTemplates become the pools of devices that drivers will publish for one machine.
 //!
 //! A template describes a set of devices. All templates of one driver with the same suffix, scope and node selection
-//! are one pool. Replicated devices are written out, bindings become groups of devices, and everything is held against
-//! the API's limits, as if it had been published. Where an instance type's label decides (`replicasFromLabel`), the
-//! outcome differs by type; types with equal outcomes have equal [`Expansion`]s.
+//! are one pool. Replicated devices are expanded, bindings become groups of devices, and everything is validated
+//! against the API's limits, as if it had been published. If an instance type's label decides (`replicasFromLabel`),
+//! the result differs by type; types with equal results have equal [`Expansion`]s.
 //!
-//! Left out: which of the pools a node can use ([`Nodes`] says what it depends on), and real pool names, which drivers
-//! choose ([`layout`] makes them up).
+//! Left out: which of the pools a node can use ([`Nodes`] says what that depends on), and real pool names, which
+//! drivers choose ([`layout`] makes placeholders).
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -29,7 +29,7 @@ pub use error::{Error, Reason};
 
 /// Devices that one pool may have.
 pub const MAX_DEVICES: usize = 2048;
-/// What stands for the number of a replica.
+/// The placeholder for the number of a replica.
 pub const INDEX: &str = "{index}";
 
 /// What templates yield for machines with certain labels.
@@ -48,11 +48,11 @@ pub struct Pool {
     pub driver: DriverName,
     /// Tells pools of one driver with equal node selection apart; mostly empty.
     pub suffix: String,
-    /// To what the pool belongs.
+    /// Whether the pool belongs to one machine or to a domain.
     pub scope: PoolScope,
-    /// Who can use its devices.
+    /// Which nodes can use its devices.
     pub nodes: Nodes,
-    /// How many pools before it differ from it in nothing but whom they select.
+    /// How many pools before it differ only in the nodes that they select.
     number: usize,
     /// The templates, in order.
     pub templates: Vec<String>,
@@ -69,9 +69,9 @@ pub struct Pool {
 pub struct PoolDevice {
     /// The device, without its node selection.
     pub device: Device,
-    /// Who can use it, where the pool leaves it to each device.
+    /// Which nodes can use it, if the pool leaves that to each device.
     pub nodes: Option<Nodes>,
-    /// Where it comes from; as the API has it, it is written out only where somebody publishes it.
+    /// Its place in the templates; the API object is only built for publishing.
     entry: Arc<devices::Entry>,
     index: Option<usize>,
     /// Attributes with values that the template did not know.
@@ -110,12 +110,12 @@ impl PoolDevice {
     }
 }
 
-/// To what a pool belongs.
+/// Whether a pool belongs to one machine or to a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PoolScope {
-    /// Each machine brings its own; it comes and goes with the machine.
+    /// Each machine has its own, which exists as long as the machine.
     Machine,
-    /// There is one for each domain, however many machines are in it.
+    /// Each domain has one, however many machines are in it.
     Domain,
 }
 
@@ -128,14 +128,14 @@ pub enum Nodes {
     All,
     /// Each device says.
     PerDevice,
-    /// Nodes like this.
+    /// Nodes that match this selection.
     Selected(Selection),
 }
 
-/// Selects nodes, partly by what the publishing machine is.
+/// Selects nodes, partly by the labels of the publishing machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Selection {
-    /// Labels in which a node must equal the publishing machine. Sorted.
+    /// Labels for which a node must have the value of the publishing machine. Sorted.
     pub match_label_keys: BTreeSet<String>,
     /// Requirements on labels.
     pub expressions: Vec<NodeSelectorRequirement>,
@@ -157,10 +157,9 @@ pub struct Group {
 }
 
 impl Expansion {
-    /// Writes templates and bindings out for a machine of which `label` knows the labels that are certain.
+    /// Expands templates and bindings for a machine. `label` returns the values of its labels that are certain.
     ///
-    /// # Errors
-    /// The first thing that makes no sense, or that such a machine cannot have.
+    /// # Errors The first error in the templates, or the first thing that such a machine cannot have.
     pub fn new(templates: &DynamicResources, label: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
         check(templates)?;
         let mut expansion = Self::default();
@@ -485,7 +484,7 @@ pub fn write_counts(templates: &mut DynamicResources, label: &dyn Fn(&str) -> Op
     }
 }
 
-/// What can be seen without a machine. The CRD says the same, for objects that come by the API server.
+/// Validates what does not depend on a machine. The CRD has these rules too, for objects from the API server.
 ///
 /// # Errors
 /// The first thing that makes no sense.

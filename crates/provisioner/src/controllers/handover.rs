@@ -1,13 +1,13 @@
-//! Hand-over: kube-scheduler binds the pods, and this makes it likely that it binds them where they were planned.
+//! Hand-over: kube-scheduler binds pods, and the hand-over makes it bind them where they were planned.
 //!
-//! A new machine carries our taint `dovetail.sh/held` from its registration until its planned pods are there, or may
-//! come in any order. [`engine`] decides on the order of things and knows nothing but time; [`view`] reads from the
-//! store what the engine looks at; [`economy`] says where nobody has to be patched; [`driver`] runs it. [`withdrawals`]
-//! are nominations that came to nothing. Why it is done this way is told in `docs/rfcs/0004-hand-over.md`.
+//! A new machine has the taint `dovetail.sh/held` from its registration until its planned pods are bound, or until the
+//! order of binding no longer matters. [`engine`] decides the order of steps, as a state machine; [`view`] reads its
+//! input from the store; [`economy`] finds machines that need no patches; [`driver`] runs the commands. [`withdrawals`]
+//! takes nominations back that kube-scheduler does not follow. `docs/rfcs/0004-hand-over.md` has the reasons for this
+//! design.
 //!
-//! Invariants: no machine stays closed for lack of us, in that a starting controller takes up whatever is held, whoever
-//! held it; and nothing is ever nominated that somebody else has nominated, that is gated, or that another scheduler
-//! places.
+//! Invariants: no machine stays tainted because a controller ended, since its successor adopts every held machine. No
+//! pod is nominated that has another nomination or a scheduling gate, or that another scheduler places.
 
 pub(crate) mod driver;
 pub(crate) mod economy;

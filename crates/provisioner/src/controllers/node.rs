@@ -144,7 +144,7 @@ pub(crate) enum Release {
     Done,
     /// This one is waited for.
     Awaited(String),
-    /// This one is in use, and nobody waits for it any more.
+    /// This one is in use, but the drain no longer waits for it.
     GivenUp(String),
 }
 
@@ -248,7 +248,7 @@ impl Leaving<'_> {
         self.remove_finalizer().await
     }
 
-    /// Whether there is nothing left to drain: nobody runs pods there any more.
+    /// Whether there is nothing left to drain: no kubelet runs pods there any more.
     async fn machine_is_gone(&self) -> anyhow::Result<bool> {
         let Some(id) = provider_id(&self.node).filter(|_| !is_ready(&self.node)) else { return Ok(false) };
         match self.context.cloud.get(&id.into()).await {

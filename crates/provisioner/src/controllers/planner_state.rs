@@ -79,7 +79,7 @@ impl PlannerState {
         }
     }
 
-    /// Remembers what NodePools cannot launch just now; pools of which the same is true stand together.
+    /// Remembers what NodePools cannot launch now; pools with equal answers are grouped.
     fn set_unavailable<'a>(&mut self, pools: impl IntoIterator<Item = (NodePoolName, &'a [Arc<InstanceType>])>) {
         let mut by_offerings: BTreeMap<Vec<OfferingKey>, Vec<NodePoolName>> = BTreeMap::new();
         for (pool, types) in pools {

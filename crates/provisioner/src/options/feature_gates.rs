@@ -21,9 +21,9 @@ pub struct FeatureGates {
     pub static_capacity: bool,
     /// CapacityBuffers are served.
     pub capacity_buffer: bool,
-    /// A drifted machine goes before its replacement comes where there is no room for both.
+    /// A drifted machine is deleted before its replacement is launched, if there is no room for both.
     pub terminate_first_drift: bool,
-    /// A broken machine goes before its replacement comes where there is no room for both.
+    /// A broken machine is deleted before its replacement is launched, if there is no room for both.
     pub terminate_first_repair: bool,
     /// Pods are told which of them ReplicaSets are to delete first.
     pub pod_deletion_cost_management: bool,

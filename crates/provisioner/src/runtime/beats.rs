@@ -100,7 +100,7 @@ fn add<T>(all: &Mutex<Vec<Weak<T>>>, one: &Arc<T>) {
 pub struct Beat(Arc<Loop>);
 
 impl Beat {
-    /// A handle that nobody looks at.
+    /// A handle that is not checked.
     pub fn unobserved() -> Self {
         Self(Arc::new(Loop { name: "".into(), bound: Duration::MAX, until: Mutex::new(None) }))
     }

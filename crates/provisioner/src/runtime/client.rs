@@ -50,7 +50,7 @@ pub async fn config() -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// A client without a rate limit, for one who is no controller.
+/// A client without a rate limit, for programs that are not a controller.
 ///
 /// # Errors
 /// If the configuration cannot be used.
@@ -69,7 +69,7 @@ pub struct Clients {
     pub evictions: Client,
     /// For events, which a replica that does not lead has too. It keeps to the options' rate.
     pub events: Client,
-    /// For the Lease, with connections that nobody else uses.
+    /// For the Lease, with connections of its own.
     pub lease: Client,
 }
 

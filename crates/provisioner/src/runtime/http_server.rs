@@ -141,7 +141,7 @@ impl Tls {
         Ok(Self { folder: Some(folder.to_owned()), current })
     }
 
-    /// With a certificate that nobody has signed but itself.
+    /// With a self-signed certificate.
     ///
     /// # Errors
     /// If none can be made.

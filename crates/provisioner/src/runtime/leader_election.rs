@@ -49,7 +49,7 @@ pub(crate) struct Candidate {
     pub identity: String,
 }
 
-/// Why there is no leadership.
+/// Why this process does not lead, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Somebody else may lead by now.
@@ -74,7 +74,7 @@ pub(crate) enum Error {
 /// What to do about the Lease now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Take it: nobody holds it, or its holder has gone quiet.
+    /// Take it: it has no holder, or its holder no longer renews it.
     Acquire,
     /// It is ours: write that we live.
     Renew,
@@ -210,8 +210,7 @@ impl Leadership {
 
     /// Renews the Lease until `stop` is cancelled, then releases it.
     ///
-    /// # Errors
-    /// [`Error::Lost`] if it could not be renewed in time, or somebody else took it.
+    /// # Errors [`Error::Lost`] if it could not be renewed in time, or if another process holds it.
     pub(crate) async fn keep(mut self, stop: CancellationToken) -> Result<(), Error> {
         loop {
             self.beat.busy();

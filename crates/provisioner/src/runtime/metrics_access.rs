@@ -1,4 +1,4 @@
-//! Who may read metrics, where `--secure-metrics` asks for it: whoever may `get` the path `/metrics` of the API server.
+//! Who may read metrics with `--secure-metrics`: users that may `get` the path `/metrics` of the API server.
 //!
 //! A reader sends the token that it has for the API server. TokenReview says whose it is, SubjectAccessReview what that
 //! user may do. Answers are remembered for a while, since metrics are read every few seconds. The calls have a rate of

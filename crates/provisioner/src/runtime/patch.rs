@@ -106,8 +106,8 @@ where
     Ok(Some(lean(api.patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?)))
 }
 
-/// Patches an object, or a subresource of it, whose new state nobody wants to know: the answer is kept short and not
-/// read.
+/// Patches an object, or a subresource of it, whose new state the caller does not need: the answer is kept short and
+/// not read.
 ///
 /// # Errors
 /// Those of the API server.

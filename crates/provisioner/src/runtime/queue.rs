@@ -47,7 +47,7 @@ impl<T: Clone + Debug + Display + Eq + Hash + Ord + Send + Sync + 'static> Key f
 /// What a reconciler wants to happen next with its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing until somebody adds the key again.
+    /// Nothing until the key is added again.
     Done,
     /// Look again after this time at the latest.
     RequeueAfter(Duration),
@@ -136,7 +136,7 @@ impl<K: Key> WorkQueue<K> {
         self.add_at(key, Instant::now());
     }
 
-    /// Queues a key for later. It comes earlier if somebody else adds it with a shorter delay.
+    /// Queues a key for later. It is handled earlier if it is added again with a shorter delay.
     pub(crate) fn add_after(&self, key: K, delay: Duration) {
         self.add_at(key, Instant::now() + delay);
     }
@@ -358,7 +358,7 @@ pub(crate) fn in_words(failure: &anyhow::Error) -> String {
     words.join(": ")
 }
 
-/// Whether an error says that the object was changed by somebody else since it was read.
+/// Whether an error says that the object has changed since it was read.
 pub(crate) fn is_conflict(failure: &anyhow::Error) -> bool {
     is_answer(failure, 409)
 }

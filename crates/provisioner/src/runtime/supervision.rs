@@ -1,8 +1,8 @@
-//! Fail-stop: a task that panics, or ends though it should not, ends the process.
+//! Fail-stop: a task that panics or ends unexpectedly ends the process.
 //!
-//! What such a task would have done from then on nobody does, and what it left half done nobody knows; a new process
-//! begins with what the API server says. So every task that is to run as long as the process is started through here,
-//! by a name that the last line of the log tells. Reconcilers are none of these: one that panics is a failed attempt.
+//! Nothing would take over the work of such a task, and the state that it left is unknown; a new process begins with
+//! the state of the API server. So every task that has to run as long as the process is started here, with a name that
+//! the last line of the log shows. Reconcilers are different: if one panics, only its attempt has failed.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

@@ -73,7 +73,7 @@ pub(crate) fn created_at(claim: &NodeClaim) -> Timestamp {
     claim.metadata.creation_timestamp.as_ref().map(set::to_timestamp).unwrap_or_default()
 }
 
-/// Whether somebody has deleted the object.
+/// Whether the object is being deleted.
 pub(crate) fn is_deleting(claim: &NodeClaim) -> bool {
     claim.metadata.deletion_timestamp.is_some()
 }

@@ -68,7 +68,7 @@ pub struct Context {
     pub fence: Fence,
     /// Where tasks are told that ended though they should not.
     pub supervision: Supervision,
-    /// Tasks that nobody waits for but the end of the process.
+    /// Tasks that only the end of the process waits for.
     pub background: TaskTracker,
     /// What the user asked for.
     pub options: Arc<Options>,
@@ -82,7 +82,7 @@ impl Context {
         Owner { name, beat: self.beats.beat(name, queue::BOUND), stop: self.stop.clone() }
     }
 
-    /// Runs something that nobody waits for but the end of the process.
+    /// Runs something that only the end of the process waits for.
     pub fn in_background(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(self.supervision.finite(name, task));
     }

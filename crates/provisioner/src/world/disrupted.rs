@@ -1,4 +1,4 @@
-//! What is counted of a NodeClaim that the controller deletes by its own decision, whoever of us decides.
+//! Metrics of NodeClaims that a controller deletes by its own decision, for all controllers.
 
 use api::{NodeClaim, labels};
 use model::DurationMs;
@@ -40,7 +40,7 @@ impl Disrupted {
         self
     }
 
-    /// How its pods go, where somebody else than the NodeClaim bounds its drain; `None` is no bound.
+    /// The bound of its drain, if another rule than the NodeClaim's sets it; `None` is no bound.
     #[must_use]
     pub(crate) fn bounded(mut self, bound: Option<DurationMs>) -> Self {
         termination::mode_of(bound).clone_into(&mut self.labels.termination_mode);

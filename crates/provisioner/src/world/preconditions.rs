@@ -103,7 +103,7 @@ impl<'a> Present<'a> {
         }
     }
 
-    /// The node's NodeClaim as it is now, if nobody deletes it or the node.
+    /// The node's NodeClaim as it is now, if neither it nor the node is being deleted.
     pub(crate) fn node_claim(&self, node: NodeId) -> Result<&'a Arc<NodeClaim>, Stale> {
         let planned = &self.snapshot.nodes[node];
         let claim = planned.node_claim.as_ref().and_then(|name| self.state.node_claims.get(name));
@@ -118,7 +118,7 @@ impl<'a> Present<'a> {
         if is_going || claim::is_deleting(claim) { Err(Stale::NodeDeleting(self.node_name(node))) } else { Ok(claim) }
     }
 
-    /// Pods there that somebody would miss. A machine may have got its Node only since the snapshot.
+    /// Pods there that would have to be placed elsewhere. The machine may have got its Node after the snapshot.
     fn pods_on(&self, node: NodeId) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
         let (state, planned) = (self.state, &self.snapshot.nodes[node]);
         let claim = planned.node_claim.as_ref().and_then(|name| state.node_claims.get(name));
@@ -134,7 +134,7 @@ impl<'a> Present<'a> {
     }
 }
 
-/// Whether somebody would miss the pod if its node went.
+/// Whether the pod would have to be placed elsewhere if its node is removed.
 fn is_missed(pod: &Pod) -> bool {
     !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror
 }
@@ -145,7 +145,7 @@ fn held<'a>(state: &State, mut pods: impl Iterator<Item = &'a Arc<Pod>>, now: Ti
     pods.find(|pod| !may_leave(pod, now, &budgets, &state.interner))
 }
 
-/// The pods on the Node of a NodeClaim that somebody would miss.
+/// The pods on the Node of a NodeClaim that would have to be placed elsewhere.
 pub(crate) fn pods_of_machine<'a>(state: &'a State, claim: &NodeClaim) -> impl Iterator<Item = &'a Arc<Pod>> {
     let nodes = claim::provider_id(claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
     nodes.flat_map(|node| state.pods_on_node(&node.model.name)).filter(|pod| is_missed(pod))

@@ -1,24 +1,24 @@
-//! Which machines may open to everybody at once because no order of binding undoes the plan.
+//! Which machines may open to all pods at once, because the plan holds for every order of binding.
 //!
-//! **Problem.** A toleration costs a request for each pod. It is needed where kube-scheduler could place the pods
-//! otherwise than planned, in a way that leaves a pod over or a machine empty. Where it could not, it is enough to open
-//! the machine.
+//! **Problem.** A toleration costs a request for each pod. It is needed if kube-scheduler could bind the pods
+//! differently and leave a pod without a place or a machine empty. Otherwise it is enough to open the machine.
 //!
-//! **Rules.** What can come to a machine is called its visitors: the classes of waiting pods, planned or not, that its
-//! labels and taints admit and that find room beside what is bound there. A machine opens without patches in two cases
-//! only:
+//! **Rules.** The pods that can be bound to a machine are called its visitors: the classes of waiting pods, planned or
+//! not, that its labels and taints admit and that find room beside what is bound there. A machine opens without patches
+//! in two cases only:
 //!
 //! * *All its own* ([`Round::holds_all_its_own`]): its visitors are planned here and nowhere else, and all of them fit
-//!   at once. Then each of them fits whatever came before it.
+//!   at once. Then each of them fits, in every order.
 //! * *One class* ([`Round::holds_one_class`]): its visitors are pods of one class, and so are those of every machine
 //!   this class is planned onto; it has room for as many as are planned here and no more. Then pods exchange places
 //!   within their class, which is no loss, and each machine ends up with as many as planned. Machines that are closed
 //!   or still to come count with their planned pods, whose places are kept.
 //!
 //! In both cases the classes are plain ([`Class::is_plain`]), all their pods are planned, no other open node has room
-//! for one of them, none has to preempt, and what DaemonSets will take is left over whoever comes.
+//! for one of them, none has to preempt, and the room of DaemonSets stays free whichever pods are bound.
 //!
-//! Cost: classes times machines for each machine that is asked about. Whatever is not proven here is patched.
+//! Cost: classes times machines, for each machine that is checked. The pods of a machine for which no case is proven
+//! are patched.
 
 use model::ResourceVec;
 

@@ -1,18 +1,18 @@
-//! The order of things in a hand-over, as a state machine: what is seen goes in, commands come out, time is a
-//! parameter.
+//! The order of steps in a hand-over, as a state machine: observations go in, commands come out, time is a parameter.
 //!
-//! A new machine keeps our own taint until its pods are bound. There are two ways to get them there.
+//! A new machine keeps the taint `dovetail.sh/held` until its pods are bound. There are two ways to get them there.
 //!
-//! **By tolerations** ([`Config::tolerate`]): as soon as nothing but our taint keeps pods away from a machine, each of
-//! its planned pods gets a toleration of this very machine's taint. No other pod can come in, and these have nowhere
-//! else to go: what is planned is what happens, whatever else goes on in the cluster. Pods that others count in their
-//! spread may get theirs after these, since not every spread can be reached in every order. When they are bound, and no
-//! pod that waits for another machine would fit into what is left, the taint goes, and pods that have not come to a
-//! machine that is open are nominated to it right before ([`reminders`]); not before a pause in the binding of planned
-//! pods, or [`Config::max_wait_for_others`], because every opening makes kube-scheduler try all pods that wait. A
-//! machine whose pods may not be changed (somebody's admission policy, missing rights) falls back to the other way.
+//! **By tolerations** ([`Config::tolerate`]): as soon as the held taint is the only one that keeps pods away from a
+//! machine, each of its planned pods gets a toleration of this machine's taint. No other pod can be bound there, and
+//! these pods fit nowhere else, so the plan is carried out exactly. Pods that other pods count in their spread may get
+//! their toleration later, since not every spread can be reached in every order. Once the pods are bound, and no pod
+//! that waits for another machine would fit into the remaining room, the taint is removed. Planned pods that are not
+//! bound yet are nominated to their open machine just before ([`reminders`]). The taint stays until there is a pause in
+//! the binding of planned pods, or for [`Config::max_wait_for_others`], because every opening makes kube-scheduler try
+//! all pending pods. If a machine's pods may not be patched (admission policies, missing permissions), the machine uses
+//! the other way.
 //!
-//! A machine that gets what was planned in whatever order pods are bound opens at once, and none of its pods is patched
+//! A machine that gets its planned pods in every order of binding opens at once, and none of its pods is patched
 //! ([`unpatched`]).
 //!
 //! **By nominations**: kube-scheduler tries the nominated node first. Machines that nothing else keeps pods away from

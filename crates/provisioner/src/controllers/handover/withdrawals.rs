@@ -1,7 +1,7 @@
-//! Nominations that nobody will follow, and when to withdraw them.
+//! Nominations that kube-scheduler will not follow, and when to withdraw them.
 //!
-//! A pod with a nomination counts as placed: nobody plans for it. kube-scheduler clears the field after an attempt that
-//! failed, but not while it does not try the pod, and never for one whose `preemptionPolicy` is `Never`
+//! A pod with a nomination counts as placed, so the planner plans nothing for it. kube-scheduler clears the field after
+//! an attempt that failed, but not while it does not try the pod, and never for one whose `preemptionPolicy` is `Never`
 //! (`pkg/scheduler/framework/preemption/preemption.go`).
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! * A launched NodeClaim whose machine is gone is deleted, unless its Node is ready.
 //! * A machine that was launched for a NodeClaim that does not exist is deleted, if it is older than a grace period.
 //!   Only machines with a launch token are ours to delete; a NodeClaim that cannot be decoded exists.
-//! * A Node of ours without NodeClaim and machine (a phantom: nothing would ever remove it) is deleted.
+//! * A Node of a NodePool without NodeClaim and machine is deleted; nothing else would remove it.
 //!
 //! Differs: `machines-without-claim`, `nodes-without-claim`, `claims-without-machine`. Karpenter core leaves the second
 //! to its providers and has no answer to the third; and it waits for the first until the NodeClaim has registered.
@@ -56,7 +56,7 @@ pub(crate) struct Suspects {
     pub claims: Vec<String>,
     /// Machines whose NodeClaim we do not know.
     pub machines: Vec<ProviderId>,
-    /// Nodes of ours without NodeClaim.
+    /// Nodes of NodePools without a NodeClaim.
     pub nodes: Vec<NodeName>,
 }
 

@@ -1,16 +1,17 @@
-//! What another controller has left on a registered machine, and what it had no reason to write.
+//! Taints, conditions and labels of another controller on a registered machine: removes leftovers, adds what is
+//! missing.
 //!
 //! A Karpenter that is stopped in the middle of a disruption command leaves the taint `karpenter.sh/disrupted` and a
-//! condition. It alone knew what was to come next: the machine would take no pod, and nobody would remove it. So they
-//! are taken away, as Karpenter does at its own start. What is being deleted keeps them: there the taint is part of the
-//! way out. A reboot is brought to its end by `controllers/node/reboot`, which takes its annotations away; the fence of
-//! one that is over goes here.
+//! condition. Only that Karpenter knew the command: without it the machine would take no pods, and nothing would remove
+//! it. So both are removed, as Karpenter does when it starts. An object that is being deleted keeps them, since the
+//! taint is part of the deletion. A reboot is completed by `controllers/node/reboot`, which removes its annotations; the
+//! fence of a finished one is removed here.
 //!
-//! What a command of ours has written stays: its note on the NodeClaim says what comes next, and `disruption` takes all
-//! of it away, the note last.
+//! What one of Dovetail's own commands has written stays: its note on the NodeClaim says how to continue, and
+//! `disruption` removes all of it, the note last.
 //!
-//! A Node from before Karpenter wrote the label of the node class gets it, also on its way out: by this label the
-//! controllers know their Nodes.
+//! A Node that is older than Karpenter's label of the node class gets this label, even while it is being deleted: the
+//! controllers find their Nodes by it.
 
 use api::conditions::node_claim::{DISRUPTION_REASON, REBOOTING};
 use api::{NodeClaim, conditions, taints};
@@ -27,7 +28,7 @@ pub(crate) fn is_untidy(node_claim: &NodeClaim, node: &Node) -> bool {
     node_facts::is_registered(node) && (lacks_class_label(node_claim, node) || has_stale_taint(node_claim, node))
 }
 
-/// The Node without what is left over, and with the label of its node class.
+/// The Node without leftovers, and with the label of its node class.
 pub(crate) fn tidied(node_claim: &NodeClaim, node: &Node) -> Node {
     let mut tidied = node.clone();
     if !node_facts::is_registered(node) {
@@ -64,7 +65,7 @@ fn has_stale_taint(node_claim: &NodeClaim, node: &Node) -> bool {
         && node_facts::taints_of(node).iter().any(|taint| is_stale(node_claim, taint))
 }
 
-/// Whether nobody would take that taint away.
+/// Whether nothing else would remove that taint.
 fn is_stale(node_claim: &NodeClaim, taint: &Taint) -> bool {
     let is_of_no_command = node_facts::same_taint(&taints::disrupted(), taint) && !has_note(node_claim);
     let is_fence = node_facts::same_taint(&taints::rebooting(), taint);

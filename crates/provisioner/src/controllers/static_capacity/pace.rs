@@ -1,8 +1,8 @@
 //! How soon machines of a static NodePool are launched again where launches fail.
 //!
-//! A NodeClaim whose launch fails for good is deleted at once, and so is missing at once. Without a pause the next
-//! would follow a second later, for as long as the provider has no room. The pause doubles from failure to failure and
-//! ends with the first machine that is launched.
+//! A NodeClaim whose launch fails finally is deleted at once, and so is missing at once. Without a pause the next would
+//! follow a second later, for as long as the provider has no room. The pause doubles from failure to failure and ends
+//! with the first machine that is launched.
 //!
 //! Differs: `static-launch-pace`. Karpenter launches again at once.
 

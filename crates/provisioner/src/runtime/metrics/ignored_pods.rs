@@ -1,5 +1,5 @@
-//! Pods that no plan is asked about: those that cannot be read, and those that want no machine of ours. Two parts of
-//! the controller count them, and one gauge shows their sum.
+//! Pods that are not planned: those that cannot be read, and those that opt out of NodePools. Two parts of the
+//! controller count them, and one gauge shows their sum.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -21,7 +21,7 @@ impl IgnoredPods {
         self.show();
     }
 
-    /// So many want no machine of ours, or are of a kind that the user leaves to others.
+    /// How many opt out of NodePools, or are excluded by options.
     pub fn set_left_to_others(&self, pods: i64) {
         self.left_to_others.store(pods, Ordering::Relaxed);
         self.show();

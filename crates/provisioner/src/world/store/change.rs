@@ -1,4 +1,4 @@
-//! What a write changed, and who is told of it.
+//! What a write changed, and which subscribers are notified.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ use super::object::{CsiNode, Namespace, NodeClass, NodeClassKey, NodeRecord, Pod
 use super::state::State;
 use super::{ClusterStore, Table};
 
-/// A type of which the store has a table.
+/// A type that the store has a table of.
 pub trait Kept: Debug + Send + Sync + Sized + 'static {
     /// The object's name.
     type Key: Clone + Debug + Display + Ord + Send + Sync;

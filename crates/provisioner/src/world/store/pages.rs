@@ -30,7 +30,7 @@ pub(super) enum Error {
     NoList(#[source] serde_json::Error),
     #[error("the list has more than {LONGEST_REST} bytes beside its items")]
     TooLong,
-    /// An item that does not even tell its name, so that nobody can be told about it.
+    /// An item without a name, so that it cannot be reported.
     #[error("item {number} of the page cannot be read and has no name: {problem}")]
     Item { number: usize, problem: String },
 }
@@ -116,8 +116,7 @@ impl PageReader {
     /// Reads on until an item is complete or the text is at its end. Says how much of the text was read, and which item
     /// is complete; if there is none, all was read.
     ///
-    /// # Errors
-    /// That this is no list that can be read.
+    /// # Errors If this is not a list that can be read.
     pub(super) fn read(&mut self, text: &[u8], resource: &ApiResource) -> Result<(usize, Option<Item>), Error> {
         let mut read = 0;
         let mut is_complete = false;

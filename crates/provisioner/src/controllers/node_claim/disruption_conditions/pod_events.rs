@@ -57,7 +57,7 @@ pub(super) fn subscribe(
 }
 
 impl PodEvents {
-    /// Notes what has happened while nobody looked.
+    /// Notes what happened while no controller ran.
     pub(super) fn catch_up(&self, state: &State, now: Timestamp) {
         for (name, node_claim) in state.node_claims.iter() {
             let Some(pod) = newest_pod(state, node_claim) else { continue };
@@ -101,7 +101,7 @@ impl PodEvents {
     }
 }
 
-/// The nodes of which a change of a pod is an event: the one that it leaves, and the one that it comes to.
+/// The nodes for which a change of a pod is an event: the node that it leaves, and the node that it is bound to.
 fn nodes_of_event<'a>(before: Option<&'a Pod>, after: Option<&'a Pod>) -> impl Iterator<Item = &'a NodeName> {
     let bound = |pod: &'a Pod| pod.node_name.as_ref().filter(|_| !pod.is_daemon);
     let stays = |pod: &Pod| !pod.phase.is_terminal() && pod.deletion_timestamp.is_none();
