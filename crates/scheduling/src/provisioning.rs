@@ -1,18 +1,19 @@
 //! The provisioning planner: which pods go where, and which machines to create for the rest.
 //!
 //! 1. `simulation::compile`: the snapshot becomes a problem. Pods of one shape become a class (`classes`); each usable
-//! NodePool gets a table of its offerings with daemon overhead subtracted (`pools`, `daemons`, `fit_index`); label
-//! requirements become bitsets of offerings and of nodes (`affinity`). 2. `simulation::placing`: classes are placed by
-//! priority and size, on existing nodes first, then by price (`choose`); `simulation::packing` journals what is taken,
-//! and where room is contended, `backtracking` searches. 3. `orders`: a plan in the plain order and, if it costs more
-//! than its bound (`bound`, which also gives the dual price of each class), plans in other orders. The best plan is
-//! kept. 4. `passes`, a list (`PASSES`): each changes the request and calls the passes after it; the last one calls the
-//! orders. `buffers` adds pods for the room that is to be kept free; `attachments` makes volumes a resource;
-//! `group_domains` plans for each domain that a PodGroup could be in; `gangs` without the PodGroups that did not get
-//! the places they need; `preferences` once more with preferences as requirements, which are kept where they cost
-//! nothing; `colocation` with pods that share a host as one. 5. `assemble`, `launch`: open machines become NodeClaims;
-//! `explain` gives reasons for what has no place, and says afterwards, for one pod of a finished plan, which rule
-//! decided where it goes.
+//!    NodePool gets a table of its offerings with daemon overhead subtracted (`pools`, `daemons`, `fit_index`); label
+//!    requirements become bitsets of offerings and of nodes (`affinity`).
+//! 2. `simulation::placing`: classes are placed by priority and size, on existing nodes first, then by price
+//!    (`choose`); `simulation::packing` journals what is taken, and where room is contended, `backtracking` searches.
+//! 3. `orders`: a plan in the plain order and, if it costs more than its bound (`bound`, which also gives the dual price
+//!    of each class), plans in other orders. The best plan is kept.
+//! 4. `passes`, a list (`PASSES`): each changes the request and calls the passes after it; the last one calls the
+//!    orders. `buffers` adds pods for the room that is to be kept free; `attachments` makes volumes a
+//!    resource; `group_domains` plans for each domain that a PodGroup could be in; `gangs` without the PodGroups that
+//!    did not get the places they need; `preferences` once more with preferences as requirements, which are kept where
+//!    they cost nothing; `colocation` with pods that share a host as one.
+//! 5. `assemble`, `launch`: open machines become NodeClaims; `explain` gives reasons for what has no place, and says
+//!    afterwards, for one pod of a finished plan, which rule decided where it goes.
 //!
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
