@@ -71,7 +71,8 @@ pub fn is_served(buffer: &CapacityBuffer) -> bool {
 
 /// Works out how much room a buffer asks for.
 ///
-/// # Errors If the object that it names does not exist, or if its fields are not valid.
+/// # Errors
+/// If the object that it names does not exist, or if its fields are not valid.
 pub fn resolve<'t>(
     buffer: &CapacityBuffer,
     find: impl Fn(&TemplateKey) -> Option<&'t BufferTemplate>,

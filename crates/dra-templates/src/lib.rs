@@ -159,7 +159,8 @@ pub struct Group {
 impl Expansion {
     /// Expands templates and bindings for a machine. `label` returns the values of its labels that are certain.
     ///
-    /// # Errors The first error in the templates, or the first thing that such a machine cannot have.
+    /// # Errors
+    /// The first error in the templates, or the first thing that such a machine cannot have.
     pub fn new(templates: &DynamicResources, label: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
         check(templates)?;
         let mut expansion = Self::default();

@@ -116,7 +116,8 @@ impl PageReader {
     /// Reads on until an item is complete or the text is at its end. Says how much of the text was read, and which item
     /// is complete; if there is none, all was read.
     ///
-    /// # Errors If this is not a list that can be read.
+    /// # Errors
+    /// If this is not a list that can be read.
     pub(super) fn read(&mut self, text: &[u8], resource: &ApiResource) -> Result<(usize, Option<Item>), Error> {
         let mut read = 0;
         let mut is_complete = false;
