@@ -5,8 +5,8 @@
 //!    requirements become bitsets of offerings and of nodes (`affinity`).
 //! 2. `simulation::placing`: classes are placed by priority and size, on existing nodes first, then by price
 //!    (`choose`); `simulation::packing` journals what is taken, and where room is contended, `backtracking` searches.
-//! 3. `orders`: a plan in the plain order and, if it costs more than its bound (`bound`, which also gives the dual price
-//!    of each class), plans in other orders. The best plan is kept.
+//! 3. `orders`: a plan in the plain order and, if it costs more than its bound (`bound`, which also gives the dual
+//!    price of each class), plans in other orders. The best plan is kept.
 //! 4. `passes`, a list (`PASSES`): each changes the request and calls the passes after it; the last one calls the
 //!    orders. `buffers` adds pods for the room that is to be kept free; `attachments` makes volumes a
 //!    resource; `group_domains` plans for each domain that a PodGroup could be in; `gangs` without the PodGroups that

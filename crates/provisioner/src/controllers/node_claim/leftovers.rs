@@ -4,8 +4,8 @@
 //! A Karpenter that is stopped in the middle of a disruption command leaves the taint `karpenter.sh/disrupted` and a
 //! condition. Only that Karpenter knew the command: without it the machine would take no pods, and nothing would remove
 //! it. So both are removed, as Karpenter does when it starts. An object that is being deleted keeps them, since the
-//! taint is part of the deletion. A reboot is completed by `controllers/node/reboot`, which removes its annotations; the
-//! fence of a finished one is removed here.
+//! taint is part of the deletion. A reboot is completed by `controllers/node/reboot`, which removes its annotations;
+//! the fence of a finished one is removed here.
 //!
 //! What one of Dovetail's own commands has written stays: its note on the NodeClaim says how to continue, and
 //! `disruption` removes all of it, the note last.
