@@ -193,7 +193,7 @@ impl Checking<'_> {
     fn command(&self, command: &Command) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(pool) = &command.static_pool {
-            return self.from_template(command, pool);
+            return self.replacement_by_template(command, pool);
         }
         let machines: Vec<&FleetNode> = command.nodes.iter().filter_map(|node| self.machine(*node)).collect();
         let pods = machines.iter().flat_map(|machine| &machine.pods);
@@ -248,7 +248,7 @@ impl Checking<'_> {
     }
 
     /// A command that replaces machines of a static NodePool, one for one, says nothing of pods.
-    fn from_template(&self, command: &Command, pool: &NodePoolName) -> Vec<String> {
+    fn replacement_by_template(&self, command: &Command, pool: &NodePoolName) -> Vec<String> {
         let mut problems = Vec::new();
         if command.nodes.iter().any(|node| self.pool(*node) != Some(pool)) {
             problems.push(format!("not all of its machines are of nodepool {pool}"));

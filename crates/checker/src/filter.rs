@@ -201,7 +201,7 @@ fn affinity(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
     let mut somewhere = false;
     let mut found = vec![false; terms.len()];
     let of_nodes = world.nodes.iter().map(|node| (&node.labels, &node.pods));
-    for (labels, pods) in of_nodes.chain(world.held.iter().map(|(labels, pods)| (labels, pods))) {
+    for (labels, pods) in of_nodes.chain(world.held.iter().map(|held| (&held.labels, &held.pods))) {
         if !pods.iter().any(|other| is_meant(other)) {
             continue;
         }

@@ -40,6 +40,13 @@ pub(crate) struct Node<'s> {
     pub(crate) is_only_possible: bool,
 }
 
+/// Pods that nobody may evict from a node that is going.
+pub(crate) struct Held<'s> {
+    /// Of the node.
+    pub(crate) labels: Vec<(KeyId, ValueId)>,
+    pub(crate) pods: Vec<&'s Pod>,
+}
+
 /// A pod with the node it is planned on.
 #[derive(Clone)]
 pub(crate) struct Planned<'s> {
@@ -64,8 +71,8 @@ pub(crate) struct World<'s> {
     /// The snapshot's names and those of labels that NodeClaims give.
     pub(crate) names: Interner,
     pub(crate) nodes: Vec<Node<'s>>,
-    /// Pods that stay on nodes which are going until somebody lets them go, with the labels of these.
-    pub(crate) held: Vec<(Vec<(KeyId, ValueId)>, Vec<&'s Pod>)>,
+    /// Pods that stay on nodes which are going until somebody lets them go.
+    pub(crate) held: Vec<Held<'s>>,
     pub(crate) planned: Vec<Planned<'s>>,
     /// Pods that were let in, in order.
     bound: RefCell<Vec<(&'s Pod, usize)>>,
@@ -127,7 +134,8 @@ impl<'s> World<'s> {
             };
             let pods = node.pods.iter().map(|pod| &**pod).filter(|pod| !waiting.contains(pod.uid.as_str()));
             if node.excluded == Some(Excluded::Deleting) {
-                world.held.push((labels, pods.filter(|pod| is_held(pod, snapshot)).collect()));
+                let pods = pods.filter(|pod| is_held(pod, snapshot)).collect();
+                world.held.push(Held { labels, pods });
                 continue;
             }
             let pods = pods.collect();
