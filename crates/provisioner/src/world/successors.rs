@@ -5,6 +5,9 @@
 //! that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room
 //! away. Until then planners know the places as well: a pod that is still there will go to its place, and one that is
 //! gone counts as running there until its successor comes. All of this is a wish, and forgotten after a while.
+//!
+//! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
+//! they were launched for have begun to go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

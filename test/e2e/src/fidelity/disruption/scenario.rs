@@ -223,7 +223,7 @@ impl Step {
         let names: Vec<&String> = apps.keys().collect();
         let one = |random: &mut Random| (*random.pick(&names)).clone();
         match random.below(8) {
-            0 | 1 | 2 => {
+            0..=2 => {
                 let less = |random: &mut Random, app: &App| random.below(app.replicas + 1);
                 Self::Scale(apps.iter().map(|(name, app)| (name.clone(), less(random, app))).collect())
             }
