@@ -79,7 +79,7 @@ fn was_closed(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,12 +108,17 @@ mod tests {
 
     /// Answers the first request, and closes the connection when the second has come.
     fn answer_once(mut stream: TcpStream) -> std::io::Result<()> {
-        let mut buffer = [0; 4096];
-        stream.read(&mut buffer)?;
+        let mut lines = BufReader::new(stream.try_clone()?).lines();
+        read_request(&mut lines)?;
         let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
         stream.write_all(format!("{head}{}\r\n\r\n{body}", body.len()).as_bytes())?;
-        stream.read(&mut buffer)?;
+        read_request(&mut lines)
+    }
+
+    /// Reads up to the empty line at the end of the headers.
+    fn read_request(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> std::io::Result<()> {
+        while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
         Ok(())
     }
 
