@@ -339,6 +339,12 @@ pub(crate) const RELATED_MACHINES: usize = 6;
 /// Machines of the largest set of Karpenter's that is tried: Karpenter's own number.
 pub(crate) const LARGEST_PREFIX: usize = 100;
 
+/// Prefixes of machines by surplus that are tried as beginnings, each half of the one before.
+pub(crate) const SURPLUS_PREFIXES: usize = 3;
+
+/// Trials to leave machines out of a set that pays: a set of [`LARGEST_PREFIX`] is halved down to single machines.
+pub(crate) const TRIMMING_TRIALS: usize = 2 * LARGEST_PREFIX;
+
 /// Times that consolidation searches anew because provisioning did not confirm all that was found. After the last, what
 /// is confirmed goes. Each costs a search and a plan of the pods that move.
 pub(crate) const CONSOLIDATION_ROUNDS: usize = 6;

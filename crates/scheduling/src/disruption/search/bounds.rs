@@ -58,6 +58,16 @@ impl Bounds {
         Certificate::NothingToGain { price: nano(price(question)), bound: nano(bound) }
     }
 
+    /// What a machine costs more than its pods are worth: what it brings if they find no free room, and machines for
+    /// them cost as little as they can. One that is full of the right pods has none.
+    pub(super) fn surplus(&self, question: &Question<'_>, pods: &Pods, index: usize) -> i128 {
+        let cost = question.machines.get(index).map_or(0, |machine| machine.cost);
+        let [worth, _] = &self.worth;
+        let of_pods =
+            pods.on(index).iter().map(|&(class, copies)| i128::from(copies) * i128::from(worth[class].max(0)));
+        cost - of_pods.sum::<i128>()
+    }
+
     /// What a set brings at most, if no other machine goes.
     pub(super) fn most(&self, question: &Question<'_>, pods: &Pods, set: &[usize]) -> i128 {
         let machines = set.iter().filter_map(|index| question.machines.get(*index));

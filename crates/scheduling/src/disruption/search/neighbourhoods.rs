@@ -3,15 +3,15 @@
 //! A beginning, then first improvement: each machine alone, by saving per disruption, as long as one more pays; then
 //! each machine with those of its NodePool and zone that could bring most, two at a time and more. A set is taken
 //! without the machines that it does as well without, so that nobody is evicted for nothing. Beginnings are: none;
-//! Karpenter's prefixes of machines by saving per disruption; all machines at once. Each is followed to its end, and
-//! the end that brings most counts.
+//! Karpenter's prefixes of machines by saving per disruption; machines that cost more than their pods are worth, the
+//! most per disruption first; all machines at once. Each is followed to its end, and the end that brings most counts.
 
 use std::cmp::Reverse;
 
 use super::CouldGo;
 use super::bounds::Bounds;
 use super::trials::{Gain, Trials};
-use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES};
+use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, SURPLUS_PREFIXES, TRIMMING_TRIALS};
 
 /// The sets that bring most of all that was tried, in the order in which they are to be taken.
 pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds) -> Vec<Vec<usize>> {
@@ -33,13 +33,19 @@ pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds) -> Vec<Vec
 
 /// The machines by what they cost for what it costs to disrupt them, the dearest first: Karpenter's order.
 pub(crate) fn by_saving_per_disruption(machines: &[CouldGo]) -> Vec<usize> {
-    let mut order: Vec<(usize, &CouldGo)> = machines.iter().enumerate().collect();
+    by_share(machines, |_, machine| machine.cost)
+}
+
+/// The machines by an amount for what it costs to disrupt them, the largest first.
+fn by_share(machines: &[CouldGo], amount: impl Fn(usize, &CouldGo) -> i128) -> Vec<usize> {
+    let mut order: Vec<(usize, i128, i128)> = machines
+        .iter()
+        .enumerate()
+        .map(|(index, machine)| (index, amount(index, machine), i128::from(machine.disruption_cost)))
+        .collect();
     // As fractions, in integers; machines are by name, so that equal ones stay so.
-    order.sort_by(|(_, a), (_, b)| {
-        let (mine, theirs) = (a.cost * i128::from(b.disruption_cost), b.cost * i128::from(a.disruption_cost));
-        theirs.cmp(&mine)
-    });
-    order.into_iter().map(|(index, _)| index).collect()
+    order.sort_by(|(_, a, cost_of_a), (_, b, cost_of_b)| (b * cost_of_a).cmp(&(a * cost_of_b)));
+    order.into_iter().map(|(index, _, _)| index).collect()
 }
 
 /// Sets that go together, and what they bring.
@@ -54,6 +60,9 @@ struct Walk<'b> {
     bounds: &'b Bounds,
     /// By saving per disruption, the most first.
     order: Vec<usize>,
+    /// By what they cost more than their pods are worth, per disruption, the most first; with whether that is enough to
+    /// pay.
+    by_surplus: Vec<(usize, bool)>,
     /// Those of one NodePool and zone, what could bring most first; and where each machine is among them.
     kin: Vec<Vec<usize>>,
 }
@@ -69,6 +78,12 @@ impl<'b> Walk<'b> {
     fn new(trials: &Trials<'_, '_>, bounds: &'b Bounds) -> Self {
         let machines = trials.question.machines;
         let order = by_saving_per_disruption(machines);
+        let surplus: Vec<i128> =
+            (0..machines.len()).map(|index| bounds.surplus(trials.question, trials.pods, index)).collect();
+        let surplus = |index: usize| surplus.get(index).copied().unwrap_or(0);
+        let by_surplus = by_share(machines, |index, _| surplus(index));
+        let pays = |index: &usize| machines.get(*index).is_some_and(|machine| surplus(*index) >= machine.wanted);
+        let by_surplus = by_surplus.into_iter().map(|index| (index, pays(&index))).collect();
         let most = |index: &usize| Reverse(bounds.most(trials.question, trials.pods, &[*index]));
         let mut kin: Vec<Vec<usize>> = Vec::new();
         for &index in &order {
@@ -81,10 +96,10 @@ impl<'b> Walk<'b> {
             }
         }
         kin.iter_mut().for_each(|kin| kin.sort_by_cached_key(most));
-        Self { bounds, order, kin }
+        Self { bounds, order, by_surplus, kin }
     }
 
-    /// Karpenter's prefixes, and all machines that budgets let go.
+    /// Karpenter's prefixes, those by surplus, and all machines that budgets let go.
     fn beginnings(&self, trials: &Trials<'_, '_>) -> Vec<Vec<usize>> {
         let mut left = trials.question.allowed.clone();
         let all: Vec<usize> = self.order.iter().copied().filter(|&index| take(trials, &mut left, index)).collect();
@@ -97,7 +112,27 @@ impl<'b> Walk<'b> {
         }
         let prefixes = sizes.into_iter().filter_map(|size| all.get(..size)).map(<[usize]>::to_vec);
         let whole = (all.len() > LARGEST_PREFIX).then(|| all.clone());
-        whole.into_iter().chain(prefixes).collect()
+        let mut beginnings: Vec<Vec<usize>> = whole.into_iter().chain(prefixes).collect();
+        for beginning in self.surplus_prefixes(trials) {
+            if !beginnings.contains(&beginning) {
+                beginnings.push(beginning);
+            }
+        }
+        beginnings
+    }
+
+    /// Machines that cost more than their pods are worth, as many as budgets let go, then half of these and so on.
+    fn surplus_prefixes(&self, trials: &Trials<'_, '_>) -> Vec<Vec<usize>> {
+        let mut left = trials.question.allowed.clone();
+        let paying = self.by_surplus.iter().filter(|(_, pays)| *pays).map(|(index, _)| *index);
+        let mut prefix: Vec<usize> = paying.filter(|&index| take(trials, &mut left, index)).collect();
+        let mut prefixes = Vec::new();
+        // Smaller ones are among Karpenter's, or found by one machine after the other.
+        while prefix.len() > RELATED_MACHINES && prefixes.len() < SURPLUS_PREFIXES {
+            prefixes.push(prefix.clone());
+            prefix.truncate(prefix.len() / 2);
+        }
+        prefixes
     }
 
     /// Takes the beginning, if it pays, and all that pays after it. The packing is as before in the end.
@@ -212,27 +247,36 @@ impl<'b> Walk<'b> {
         true
     }
 
-    /// Those that bring least are left out first, as long as the rest brings as much.
+    /// Those that bring least are left out first, as long as the rest brings as much: of a large set many at a time, then
+    /// fewer, up to a number of trials.
     fn trimmed(&self, trials: &mut Trials<'_, '_>, set: Vec<usize>, gain: Gain) -> (Vec<usize>, Gain) {
         let (mut set, mut gain) = (set, gain);
-        let by_position = |set: &[usize]| {
-            let mut set: Vec<usize> = self.order.iter().rev().copied().filter(|index| set.contains(index)).collect();
-            set.truncate(LARGEST_PREFIX);
-            set
-        };
-        for index in by_position(&set) {
-            let rest: Vec<usize> = set.iter().copied().filter(|other| *other != index).collect();
-            if rest.is_empty() {
-                break;
+        let mut open: Vec<usize> =
+            self.by_surplus.iter().rev().map(|(index, _)| *index).filter(|index| set.contains(index)).collect();
+        let mut left = TRIMMING_TRIALS;
+        let mut at_a_time = if set.len() > RELATED_MACHINES { set.len() / 2 } else { 1 };
+        loop {
+            let mut kept = Vec::new();
+            for without in open.chunks(at_a_time) {
+                let rest: Vec<usize> = set.iter().copied().filter(|index| !without.contains(index)).collect();
+                if left == 0 || rest.is_empty() {
+                    return (set, gain);
+                }
+                left -= 1;
+                if let Ok(of_rest) = trials.ask(&rest)
+                    && of_rest.net >= gain.net
+                    && trials.pays(&rest, &of_rest)
+                {
+                    (set, gain) = (rest, of_rest);
+                } else {
+                    kept.extend_from_slice(without);
+                }
             }
-            if let Ok(of_rest) = trials.ask(&rest)
-                && of_rest.net >= gain.net
-                && trials.pays(&rest, &of_rest)
-            {
-                (set, gain) = (rest, of_rest);
+            if at_a_time == 1 {
+                return (set, gain);
             }
+            (open, at_a_time) = (kept, at_a_time / 2);
         }
-        (set, gain)
     }
 }
 
