@@ -23,6 +23,8 @@ pub struct Means {
     pub price: f64,
     /// By the day.
     pub evictions: f64,
+    /// Of these, by the day, pods whose last move had not paid for itself, with nothing changed since.
+    pub moved_again: f64,
     /// By the day.
     pub commands: f64,
     /// Machines that were launched for commands, by the day.
@@ -40,6 +42,7 @@ impl Row {
         Means {
             price: mean(&|it| it.mean_price() / 1e9),
             evictions: mean(&Outcome::evictions_per_day),
+            moved_again: mean(&|it| it.moved_again as f64 / days(it)),
             commands: mean(&|it| it.commands as f64 / days(it)),
             replacements: mean(&|it| it.replacements as f64 / days(it)),
             waiting: mean(&|it| it.waited_ms as f64 / it.lasted_ms.max(1) as f64),
@@ -51,13 +54,13 @@ impl Row {
 /// side's.
 pub fn table(rows: &[Row]) -> String {
     let mut out = String::from(
-        "| trace | rules | $/h | evictions a day | commands a day | launched for them | pods waiting |\n|---|---|---|---|---|---|---|\n",
+        "| trace | rules | $/h | evictions a day | too soon again | commands a day | launched for them | pods waiting |\n|---|---|---|---|---|---|---|---|\n",
     );
     let mut line = |kind: &str, side: &str, means: &Means| {
-        let Means { price, evictions, commands, replacements, waiting } = means;
+        let Means { price, evictions, moved_again, commands, replacements, waiting } = means;
         let _ = writeln!(
             out,
-            "| {kind} | {side} | {price:.3} | {evictions:.1} | {commands:.1} | {replacements:.1} | {waiting:.2} |"
+            "| {kind} | {side} | {price:.3} | {evictions:.1} | {moved_again:.1} | {commands:.1} | {replacements:.1} | {waiting:.2} |"
         );
     };
     for row in rows {
@@ -88,6 +91,7 @@ pub fn over_all(rows: &[Row], side: &str) -> Means {
     Means {
         price: mean(|it| it.price),
         evictions: mean(|it| it.evictions),
+        moved_again: mean(|it| it.moved_again),
         commands: mean(|it| it.commands),
         replacements: mean(|it| it.replacements),
         waiting: mean(|it| it.waiting),

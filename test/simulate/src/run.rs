@@ -34,6 +34,8 @@ pub struct Outcome {
     pub lasted_ms: i64,
     /// Pods that were evicted by commands.
     pub evictions: usize,
+    /// Pods that were moved again before the last move had paid for itself, with nothing changed meanwhile.
+    pub moved_again: usize,
     /// Commands that were carried out, and machines that were launched for them.
     pub commands: usize,
     /// Machines that were launched for commands.
@@ -130,6 +132,7 @@ pub fn run(trace: &Trace, side: Side, seed: u64) -> Result<Outcome> {
     run.checks.at_the_end(&run.world, run.under_way.len());
     let mut outcome = run.outcome;
     outcome.lasted_ms = trace.end.0;
+    outcome.moved_again = run.checks.moved_again;
     outcome.violations = run.checks.violations;
     Ok(outcome)
 }
@@ -213,9 +216,9 @@ impl Run<'_> {
         }
         for machine in plan.machines.iter() {
             let Some(launched) = self.launch(&wanted(&snapshot, machine)?)? else { continue };
-            for pod in &machine.pods {
-                planned.push((pod_of(&snapshot, *pod)?, launched));
-            }
+            let pods: Vec<PodKey> = machine.pods.iter().map(|pod| pod_of(&snapshot, *pod)).collect::<Result<_>>()?;
+            self.checks.launched_for(self.now, &pods);
+            planned.extend(pods.into_iter().map(|pod| (pod, launched)));
         }
         for (pod, machine) in planned {
             if let Some(pod) = self.world.pods.get_mut(&pod) {
