@@ -3,9 +3,9 @@
 //! * Disruption comes to rest: once nothing is to be done nothing is done before something changes, and after a change
 //!   there are no more commands than machines several times over.
 //! * No command raises the price of the fleet, whatever was launched for it.
-//! * No move is undone: unless something has changed meanwhile, no machine is launched for a pod that a command has moved
-//!   before the command has paid for itself. That a later command saves still more with it is no undoing: the price
-//!   stays below what it was. These moves are counted.
+//! * No move is undone: unless something has changed meanwhile, no machine is launched for a pod that a command has
+//!   moved before the command has paid for itself. That a later command saves still more with it is no undoing: the
+//!   price stays below what it was. These moves are counted.
 //! * In the end nothing is under way, and every pod runs.
 
 use std::collections::BTreeMap;

@@ -247,8 +247,8 @@ impl<'b> Walk<'b> {
         true
     }
 
-    /// Those that bring least are left out first, as long as the rest brings as much: of a large set many at a time, then
-    /// fewer, up to a number of trials.
+    /// Those that bring least are left out first, as long as the rest brings as much: of a large set many at a time,
+    /// then fewer, up to a number of trials.
     fn trimmed(&self, trials: &mut Trials<'_, '_>, set: Vec<usize>, gain: Gain) -> (Vec<usize>, Gain) {
         let (mut set, mut gain) = (set, gain);
         let mut open: Vec<usize> =
