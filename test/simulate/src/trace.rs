@@ -122,7 +122,7 @@ impl Trace {
             Kind::Steady => maker.steady(),
             Kind::Diurnal => maker.diurnal(MINUTE.0 * 10),
             Kind::Bursts => maker.bursts(),
-            Kind::ScaleToZero => maker.scale_to_zero(),
+            Kind::ScaleToZero => maker.going_to_zero(),
             Kind::Prices => {
                 maker.steady();
                 maker.prices();
@@ -239,7 +239,7 @@ impl Maker {
         }
     }
 
-    fn scale_to_zero(&mut self) {
+    fn going_to_zero(&mut self) {
         self.begin(100);
         for at in self.times(25 * MINUTE.0) {
             let workload = self.random.below(self.size.workloads);

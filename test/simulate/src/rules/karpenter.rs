@@ -18,9 +18,6 @@ use super::{Decision, Destination, Look, PROPOSED_FOR};
 use crate::market::Wanted;
 use crate::world::{BUDGET_PERCENT, MachineKey, PodKey, SimulatedPod, World};
 
-/// Where pods go, and what is launched for them.
-type Simulated = (Vec<(PodKey, Destination)>, Vec<Claim>);
-
 /// Machines of the longest prefix that is tried.
 const LONGEST_PREFIX: usize = 100;
 
@@ -88,6 +85,9 @@ struct Claim {
     zones: BTreeSet<ValueId>,
     types: Vec<TypeId>,
 }
+
+/// Where pods go that find room, and claims for the others.
+type Places = (Vec<(PodKey, Destination)>, Vec<Claim>);
 
 impl Round<'_> {
     fn candidates(&self) -> Vec<Candidate> {
@@ -189,7 +189,7 @@ impl Round<'_> {
 
     /// Where the pods of these go: into free room of machines that are ready and quiet, the largest pods first and each
     /// into the first that has room, then into claims. `None` if one has no place.
-    fn simulate(&self, going: &[MachineKey]) -> Option<Simulated> {
+    fn simulate(&self, going: &[MachineKey]) -> Option<Places> {
         let mut rooms = self.rooms(going);
         let mut pods: Vec<(PodKey, &SimulatedPod)> =
             going.iter().flat_map(|machine| self.world.pods_on(*machine)).collect();
