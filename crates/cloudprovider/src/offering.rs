@@ -85,6 +85,20 @@ pub struct Offering {
 }
 
 impl Offering {
+    /// One that is available, with nothing else to say of it.
+    pub fn new(zone: &str, capacity_type: CapacityType, price: PriceNanoUsdPerHour) -> Self {
+        Self {
+            zone: zone.to_owned(),
+            capacity_type,
+            labels: BTreeMap::new(),
+            reservation: None,
+            price,
+            available: true,
+            capacity_override: None,
+            overhead_override: None,
+        }
+    }
+
     /// Whether a machine could be launched from it now.
     pub fn launchable(&self) -> bool {
         self.available && self.reservation.as_ref().is_none_or(|reservation| reservation.remaining > 0)

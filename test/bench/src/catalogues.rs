@@ -19,8 +19,8 @@ pub fn linear() -> Vec<InstanceType> {
     (1..=400)
         .map(|cpus: i64| {
             let price = PriceNanoUsdPerHour(cpus * 314_748_365);
-            let spot = ZONES[..2].iter().map(|zone| offering(zone, CapacityType::Spot, price));
-            let on_demand = ZONES.iter().map(|zone| offering(zone, CapacityType::OnDemand, price));
+            let spot = ZONES[..2].iter().map(|zone| Offering::new(zone, CapacityType::Spot, price));
+            let on_demand = ZONES.iter().map(|zone| Offering::new(zone, CapacityType::OnDemand, price));
             let overhead = Overhead { kube_reserved: amounts(100, 10 * MIB, 0), ..Overhead::default() };
             let systems = ["linux", "windows", "darwin"].as_slice();
             of(
@@ -84,8 +84,8 @@ fn family(family: &str, arch: &str, gib_per_cpu: i64, price_per_cpu: i64, types:
         let offerings = zones.flat_map(|(zone, index)| {
             let spot_percent = 33 + (spread * (index + 3) * 17) % 34;
             [
-                offering(zone, CapacityType::OnDemand, PriceNanoUsdPerHour(on_demand)),
-                offering(zone, CapacityType::Spot, PriceNanoUsdPerHour(on_demand * spot_percent / 100)),
+                Offering::new(zone, CapacityType::OnDemand, PriceNanoUsdPerHour(on_demand)),
+                Offering::new(zone, CapacityType::Spot, PriceNanoUsdPerHour(on_demand * spot_percent / 100)),
             ]
         });
         // What the hypervisor keeps is no capacity.
@@ -126,19 +126,6 @@ fn of(
         overhead,
         volume_attachment_limits: BTreeMap::new(),
         dynamic_resources: Default::default(),
-    }
-}
-
-fn offering(zone: &str, capacity_type: CapacityType, price: PriceNanoUsdPerHour) -> Offering {
-    Offering {
-        zone: zone.to_owned(),
-        capacity_type,
-        labels: BTreeMap::new(),
-        reservation: None,
-        price,
-        available: true,
-        capacity_override: None,
-        overhead_override: None,
     }
 }
 

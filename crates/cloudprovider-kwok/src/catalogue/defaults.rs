@@ -44,7 +44,7 @@ fn describe(name: String, arch: &str, os: &str, cpu: i64, memory: i64) -> Descri
         .into_iter()
         .flat_map(|zone| {
             [(CapacityType::Spot, rounded(price_pico * 7, 10)), (CapacityType::OnDemand, rounded(price_pico, 1))]
-                .map(|(capacity_type, price)| offering(zone, capacity_type, price))
+                .map(|(capacity_type, price)| Offering::new(zone, capacity_type, price))
         })
         .collect();
     Description {
@@ -68,17 +68,4 @@ fn describe(name: String, arch: &str, os: &str, cpu: i64, memory: i64) -> Descri
 fn rounded(pico: i64, divisor: i64) -> PriceNanoUsdPerHour {
     let divisor = divisor * PICO_PER_NANO;
     PriceNanoUsdPerHour((pico + divisor / 2) / divisor)
-}
-
-fn offering(zone: &str, capacity_type: CapacityType, price: PriceNanoUsdPerHour) -> Offering {
-    Offering {
-        zone: zone.to_owned(),
-        capacity_type,
-        labels: BTreeMap::new(),
-        reservation: None,
-        price,
-        available: true,
-        capacity_override: None,
-        overhead_override: None,
-    }
 }

@@ -2,20 +2,18 @@
 
 use cloudprovider_kwok::names;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 use api::{NodeClaim, labels};
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::ListParams;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use crate::cluster::{DEADLINE, INSTANCES, instances};
+use crate::following::follow;
 use crate::{eventually, install};
 
 /// Each NodeClaim has one instance and one Node, and there are no others of either.
@@ -78,13 +76,13 @@ impl History {
         let seen = Arc::<Mutex<Seen>>::default();
         let mut watching = JoinSet::new();
         let of_task = Arc::clone(&seen);
-        watching.spawn(follow(Api::all(client.clone()), watcher::Config::default(), move |claim: NodeClaim| {
+        watching.spawn(follow(Api::all(client.clone()), watcher::Config::default(), move |claim: NodeClaim, _| {
             lock(&of_task).claims.entry(claim.uid().unwrap_or_default()).or_insert(claim);
         }));
         let of_task = Arc::clone(&seen);
         let of_instances = watcher::Config::default().labels(INSTANCES);
         let records: Api<ConfigMap> = Api::namespaced(client.clone(), install::INSTANCES_NAMESPACE);
-        watching.spawn(follow(records, of_instances, move |record| {
+        watching.spawn(follow(records, of_instances, move |record, _| {
             let token = record.labels().get(names::KWOK_INSTANCE_TOKEN).cloned().unwrap_or_default();
             lock(&of_task).machines.entry(token).or_default().insert(record.uid().unwrap_or_default());
         }));
@@ -130,20 +128,6 @@ impl History {
             Ok(())
         })
         .await
-    }
-}
-
-async fn follow<K>(api: Api<K>, config: watcher::Config, mut note: impl FnMut(K))
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let mut events = watcher(api, config).default_backoff().boxed();
-    while let Some(event) = events.next().await {
-        if let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object) | watcher::Event::Delete(object)) =
-            event
-        {
-            note(object);
-        }
     }
 }
 

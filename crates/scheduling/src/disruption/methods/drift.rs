@@ -85,10 +85,11 @@ impl Selection<'_, '_> {
             }
         }
         // Those without pods need no simulation.
-        let undecided: Vec<NodeId> = self.queue.iter().filter(|it| !it.is_empty()).map(|it| it.node).collect();
-        for node in undecided.into_iter().filter(|node| self.chosen.contains(node)).collect::<Vec<_>>() {
-            let reason = reason_of_node(self.context, node);
-            self.leave(node, NodeReason::Undecided { reason }, allowances);
+        let is_undecided = |it: &&&FleetNode| !it.is_empty() && self.chosen.contains(&it.node);
+        let undecided: Vec<&FleetNode> = self.queue.iter().filter(is_undecided).copied().collect();
+        for machine in undecided {
+            let reason = reason_of(self.context, &[machine]);
+            self.leave(machine.node, NodeReason::Undecided { reason }, allowances);
         }
         None
     }

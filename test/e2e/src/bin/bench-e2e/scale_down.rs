@@ -13,7 +13,7 @@ use api::NodeClaim;
 use e2e::apply;
 use e2e::bench::{self, Pods, Usage};
 use e2e::fleet::{Fleet, dollars};
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -143,8 +143,8 @@ impl Watched {
 
     /// When the last change was, if it ended, and how many pods were made anew.
     async fn until_quiet(mut self, client: &Client, started: Instant) -> Result<(Option<Duration>, usize)> {
-        let mut pods = Box::pin(events::<Pod>(Api::namespaced(client.clone(), NAMESPACE)));
-        let mut machines = Box::pin(events::<NodeClaim>(Api::all(client.clone())));
+        let mut pods = Box::pin(watcher(Api::<Pod>::namespaced(client.clone(), NAMESPACE), watcher::Config::default()));
+        let mut machines = Box::pin(watcher(Api::<NodeClaim>::all(client.clone()), watcher::Config::default()));
         let mut show = tokio::time::interval(SHOWN_EVERY);
         loop {
             tokio::select! {
@@ -198,11 +198,4 @@ impl Watched {
 /// Whether that changed the set.
 fn set(names: &mut BTreeSet<String>, name: &str, is_in: bool) -> bool {
     if is_in { names.insert(name.to_owned()) } else { names.remove(name) }
-}
-
-fn events<T>(api: Api<T>) -> impl Stream<Item = Result<Event<T>, watcher::Error>>
-where
-    T: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
-{
-    watcher(api, watcher::Config::default())
 }

@@ -1,23 +1,21 @@
 //! Watches a scenario's machines and pods, and notes what is against the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use api::NodeClaim;
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::DisruptionOutcome;
 use super::scenario::{App, Budget, State};
 use crate::cluster::{Corner, node_of};
+use crate::following::follow;
 use crate::objects;
 
 pub(super) const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -311,20 +309,6 @@ fn is_going(claim: &NodeClaim) -> bool {
 fn is_initialized(claim: &NodeClaim) -> bool {
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.type_ == "Initialized" && condition.status == "True")
-}
-
-async fn follow<K>(api: Api<K>, config: watcher::Config, mut note: impl FnMut(K, bool))
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let mut events = watcher(api, config).default_backoff().boxed();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => note(object, true),
-            Ok(watcher::Event::Delete(object)) => note(object, false),
-            Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
-        }
-    }
 }
 
 fn lock(mutex: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
