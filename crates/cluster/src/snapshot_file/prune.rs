@@ -240,6 +240,8 @@ fn pod_spec(spec: &Map<String, Value>) -> Value {
     for (field, value) in spec {
         let value = match reads::POD_SPEC.of(field) {
             Reads::Nothing => continue,
+            // A field that is null is not there.
+            Reads::Presence if value.is_null() => continue,
             Reads::Presence => Value::Bool(true),
             Reads::Whole => value.clone(),
             Reads::Each(fields) if field == "volumes" => each(value, |item| volume(item, fields)),
