@@ -33,8 +33,10 @@ pub(super) struct Provider {
     pub(super) table: &'static str,
 }
 
-pub(super) const PROVIDERS: &[Provider] =
-    &[Provider { own: "cloudprovider_kwok", word: "kwok", table: "dovetail::providers" }];
+pub(super) const PROVIDERS: &[Provider] = &[
+    Provider { own: "cloudprovider_aws", word: "aws", table: "dovetail::providers" },
+    Provider { own: "cloudprovider_kwok", word: "kwok", table: "dovetail::providers" },
+];
 
 /// What cloud and device crates stand on.
 const BELOW: &[&str] =
@@ -66,6 +68,7 @@ pub(super) const CRATES: &[(&str, &[&[&str]])] = &[
     ("decode", &[&["model", "api", "dra_types", "k8s_cel"]]),
     ("cluster", &[BELOW, &["decode"], INPUT]),
     ("cloudprovider_plugin", &[&["model", "api", "cloudprovider"]]),
+    ("cloudprovider_aws", &[&["model", "api", "cloudprovider", "cloudprovider_plugin", "dra_templates"]]),
     ("cloudprovider_kwok", &[&["model", "api", "cloudprovider", "cloudprovider_plugin", "dra_templates"]]),
     ("provisioner", &[&["model", "api", "dra_types", "dra_sched", "cloudprovider", "dra_templates", "overlay"], ABOVE]),
     ("dovetail", &[BELOW, ABOVE, &["checker", "provisioner"]]),

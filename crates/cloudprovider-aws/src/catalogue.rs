@@ -1,0 +1,1 @@
+//! The instance types that can be planned with offline.

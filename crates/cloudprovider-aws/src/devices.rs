@@ -1,0 +1,1 @@
+//! What DRA drivers publish on the machines of each instance type.

@@ -1,0 +1,13 @@
+//! EC2: what its machines are, what an EC2NodeClass asks of them, and which requests launch them.
+//!
+//! Everything here is a pure function of values. Answers of AWS come in as types of this crate, and requests to it go
+//! out as such, so that planning, tests and offline commands need neither the SDK nor credentials.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod catalogue;
+pub mod devices;
+pub mod instance_types;
+pub mod names;
+pub mod node_class;
+pub mod pricing;

@@ -1,0 +1,1 @@
+//! What a machine costs by type, zone and capacity type.
