@@ -7,6 +7,7 @@
 
 mod capacity_buffer;
 mod dynamic_resources;
+mod label_domains;
 mod node_claim;
 mod node_overlay;
 mod node_pool;
@@ -18,10 +19,18 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::json;
+use crate::labels::LabelDomain;
 
 /// The CRDs of the kinds that are not one provider's, in the order in which they are listed everywhere.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![node_pool::crd(), node_claim::crd(), node_overlay::crd(), capacity_buffer::crd()]
+}
+
+/// [`crds`], with what providers say of the labels in their own domains.
+pub fn crds_with_label_domains(domains: &[LabelDomain]) -> Vec<CustomResourceDefinition> {
+    let mut crds = crds();
+    label_domains::restrict(&mut crds, domains);
+    crds
 }
 
 /// The name of a CRD's file: `<group>_<plural>.yaml`.

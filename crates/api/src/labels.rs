@@ -120,6 +120,20 @@ pub struct ProviderLabels {
     pub reserved_capacity: BTreeSet<String>,
 }
 
+/// A domain of labels that belongs to a provider, with all labels that there are in it.
+///
+/// A NodePool, NodeClaim or NodeOverlay that names another label of the domain, or of a domain that ends so, is refused:
+/// the name is misspelled, and nothing would ever match it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelDomain {
+    /// The domain.
+    pub domain: &'static str,
+    /// The labels, with their domain.
+    pub keys: &'static [&'static str],
+    /// Those of them that a NodeOverlay cannot ask for, because no instance type has them.
+    pub not_in_overlays: &'static [&'static str],
+}
+
 impl ProviderLabels {
     /// The key that `key` stands for: itself, unless it is an alias.
     pub fn normalize<'a>(&'a self, key: &'a str) -> &'a str {

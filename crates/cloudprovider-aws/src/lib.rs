@@ -6,8 +6,19 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod catalogue;
+pub mod declaration;
 pub mod devices;
 pub mod instance_types;
+pub mod labels;
 pub mod names;
 pub mod node_class;
+pub mod options;
+#[cfg(feature = "plugin")]
+mod plugin;
 pub mod pricing;
+pub mod provider_id;
+mod text_enum;
+
+pub use declaration::DECLARATION;
+#[cfg(feature = "plugin")]
+pub use plugin::AwsPlugin;

@@ -21,6 +21,8 @@ pub const DECLARATION: Declaration = Declaration {
     options: &options::ALL,
     node_class_kinds: &[NODE_CLASS_KIND],
     crds: || vec![node_class::crd()],
+    // A catalogue in a file may bring labels of this domain along.
+    label_domains: &[],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
     default_instance_types: catalogue::default_instance_types,
     read_catalogue,

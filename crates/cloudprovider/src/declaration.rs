@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use api::crd::CustomResourceDefinition;
-use api::labels::ProviderLabels;
+use api::labels::{LabelDomain, ProviderLabels};
 
 use crate::options::OptionDeclaration;
 use crate::{InstanceType, NodeClassKind};
@@ -26,6 +26,8 @@ pub struct Declaration {
     pub node_class_kinds: &'static [NodeClassKind],
     /// The CRDs that the provider brings: those of its node classes.
     pub crds: fn() -> Vec<CustomResourceDefinition>,
+    /// The domains of labels that are the provider's own, for the CRDs of kinds that are not.
+    pub label_domains: &'static [LabelDomain],
     /// The node class of a NodePool that nobody wrote.
     pub default_node_class: DefaultNodeClass,
     /// The instance types to plan with where no file gives others.

@@ -108,7 +108,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn crds() -> anyhow::Result<Outcome> {
-    let crds = api::crd::crds().into_iter().chain(crate::providers::crds()).collect::<Vec<_>>();
+    let ours = api::crd::crds_with_label_domains(&crate::providers::label_domains());
+    let crds = ours.into_iter().chain(crate::providers::crds()).collect::<Vec<_>>();
     output::stdout(api::crd::yaml_stream(&crds)?.as_bytes())?;
     Ok(Outcome::Done)
 }

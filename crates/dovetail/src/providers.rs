@@ -3,6 +3,8 @@
 use std::ops::Deref;
 
 use api::crd::CustomResourceDefinition;
+use api::labels::LabelDomain;
+use cloudprovider_aws::AwsPlugin;
 use cloudprovider_kwok::KwokPlugin;
 use cloudprovider_plugin::ProviderPlugin;
 
@@ -12,6 +14,7 @@ const DEFAULT: Plugin = Plugin(&KwokPlugin);
 /// All providers.
 static PROVIDERS: &[Plugin] = &[
     DEFAULT,
+    Plugin(&AwsPlugin),
     // Tests show with it that a row is enough.
     #[cfg(test)]
     Plugin(&third_provider::ThirdPlugin),
@@ -50,6 +53,11 @@ pub(crate) fn all() -> impl Iterator<Item = Plugin> {
 /// The CRDs that providers bring, in the order of the table.
 pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
     all().flat_map(|plugin| (plugin.declaration().crds)()).collect()
+}
+
+/// The domains of labels that are the providers' own, in the order of the table.
+pub(crate) fn label_domains() -> Vec<LabelDomain> {
+    all().flat_map(|plugin| plugin.declaration().label_domains).copied().collect()
 }
 
 /// The provider of that name.

@@ -30,6 +30,7 @@ static DECLARATION: Declaration = Declaration {
     options: &[ONLY_TYPE],
     node_class_kinds: &[NODE_CLASS_KIND],
     crds: Vec::new,
+    label_domains: &[],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "standard" },
     default_instance_types: fake::default_types,
     read_catalogue,

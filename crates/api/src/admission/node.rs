@@ -17,6 +17,8 @@ pub(super) struct Node {
     pub(super) properties: BTreeMap<String, Node>,
     pub(super) values: Option<Box<Node>>,
     pub(super) items: Option<Box<Node>>,
+    /// Whether fields stay that the schema does not name, with all that is in them.
+    pub(super) keeps_unknown_fields: bool,
     pub(super) required: Vec<String>,
     pub(super) default: Option<Value>,
     pub(super) one_of: Vec<Value>,
@@ -98,6 +100,7 @@ impl Node {
             properties,
             values,
             items,
+            keeps_unknown_fields: schema.x_kubernetes_preserve_unknown_fields == Some(true),
             required: schema.required.clone().unwrap_or_default(),
             default: schema.default.as_ref().map(|default| default.0.clone()),
             one_of: schema.enum_.iter().flatten().map(|value| value.0.clone()).collect(),
@@ -153,7 +156,6 @@ fn refuse_unknown_keywords(schema: &JSONSchemaProps, path: &str) -> Result<(), U
         ("exclusiveMaximum", schema.exclusive_maximum == Some(true)),
         ("patternProperties", schema.pattern_properties.is_some()),
         ("x-kubernetes-embedded-resource", schema.x_kubernetes_embedded_resource == Some(true)),
-        ("x-kubernetes-preserve-unknown-fields", schema.x_kubernetes_preserve_unknown_fields == Some(true)),
         ("format", !matches!(schema.format.as_deref(), None | Some("int32" | "int64" | "date-time"))),
     ];
     match unknown.iter().find(|(_, used)| *used) {

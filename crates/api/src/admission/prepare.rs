@@ -109,7 +109,7 @@ fn fill_in_defaults(node: &Node, value: &mut Value) {
 fn drop_unknown(node: &Node, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|name, _| node.field(name).is_some());
+            fields.retain(|name, _| node.keeps_unknown_fields || node.field(name).is_some());
             for (name, value) in fields {
                 if let Some(field) = node.field(name) {
                     drop_unknown(field, value);

@@ -4,7 +4,11 @@ use super::*;
 
 #[test]
 fn files_in_crds_are_what_the_types_say() {
-    for crd in crds() {
+    // The providers depend on this crate as it is without tests, so their values are of another type.
+    let domains = cloudprovider_aws::DECLARATION.label_domains.iter();
+    let domains =
+        domains.map(|it| LabelDomain { domain: it.domain, keys: it.keys, not_in_overlays: it.not_in_overlays });
+    for crd in crds_with_label_domains(&domains.collect::<Vec<_>>()) {
         let path = format!("{}/../../crds/{}", env!("CARGO_MANIFEST_DIR"), file_name(&crd));
         expect_file![path].assert_eq(&yaml(&crd).unwrap());
     }

@@ -1,6 +1,7 @@
-//! Cases that an API server with Karpenter's CRDs accepts or refuses, one a rule and more. `crd-cases.jsonl` is ours,
-//! made from what is publicly known of the rules; an e2e test asks a real server the same. More cases are outside the
-//! repository. A node class is among the kinds, so a provider is needed for its CRD.
+//! Cases that an API server with Karpenter's CRDs accepts or refuses, one a rule and more. `crd-cases.jsonl` and
+//! `ec2-cases.jsonl` are ours, made from what is publicly known of the rules; an e2e test asks a real server what this
+//! asks the offline admission. More cases are outside the repository. Node classes are among the kinds, and labels of
+//! one provider's domain, so providers are needed for the CRDs.
 
 use api::{
     admission::{Admission, Operation},
@@ -43,9 +44,29 @@ fn every_case_of_ours_gets_the_verdict_of_the_api_server() {
     assert!(cases >= 200, "only {cases} cases were read");
 }
 
+#[test]
+fn every_case_of_ec2_node_classes_gets_the_verdict_of_the_api_server() {
+    const NAME: &str = "api, accept and refuse cases of EC2NodeClass";
+    let Some(path) = corpus::open(NAME, "vectors/ec2nodeclass-cases.jsonl") else { return };
+    let (cases, failures) = failures(&std::fs::read_to_string(path).unwrap());
+    corpus::note(NAME, &format_args!("{cases} cases, {} differ", failures.len()));
+    assert!(failures.is_empty(), "{} of {cases} cases differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(cases > 800, "only {cases} cases were read");
+}
+
+#[test]
+fn every_case_of_ours_of_ec2_gets_the_verdict_of_the_api_server() {
+    let (cases, failures) = failures(include_str!("ec2-cases.jsonl"));
+    assert!(failures.is_empty(), "{} of {cases} cases differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(cases >= 200, "only {cases} cases were read");
+}
+
 /// How many cases there are, and those that are answered otherwise.
 fn failures(text: &str) -> (usize, Vec<String>) {
-    let crds: Vec<_> = crd::crds().into_iter().chain((cloudprovider_kwok::DECLARATION.crds)()).collect();
+    let providers = [cloudprovider_aws::DECLARATION, cloudprovider_kwok::DECLARATION];
+    let domains: Vec<_> = providers.iter().flat_map(|provider| provider.label_domains).copied().collect();
+    let of_providers = providers.iter().flat_map(|provider| (provider.crds)());
+    let crds: Vec<_> = crd::crds_with_label_domains(&domains).into_iter().chain(of_providers).collect();
     let admission = Admission::new(&crds).unwrap();
     let cases: Vec<Case> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let failures = cases

@@ -19,6 +19,9 @@ async fn our_crds_accept_and_refuse_what_karpenters_do() -> Result<()> {
     const NAME: &str = "e2e, accept and refuse cases of the CRDs";
     let Some(vectors) = corpus::open(NAME, "vectors/crd-cases.jsonl") else { return Ok(()) };
     let mut cases = cases_of(&std::fs::read_to_string(&vectors)?)?;
+    if let Some(vectors) = corpus::open("e2e, cases of EC2NodeClass", "vectors/ec2nodeclass-cases.jsonl") {
+        cases.extend(cases_of(&std::fs::read_to_string(&vectors)?)?);
+    }
     if let Some(folder) = corpus::open("e2e, published NodePools and their kin", "corpus/nodepools") {
         cases.extend(found_in_the_wild(&folder)?);
     }
@@ -30,10 +33,11 @@ async fn our_crds_accept_and_refuse_what_karpenters_do() -> Result<()> {
 
 #[tokio::test]
 async fn our_crds_accept_and_refuse_what_our_own_cases_say() -> Result<()> {
-    let cases = cases_of(include_str!("../../../../crates/api/tests/admission/crd-cases.jsonl"))?;
+    let mut cases = cases_of(include_str!("../../../../crates/api/tests/admission/crd-cases.jsonl"))?;
+    cases.extend(cases_of(include_str!("../../../../crates/api/tests/admission/ec2-cases.jsonl"))?);
     let wrong = wrong_answers(&cases).await?;
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-    assert!(cases.len() >= 200, "only {} cases were read", cases.len());
+    assert!(cases.len() >= 400, "only {} cases were read", cases.len());
     Ok(())
 }
 
@@ -201,6 +205,7 @@ fn path_of(object: &Value) -> Result<String> {
         ("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass") => {
             "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses".to_owned()
         }
+        ("karpenter.k8s.aws/v1", "EC2NodeClass") => "/apis/karpenter.k8s.aws/v1/ec2nodeclasses".to_owned(),
         ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer") => {
             format!("/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{namespace}/capacitybuffers")
         }
