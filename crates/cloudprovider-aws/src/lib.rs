@@ -18,6 +18,7 @@ mod plugin;
 pub mod pricing;
 pub mod provider_id;
 mod text_enum;
+pub mod user_data;
 
 pub use declaration::DECLARATION;
 #[cfg(feature = "plugin")]
