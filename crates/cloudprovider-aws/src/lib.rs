@@ -10,6 +10,7 @@ pub mod declaration;
 pub mod devices;
 pub mod instance_types;
 pub mod labels;
+pub mod launch;
 pub mod names;
 pub mod node_class;
 pub mod options;
@@ -17,6 +18,7 @@ pub mod options;
 mod plugin;
 pub mod pricing;
 pub mod provider_id;
+pub mod service;
 mod text_enum;
 pub mod user_data;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 use e2e::control_plane::{ControlPlane, Options};
@@ -132,7 +133,7 @@ impl Case {
 }
 
 fn at<'a>(body: &'a Value, path: &[Value]) -> &'a Value {
-    static ABSENT: Value = Value::Null;
+    static ABSENT: LazyLock<Value> = LazyLock::new(|| Value::from("<absent>"));
     path.iter().fold(body, |value, part| match part {
         Value::String(key) => value.get(key).unwrap_or(&ABSENT),
         Value::Number(index) => {
