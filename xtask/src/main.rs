@@ -7,6 +7,7 @@ mod bench;
 mod codegen;
 mod control_plane;
 mod demo;
+mod ec2_data;
 mod faults;
 mod fidelity;
 mod fuzz;
@@ -41,6 +42,8 @@ enum Command {
     ControlPlane(control_plane::Command),
     /// Write every generated file, or check that they are up to date.
     Codegen(codegen::Options),
+    /// Gather anew what is built in of EC2: instance types, zones, prices.
+    Ec2Data(ec2_data::Options),
     /// Ask Kubernetes' own libraries and ours the same random questions.
     Oracle(oracle::Options),
     /// Play random scenarios on a real control plane, and hold what kube-scheduler does against what was planned.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::ControlPlane(command) => control_plane::run(&command),
         Command::Codegen(options) => codegen::run(&options),
+        Command::Ec2Data(options) => ec2_data::run(&options),
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
         Command::Faults(options) => faults::run(&options),

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::{self as core_labels, LabelDomain, ProviderLabels};
-use cloudprovider::declaration::{Catalogue, CatalogueError, Declaration, DefaultNodeClass};
+use cloudprovider::declaration::{Declaration, DefaultNodeClass};
 use cloudprovider::{InstanceType, NodeClassKind};
 
-use crate::{labels, names, node_class, options};
+use crate::{catalogue, labels, names, node_class, options};
 
 /// The only kind of node class.
 const NODE_CLASS_KIND: NodeClassKind =
@@ -43,14 +43,10 @@ pub const DECLARATION: Declaration = Declaration {
     crds: || vec![node_class::crd()],
     label_domains: &[LABEL_DOMAIN],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
-    default_instance_types: Vec::new,
-    read_catalogue,
+    default_instance_types: catalogue::default_instance_types,
+    read_catalogue: catalogue::read,
     labels: provider_labels,
 };
-
-fn read_catalogue(_: &str) -> Result<Catalogue, CatalogueError> {
-    Err(CatalogueError("instance types of EC2 are built in and not read from a file".to_owned()))
-}
 
 /// The label rules of EC2. They do not depend on the catalogue: a type of tomorrow has labels of today.
 pub fn provider_labels(_: &[Arc<InstanceType>]) -> ProviderLabels {

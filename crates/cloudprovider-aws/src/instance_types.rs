@@ -1,1 +1,60 @@
-//! Instance types as EC2 describes them, and what a node of each has to give.
+//! Instance types as the planner knows them, computed from what EC2 says of a type and what a node class changes.
+//!
+//! A machine's capacity, overhead and labels are those of `pkg/providers/instancetype/types.go` of
+//! karpenter-provider-aws 1.15: a cluster that changes over sees no node grow or shrink. Everything is computed; no type
+//! is a special case.
+
+mod capacity;
+pub mod compatibility;
+pub mod info;
+pub mod learned;
+pub mod offerings;
+mod overhead;
+mod requirements;
+pub mod settings;
+
+use std::collections::BTreeMap;
+
+use api::resource_slice_template::DynamicResources;
+use api::resources::MEMORY;
+use cloudprovider::InstanceType;
+use model::{InstanceTypeName, Quantity};
+
+use self::info::InstanceTypeInfo;
+use self::settings::{MachineOptions, NodeSettings};
+
+/// What machines of one node class in one region have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Resolver<'a> {
+    /// The region.
+    pub region: &'a str,
+    /// What the node class changes.
+    pub settings: &'a NodeSettings,
+    /// What the controller's options change.
+    pub options: &'a MachineOptions,
+}
+
+impl Resolver<'_> {
+    /// The type with capacity, overhead and labels, without offerings and devices.
+    ///
+    /// `learned_memory` is what a machine of this type with these images was seen to have. It takes the place of the
+    /// estimate; what must stay free is reckoned from the estimate still, as the kubelet's thresholds were.
+    pub fn resolve(&self, info: &InstanceTypeInfo, learned_memory: Option<Quantity>) -> InstanceType {
+        let mut capacity = capacity::capacity(info, self.settings, self.options);
+        if let Some(memory) = learned_memory {
+            capacity.insert(MEMORY.to_owned(), memory);
+        }
+        InstanceType {
+            name: InstanceTypeName::from(info.instance_type.as_str()),
+            requirements: requirements::labels(info, self.settings, self.region),
+            offerings: Vec::new(),
+            capacity,
+            overhead: overhead::overhead(info, self.settings, self.options),
+            volume_attachment_limits: BTreeMap::new(),
+            dynamic_resources: DynamicResources::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! The catalogue that offline commands plan with: a region, prices, and types from the built-in data or from a file.
+//!
+//! A file of instance types is a document of four optional parts:
+//!
+//! ```yaml
+//! region: eu-central-1
+//! # As in a file of prices.
+//! onDemand: {m5.large: 0.115}
+//! spot: {m5.large: {eu-central-1a: 0.05}}
+//! # What `aws ec2 describe-instance-types` prints, for types that are not built in. Zones that sell them go with it.
+//! InstanceTypes: []
+//! zones: {m99.large: [eu-central-1a]}
+//! ```
+//!
+//! Node classes are not read offline: machines are those of one that says nothing but that its images are AL2023.
+
+use std::collections::BTreeMap;
+
+use cloudprovider::InstanceType;
+use cloudprovider::declaration::{Catalogue, CatalogueError};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{instance_types, regions, supplement, zones_of};
+use crate::instance_types::Resolver;
+use crate::instance_types::info::InstanceTypeInfo;
+use crate::instance_types::offerings::{Market, Zone};
+use crate::instance_types::settings::{MachineOptions, NodeSettings};
+use crate::node_class::AmiFamily;
+use crate::pricing::{BUILT_IN_REGION, Listed, Prices};
+
+/// The built-in types of [`BUILT_IN_REGION`], which the built-in prices are of.
+pub fn default_instance_types() -> Vec<InstanceType> {
+    sold_in(BUILT_IN_REGION, &BTreeMap::new(), &BTreeMap::new(), &Prices::built_in())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    region: Option<String>,
+    #[serde(default, rename = "onDemand")]
+    on_demand: Listed,
+    #[serde(default)]
+    spot: BTreeMap<String, Listed>,
+    #[serde(default, rename = "InstanceTypes")]
+    instance_types: Vec<Value>,
+    #[serde(default)]
+    zones: BTreeMap<String, Vec<String>>,
+}
+
+/// Reads a file that says for which region and prices to plan, and with which types besides those that are built in.
+/// A record that cannot be read is left out.
+///
+/// # Errors
+/// If the file has another form, names a region that is not built in, or has a price that is none.
+pub fn read(text: &str) -> Result<Catalogue, CatalogueError> {
+    let wrong = |reason: String| CatalogueError(format!("instance types of EC2: {reason}"));
+    let file: File = serde_saphyr::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let region = file.region.as_deref().unwrap_or(BUILT_IN_REGION);
+    if !regions().any(|known| known == region) {
+        let known: Vec<_> = regions().collect();
+        return Err(wrong(format!("region: {region:?} is none of {}", known.join(", "))));
+    }
+    let prices = Prices::built_in().with(file.on_demand, file.spot).map_err(|error| wrong(error.to_string()))?;
+    let mut left_out = Vec::new();
+    let mut given = BTreeMap::new();
+    for (index, record) in file.instance_types.into_iter().enumerate() {
+        let name = record.get("InstanceType").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match serde_json::from_value::<InstanceTypeInfo>(record) {
+            Ok(info) => {
+                given.insert(name, supplement(info));
+            }
+            Err(error) => left_out.push(wrong(format!("InstanceTypes[{index}] ({name:?}): {error}"))),
+        }
+    }
+    Ok(Catalogue { instance_types: sold_in(region, &given, &file.zones, &prices), left_out })
+}
+
+/// The types that some zone of the region sells, ordered by name. What is `given` replaces what is built in.
+fn sold_in(
+    region: &str,
+    given: &BTreeMap<String, InstanceTypeInfo>,
+    given_zones: &BTreeMap<String, Vec<String>>,
+    prices: &Prices,
+) -> Vec<InstanceType> {
+    let settings = NodeSettings::of_family(AmiFamily::Al2023);
+    let resolver = Resolver { region, settings: &settings, options: &MachineOptions::default() };
+    let mut infos: BTreeMap<&String, &InstanceTypeInfo> = instance_types().iter().collect();
+    infos.extend(given);
+    let mut sold = Vec::new();
+    for (name, info) in infos {
+        let zones = given_zones.get(name).cloned().unwrap_or_else(|| zones_of(name, region));
+        if zones.is_empty() {
+            continue;
+        }
+        let zones: Vec<_> = zones.into_iter().map(|name| Zone { name, id: None, has_subnet: true }).collect();
+        let market = Market { zones: &zones, prices, reservations: &[], is_out_of_stock: &|_| false };
+        let mut instance_type = resolver.resolve(info, None);
+        market.add_offerings(&mut instance_type, info, &settings);
+        sold.push(instance_type);
+    }
+    sold
+}
+
+#[cfg(test)]
+mod tests {
+    use api::labels::ZONE;
+
+    use super::*;
+
+    fn find<'a>(types: &'a [InstanceType], name: &str) -> Option<&'a InstanceType> {
+        types.iter().find(|it| it.name == name)
+    }
+
+    #[test]
+    fn the_default_catalogue_is_ordered_and_sells_types_in_the_zones_of_its_region() {
+        let types = default_instance_types();
+        assert!(types.len() > 1300, "{}", types.len());
+        assert!(types.iter().zip(types.iter().skip(1)).all(|(a, b)| a.name < b.name));
+        assert!(types.iter().flat_map(|it| &it.offerings).all(|it| it.zone.starts_with("us-east-1")));
+        assert!(types.iter().all(|it| !it.offerings.is_empty() && it.requirements.contains_key(ZONE)));
+        assert_eq!(find(&types, "hpc6a.48xlarge"), None);
+    }
+
+    #[test]
+    fn a_file_says_region_and_prices_and_brings_types_that_are_newer() {
+        let text = r#"{
+            "region": "eu-central-1", "onDemand": {"m99.large": 0.1, "m5.large": "0.115"},
+            "zones": {"m99.large": ["eu-central-1b"]},
+            "InstanceTypes": [
+                {"InstanceType": "m99.large", "VCpuInfo": {"DefaultVCpus": 2}, "MemoryInfo": {"SizeInMiB": 8192},
+                 "ProcessorInfo": {"SupportedArchitectures": ["x86_64"]}, "SupportedUsageClasses": ["on-demand"],
+                 "NetworkInfo": {"Ipv4AddressesPerInterface": 10, "NetworkCards": [
+                    {"NetworkCardIndex": 0, "MaximumNetworkInterfaces": 3, "BaselineBandwidthInGbps": 0.75}]},
+                 "TimeTravel": {"Supported": true}},
+                {"InstanceType": "m98.large"}
+            ]}"#;
+        let read = read(text).unwrap();
+        let [left_out] = read.left_out.as_slice() else { panic!("{:?}", read.left_out) };
+        let expected = r#"instance types of EC2: InstanceTypes[1] ("m98.large"): missing field `VCpuInfo`"#;
+        assert_eq!(left_out.to_string(), expected);
+        let newer = find(&read.instance_types, "m99.large").unwrap();
+        assert_eq!(newer.capacity["pods"].to_string(), "29");
+        let told = |it: &InstanceType| {
+            it.offerings.iter().map(|it| (it.zone.clone(), it.price.0, it.available)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(newer), [("eu-central-1b".to_owned(), 100_000_000, true)]);
+        let known = find(&read.instance_types, "m5.large").unwrap();
+        assert!(told(known).iter().all(|(zone, price, _)| zone.starts_with("eu-central-1") && *price == 115_000_000));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_refused_with_the_reason() {
+        let refused = |text: &str| read(text).unwrap_err().to_string();
+        assert!(refused("region: mars").starts_with("instance types of EC2: region: \"mars\" is none of af-south-1, "));
+        assert_eq!(
+            refused("onDemand: {m5.large: 0}"),
+            "instance types of EC2: prices: onDemand.m5.large: 0 is not above zero"
+        );
+        assert!(refused("colour: red").contains("colour"));
+    }
+}
