@@ -15,13 +15,13 @@ pub mod settings;
 
 use std::collections::BTreeMap;
 
-use api::resource_slice_template::DynamicResources;
 use api::resources::MEMORY;
 use cloudprovider::InstanceType;
 use model::{InstanceTypeName, Quantity};
 
 use self::info::InstanceTypeInfo;
 use self::settings::{MachineOptions, NodeSettings};
+use crate::devices;
 
 /// What machines of one node class in one region have in common.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,8 @@ pub struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The type with capacity, overhead and labels, without offerings and devices.
+    /// The type with capacity, overhead, labels and devices, without offerings. All Elastic Fabric Adapters that it
+    /// can have count as attached, unless the node class lists its network interfaces.
     ///
     /// `learned_memory` is what a machine of this type with these images was seen to have. It takes the place of the
     /// estimate; what must stay free is reckoned from the estimate still, as the kubelet's thresholds were.
@@ -51,7 +52,7 @@ impl Resolver<'_> {
             capacity,
             overhead: overhead::overhead(info, self.settings, self.options),
             volume_attachment_limits: BTreeMap::new(),
-            dynamic_resources: DynamicResources::default(),
+            dynamic_resources: devices::dynamic_resources(info, capacity::efas(info, self.settings)),
         }
     }
 }

@@ -116,7 +116,8 @@ fn neuron_cores(info: &InstanceTypeInfo) -> u32 {
     first.map_or(0, |device| device.count.saturating_mul(device.core_info.count))
 }
 
-fn efas(info: &InstanceTypeInfo, settings: &NodeSettings) -> u32 {
+/// The Elastic Fabric Adapters of a machine.
+pub(super) fn efas(info: &InstanceTypeInfo, settings: &NodeSettings) -> u32 {
     if settings.network_interfaces.is_empty() { info.efa_interfaces() } else { count(settings.efa_only()) }
 }
 
