@@ -12,5 +12,6 @@ mod manifests;
 mod overlay;
 mod plan;
 mod plan_devices;
+mod plan_ec2;
 mod scratch;
 mod snapshot;
