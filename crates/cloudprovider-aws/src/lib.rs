@@ -8,6 +8,7 @@
 pub mod catalogue;
 pub mod declaration;
 pub mod devices;
+pub mod discovery;
 pub mod instance_types;
 pub mod labels;
 pub mod launch;

@@ -5,6 +5,7 @@
 
 pub mod alias;
 pub mod decode;
+pub mod findings;
 pub mod hash;
 pub mod kubelet;
 mod schema;

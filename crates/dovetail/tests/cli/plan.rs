@@ -489,7 +489,7 @@ fn completion_and_crds_are_printed() {
     }
     let crds = scratch.run(&["crds"]);
     assert_eq!(crds.code, 0);
-    assert_eq!(crds.stdout.matches("\nkind: CustomResourceDefinition\n").count(), 5);
+    assert_eq!(crds.stdout.matches("\nkind: CustomResourceDefinition\n").count(), 6);
 }
 
 /// A NodePool of one capacity type.

@@ -60,17 +60,36 @@ fn a_provider_of_the_table_is_made_by_its_name_with_its_own_options() {
 fn what_a_provider_declares_is_what_it_is() {
     for plugin in providers::all() {
         let declared = plugin.declaration();
+        assert!(declared.node_class_kinds.contains(&declared.default_node_class.kind), "{}", declared.name);
+    }
+    for name in ["kwok", "fake"] {
+        let declared = providers::named(name).unwrap().get().declaration();
         let cloud = build(&["--provider", declared.name]).unwrap().cloud;
         assert_eq!(cloud.name(), declared.name);
         assert_eq!(cloud.node_class_kinds(), declared.node_class_kinds);
-        assert!(declared.node_class_kinds.contains(&declared.default_node_class.kind), "{}", declared.name);
     }
+}
+
+#[test]
+fn a_provider_that_this_build_cannot_run_says_so_after_its_options_were_checked() {
+    let refused = |args: &[&str]| {
+        let error = build(args).unwrap_err();
+        format!("{error}: {}", std::error::Error::source(&error).unwrap())
+    };
+    assert_eq!(
+        refused(&["--provider=aws"]),
+        "options of the provider aws: --cluster-name: the cluster's name is required"
+    );
+    assert_eq!(
+        refused(&["--provider=aws", "--cluster-name=c"]),
+        "provider aws: this build plans for EC2 offline only, it cannot launch machines there"
+    );
 }
 
 #[test]
 fn an_unknown_name_is_refused_with_those_that_are_known() {
     let refused = parse(&["--provider=nowhere"]).unwrap_err().to_string();
-    assert!(refused.contains("'nowhere'") && refused.contains("[possible values: kwok, fake]"), "{refused}");
+    assert!(refused.contains("'nowhere'") && refused.contains("[possible values: kwok, aws, fake]"), "{refused}");
 }
 
 #[test]
