@@ -52,7 +52,7 @@ pub(super) struct InputArgs {
 }
 
 /// The objects of some inputs.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Documents {
     pub(super) manifests: Vec<Manifest>,
     pub(super) errors: Vec<DocumentError>,

@@ -4,7 +4,7 @@ mod compare;
 mod disruption;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
@@ -36,17 +36,21 @@ use provisioner::options::price;
   dovetail plan -f pods.yaml -f nodepools.yaml -o json
   dovetail snapshot > cluster.jsonl && dovetail plan -f cluster.jsonl -o wide
   dovetail plan -f cluster.jsonl --compare pools-now.yaml pools-then.yaml
-  dovetail plan -f cluster.jsonl --disruption --at 2026-12-01T22:00:00Z")]
+  dovetail plan -f cluster.jsonl --disruption --at 2026-12-01T22:00:00Z
+  dovetail plan -f cluster.jsonl --disruption --compare current eviction-price=0")]
 pub(super) struct Args {
     /// File or folder to read, - for standard input; may be given more than once
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "compare")]
     filenames: Vec<PathBuf>,
     /// Plan twice, once with each of two files or folders added to what -f reads, and print the difference. NodePools
-    /// and NodeOverlays in them replace those of -f
+    /// and NodeOverlays in them replace those of -f. With --disruption, A and B may also be `current`, for the input as
+    /// it is, or settings: eviction-price=USD, consolidation-horizon=TIME, spot-to-spot-consolidation=true or false,
+    /// expiration-policy=Forceful or Graceful, consolidation-policy=WhenEmpty, WhenEmptyOrUnderutilized or Balanced for
+    /// all NodePools; several with commas between them
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "check")]
-    compare: Option<Vec<PathBuf>>,
+    compare: Option<Vec<String>>,
     /// Say which machines would be removed or replaced, and why each of the others stays
-    #[arg(long, conflicts_with_all = ["compare", "karpenter_order", "reasons"])]
+    #[arg(long, conflicts_with_all = ["karpenter_order", "reasons"])]
     disruption: bool,
     /// The time to plan for, in RFC 3339; it decides which schedules of disruption budgets are active [default: the
     /// snapshot's time, else now]
@@ -79,7 +83,7 @@ pub(super) struct Args {
     /// How to choose between the alternatives (firstAvailable) of a claim [default: order, or the snapshot's]
     #[arg(long, value_enum)]
     prioritized_list_policy: Option<Alternatives>,
-    /// What the eviction of a pod costs, in dollars; 0 is Karpenter's rule, that any saving pays [default: 0, or the
+    /// What the eviction of a pod costs, in dollars; 0 is Karpenter's rule, that any saving pays [default: 0.02, or the
     /// snapshot's]
     #[arg(long, value_parser = price, value_name = "USD", requires = "disruption")]
     eviction_price: Option<PriceNanoUsdPerHour>,
@@ -181,11 +185,11 @@ fn plan_of(snapshot: &Snapshot, in_karpenters_order: bool) -> Plan {
 
 /// Runs the command.
 pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
-    if let Some([a, b]) = args.compare.as_deref() {
-        return compare::run(&args, a, b);
-    }
     if args.disruption {
         return disruption::run(&args);
+    }
+    if let Some([a, b]) = args.compare.as_deref() {
+        return compare::run(&args, Path::new(a), Path::new(b));
     }
     let progress = Progress::new("reading");
     let mut input = Input::new(Documents::read(&args.filenames)?, &args.input)?;

@@ -305,12 +305,91 @@ fn a_budget_that_cannot_be_read_is_a_problem_and_lets_none_go() {
     "#]].assert_eq(&ran.transcript());
 }
 
+/// Sides are files, or settings, or the input as it is.
+#[test]
+fn two_policies_are_compared() {
+    let scratch = Scratch::new();
+    let fleet = fleet();
+    let compared = |fleet: &str, sides: [&str; 2], more: &[&str]| {
+        let at = ["--at", "2026-11-25T21:00:00Z"];
+        scratch.run(&[&["plan", "--disruption", "-f", fleet, "--compare"], &sides[..], &at, more].concat())
+    };
+    // The budget lets two go at once.
+    let without_it = std::fs::read_to_string(&fleet).unwrap().replace("      - {nodes: \"2\"}\n", "");
+    scratch.write("all.yaml", &without_it);
+    scratch.write("pool.yaml", without_it.split("---").next().unwrap());
+    expect![[r#"
+        exit 0
+                                  current     pool.yaml   DIFFERENCE
+          commands                        2           4           +2
+            Drifted                       1           2           +1
+            Empty                         1           1           +0
+            Underutilized                 0           1           +1
+          nodes that go                   2           4           +2
+          new machines                    1           2           +1
+          evictions                       2           5           +3
+          price now               $0.6515/h   $0.6515/h    $0.0000/h
+          price afterwards        $0.4886/h   $0.3257/h   -$0.1628/h
+          above the lower bound      25.8 %       6.1 %
+
+        Go with pool.yaml, stay with current
+          general-f
+            could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+          general-e
+            has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+
+        pool.yaml ends $0.1628/h below current, with 3 evictions more: $0.0542/h for each
+    "#]].assert_eq(&compared(&fleet, ["current", "pool.yaml"], &[]).transcript());
+    let prices = ["eviction-price=0", "eviction-price=0.2,consolidation-horizon=1h"];
+    expect![[r#"
+        exit 0
+                                  eviction-price=0   eviction-price=0.2,consolidation-horizon=1h   DIFFERENCE
+          commands                               4                                             3           -1
+            Drifted                              2                                             2           +0
+            Empty                                1                                             1           +0
+            Underutilized                        1                                             0           -1
+          nodes that go                          4                                             3           -1
+          new machines                           2                                             1           -1
+          evictions                              5                                             4           -1
+          price now                      $0.6515/h                                     $0.6515/h    $0.0000/h
+          price afterwards               $0.3257/h                                     $0.3800/h   +$0.0542/h
+          above the lower bound              6.1 %                                        23.8 %
+
+        Go with eviction-price=0, stay with eviction-price=0.2,consolidation-horizon=1h
+          general-f
+            is in use, and nothing can be gained: the machines that could go cost $0.108589935/h, and no room for their pods costs less than $0.035321213/h
+
+        eviction-price=0.2,consolidation-horizon=1h ends $0.0542/h above eviction-price=0, with 1 eviction less: $0.0542/h for each
+    "#]].assert_eq(&compared("all.yaml", prices, &[]).transcript());
+    let json = compared("all.yaml", prices, &["-o", "json"]).json();
+    expect![[r#"
+        {
+          "commands": -1,
+          "evictions": -1,
+          "goOnlyInA": [
+            "general-f"
+          ],
+          "goOnlyInB": [],
+          "newMachines": -1,
+          "nodesThatGo": -1,
+          "priceAfterNanoUsdPerHour": 54294968
+        }
+    "#]].assert_eq(&format!("{:#}\n", json["difference"]));
+    assert_eq!(json["a"]["schemaVersion"], 1);
+    let same = compared("all.yaml", ["current"; 2], &[]);
+    assert!(same.stdout.ends_with("current ends at the price of current, with as many evictions\n"), "{}", same.stdout);
+    let wrong = compared("all.yaml", ["current", "evict=1"], &[]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.stderr.contains("no setting is called \"evict\""), "{}", wrong.stderr);
+}
+
 #[test]
 fn wrong_usage_is_told() {
     let scratch = Scratch::new();
     let fleet = fleet();
     for (arguments, expected) in [
         (&["--disruption", "--reasons"] as &[&str], "cannot be used with"),
+        (&["--disruption", "--check", "--compare", "current", "current"], "cannot be used with"),
         (&["--at", "2026-11-25T21:00:00Z"], "--disruption"),
         (&["--disruption", "--at", "tonight"], "time \"tonight\" is not in RFC 3339 form"),
     ] {
@@ -343,7 +422,7 @@ fn a_snapshot_is_planned_for_its_own_moment_with_its_own_prices() {
     let fleet_price = json!({"priceNanoUsdPerHour": 35_000_000, "priceAfterNanoUsdPerHour": 35_000_000,
         "boundNanoUsdPerHour": 21_000_000, "withoutPrice": 1});
     assert_eq!(by_day["fleet"], fleet_price);
-    let by_night = plan(&["--at", "2026-11-25T21:00:00Z"]);
+    let by_night = plan(&["--at", "2026-11-25T21:00:00Z", "--eviction-price", "0"]);
     assert_eq!(by_night["commands"][0]["reason"], "Empty");
     // Nothing can be launched; the pods of one have room elsewhere.
     let codes: Vec<&Value> = by_night["nodes"].as_array().unwrap().iter().map(|node| &node["reason"]["code"]).collect();

@@ -109,6 +109,8 @@ fn allow(fleet: &mut Fleet, nodes: u32) {
 
 fn planned(f: &Fixture, change: impl FnOnce(&mut Fleet, &Snapshot)) -> (Snapshot, DisruptionPlan) {
     let mut snapshot = f.snapshot();
+    // Machines cost some nano-dollars here, which pays for no eviction otherwise.
+    snapshot.options.disruption.eviction_price_nano_usd = 0;
     let mut fleet = fleet(&snapshot);
     change(&mut fleet, &snapshot);
     snapshot.fleet = Some(Arc::new(fleet));

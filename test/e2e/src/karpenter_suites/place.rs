@@ -25,9 +25,11 @@ const STAGES: [&str; 2] = ["hack/kwok/stages/pod-delete.yaml", "hack/kwok/stages
 const DRIVER_CRD: &str = "dra-kwok-driver/pkg/apis/crds/test.karpenter.sh_draconfigs.yaml";
 /// What the gates of [`ENVIRONMENT`] need in the chart.
 const RIGHTS: [&str; 1] = ["settings.featureGates.capacityBuffer=true"];
-/// What Karpenter's own runs of the suites set.
-const ENVIRONMENT: [(&str, &str); 3] = [
+/// What Karpenter's own runs of the suites set, and what makes ours like it.
+const ENVIRONMENT: [(&str, &str); 4] = [
     ("SYSTEM_NAMESPACE", "kube-system"),
+    // Karpenter's rule: any saving pays.
+    ("EVICTION_PRICE", "0"),
     ("FEATURE_GATES", "StaticCapacity=true,NodeRepair=true,CapacityBuffer=true"),
     ("CPU_REQUESTS", "1000"),
 ];

@@ -77,20 +77,24 @@ pub(super) fn run(args: &Args, a: &Path, b: &Path) -> anyhow::Result<Outcome> {
 
 fn side(args: &Args, path: &Path, in_karpenters_order: bool) -> anyhow::Result<(Report, bool)> {
     let progress = Progress::new("reading");
-    let mut shared = Documents::read(&args.filenames)?;
-    let own = Documents::read(&[PathBuf::from(path)])?;
-    let replaced: BTreeSet<&str> =
-        REPLACED.into_iter().filter(|kind| own.manifests.iter().any(|manifest| is_of(manifest, kind))).collect();
-    shared.manifests.retain(|manifest| !replaced.iter().any(|kind| is_of(manifest, kind)));
-    shared.manifests.extend(own.manifests);
-    shared.errors.extend(own.errors);
-    let mut input = Input::new(shared, &args.input)?;
+    let mut input = Input::new(with_own(Documents::read(&args.filenames)?, path)?, &args.input)?;
     args.apply(&mut input.snapshot.options);
     progress.now(format!("planning {} pods of {}", input.snapshot.pods.len(), path.display()));
     let plan = plan_of(&input.snapshot, in_karpenters_order);
     drop(progress);
     let is_bad = input.tell();
     Ok((Report::new(&input, &plan), is_bad))
+}
+
+/// The shared documents with a side's own. If these have any of the kinds that they replace, the shared ones have none.
+pub(super) fn with_own(mut shared: Documents, path: &Path) -> anyhow::Result<Documents> {
+    let own = Documents::read(&[PathBuf::from(path)])?;
+    let replaced: BTreeSet<&str> =
+        REPLACED.into_iter().filter(|kind| own.manifests.iter().any(|manifest| is_of(manifest, kind))).collect();
+    shared.manifests.retain(|manifest| !replaced.iter().any(|kind| is_of(manifest, kind)));
+    shared.manifests.extend(own.manifests);
+    shared.errors.extend(own.errors);
+    Ok(shared)
 }
 
 fn is_of(manifest: &Manifest, kind: &str) -> bool {

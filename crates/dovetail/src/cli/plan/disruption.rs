@@ -2,6 +2,8 @@
 //!
 //! The JSON form is an interface: fields are added, never renamed, and `schemaVersion` counts what is not compatible.
 
+mod compare;
+mod policy;
 mod table;
 
 use std::collections::BTreeMap;
@@ -61,6 +63,13 @@ struct Command {
     saving_nano_usd_per_hour: PriceNanoUsdPerHour,
     /// What the evictions cost, and 1 for each command, in evictions of pods of priority 0 without a cost of their own.
     eviction_cost: f64,
+}
+
+impl Command {
+    /// How many machines have to be there first.
+    fn launches(&self) -> usize {
+        if self.static_node_pool.is_some() { self.nodes.len() } else { self.replacements.len() }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -141,19 +150,12 @@ struct FleetPrice {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let progress = Progress::new("reading");
+    if let Some([a, b]) = args.compare.as_deref() {
+        return compare::run(args, [a, b]);
+    }
     let mut input = Input::with_fleet(Documents::read(&args.filenames)?, &args.input, args.at)?;
     args.apply(&mut input.snapshot.options);
-    let fleet = input.snapshot.fleet.clone().unwrap_or_default();
-    progress.now(format!("looking at {} machines", fleet.nodes.len()));
-    let plan = plan_disruption(&input.snapshot);
-    let wrong = if args.check { checker::check_disruption(&input.snapshot, &plan) } else { Vec::new() };
-    drop(progress);
-    for problem in &wrong {
-        output::problem(format_args!("the plan is wrong: {problem}"));
-    }
-    let is_bad = input.tell();
-    let report = Report::new(&input, &fleet, &plan);
+    let Planned { report, is_bad } = planned(&input, args.check);
     let text = match args.output {
         Format::Table => table::render(&report, Detail::Grouped),
         Format::Wide => table::render(&report, Detail::Everything),
@@ -161,7 +163,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         Format::Yaml => serde_saphyr::to_string(&report)?,
     };
     output::stdout(text.as_bytes())?;
-    Ok(if is_bad || !wrong.is_empty() { Outcome::BadInput } else { Outcome::Done })
+    Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
+}
+
+/// A plan as it is told.
+struct Planned {
+    report: Report,
+    /// Part of the input could not be used, or the plan is wrong.
+    is_bad: bool,
+}
+
+/// Plans, says what is to be said beside the plan, and checks it if that is asked for.
+fn planned(input: &Input, is_checked: bool) -> Planned {
+    let fleet = input.snapshot.fleet.clone().unwrap_or_default();
+    let progress = Progress::new("planning");
+    progress.now(format!("looking at {} machines", fleet.nodes.len()));
+    let plan = plan_disruption(&input.snapshot);
+    let wrong = if is_checked { checker::check_disruption(&input.snapshot, &plan) } else { Vec::new() };
+    drop(progress);
+    for problem in &wrong {
+        output::problem(format_args!("the plan is wrong: {problem}"));
+    }
+    let is_bad = input.tell();
+    Planned { report: Report::new(input, &fleet, &plan), is_bad: is_bad || !wrong.is_empty() }
 }
 
 impl Report {

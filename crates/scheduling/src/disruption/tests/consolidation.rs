@@ -65,6 +65,8 @@ fn priced(snapshot: &Snapshot) -> Fleet {
 
 fn planned(f: &Fixture, change: impl FnOnce(&mut Fleet, &mut Snapshot)) -> (Snapshot, DisruptionPlan) {
     let mut snapshot = f.snapshot();
+    // Any saving pays, unless a test says otherwise.
+    snapshot.options.disruption.eviction_price_nano_usd = 0;
     let mut fleet = priced(&snapshot);
     change(&mut fleet, &mut snapshot);
     snapshot.fleet = Some(Arc::new(fleet));

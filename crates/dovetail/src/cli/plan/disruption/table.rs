@@ -137,7 +137,7 @@ fn budgets(pools: &[NodePool]) -> String {
 fn summary(report: &Report) -> String {
     let fleet = &report.fleet;
     let going: usize = report.commands.iter().map(|command| command.nodes.len()).sum();
-    let launched: usize = report.commands.iter().map(|command| command.replacements.len()).sum();
+    let launched: usize = report.commands.iter().map(Command::launches).sum();
     let evictions: usize = report.commands.iter().map(|command| command.moves.len()).sum();
     let machines = plural(report.nodes.len(), "machine", "machines");
     let mut text = if report.nodes.is_empty() {
@@ -173,11 +173,16 @@ fn summary(report: &Report) -> String {
 
 /// The bound, and how far the fleet is above it.
 fn least(bound: PriceNanoUsdPerHour, after: PriceNanoUsdPerHour) -> String {
-    let gap = i128::from(after.0.saturating_sub(bound.0)) * 1000 / i128::from(bound.0.max(1));
-    format!("No fleet for these pods costs less than {}: {}.{} % above it\n", short(bound), gap / 10, gap % 10)
+    format!("No fleet for these pods costs less than {}: {} % above it\n", short(bound), above(bound, after))
 }
 
-fn signed(price: PriceNanoUsdPerHour) -> String {
+/// How far a price is above the bound, in percent.
+pub(super) fn above(bound: PriceNanoUsdPerHour, after: PriceNanoUsdPerHour) -> String {
+    let gap = i128::from(after.0.saturating_sub(bound.0)) * 1000 / i128::from(bound.0.max(1));
+    format!("{}.{}", gap / 10, gap % 10)
+}
+
+pub(super) fn signed(price: PriceNanoUsdPerHour) -> String {
     match price.0 {
         0.. => short(price),
         _ => format!("-{}", short(PriceNanoUsdPerHour(price.0.saturating_neg()))),
