@@ -19,12 +19,15 @@
 //! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π
 //!   is that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
 //! * Machines are bought whole, which counts where pods need less than one (`whole`).
+//! * Pods are not divisible either: for fleets, dual prices over whole patterns of pods make a second bound
+//!   (`patterns`), and the higher one counts.
 //! * Existing nodes and reservations hold at most so many copies: what that room is worth at most is subtracted; of
 //!   nodes that could go, what it is worth beyond their price.
 //!
 //! Left out, which makes the bound lower but never wrong: limits, weights, spread, affinity, minValues,
 //! and that classes compete for devices.
 
+mod patterns;
 mod solve;
 mod usable;
 mod whole;
@@ -38,7 +41,7 @@ use model::{
     define_id,
 };
 
-use self::{solve::Solution, usable::Usable, whole::WholeMachines};
+use self::{patterns::Patterns, solve::Solution, usable::Usable, whole::WholeMachines};
 use crate::catalogue::OfferingId;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
@@ -69,6 +72,17 @@ pub(crate) struct Relaxed {
     pub(crate) worth: IdVec<ClassId, i64>,
     /// Other dual prices that are nearly as good. Which of the two gives the cheaper plan is not known beforehand.
     pub(crate) other_worth: IdVec<ClassId, i64>,
+    /// Dual prices over whole patterns of pods, if they were looked for and found.
+    pub(crate) whole_worth: Option<IdVec<ClassId, i64>>,
+}
+
+/// What a relaxation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    /// Machines of a plan. There are many plans, and a machine mostly holds many pods.
+    Plan,
+    /// A whole fleet: patterns of pods are looked at too.
+    Fleet,
 }
 
 /// Relaxations that were solved for earlier plans of a snapshot. Plans that only differ in preferences mostly share
@@ -120,21 +134,31 @@ pub(crate) fn relax_fleet(
     could_go: &[CouldGo],
     solved: &Solved,
 ) -> Relaxed {
-    let relaxation = Relaxation::new(problem, run, copies);
+    let sought = if could_go.is_empty() { Sought::Plan } else { Sought::Fleet };
+    let relaxation = Relaxation::new(problem, run, copies, sought);
     let solution = solved.prices(&relaxation);
     let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
     // Mostly the room of nodes is worth as much by either.
     let bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
-        relaxation.bound(problem, &solution.amid, &other_worth, could_go)
+        relaxation.bound(problem, &solution.amid, &other_worth, could_go, None)
     } else {
-        relaxation.bound(problem, &solution.tight, &worth, could_go)
+        relaxation.bound(problem, &solution.tight, &worth, could_go, None)
     };
+    let whole = relaxation.patterns.as_ref().and_then(|patterns| Some((patterns, patterns.worth()?)));
+    let bound = whole.iter().fold(bound, |bound, (patterns, worth)| {
+        bound.max(relaxation.bound(problem, &solution.tight, worth, could_go, Some(patterns)))
+    });
     let by_class = |worth: &[i64]| {
         let of_class =
             |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
         relaxation.kind_of.iter().map(of_class).collect()
     };
-    Relaxed { bound, worth: by_class(&worth), other_worth: by_class(&other_worth) }
+    Relaxed {
+        bound,
+        worth: by_class(&worth),
+        other_worth: by_class(&other_worth),
+        whole_worth: whole.map(|(_, worth)| by_class(&worth)),
+    }
 }
 
 /// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
@@ -150,6 +174,7 @@ struct Relaxation {
     /// Offerings of reservations.
     reserved: Vec<Reserved>,
     whole: WholeMachines,
+    patterns: Option<Patterns>,
 }
 
 /// A dimension: something that a machine has a limited amount of.
@@ -194,7 +219,7 @@ struct KindKey {
 }
 
 impl Relaxation {
-    fn new(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Self {
+    fn new(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>, sought: Sought) -> Self {
         let served = served(problem, run, copies);
         let dimensions = dimensions(problem, copies, &served);
         let mut by_key: FastMap<KindKey, KindId> = FastMap::default();
@@ -218,7 +243,8 @@ impl Relaxation {
         let whole = WholeMachines::new(kinds.len());
         let usable = Usable::new(&kinds, dimensions.len());
         let (reserved, binding) = (Vec::new(), Vec::new());
-        let mut relaxation = Self { dimensions, kinds, kind_of, sites: Vec::new(), binding, reserved, whole };
+        let mut relaxation =
+            Self { dimensions, kinds, kind_of, sites: Vec::new(), binding, reserved, whole, patterns: None };
         let mut sites = Vec::new();
         for (pool, table) in problem.pools.iter_enumerated() {
             let index = model::Id::index(pool);
@@ -226,6 +252,9 @@ impl Relaxation {
             sites.extend(relaxation.add_sites(table, index, &of_pool, &served, &usable));
         }
         relaxation.binding = usable.binding(&sites);
+        if sought == Sought::Fleet {
+            relaxation.patterns = Patterns::new(&relaxation.kinds, &sites, &relaxation.binding);
+        }
         relaxation.sites = without_dominated(sites, &relaxation.total());
         for share in BOUND_MERGES {
             if relaxation.rounds() >= BOUND_ROUNDS.1 {

@@ -307,6 +307,21 @@ pub(crate) const MAX_PERMUTED_PLACES: usize = 3;
 /// copy is an allocation of its own then, and `cargo run -p checker --example cases` plays plans.
 pub(crate) const MAX_IN_TURNS: u32 = 24;
 
+// Patterns of pods on whole machines, for the bound of a fleet.
+
+/// Kinds of pods up to which patterns are looked at, and offerings of which none does what another does for less. With
+/// more the bound is that of divisible pods. The matrix of the linear program has as many rows as there are kinds.
+pub(crate) const PATTERN_KINDS: usize = 64;
+pub(crate) const PATTERN_SITES: usize = 64;
+
+/// Steps of all searches for the most valuable pattern of one bound, and again for those of nodes. 27 kinds on 12
+/// offerings took 150,000.
+pub(crate) const PATTERN_STEPS: u64 = 1_000_000;
+
+/// Rounds in which each offering gives a pattern, and exchanges of patterns in a round. 27 kinds took 36 rounds.
+pub(crate) const PATTERN_ROUNDS: usize = 100;
+pub(crate) const PATTERN_PIVOTS: usize = 500;
+
 // Disruption.
 
 /// Simulations of one plan in which the next machine that has drifted comes in for one whose pods have no place

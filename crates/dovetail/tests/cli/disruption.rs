@@ -339,7 +339,8 @@ fn two_policies_are_compared() {
             has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
 
         pool.yaml ends $0.1628/h below current, with 3 evictions more: $0.0542/h for each
-    "#]].assert_eq(&compared(&fleet, ["current", "pool.yaml"], &[]).transcript());
+    "#]]
+    .assert_eq(&compared(&fleet, ["current", "pool.yaml"], &[]).transcript());
     let prices = ["eviction-price=0", "eviction-price=0.2,consolidation-horizon=1h"];
     expect![[r#"
         exit 0
@@ -374,7 +375,8 @@ fn two_policies_are_compared() {
           "nodesThatGo": -1,
           "priceAfterNanoUsdPerHour": 54294968
         }
-    "#]].assert_eq(&format!("{:#}\n", json["difference"]));
+    "#]]
+    .assert_eq(&format!("{:#}\n", json["difference"]));
     assert_eq!(json["a"]["schemaVersion"], 1);
     let same = compared("all.yaml", ["current"; 2], &[]);
     assert!(same.stdout.ends_with("current ends at the price of current, with as many evictions\n"), "{}", same.stdout);

@@ -9,15 +9,35 @@ use model::{IdSet, PriceNanoUsdPerHour, collections::FastMap};
 
 use super::{
     CouldGo, KindId, Relaxation,
+    patterns::Patterns,
     solve::{ONE, ResourcePrices, at, pays},
 };
 use crate::simulation::compile::problem::Problem;
 use crate::snapshot::NodeId;
+use crate::tuning::PATTERN_STEPS;
 
 /// Prices of resources that cover what kinds are worth: by dimension, scaled by a factor in parts of 2³².
 struct Cover<'p> {
     prices: std::borrow::Cow<'p, [i128]>,
     factor: i128,
+}
+
+/// What rooms are worth by the best pattern that they hold: of a kind of machine there are many nodes.
+struct WholeRooms<'p> {
+    patterns: &'p Patterns,
+    known: FastMap<(IdSet<KindId>, Vec<i64>), i128>,
+    steps: u64,
+}
+
+impl WholeRooms<'_> {
+    /// No more than `most`, and no more than the best pattern if that is looked at.
+    fn at_most(this: &mut Option<Self>, takes: &IdSet<KindId>, room: &[i64], worth: &[i64], most: i128) -> i128 {
+        let Some(Self { patterns, known, steps }) = this else { return most };
+        let of_pattern = known
+            .entry((takes.clone(), room.to_vec()))
+            .or_insert_with(|| if *steps == 0 { i128::MAX } else { patterns.most(takes, room, worth, steps).worth });
+        most.min(*of_pattern)
+    }
 }
 
 impl Relaxation {
@@ -33,7 +53,10 @@ impl Relaxation {
         prices: &ResourcePrices,
         worth: &[i64],
         could_go: &[CouldGo],
+        patterns: Option<&Patterns>,
     ) -> PriceNanoUsdPerHour {
+        let mut whole =
+            patterns.map(|patterns| WholeRooms { patterns, known: FastMap::default(), steps: PATTERN_STEPS });
         let mut bound = self.worth_of_all(worth);
         let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
         let mut elsewhere = IdSet::with_len(self.kinds.len());
@@ -57,7 +80,8 @@ impl Relaxation {
             }
             elsewhere.union_with(&takes);
             let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
-            bound -= self.room_worth(&takes, &room, covers, worth);
+            bound -=
+                WholeRooms::at_most(&mut whole, &takes, &room, worth, self.room_worth(&takes, &room, covers, worth));
         }
         for node in could_go {
             let room = self.amounts(&node.room, |_| u32::MAX);
@@ -66,7 +90,8 @@ impl Relaxation {
             takes.extend(self.kinds.ids().filter(|&kind| self.fits(kind, &room)));
             elsewhere.union_with(&takes);
             let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
-            bound -= (self.room_worth(&takes, &room, covers, worth) - node.price).max(0);
+            let most = self.room_worth(&takes, &room, covers, worth);
+            bound -= (WholeRooms::at_most(&mut whole, &takes, &room, worth, most) - node.price).max(0);
         }
         for reserved in &self.reserved {
             let covers = self.covers(&reserved.site.takes, prices, worth);

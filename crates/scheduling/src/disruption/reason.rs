@@ -114,6 +114,13 @@ pub enum Unconsolidatable {
         /// What it could save at most.
         most: PriceNanoUsdPerHour,
     },
+    /// By that relaxation it brings too little for its evictions.
+    CannotPay {
+        /// What it could save at most.
+        most: PriceNanoUsdPerHour,
+        /// What has to be saved so that they pay.
+        wanted: PriceNanoUsdPerHour,
+    },
     /// Machines for those of its pods that find no room elsewhere cost as much.
     NoSaving {
         /// What it costs.
@@ -295,6 +302,7 @@ impl Unconsolidatable {
             Self::PriceUnknown => "PriceUnknown",
             Self::NothingToGain { .. } => "NothingToGain",
             Self::WorthItsPrice { .. } => "WorthItsPrice",
+            Self::CannotPay { .. } => "CannotPay",
             Self::NoSaving { .. } => "NoSaving",
             Self::DoesNotPay { .. } => "DoesNotPay",
             Self::SpotToSpotOff => "SpotToSpotOff",
@@ -322,6 +330,9 @@ impl Unconsolidatable {
             }
             Self::WorthItsPrice { price, most } => {
                 format!("is in use, and its pods are worth its price, {price}, but for {most} at most")
+            }
+            Self::CannotPay { most, wanted } => {
+                format!("is in use, and could save {most} at most, but its evictions pay from {wanted} on")
             }
             Self::NoSaving { price, replacements } => {
                 format!("is in use, and costs {price}; in its place machines for {replacements} would be needed")

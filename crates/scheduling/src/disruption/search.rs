@@ -108,7 +108,8 @@ pub(super) fn search(question: &Question<'_>) -> Found {
     let mut trials = Trials::new(question, &problem, &run, &pods);
     let bounds = Bounds::new(question, &mut trials);
     if question.decided.is_none() && bounds.is_at_the_least(question) {
-        let certificates = (0..question.machines.len()).map(|index| (index, bounds.nothing_to_gain(question)));
+        let certificates =
+            (0..question.machines.len()).map(|index| (index, bounds.nothing_to_gain(question, &pods, index)));
         return Found { sets: Vec::new(), certificates: certificates.collect(), bound: bounds.bound };
     }
     let sets = match question.decided {

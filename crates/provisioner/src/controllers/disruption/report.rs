@@ -114,6 +114,7 @@ fn is_told(why: &NodeReason) -> bool {
             Unconsolidatable::PolicyWhenEmpty(_)
                 | Unconsolidatable::NothingToGain { .. }
                 | Unconsolidatable::WorthItsPrice { .. }
+                | Unconsolidatable::CannotPay { .. }
         ),
         NodeReason::ConsolidationOff { .. } | NodeReason::NotQuiet { .. } | NodeReason::TakesPods => false,
     }

@@ -184,6 +184,9 @@ impl Told<'_> {
             Certificate::WorthItsPrice { most } => {
                 NodeReason::Unconsolidatable(Unconsolidatable::WorthItsPrice { price, most: *most })
             }
+            Certificate::CannotPay { most, wanted } => {
+                NodeReason::Unconsolidatable(Unconsolidatable::CannotPay { most: *most, wanted: *wanted })
+            }
             Certificate::NoPlace(pod) => NodeReason::NoPlace {
                 reason: REASON,
                 pod: pod.clone(),

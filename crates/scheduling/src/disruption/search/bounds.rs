@@ -21,8 +21,8 @@ use crate::tuning::SMALLEST_GAIN;
 pub(super) struct Bounds {
     /// What machines for all pods cost at least.
     pub(super) bound: i128,
-    /// By class, by either of the relaxation's prices.
-    worth: [IdVec<ClassId, i64>; 2],
+    /// By class, by each of the relaxation's dual prices; there is one at least.
+    worth: Vec<IdVec<ClassId, i64>>,
     /// By class: for how many copies nodes have free room before anybody moves.
     free: IdVec<ClassId, u32>,
     /// A reservation may cost less than its pods are worth.
@@ -40,7 +40,10 @@ impl Bounds {
         let relaxed = bound::relax_fleet(problem, trials.packing.run, &placed, &could_go, &Solved::default());
         Self {
             bound: i128::from(relaxed.bound.0),
-            worth: [relaxed.worth, relaxed.other_worth],
+            worth: [Some(relaxed.worth), Some(relaxed.other_worth), relaxed.whole_worth]
+                .into_iter()
+                .flatten()
+                .collect(),
             free: problem.classes.ids().map(|class| free(&trials.packing, class)).collect(),
             has_reservations: !problem.reservations.is_empty(),
         }
@@ -53,18 +56,23 @@ impl Bounds {
         price + question.launched_anyway - self.bound < least.max(price / SMALLEST_GAIN)
     }
 
-    pub(super) fn nothing_to_gain(&self, question: &Question<'_>) -> Certificate {
-        let bound = self.bound - question.launched_anyway;
-        Certificate::NothingToGain { price: nano(price(question)), bound: nano(bound) }
+    /// Why a machine stays of a fleet that [is at the least](Self::is_at_the_least): nothing can be gained, or not so
+    /// much that its evictions pay.
+    pub(super) fn nothing_to_gain(&self, question: &Question<'_>, pods: &Pods, index: usize) -> Certificate {
+        let (price, bound) = (price(question), self.bound - question.launched_anyway);
+        let most = self.most(question, pods, &[index]).min(price - bound);
+        let machine = question.machines.get(index).filter(|_| price - bound >= (price / SMALLEST_GAIN).max(1));
+        machine
+            .and_then(|machine| Certificate::by_bound(most, machine))
+            .unwrap_or(Certificate::NothingToGain { price: nano(price), bound: nano(bound) })
     }
 
     /// What a machine costs more than its pods are worth: what it brings if they find no free room, and machines for
     /// them cost as little as they can. One that is full of the right pods has none.
     pub(super) fn surplus(&self, question: &Question<'_>, pods: &Pods, index: usize) -> i128 {
         let cost = question.machines.get(index).map_or(0, |machine| machine.cost);
-        let [worth, _] = &self.worth;
-        let of_pods =
-            pods.on(index).iter().map(|&(class, copies)| i128::from(copies) * i128::from(worth[class].max(0)));
+        let of_class = |class: ClassId| self.worth.first().map_or(0, |worth| worth[class].max(0));
+        let of_pods = pods.on(index).iter().map(|&(class, copies)| i128::from(copies) * i128::from(of_class(class)));
         cost - of_pods.sum::<i128>()
     }
 

@@ -16,6 +16,8 @@ pub(crate) enum Certificate {
     NothingToGain { price: PriceNanoUsdPerHour, bound: PriceNanoUsdPerHour },
     /// It can bring nothing, by the dual prices of its pods.
     WorthItsPrice { most: PriceNanoUsdPerHour },
+    /// It can bring no more than that, by the bound, and its evictions have to save more.
+    CannotPay { most: PriceNanoUsdPerHour, wanted: PriceNanoUsdPerHour },
     /// This pod has no place elsewhere.
     NoPlace(NamespacedName),
     /// What would have to be launched costs so much at least.
@@ -28,6 +30,17 @@ pub(crate) enum Certificate {
     TakesPods,
     /// The steps were used up before its turn came.
     Undecided,
+}
+
+impl Certificate {
+    /// For a machine that brings so much at most, whatever is tried; `None` if that may be enough.
+    pub(super) fn by_bound(most: i128, machine: &CouldGo) -> Option<Self> {
+        match most {
+            _ if most >= machine.wanted => None,
+            ..1 => Some(Self::WorthItsPrice { most: nano(most) }),
+            _ => Some(Self::CannotPay { most: nano(most), wanted: nano(machine.wanted) }),
+        }
+    }
 }
 
 /// Looks at all that are in none of the sets, beside these.
@@ -52,11 +65,12 @@ pub(super) fn of_the_rest(
     let mut certificates = BTreeMap::new();
     for (index, machine) in trials.question.machines.iter().enumerate().filter(|(index, _)| !going.contains(index)) {
         let most = bounds.most(trials.question, trials.pods, &[index]);
-        let certificate = if most < 1 && sets.is_empty() {
-            Certificate::WorthItsPrice { most: nano(most) }
-        } else {
-            let is_allowed = left.get(machine.pool).is_some_and(|left| left.is_none_or(|left| left > 0));
-            alone(trials, index, machine, is_allowed)
+        let certificate = match Certificate::by_bound(most, machine).filter(|_| sets.is_empty()) {
+            Some(certificate) => certificate,
+            None => {
+                let is_allowed = left.get(machine.pool).is_some_and(|left| left.is_none_or(|left| left > 0));
+                alone(trials, index, machine, is_allowed)
+            }
         };
         certificates.insert(index, certificate);
     }

@@ -219,7 +219,7 @@ fn evictions_have_to_pay_within_the_horizon() {
         }
     };
     check(&f, price(19, 1), (&["a"], 19), &[]);
-    check(&f, price(20, 1), (&[], 0), &[("a", "DoesNotPay")]);
+    check(&f, price(20, 1), (&[], 0), &[("a", "CannotPay")]);
     check(&f, price(20, 2), (&["a"], 19), &[]);
 }
 

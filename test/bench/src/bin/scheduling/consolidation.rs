@@ -78,6 +78,9 @@ pub(crate) struct Consolidated {
     /// What is left.
     pub nodes: usize,
     pub price_nano_usd_per_hour: i64,
+    /// CPU time of each further plan of what is left after one of its nodes has changed, the shortest first; ours only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again_cpu_nanos: Vec<u64>,
     /// No fleet for the pods costs less; ours only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_nano_usd_per_hour: Option<i64>,

@@ -214,6 +214,24 @@ impl Input {
         }
     }
 
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.cluster.nodes.len()
+    }
+
+    /// Takes the first pod off a node, by the node's position; gives it, so that it can come back.
+    pub(crate) fn take_pod(&mut self, node: usize) -> Option<Arc<Pod>> {
+        let name = &self.cluster.nodes.get(node)?.name;
+        let pod = self.cluster.bound.on(name).first().cloned()?;
+        self.cluster.bound.remove(&pod);
+        Some(pod)
+    }
+
+    /// Puts a pod that was taken back onto its node.
+    pub(crate) fn put_back(&mut self, pod: &Arc<Pod>) {
+        self.cluster.bound.insert(pod);
+    }
+
     /// What one round plans. Any object that cannot be used is an error.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot> {
         let (cluster, interner) = (self.cluster.clone(), Arc::clone(&self.interner));

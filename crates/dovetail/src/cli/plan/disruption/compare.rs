@@ -123,7 +123,8 @@ impl Comparison {
         let Self { a, b, difference } = self;
         let mut sections = vec![self.totals(names)];
         let [name_of_a, name_of_b] = names;
-        let only = [(name_of_a, name_of_b, b, &difference.go_only_in_a), (name_of_b, name_of_a, a, &difference.go_only_in_b)];
+        let only =
+            [(name_of_a, name_of_b, b, &difference.go_only_in_a), (name_of_b, name_of_a, a, &difference.go_only_in_b)];
         for (here, there, other, nodes) in only.into_iter().filter(|(.., nodes)| !nodes.is_empty()) {
             sections.push(format!("Go with {here}, stay with {there}\n{}", why_they_stay(other, nodes, detail)));
         }

@@ -92,6 +92,19 @@ impl Report {
         }
         println!();
         for row in &self.rows {
+            let again = &row.ours.again_cpu_nanos;
+            let part = |percent: usize| again.get((again.len() * percent / 100).min(again.len().saturating_sub(1)));
+            if let (Some(&half), Some(&most)) = (part(50), part(99)) {
+                println!(
+                    "{}: after a change of one node, of {} plans, the median took {}, the 99th percentile {} of CPU",
+                    row.name,
+                    again.len(),
+                    time(half),
+                    time(most),
+                );
+            }
+        }
+        for row in &self.rows {
             let Some(theirs) = &row.theirs else { continue };
             let times = |theirs: u64, ours: u64| theirs as f64 / ours.max(1) as f64;
             println!(
