@@ -12,7 +12,7 @@ use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What to show: a web shop that grows and pods with GPUs, or all examples of devices.
+    /// What to show: a web shop that grows and shrinks, and pods with GPUs; or all examples of devices.
     part: Option<Part>,
     /// Leave the cluster running at the end, and print how to reach it; Ctrl-C stops it.
     #[arg(long)]

@@ -72,7 +72,11 @@ fn what_goes_to_save_saves_and_keeps_every_rule_and_every_pod_is_let_in() {
     let (mut commands, mut moved, mut replaced, mut codes) = (0, 0, 0, BTreeSet::new());
     check_cases(|seed| {
         let text = calm(&manifests(&mut Random::new(seed)));
-        let snapshot = snapshot(&text);
+        let mut snapshot = snapshot(&text);
+        if seed % 2 == 0 {
+            // Any saving pays; by the default few of these small machines are worth their evictions.
+            snapshot.options.disruption.eviction_price_nano_usd = 0;
+        }
         let plan = plan_disruption(&snapshot);
         let problems = checker::check_disruption(&snapshot, &plan);
         ensure(problems.is_empty(), || format!("{problems:#?}\n{}\n{text}", bytes(&snapshot, &plan)))?;
@@ -85,7 +89,7 @@ fn what_goes_to_save_saves_and_keeps_every_rule_and_every_pod_is_let_in() {
     });
     println!("{commands} commands to save, {moved} pods move, {replaced} replacements; {codes:?}");
     assert!(commands > 50 && moved > 50 && replaced > 10, "{commands} {moved} {replaced}: the cases say nothing");
-    for code in ["NoPlace", "NoSaving", "TakesPods", "NothingToGain", "WorthItsPrice"] {
+    for code in ["NoPlace", "NoSaving", "TakesPods", "NothingToGain", "WorthItsPrice", "CannotPay"] {
         assert!(codes.contains(code), "no machine has the reason {code}: the cases say nothing of it");
     }
 }

@@ -143,11 +143,12 @@ async fn published(client: &Client) -> Result<Value> {
 }
 
 /// Runs the command line in the repository, and gives what it printed.
-fn dovetail(options: &controller::Options, arguments: &[&str], input: Option<&str>) -> Result<String> {
+pub(crate) fn dovetail(options: &controller::Options, arguments: &[&str], input: Option<&str>) -> Result<String> {
     let repository: PathBuf = go_programs::repository().to_path_buf();
     let mut child = Command::new(&options.binary)
         .args(arguments)
         .current_dir(repository)
+        .env("KUBECONFIG", &options.kubeconfig)
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,11 +1,12 @@
 //! The demonstration behind `cargo xtask demo`: pods that no node can hold get machines, on a real kube-apiserver with
-//! the real kube-scheduler; more pods fill the room that is left; pods that claim GPUs get machines that have some; in
-//! the end all of it is taken down. `cargo xtask demo dra` shows the examples of devices only, but all of them.
+//! the real kube-scheduler; more pods fill the room that is left; most pods go, and machines that are not needed
+//! follow them; pods that claim GPUs get machines that have some; in the end all of it is taken down. `cargo xtask demo dra` shows the examples of devices only, but all of them.
 //!
 //! It fails if the scheduler leaves a pod unbound, or allocates a claim otherwise than planned.
 
 mod claims;
 mod devices;
+mod scale_down;
 mod screen;
 mod waiting;
 
@@ -75,7 +76,11 @@ async fn run(arguments: &Arguments) -> Result<Ending> {
     let controller = screen.step("start dovetail with these rights", Controller::start_ready(&options)).await?;
 
     let (ending, shown) = match arguments.part {
-        None => usual(&screen, &client, &options).await?,
+        None => {
+            // The command line is a person's, who may read all that the controller may not.
+            let person = controller::Options { kubeconfig: cluster.kubeconfig().to_owned(), ..options };
+            usual(&screen, &client, &person).await?
+        }
         Some(Part::Dra) => {
             let examples = devices::ALL.iter().map(|name| Example::read(name)).collect::<Result<Vec<_>>>()?;
             let summary = devices::show(&screen, &client, &options, &examples, BIND_TIMEOUT).await?;
@@ -108,7 +113,7 @@ fn places(examples: &[Example]) -> Places {
     examples.iter().map(|example| (example.namespace.clone(), example.node_pool.clone())).collect()
 }
 
-/// A web shop that grows, and pods with GPUs.
+/// A web shop that grows and shrinks, and pods with GPUs.
 async fn usual(screen: &Screen, client: &Client, options: &controller::Options) -> Result<(Ending, Places)> {
     let example = apply::read(&go_programs::repository().join(EXAMPLE))?;
     let wanted = pods_wanted(&example);
@@ -117,12 +122,16 @@ async fn usual(screen: &Screen, client: &Client, options: &controller::Options) 
     screen.machines(&first, &BTreeSet::new());
 
     let (name, replicas) = GROWS;
-    let grown = grow(&example, name, replicas)?;
+    let grown = scaled(&example, name, replicas)?;
     let wanted = pods_wanted(&grown);
     screen.heading(&format!("kubectl scale deployment {name} --replicas={replicas}: {wanted} pods"));
     let second = deploy(screen, client, grown, wanted).await?;
     screen.machines(&second, &first.machine_names());
     screen.note(&second.since(&first));
+
+    // Before there are other machines: those with GPUs have room for what is left of the shop.
+    let down = scale_down::show(screen, client, options, &example).await?;
+    screen.note(&down.to_string());
 
     let gpus = devices::GPU.iter().map(|name| Example::read(name)).collect::<Result<Vec<_>>>()?;
     let of_gpus = devices::show(screen, client, options, &gpus, BIND_TIMEOUT).await?;
@@ -130,7 +139,8 @@ async fn usual(screen: &Screen, client: &Client, options: &controller::Options) 
     let mut shown = places(&gpus);
     shown.push((NAMESPACE.to_owned(), NODE_POOL.to_owned()));
     let summary = second.summary(wanted);
-    Ok((Ending(summary.to_string(), summary.is_complete() && of_gpus.is_complete()), shown))
+    let is_complete = summary.is_complete() && of_gpus.is_complete() && down.is_complete();
+    Ok((Ending(summary.to_string(), is_complete), shown))
 }
 
 async fn boot() -> Result<ControlPlane> {
@@ -203,14 +213,15 @@ fn pods_wanted(objects: &[Value]) -> usize {
     deployments.filter_map(|object| usize::try_from(object["spec"]["replicas"].as_u64()?).ok()).sum()
 }
 
-fn grow(objects: &[Value], name: &str, replicas: u32) -> Result<Vec<Value>> {
-    let mut grown = objects.to_vec();
-    let deployment = grown
+/// The example with so many replicas of a Deployment.
+fn scaled(objects: &[Value], name: &str, replicas: u32) -> Result<Vec<Value>> {
+    let mut scaled = objects.to_vec();
+    let deployment = scaled
         .iter_mut()
         .find(|object| object["kind"] == "Deployment" && object["metadata"]["name"] == name)
         .with_context(|| format!("{EXAMPLE} has no Deployment {name}"))?;
     deployment["spec"]["replicas"] = json!(replicas);
-    Ok(grown)
+    Ok(scaled)
 }
 
 fn tail(log: &str) -> String {

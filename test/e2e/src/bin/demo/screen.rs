@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use e2e::fleet::{Fleet, Machine, dollars};
 
 use super::claims::{Claims, Row};
+use super::scale_down::Removed;
 
 pub(crate) struct Screen {
     terminal: bool,
@@ -78,6 +79,20 @@ impl Screen {
         }
         show(table, &[5, 6]);
         println!("\n  {} machines for ${}/h", fleet.claims(), dollars(fleet.price_nano_usd_per_hour()));
+    }
+
+    /// The machines that went, with what ran on them before and why they went.
+    pub(crate) fn removed(&self, removed: &[Removed]) {
+        let mut table = self.table(&["", "REMOVED", "TYPE", "ZONE", "CAPACITY", "SAVES $/H", "PODS BEFORE", "WHY"]);
+        for Removed { machine, why } in removed {
+            let price = dollars(machine.price_nano_usd_per_hour);
+            let pods = pods(&machine.pods);
+            let Machine { name, instance_type, zone, capacity_type, .. } = machine;
+            let [name, instance_type, zone, capacity_type] =
+                [name, instance_type, zone, capacity_type].map(String::to_owned);
+            table.add_row(["-".to_owned(), name, instance_type, zone, capacity_type, price, pods, why.clone()]);
+        }
+        show(table, &[5]);
     }
 
     /// The machines, with what their drivers have published.
