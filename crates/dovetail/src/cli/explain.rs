@@ -105,7 +105,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
         What::Node { name, source } => {
             let (input, plan) = source.plan_with_fleet()?;
             let text = of_node(&name, &input.snapshot, &plan)?;
-            (text + &why_it_goes(&name, &input.snapshot), Outcome::Done)
+            (text + &disruption_of(&name, &input.snapshot), Outcome::Done)
         }
     };
     output::stdout(text.as_bytes())?;
@@ -216,8 +216,8 @@ fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> 
     text
 }
 
-/// Why a machine of ours goes, or stays; nothing for a node of others.
-fn why_it_goes(name: &str, snapshot: &Snapshot) -> String {
+/// Why a node with a NodeClaim is removed, or stays; empty for a node of others.
+fn disruption_of(name: &str, snapshot: &Snapshot) -> String {
     let plan = plan_disruption(snapshot);
     let is_meant = |node: &Node| node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name);
     let is_it = |id: &NodeId| snapshot.nodes.try_get(*id).is_some_and(|node| is_meant(node));
@@ -236,9 +236,9 @@ fn why_it_goes(name: &str, snapshot: &Snapshot) -> String {
             let machines = plural(command.replacements.len(), "new machine", "new machines");
             let (reason, saving) = (command.reason, command.saving);
             if let Some(pool) = &command.static_pool {
-                return format!("  goes ({reason}): another machine of static nodepool {pool} comes first\n");
+                return format!("  is replaced ({reason}): another node of static nodepool {pool} is launched first\n");
             }
-            format!("  goes{together} ({reason}): {moves}, {machines}, saves {saving}\n")
+            format!("  is removed{together} ({reason}): {moves}, {machines}, saves {saving}\n")
         }
         None => format!("  stays: it {}\n", reason.message(snapshot)),
     }

@@ -34,16 +34,16 @@ fn what_goes_and_why_the_rest_stays_in_words() {
           general-d
             runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
           general-e
-            has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+            has drifted, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
           general-f
-            could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+            could be consolidated, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
 
         Budgets
           NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
           general        6           0       2                 2               2                       2
 
-        6 machines for $0.6515/h: 2 go for 1 new, with 2 evictions; $0.4886/h afterwards, $0.1628/h saved
-        No fleet for these pods costs less than $0.3882/h: 25.8 % above it
+        6 nodes for $0.6515/h: 2 removed, 1 launched, 2 pods evicted; $0.4886/h afterwards, $0.1628/h saved
+        Lower bound of the price for these pods: $0.3882/h; the plan is 25.8 % above it
     "#]]
     .assert_eq(&ran.transcript());
 }
@@ -66,15 +66,15 @@ fn each_machine_and_each_pod_in_many_words() {
           NAME        NODEPOOL   INSTANCE TYPE      ZONE          CAPACITY    PRICE       PODS   WHY
           general-b   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      0   is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s
           general-d   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
-          general-e   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      2   has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
-          general-f   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+          general-e   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      2   has drifted, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
+          general-f   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   could be consolidated, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
 
         Budgets
           NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
           general        6           0       2                 2               2                       2
 
-        6 machines for $0.6515/h: 2 go for 1 new, with 2 evictions; $0.4886/h afterwards, $0.1628/h saved
-        No fleet for these pods costs less than $0.3882/h: 25.8 % above it
+        6 nodes for $0.6515/h: 2 removed, 1 launched, 2 pods evicted; $0.4886/h afterwards, $0.1628/h saved
+        Lower bound of the price for these pods: $0.3882/h; the plan is 25.8 % above it
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -157,7 +157,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "priceNanoUsdPerHour": 108589935,
               "reason": {
                 "code": "Goes",
-                "message": "goes with command 1"
+                "message": "is disrupted by command 1"
               },
               "zone": "test-zone-a"
             },
@@ -189,7 +189,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "priceNanoUsdPerHour": 108589935,
               "reason": {
                 "code": "Goes",
-                "message": "goes with command 2"
+                "message": "is disrupted by command 2"
               },
               "zone": "test-zone-b"
             },
@@ -221,7 +221,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "priceNanoUsdPerHour": 108589935,
               "reason": {
                 "code": "Budget",
-                "message": "has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)"
+                "message": "has drifted, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)"
               },
               "zone": "test-zone-a"
             },
@@ -236,7 +236,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "priceNanoUsdPerHour": 108589935,
               "reason": {
                 "code": "Budget",
-                "message": "could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)"
+                "message": "could be consolidated, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)"
               },
               "zone": "test-zone-a"
             }
@@ -268,8 +268,8 @@ fn without_machines_of_ours_there_is_nothing_to_say() {
     expect![[r#"
         note: 1 workload was not expanded; --expand-workloads plans their pods
         exit 0
-        No machine is ours
-        1 node is not ours, without a NodeClaim
+        No node was launched by Dovetail
+        1 node has no NodeClaim and is left alone
     "#]]
     .assert_eq(&ran.transcript());
 }
@@ -285,23 +285,23 @@ fn a_budget_that_cannot_be_read_is_a_problem_and_lets_none_go() {
         exit 1
         Nodes that stay
           general-a
-            is empty, but nodepool general lets none go, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+            is empty, but nodepool general allows no disruptions, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
           general-b
             is empty, but the last pod came or left at 2026-11-25T20:59:00Z, and consolidateAfter is 1m0s
           general-c, general-e
-            has drifted, but nodepool general lets none go, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+            has drifted, but nodepool general allows no disruptions, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
           general-d
             runs pod shop/db-0, and PodDisruptionBudget db allows no disruption now
           general-f
-            could go, but nodepool general lets none go, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+            could be consolidated, but nodepool general allows no disruptions, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
         Budgets
           NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
           general        6           0       0                 0               0                       0
-          nodepool general lets none go: budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
+          nodepool general allows no disruptions: budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
-        6 machines for $0.6515/h: none goes
-        No fleet for these pods costs less than $0.4153/h: 56.8 % above it
+        6 nodes for $0.6515/h: none removed
+        Lower bound of the price for these pods: $0.4153/h; the plan is 56.8 % above it
     "#]].assert_eq(&ran.transcript());
 }
 

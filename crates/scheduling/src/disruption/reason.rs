@@ -1,4 +1,4 @@
-//! Why a machine goes or stays, as data, and the one place where that becomes words.
+//! Why a machine is disrupted or stays, as data; and the only place where that becomes text.
 
 use std::sync::Arc;
 
@@ -11,170 +11,172 @@ use crate::snapshot::eviction::Forbidden;
 use crate::snapshot::fleet::{Reason, ReplicasHold, UnderWay};
 use crate::tuning::SPOT_TO_SPOT_TYPES;
 
-/// Why a machine goes or stays. There is one for each.
+/// Why a machine is disrupted or stays. Each machine of a plan has exactly one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeReason {
-    /// It goes.
+    /// It is disrupted.
     Goes {
-        /// With which command, by its position in the plan.
+        /// The command, by its position in the plan.
         command: usize,
     },
-    /// Nothing may be done with it now.
+    /// It must not be disrupted now, whatever for.
     Blocked(Block),
-    /// It would go, and budgets of its NodePool let no more nodes go.
+    /// It would be disrupted, but the budgets of its NodePool allow no more.
     Budget {
-        /// Why it would go.
+        /// Why it would be disrupted.
         reason: Reason,
         /// The NodePool.
         node_pool: NodePoolName,
-        /// What holds it.
+        /// What prevents it.
         limit: BudgetLimit,
     },
-    /// It would be replaced, and the number of nodes that its static NodePool keeps does not let that begin.
+    /// It would be replaced, but its static NodePool has too many nodes, or no room for one more.
     Replicas {
-        /// Why it would be.
+        /// Why it would be replaced.
         reason: Reason,
         /// The NodePool.
         node_pool: NodePoolName,
-        /// What holds it.
+        /// What prevents it.
         hold: ReplicasHold,
     },
-    /// It would go, and one of its pods has no place elsewhere.
+    /// It would be disrupted, but one of its pods has no place elsewhere.
     NoPlace {
-        /// Why it would go.
+        /// Why it would be disrupted.
         reason: Reason,
         /// The pod.
         pod: NamespacedName,
-        /// Whether that is proven.
+        /// `OutOfBudget` if the search was cut short; any other refusal is a proof.
         verdict: Verdict,
-        /// Why.
+        /// Why the pod has no place.
         reasons: Arc<[PlanReason]>,
     },
-    /// It would go, and one of its pods has a place only on a machine that is still coming up.
+    /// It would be disrupted, but one of its pods only fits on a machine that is not initialized yet.
     PlaceNotReady {
-        /// Why it would go.
+        /// Why it would be disrupted.
         reason: Reason,
         /// The pod.
         pod: NamespacedName,
         /// The machine.
         node: Arc<str>,
     },
-    /// It would go, and the bound of simulations was reached before it was its turn.
+    /// It would be disrupted, but the plan reached its limit of simulations before its turn.
     Undecided {
-        /// Why it would go.
+        /// Why it would be disrupted.
         reason: Reason,
     },
     /// Its NodePool is not consolidated (`consolidateAfter: Never`).
     ConsolidationOff {
-        /// Why it could go.
+        /// Why it could be disrupted.
         reason: Reason,
         /// The NodePool.
         node_pool: NodePoolName,
     },
-    /// It has not been quiet for long enough.
+    /// A pod came or left within `consolidateAfter`, or nobody knows that none did.
     NotQuiet {
-        /// Why it could go.
+        /// Why it could be disrupted.
         reason: Reason,
-        /// How long its NodePool wants it to be (`consolidateAfter`).
+        /// `consolidateAfter` of its NodePool.
         wanted: DurationMs,
         /// When a pod last came or left, if that is known.
         last_pod_event: Option<Timestamp>,
     },
     /// It keeps room free for pods to come.
     HoldsBuffer {
-        /// Why it could go.
+        /// Why it could be disrupted.
         reason: Reason,
         /// The CapacityBuffer, and the first of them if there are several.
         buffer: NamespacedName,
     },
-    /// It has pods that would have to move, and to move them saves nothing, or not enough.
+    /// It has pods that would have to move, and moving them saves too little or is against a rule.
     Unconsolidatable(Unconsolidatable),
-    /// Pods of machines that go, or pods that wait, have got a place on it.
+    /// The plan places pods of disrupted machines, or pending pods, on it.
     TakesPods,
 }
 
-/// Why it does not pay, or is against a rule, to place the pods of a machine elsewhere.
+/// Why a machine with pods is not consolidated: it does not pay, or is against a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unconsolidatable {
     /// The policy of its NodePool is `WhenEmpty`.
     PolicyWhenEmpty(NodePoolName),
-    /// No offering like it is known any more, so nobody knows what it costs.
+    /// The provider no longer lists its offering, so its price is unknown.
     PriceUnknown,
-    /// No fleet with room for all pods costs less than this one, all machines together.
+    /// No fleet with room for all pods costs less than the present one.
     NothingToGain {
-        /// What the machines cost that could go.
+        /// The price of all machines that could be removed.
         price: PriceNanoUsdPerHour,
-        /// What room for their pods costs at least: a lower bound, by linear relaxation.
+        /// A lower bound on the price of capacity for their pods, from the linear relaxation.
         bound: PriceNanoUsdPerHour,
     },
-    /// Its pods are worth its price, by the dual prices of that relaxation.
+    /// By the dual prices of the linear relaxation, its pods cost as much elsewhere, or nearly so.
     WorthItsPrice {
-        /// What it costs.
+        /// Its price.
         price: PriceNanoUsdPerHour,
-        /// What it could save at most.
+        /// An upper bound on what removing it saves.
         most: PriceNanoUsdPerHour,
     },
-    /// By that relaxation it brings too little for its evictions.
+    /// By the linear relaxation, removing it saves too little for its evictions.
     CannotPay {
-        /// What it could save at most.
+        /// An upper bound on what removing it saves.
         most: PriceNanoUsdPerHour,
-        /// What has to be saved so that they pay.
+        /// The least saving that pays for the evictions.
         wanted: PriceNanoUsdPerHour,
     },
-    /// Machines for those of its pods that find no room elsewhere cost as much.
+    /// Some of its pods need new machines, which cost at least as much.
     NoSaving {
-        /// What it costs.
+        /// Its price.
         price: PriceNanoUsdPerHour,
-        /// What the others cost at least, as far as they were planned.
+        /// A lower bound on the price of the new machines: planning stops as soon as they cost too much.
         replacements: PriceNanoUsdPerHour,
     },
-    /// What would be saved is less than what the evictions cost.
+    /// The saving is smaller than the price of the evictions.
     DoesNotPay {
         /// What would be saved.
         saving: PriceNanoUsdPerHour,
-        /// What would have to be.
+        /// The least saving that pays for the evictions.
         wanted: PriceNanoUsdPerHour,
     },
-    /// A spot machine is not replaced by another: the gate `SpotToSpotConsolidation` is off.
+    /// Only a spot machine could replace this spot machine, and the gate `SpotToSpotConsolidation` is off.
     SpotToSpotOff,
-    /// Too few types are cheaper for a spot machine to be replaced by another.
+    /// Fewer than [`SPOT_TO_SPOT_TYPES`] instance types are cheaper, so this spot machine is not replaced by another.
     TooFewCheaperTypes {
-        /// How many are.
+        /// How many are cheaper.
         found: usize,
     },
-    /// The types that are cheaper do not keep the `minValues` of a NodePool.
+    /// The cheaper instance types do not satisfy the `minValues` of this NodePool.
     MinValues(NodePoolName),
-    /// Among what would take the place of several machines is one of these.
+    /// Several machines would be replaced by one of the instance type of one of them (Karpenter's
+    /// `filterOutSameInstanceType`).
     ReplacedByItself,
-    /// The policy `Balanced` of a NodePool finds the saving too small for the disruption.
+    /// By the policy `Balanced` of a NodePool, the saving is too small for the disruption.
     Balanced {
         /// The NodePool.
         node_pool: NodePoolName,
-        /// How often the part of its price that would be saved is the part of its disruption cost, in thousandths.
+        /// The saving as a share of the NodePool's price, divided by the command's share of the NodePool's disruption
+        /// cost, in thousandths.
         score_permille: i64,
     },
-    /// It was part of a set that would pay together, and what provisioning made of that did not.
+    /// The search proposed a set with this machine, but the plan of that set, by all rules, does not save enough.
     NotConfirmed,
 }
 
-/// What keeps a machine from being disrupted, whatever for.
+/// Why a machine must not be disrupted, for any reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
-    /// Somebody has begun with it.
+    /// It is being deleted, disrupted or rebooted already.
     UnderWay(UnderWay),
-    /// Its Node is not there yet, or not initialized.
+    /// Its Node does not exist yet, or is not initialized.
     NotInitialized,
     /// It carries no label of a NodePool.
     NoNodePool,
-    /// Its NodePool is not there, or could not be read.
+    /// Its NodePool does not exist, or could not be read.
     NodePoolNotFound(NodePoolName),
-    /// Nothing is known that its NodePool could launch.
+    /// No instance types are known for its NodePool.
     NoInstanceTypes(NodePoolName),
     /// Its NodePool has a fixed number of nodes, which pods do not decide about.
     StaticNodePool(NodePoolName),
-    /// Its Node's annotation `karpenter.sh/do-not-disrupt`.
+    /// Its Node has the annotation `karpenter.sh/do-not-disrupt`.
     DoNotDisrupt,
-    /// A pod that waits is to come to it.
+    /// This pending pod is nominated to it.
     Nominated(NamespacedName),
     /// A pod may not be evicted.
     Pod {
@@ -183,7 +185,7 @@ pub enum Block {
         /// Why not.
         forbidden: Forbidden,
     },
-    /// Nobody here looks for a place for one of its pods.
+    /// One of its pods would have to move, and Dovetail does not plan for that pod.
     PodLeftToOthers {
         /// The pod.
         pod: NamespacedName,
@@ -192,7 +194,7 @@ pub enum Block {
     },
 }
 
-/// What of a NodePool lets no more nodes go.
+/// Why the budgets of a NodePool allow no more disruptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BudgetLimit {
     /// An active budget.
@@ -201,9 +203,9 @@ pub enum BudgetLimit {
         index: usize,
         /// What it says.
         text: Arc<str>,
-        /// How many nodes that is.
+        /// How many nodes may be disrupted at once.
         allowed: u32,
-        /// How many are being disrupted, or taken by commands before.
+        /// How many are disrupted already: not ready, under way, or in earlier commands of this plan.
         disrupted: u32,
         /// When the budget ends, if it has a schedule.
         until: Option<Timestamp>,
@@ -218,7 +220,7 @@ pub enum BudgetLimit {
 }
 
 impl NodeReason {
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Goes { .. } => "Goes",
@@ -240,23 +242,27 @@ impl NodeReason {
     /// The reason in words, after the machine's name. `snapshot` is that of the plan.
     pub fn message(&self, snapshot: &Snapshot) -> String {
         match self {
-            Self::Goes { command } => format!("goes with command {}", command + 1),
+            Self::Goes { command } => format!("is disrupted by command {}", command + 1),
             Self::Blocked(block) => block.message(),
             Self::Budget { reason, node_pool, limit } => {
                 format!("{}, but nodepool {node_pool} {}", would_go(*reason), limit.message())
             }
             Self::Replicas { reason, node_pool, hold: ReplicasHold::Surplus } => {
-                format!("{}, but nodepool {node_pool} has more nodes than replicas, which go first", would_go(*reason))
+                format!(
+                    "{}, but nodepool {node_pool} has more nodes than replicas, and the surplus is removed first",
+                    would_go(*reason)
+                )
             }
             Self::Replicas { reason, node_pool, hold: ReplicasHold::NodeLimit(limit) } => format!(
-                "{}, but static nodepool {node_pool} is at its node limit, {limit}, and cannot stage a replacement",
+                "{}, but static nodepool {node_pool} is at its node limit of {limit}, so no replacement can be \
+                 launched",
                 would_go(*reason)
             ),
             Self::NoPlace { reason, pod, verdict, reasons } => {
                 let has_none = match verdict {
-                    Verdict::OutOfBudget => "may have no place elsewhere, the search for one was cut short",
+                    Verdict::OutOfBudget => "could not be scheduled elsewhere before the search reached its limit",
                     Verdict::DoesNotFit | Verdict::Unsupported | Verdict::Waits | Verdict::OptedOut => {
-                        "has no place elsewhere"
+                        "cannot be scheduled elsewhere"
                     }
                 };
                 let why: Vec<String> = reasons.iter().map(|reason| told(reason, snapshot)).collect();
@@ -264,38 +270,38 @@ impl NodeReason {
                 format!("{}, but pod {pod} {has_none}{why}", would_go(*reason))
             }
             Self::PlaceNotReady { reason, pod, node } => {
-                format!("{}, but pod {pod} has a place only on {node}, which is still coming up", would_go(*reason))
+                format!("{}, but pod {pod} fits only on {node}, which is still starting", would_go(*reason))
             }
             Self::Undecided { reason } => {
-                format!("{}, but it was not decided where its pods go; it is tried again", would_go(*reason))
+                format!("{}, but planning reached its limit before its turn; it is tried again", would_go(*reason))
             }
             Self::ConsolidationOff { reason: Reason::Empty, node_pool } => {
-                format!("is empty, but nodepool {node_pool} removes no empty nodes (consolidateAfter Never)")
+                format!("is empty, but nodepool {node_pool} removes no empty nodes (consolidateAfter: Never)")
             }
             Self::ConsolidationOff { node_pool, .. } => {
-                format!("is in use, and nodepool {node_pool} is not consolidated (consolidateAfter Never)")
+                format!("is in use, and nodepool {node_pool} is not consolidated (consolidateAfter: Never)")
             }
             Self::NotQuiet { reason, wanted, last_pod_event: Some(last) } => {
                 let is = is_now(*reason);
                 format!("{is} the last pod came or left at {last}, and consolidateAfter is {wanted}")
             }
             Self::NotQuiet { reason: Reason::Empty, wanted, last_pod_event: None } => {
-                format!("is empty, but not known to have been so for consolidateAfter, {wanted}")
+                format!("is empty, but not known to have been empty for {wanted} (consolidateAfter)")
             }
             Self::NotQuiet { wanted, .. } => {
-                format!("is in use, and not known to have been quiet for consolidateAfter, {wanted}")
+                format!("is in use, and a pod may have come or left in the last {wanted} (consolidateAfter)")
             }
             Self::HoldsBuffer { reason, buffer } => {
                 format!("{} keeps room free for CapacityBuffer {buffer}", is_now(*reason))
             }
             Self::Unconsolidatable(why) => why.message(),
-            Self::TakesPods => "is in use, and takes pods of machines that go".to_owned(),
+            Self::TakesPods => "is in use, and receives pods in this plan".to_owned(),
         }
     }
 }
 
 impl Unconsolidatable {
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::PolicyWhenEmpty(_) => "PolicyWhenEmpty",
@@ -318,54 +324,57 @@ impl Unconsolidatable {
     fn message(&self) -> String {
         match self {
             Self::PolicyWhenEmpty(pool) => {
-                format!("is in use, and nodepool {pool} removes empty nodes only (consolidationPolicy WhenEmpty)")
+                format!("is in use, and nodepool {pool} removes empty nodes only (consolidationPolicy: WhenEmpty)")
             }
-            Self::PriceUnknown => "is in use, and what it costs is not known: no offering like it is".to_owned(),
+            Self::PriceUnknown => "is in use, and its price is unknown: no known offering matches it".to_owned(),
             Self::NothingToGain { price, bound } => format!(
-                "is in use, and nothing can be gained: the machines that could go cost {price}, and no room for their \
-                 pods costs less than {bound}"
+                "is in use, and nothing can be saved: the nodes that could be removed cost {price}, and capacity for \
+                 their pods costs at least {bound}"
             ),
             Self::WorthItsPrice { price, most } if most.0 <= 0 => {
-                format!("is in use, and its pods are worth its price, {price}")
+                format!("is in use, and removing it cannot save any of its price, {price}")
             }
             Self::WorthItsPrice { price, most } => {
-                format!("is in use, and its pods are worth its price, {price}, but for {most} at most")
+                format!("is in use, and removing it can save at most {most} of its price, {price}")
             }
             Self::CannotPay { most, wanted } => {
                 format!("is in use, and could save {most} at most, but its evictions pay from {wanted} on")
             }
             Self::NoSaving { price, replacements } => {
-                format!("is in use, and costs {price}; in its place machines for {replacements} would be needed")
+                format!("is in use, and costs {price}; its replacements would cost at least {replacements}")
             }
             Self::DoesNotPay { saving, wanted } => {
-                format!("could go and save {saving}, but its evictions pay from {wanted} on")
+                format!("could be consolidated to save {saving}, but its evictions require a saving of {wanted}")
             }
             Self::SpotToSpotOff => {
-                "could be replaced, but by a spot machine, and the gate SpotToSpotConsolidation is off".to_owned()
+                "could be replaced, but only by a spot node, and the feature gate SpotToSpotConsolidation is off"
+                    .to_owned()
             }
             Self::TooFewCheaperTypes { found } => format!(
-                "could be replaced, but {found} instance types are cheaper, and a spot machine is replaced by another only \
-                 if {SPOT_TO_SPOT_TYPES} are"
+                "could be replaced, but only {found} instance types are cheaper, and a spot node is replaced by \
+                 another only if {SPOT_TO_SPOT_TYPES} are"
             ),
             Self::MinValues(pool) => {
-                format!("could be replaced, but the cheaper instance types do not keep minValues of nodepool {pool}")
+                format!("could be replaced, but the cheaper instance types do not satisfy minValues of nodepool {pool}")
             }
             Self::ReplacedByItself => {
-                "could go with others, but one of them would take the place of all of them".to_owned()
+                "could be removed with others, but their replacement would be a node like one of them".to_owned()
             }
             Self::Balanced { node_pool, score_permille } => format!(
-                "could go, but policy Balanced of nodepool {node_pool} finds that too little for the disruption: score \
-                 {}.{:03}, and 0.500 is wanted",
+                "could be consolidated, but policy Balanced of nodepool {node_pool} finds the saving too small for the \
+                 disruption: its score is {}.{:03}, and at least 0.500 is required",
                 score_permille / 1000,
                 score_permille % 1000
             ),
-            Self::NotConfirmed => "could go with others, but what takes their place would not pay".to_owned(),
+            Self::NotConfirmed => {
+                "could be removed with others, but their replacements would not save enough".to_owned()
+            }
         }
     }
 }
 
 impl Block {
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::UnderWay(UnderWay::Deletion) => "Deleting",
@@ -390,23 +399,23 @@ impl Block {
     pub fn message(&self) -> String {
         match self {
             Self::UnderWay(UnderWay::Deletion) => "is being deleted".to_owned(),
-            Self::UnderWay(UnderWay::Command(Some(reason))) => format!("has a command under way ({reason})"),
-            Self::UnderWay(UnderWay::Command(None)) => "takes part in a command under way".to_owned(),
+            Self::UnderWay(UnderWay::Command(Some(reason))) => format!("is already being disrupted ({reason})"),
+            Self::UnderWay(UnderWay::Command(None)) => "is part of a disruption command in progress".to_owned(),
             Self::UnderWay(UnderWay::Taint) => {
-                "has the taint karpenter.sh/disrupted, and no command under way says why".to_owned()
+                "has the taint karpenter.sh/disrupted, which no disruption command explains".to_owned()
             }
             Self::UnderWay(UnderWay::Reboot) => "is being rebooted".to_owned(),
             Self::NotInitialized => "is not initialized yet".to_owned(),
             Self::NoNodePool => "belongs to no nodepool".to_owned(),
-            Self::NodePoolNotFound(pool) => format!("belongs to nodepool {pool}, which is not there"),
-            Self::NoInstanceTypes(pool) => format!("belongs to nodepool {pool}, of which no instance type is known"),
-            Self::StaticNodePool(pool) => format!("is one of the replicas of nodepool {pool}"),
+            Self::NodePoolNotFound(pool) => format!("belongs to nodepool {pool}, which was not found"),
+            Self::NoInstanceTypes(pool) => format!("belongs to nodepool {pool}, which has no known instance types"),
+            Self::StaticNodePool(pool) => format!("is one of the replicas of static nodepool {pool}"),
             Self::DoNotDisrupt => "has the annotation karpenter.sh/do-not-disrupt".to_owned(),
-            Self::Nominated(pod) => format!("is to take pod {pod}, which waits"),
+            Self::Nominated(pod) => format!("is nominated for pending pod {pod}"),
             Self::Pod { pod, forbidden } => match forbidden {
-                Forbidden::DoNotDisrupt(None) => format!("runs pod {pod} with karpenter.sh/do-not-disrupt"),
+                Forbidden::DoNotDisrupt(None) => format!("runs pod {pod} with annotation karpenter.sh/do-not-disrupt"),
                 Forbidden::DoNotDisrupt(Some(until)) => {
-                    format!("runs pod {pod} with karpenter.sh/do-not-disrupt until {until}")
+                    format!("runs pod {pod} with annotation karpenter.sh/do-not-disrupt until {until}")
                 }
                 Forbidden::Budget(budget) => {
                     format!("runs pod {pod}, and PodDisruptionBudget {budget} allows no disruption now")
@@ -426,14 +435,15 @@ impl BudgetLimit {
         match self {
             Self::Budget { index, text, allowed, disrupted, until } => {
                 let taken = match (allowed, disrupted) {
-                    (0, _) => "lets none go".to_owned(),
-                    _ => format!("lets {allowed} go at once, and {disrupted} are going"),
+                    (0, _) => "allows no disruptions".to_owned(),
+                    (1, _) => format!("allows 1 disruption at once, and {disrupted} {} used", are(*disrupted)),
+                    _ => format!("allows {allowed} disruptions at once, and {disrupted} {} used", are(*disrupted)),
                 };
                 let until = until.map(|until| format!(", until {until}")).unwrap_or_default();
                 format!("{taken} (budgets[{index}]: {text}{until})")
             }
             Self::Fault { index, problem } => {
-                format!("lets none go, since budgets[{index}] cannot be read: {problem}")
+                format!("allows no disruptions, since budgets[{index}] cannot be read: {problem}")
             }
         }
     }
@@ -448,12 +458,16 @@ fn is_now(reason: Reason) -> &'static str {
 
 fn would_go(reason: Reason) -> &'static str {
     match reason {
-        Reason::Underutilized => "could go",
+        Reason::Underutilized => "could be consolidated",
         Reason::Empty => "is empty",
         Reason::Drifted => "has drifted",
-        Reason::Expired => "is past its time",
-        Reason::Unhealthy => "is broken",
+        Reason::Expired => "has expired",
+        Reason::Unhealthy => "is unhealthy",
     }
+}
+
+fn are(count: u32) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn told(reason: &PlanReason, snapshot: &Snapshot) -> String {

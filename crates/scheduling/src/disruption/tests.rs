@@ -211,21 +211,21 @@ fn what_blocks_a_machine_is_told_once_and_by_name() {
             of(fleet, snapshot, "others").pods[0].moves = Moves::LeftToOthers("is placed by theirs".into());
         },
         expect![[r#"
-            command CommandUnderWay: has a command under way (Drifted)
+            command CommandUnderWay: is already being disrupted (Drifted)
             deleting Deleting: is being deleted
-            gone-pool NodePoolNotFound: belongs to nodepool gone, which is not there
+            gone-pool NodePoolNotFound: belongs to nodepool gone, which was not found
             no-pool NoNodePool: belongs to no nodepool
             others PodLeftToOthers: runs pod default/pod-others, which is placed by theirs
-            promised Nominated: is to take pod default/waits, which waits
+            promised Nominated: is nominated for pending pod default/waits
             protected DoNotDisrupt: has the annotation karpenter.sh/do-not-disrupt
-            quiet PodDoNotDisrupt: runs pod default/pod-quiet with karpenter.sh/do-not-disrupt
+            quiet PodDoNotDisrupt: runs pod default/pod-quiet with annotation karpenter.sh/do-not-disrupt
             reboot Rebooting: is being rebooted
             registered NotInitialized: is not initialized yet
-            replacement CommandUnderWay: takes part in a command under way
+            replacement CommandUnderWay: is part of a disruption command in progress
             several SeveralPodDisruptionBudgets: runs pod default/pod-several, and several PodDisruptionBudgets select it: a, b
             shut PodDisruptionBudget: runs pod default/pod-shut, and PodDisruptionBudget web allows no disruption now
-            tainted Tainted: has the taint karpenter.sh/disrupted, and no command under way says why
-            until PodDoNotDisrupt: runs pod default/pod-until with karpenter.sh/do-not-disrupt until 1970-01-01T00:01:00Z
+            tainted Tainted: has the taint karpenter.sh/disrupted, which no disruption command explains
+            until PodDoNotDisrupt: runs pod default/pod-until with annotation karpenter.sh/do-not-disrupt until 1970-01-01T00:01:00Z
         "#]],
     );
 }
@@ -238,7 +238,7 @@ fn a_static_pool_and_one_of_which_nothing_is_known_keep_their_machines() {
         &f,
         |fleet, _| fleet.pools.values_mut().for_each(|pool| pool.replicas = Some(Replicas::default())),
         expect![[r#"
-        a StaticNodePool: is one of the replicas of nodepool p
+        a StaticNodePool: is one of the replicas of static nodepool p
     "#]],
     );
     let mut f = Fixture::new();
@@ -258,7 +258,7 @@ fn a_static_pool_and_one_of_which_nothing_is_known_keep_their_machines() {
     snapshot.fleet = Some(Arc::new(Fleet { nodes: vec![machine], pools, devices: None }));
     let plan = plan_disruption(&snapshot);
     expect![[r#"
-        a NoInstanceTypes: belongs to nodepool p, of which no instance type is known
+        a NoInstanceTypes: belongs to nodepool p, which has no known instance types
     "#]]
     .assert_eq(&render(&snapshot, &plan));
     assert_eq!((plan.fleet_price.nodes, plan.fleet_price.unknown), (1, 1));
@@ -288,11 +288,11 @@ fn empty_machines_go_one_by_one_once_they_have_been_quiet_and_as_budgets_let() {
         expect![[r#"
             Empty [cheap] by [] moves [] saves 10 costs 1
             Empty [dear] by [] moves [] saves 45 costs 1
-            cheap Goes: goes with command 1
-            daemon Budget: is empty, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
-            dear Goes: goes with command 2
-            unsaid NotQuiet: is empty, but not known to have been so for consolidateAfter, 30s
-            used Budget: could go, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
+            cheap Goes: is disrupted by command 1
+            daemon Budget: is empty, but nodepool p allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
+            dear Goes: is disrupted by command 2
+            unsaid NotQuiet: is empty, but not known to have been empty for 30s (consolidateAfter)
+            used Budget: could be consolidated, but nodepool p allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
             young NotQuiet: is empty, but the last pod came or left at 1970-01-01T00:00:05Z, and consolidateAfter is 30s
         "#]],
     );
@@ -300,12 +300,12 @@ fn empty_machines_go_one_by_one_once_they_have_been_quiet_and_as_budgets_let() {
         &f,
         |fleet, _| fleet.pools.values_mut().for_each(|pool| pool.consolidate_after = None),
         expect![[r#"
-        cheap ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
-        daemon ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
-        dear ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
-        unsaid ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
-        used ConsolidationOff: is in use, and nodepool p is not consolidated (consolidateAfter Never)
-        young ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter Never)
+        cheap ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter: Never)
+        daemon ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter: Never)
+        dear ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter: Never)
+        unsaid ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter: Never)
+        used ConsolidationOff: is in use, and nodepool p is not consolidated (consolidateAfter: Never)
+        young ConsolidationOff: is empty, but nodepool p removes no empty nodes (consolidateAfter: Never)
     "#]],
     );
 }
@@ -322,7 +322,7 @@ fn room_that_a_buffer_keeps_holds_an_empty_machine() {
         expect![[r#"
         Empty [b] by [] moves [] saves 10 costs 1
         a HoldsBuffer: is empty, but keeps room free for CapacityBuffer default/burst
-        b Goes: goes with command 1
+        b Goes: is disrupted by command 1
     "#]],
     );
 }
@@ -341,8 +341,8 @@ fn a_budget_that_cannot_be_read_lets_none_go() {
             fleet.pools.values_mut().for_each(|pool| pool.faults = vec![fault.clone()]);
         },
         expect![[r#"
-            a Budget: is empty, but nodepool p lets none go, since budgets[1] cannot be read: schedule "x" has 1 fields, not 5
-            b Budget: has drifted, but nodepool p lets none go, since budgets[1] cannot be read: schedule "x" has 1 fields, not 5
+            a Budget: is empty, but nodepool p allows no disruptions, since budgets[1] cannot be read: schedule "x" has 1 fields, not 5
+            b Budget: has drifted, but nodepool p allows no disruptions, since budgets[1] cannot be read: schedule "x" has 1 fields, not 5
         "#]],
     );
 }
@@ -367,11 +367,11 @@ fn drifted_machines_are_replaced_as_many_at_once_as_budgets_let_those_first_that
             Drifted [empty] by [] moves [] saves 10 costs 1
             Drifted [d] by [p-1 small] moves [pod-d > p-1 small] saves 0 costs 2
             Drifted [b] by [p-0 small] moves [pod-b > p-0 small] saves 0 costs 2
-            a Budget: has drifted, but nodepool p lets 3 go at once, and 3 are going (budgets[0]: 3)
-            b Goes: goes with command 3
-            c Budget: has drifted, but nodepool p lets 3 go at once, and 3 are going (budgets[0]: 3)
-            d Goes: goes with command 2
-            empty Goes: goes with command 1
+            a Budget: has drifted, but nodepool p allows 3 disruptions at once, and 3 are used (budgets[0]: 3)
+            b Goes: is disrupted by command 3
+            c Budget: has drifted, but nodepool p allows 3 disruptions at once, and 3 are used (budgets[0]: 3)
+            d Goes: is disrupted by command 2
+            empty Goes: is disrupted by command 1
         "#]],
     );
 }
@@ -391,9 +391,9 @@ fn machines_whose_pods_share_a_replacement_go_together_and_no_pod_goes_to_one_th
         },
         expect![[r#"
             Drifted [a, b] by [p-0 small] moves [pod-a > p-0 small, pod-b > p-0 small] saves 10 costs 3
-            a Goes: goes with command 1
-            b Goes: goes with command 1
-            stays-drifted Budget: has drifted, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
+            a Goes: is disrupted by command 1
+            b Goes: is disrupted by command 1
+            stays-drifted Budget: has drifted, but nodepool p allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
         "#]],
     );
     node(&mut f, "as-it-should-be");
@@ -407,10 +407,10 @@ fn machines_whose_pods_share_a_replacement_go_together_and_no_pod_goes_to_one_th
         expect![[r#"
             Drifted [a] by [] moves [pod-a > as-it-should-be] saves 10 costs 2
             Drifted [b] by [] moves [pod-b > as-it-should-be] saves 10 costs 2
-            a Goes: goes with command 1
-            as-it-should-be TakesPods: is in use, and takes pods of machines that go
-            b Goes: goes with command 2
-            stays-drifted Budget: has drifted, but nodepool p lets 2 go at once, and 2 are going (budgets[0]: 2)
+            a Goes: is disrupted by command 1
+            as-it-should-be TakesPods: is in use, and receives pods in this plan
+            b Goes: is disrupted by command 2
+            stays-drifted Budget: has drifted, but nodepool p allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
         "#]],
     );
 }
@@ -434,9 +434,9 @@ fn a_machine_whose_pod_has_no_place_elsewhere_holds_back_no_other() {
         expect![[r#"
             Drifted [a] by [p-0 small] moves [pod-a > p-0 small] saves 0 costs 2
             Drifted [c] by [p-1 small] moves [pod-c > p-1 small] saves 0 costs 2
-            a Goes: goes with command 1
-            b NoPlace: has drifted, but pod default/tied has no place elsewhere: none of 3 existing nodes fits: 3 take no pods (deleting, cordoned or not ready); nodepool/p: wants disk In [fast], but its machines will not have that label; add it to the NodePool's labels or requirements
-            c Goes: goes with command 2
+            a Goes: is disrupted by command 1
+            b NoPlace: has drifted, but pod default/tied cannot be scheduled elsewhere: none of 3 existing nodes fits: 3 take no pods (deleting, cordoned or not ready); nodepool/p: wants disk In [fast], but its machines will not have that label; add it to the NodePool's labels or requirements
+            c Goes: is disrupted by command 2
         "#]],
     );
 }
@@ -455,8 +455,8 @@ fn limits_count_machines_no_more_that_go() {
         expect![[r#"
         Drifted [a] by [p-0 small] moves [pod-a > p-0 small] saves 0 costs 2
         Drifted [b] by [p-1 small] moves [pod-b > p-1 small] saves 0 costs 2
-        a Goes: goes with command 1
-        b Goes: goes with command 2
+        a Goes: is disrupted by command 1
+        b Goes: is disrupted by command 2
     "#]],
     );
 }
@@ -479,7 +479,7 @@ fn what_forbids_evictions_holds_a_drifted_machine_unless_its_pods_leave_by_force
         },
         expect![[r#"
             Drifted [bounded] by [p-0 small] moves [pod-bounded > p-0 small] saves 0 costs 2
-            bounded Goes: goes with command 1
+            bounded Goes: is disrupted by command 1
             unbounded PodDisruptionBudget: runs pod default/pod-unbounded, and PodDisruptionBudget web allows no disruption now
         "#]],
     );
@@ -495,7 +495,7 @@ fn pods_that_move_wait_for_machines_that_are_still_coming_up() {
         &f,
         |fleet, snapshot| drifted(fleet, snapshot, &["a"]),
         expect![[r#"
-        a PlaceNotReady: has drifted, but pod default/web has a place only on coming, which is still coming up
+        a PlaceNotReady: has drifted, but pod default/web fits only on coming, which is still starting
         coming NotInitialized: is not initialized yet
     "#]],
     );
@@ -519,9 +519,9 @@ fn machines_of_a_command_under_way_leave_their_room_and_take_other_rooms() {
         change,
         expect![[r#"
         Drifted [a] by [p-0 small] moves [web > p-0 small] saves 0 costs 2
-        a Goes: goes with command 1
-        free TakesPods: is in use, and takes pods of machines that go
-        going CommandUnderWay: has a command under way (Drifted)
+        a Goes: is disrupted by command 1
+        free TakesPods: is in use, and receives pods in this plan
+        going CommandUnderWay: is already being disrupted (Drifted)
     "#]],
     );
 }
@@ -539,8 +539,8 @@ fn pods_that_wait_keep_the_room_that_they_find() {
         |fleet, snapshot| drifted(fleet, snapshot, &["a"]),
         expect![[r#"
         Drifted [a] by [p-0 small] moves [web > p-0 small] saves 0 costs 2
-        a Goes: goes with command 1
-        free Nominated: is to take pod default/waits, which waits
+        a Goes: is disrupted by command 1
+        free Nominated: is nominated for pending pod default/waits
     "#]],
     );
 }
@@ -558,8 +558,8 @@ fn machines_whose_pods_are_of_one_group_go_together() {
         |fleet, snapshot| drifted(fleet, snapshot, &["a", "b"]),
         expect![[r#"
         Drifted [a, b] by [p-0 small, p-1 small] moves [ring-a > p-0 small, ring-b > p-1 small] saves 0 costs 3
-        a Goes: goes with command 1
-        b Goes: goes with command 1
+        a Goes: is disrupted by command 1
+        b Goes: is disrupted by command 1
     "#]],
     );
 }

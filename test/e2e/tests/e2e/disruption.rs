@@ -409,7 +409,7 @@ async fn a_machine_past_its_time_waits_for_budgets_and_for_its_replacement_where
     corner.apply([large_deployment(&corner, 1)]).await?;
     let before = settled(&corner, 1, 1).await?;
     let name = before[0].name_any();
-    blocked(&corner, &name, "it is past its time, but nodepool graceful lets none go").await?;
+    blocked(&corner, &name, "it has expired, but nodepool graceful allows no disruptions").await?;
     settled(&corner, 1, 1).await?;
     let claims: Api<NodeClaim> = Api::all(corner.client.clone());
     let held: Vec<&str> = before[0].finalizers().iter().map(String::as_str).chain([HOLD]).collect();

@@ -46,8 +46,8 @@ fn a_machine_past_its_time_is_replaced_and_one_before_it_is_not() {
         &planned_with(GRACEFUL, [("a", 0), ("b", 1)], |_, _| {}),
         expect![[r#"
             Expired [a] by [p-0 small] moves [pod-a > p-0 small] saves 0 costs 2
-            a Goes: goes with command 1
-            b ConsolidationOff: is in use, and nodepool p is not consolidated (consolidateAfter Never)
+            a Goes: is disrupted by command 1
+            b ConsolidationOff: is in use, and nodepool p is not consolidated (consolidateAfter: Never)
         "#]],
     );
 }
@@ -97,8 +97,8 @@ fn pods_of_one_that_has_drifted_go_to_none_that_is_past_its_time_and_both_go_at_
         expect![[r#"
             Drifted [a] by [p-0 small] moves [pod-a > p-0 small] saves 0 costs 2
             Expired [b] by [p-1 small] moves [pod-b > p-1 small] saves 0 costs 2
-            a Goes: goes with command 1
-            b Goes: goes with command 2
+            a Goes: is disrupted by command 1
+            b Goes: is disrupted by command 2
         "#]],
     );
 }

@@ -79,9 +79,9 @@ fn what_protects_a_machine_protects_it_here_too_unless_its_pods_leave_by_force_i
         expect![[r#"
             Drifted [c] by [another of p] moves [] saves 0 costs 2
             a DoNotDisrupt: has the annotation karpenter.sh/do-not-disrupt
-            b PodDoNotDisrupt: runs pod default/pod-b with karpenter.sh/do-not-disrupt
-            c Goes: goes with command 1
-            d StaticNodePool: is one of the replicas of nodepool p
+            b PodDoNotDisrupt: runs pod default/pod-b with annotation karpenter.sh/do-not-disrupt
+            c Goes: is disrupted by command 1
+            d StaticNodePool: is one of the replicas of static nodepool p
         "#]],
     );
 }

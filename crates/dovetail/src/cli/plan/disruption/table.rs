@@ -1,4 +1,5 @@
-//! A plan of disruption for people: what goes, what it saves, how many more budgets would let go, why the rest stays.
+//! A disruption plan as text: which nodes are removed, what that saves, what budgets still allow, and why each other
+//! node stays.
 
 use std::fmt::Write as _;
 
@@ -54,8 +55,8 @@ fn commands(commands: &[Command], detail: Detail) -> String {
     text
 }
 
-/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`; that nothing is launched is told by where
-/// the pods go.
+/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`. Where nothing is launched: `room on other
+/// nodes`, or `-` if no pod moves.
 fn replacements(command: &Command) -> String {
     if let Some(pool) = &command.static_node_pool {
         return format!("another of nodepool {pool}");
@@ -80,7 +81,7 @@ fn replacements(command: &Command) -> String {
     }
 }
 
-/// Nodes that stay for one reason together, and then the reason.
+/// Groups nodes that stay for one reason: their names, then the reason.
 fn grouped(nodes: &[&Node]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for node in nodes {
@@ -129,7 +130,7 @@ fn budgets(pools: &[NodePool]) -> String {
     }
     let mut text = finished(&table);
     for (pool, fault) in pools.iter().flat_map(|pool| pool.faults.iter().map(move |fault| (pool, fault))) {
-        let _ = writeln!(text, "  nodepool {} lets none go: {fault}", pool.name);
+        let _ = writeln!(text, "  nodepool {} allows no disruptions: {fault}", pool.name);
     }
     text
 }
@@ -139,20 +140,19 @@ fn summary(report: &Report) -> String {
     let going: usize = report.commands.iter().map(|command| command.nodes.len()).sum();
     let launched: usize = report.commands.iter().map(Command::launches).sum();
     let evictions: usize = report.commands.iter().map(|command| command.moves.len()).sum();
-    let machines = plural(report.nodes.len(), "machine", "machines");
+    let nodes = plural(report.nodes.len(), "node", "nodes");
     let mut text = if report.nodes.is_empty() {
-        "No machine is ours\n".to_owned()
+        "No node was launched by Dovetail\n".to_owned()
     } else if going == 0 {
-        format!("{machines} for {}: none goes\n", short(fleet.price_nano_usd_per_hour))
+        format!("{nodes} for {}: none removed\n", short(fleet.price_nano_usd_per_hour))
     } else {
         let (before, after) = (fleet.price_nano_usd_per_hour, fleet.price_after_nano_usd_per_hour);
         let saving = PriceNanoUsdPerHour(before.0.saturating_sub(after.0));
-        let replaced = if launched == 0 { String::new() } else { format!(" for {launched} new") };
+        let replaced = if launched == 0 { String::new() } else { format!(", {launched} launched") };
         format!(
-            "{machines} for {}: {going} {}{replaced}, with {}; {} afterwards, {} saved\n",
+            "{nodes} for {}: {going} removed{replaced}, {} evicted; {} afterwards, {} saved\n",
             short(before),
-            if going == 1 { "goes" } else { "go" },
-            plural(evictions, "eviction", "evictions"),
+            plural(evictions, "pod", "pods"),
             short(after),
             signed(saving),
         )
@@ -161,19 +161,28 @@ fn summary(report: &Report) -> String {
         text += &least(bound, fleet.price_after_nano_usd_per_hour);
     }
     if fleet.without_price > 0 {
-        let machines = plural(fleet.without_price, "machine counts", "machines count");
-        let _ = writeln!(text, "{machines} as free, since no offering like it is known any more");
+        let nodes = plural(fleet.without_price, "node", "nodes");
+        let _ = writeln!(text, "{nodes} counted as free: the price is unknown, since no known offering matches");
     }
     if report.nodes_of_others > 0 {
-        let nodes = plural(report.nodes_of_others, "node is", "nodes are");
-        let _ = writeln!(text, "{nodes} not ours, without a NodeClaim");
+        let nodes = plural(report.nodes_of_others, "node has", "nodes have");
+        let _ = writeln!(
+            text,
+            "{nodes} no NodeClaim and {} left alone",
+            if report.nodes_of_others == 1 { "is" } else { "are" }
+        );
     }
     text
 }
 
 /// The bound, and how far the fleet is above it.
 fn least(bound: PriceNanoUsdPerHour, after: PriceNanoUsdPerHour) -> String {
-    format!("No fleet for these pods costs less than {}: {} % above it\n", short(bound), above(bound, after))
+    format!(
+        "Lower bound of the price for these pods: {}; the plan is {} % above it
+",
+        short(bound),
+        above(bound, after)
+    )
 }
 
 /// How far a price is above the bound, in percent.
