@@ -251,7 +251,7 @@ pub(crate) fn readable(config_map: &ConfigMap) -> Option<Record> {
     match Record::from_config_map(config_map) {
         Ok(record) => Some(record),
         Err(error) => {
-            tracing::error!(%error, "an instance's record cannot be read; the instance is left alone");
+            tracing::error!(%error, "could not read an instance's record, leaving the instance alone");
             None
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn publication(record: &Record, faults: &Faults) -> Vec<Published> {
     let expansion = match Expansion::new(&record.devices, &|key| labels.get(key).cloned()) {
         Ok(expansion) => expansion.with_values(|group| format!("{}-{group}", record.node_name)),
         Err(error) => {
-            tracing::error!(node = %record.node_name, %error, "the devices of a fake machine are not valid");
+            tracing::error!(node = %record.node_name, %error, "the devices of a fake machine are invalid");
             return Vec::new();
         }
     };
@@ -174,11 +174,11 @@ impl Drivers {
                 Some(at) if at > now => go_on_at(at),
                 Some(_) => match self.create(record, &pool, cluster).await {
                     Ok(()) => {
-                        tracing::info!(node = %name, driver = pool.driver, slices = pool.slices.len(), "a fake driver published");
+                        tracing::info!(node = %name, driver = pool.driver, slice_count = pool.slices.len(), "a fake driver published its devices");
                         pending.published.insert(place);
                     }
                     Err(failure) => {
-                        tracing::warn!(node = %name, error = %failure, "a fake driver cannot publish; trying again");
+                        tracing::warn!(node = %name, error = %failure, "a fake driver could not publish its devices, trying again");
                         go_on_at(now.saturating_add(LOOK_AGAIN));
                     }
                 },
@@ -237,7 +237,9 @@ impl Drivers {
                 Ok(_) => {
                     self.domains.remove(&slice);
                 }
-                Err(failure) => tracing::warn!(error = %failure, "a domain's slice cannot be deleted; trying again"),
+                Err(failure) => {
+                    tracing::warn!(error = %failure, "could not delete the ResourceSlices of a topology domain, trying again")
+                }
             }
         }
     }

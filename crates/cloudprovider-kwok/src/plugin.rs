@@ -46,7 +46,7 @@ fn read_file(path: &Path) -> Result<Vec<InstanceType>, BuildError> {
     let text = fs::read_to_string(path).map_err(|error| BuildError::new(at(), error))?;
     let read = catalogue::parse(&text).map_err(|error| BuildError::new(at(), error))?;
     for error in &read.left_out {
-        warn!(%error, file = %path.display(), "leaving out an instance type");
+        warn!(%error, file = %path.display(), "skipping an instance type");
     }
     Ok(read.instance_types)
 }

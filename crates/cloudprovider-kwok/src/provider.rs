@@ -277,7 +277,7 @@ impl KwokCloudProvider {
     fn remember_unavailable(&self, keys: &[OfferingKey], now: Timestamp) {
         let mut catalogue = self.inner.catalogue.lock();
         for key in keys {
-            tracing::info!(offering = %key, "offering has no machines");
+            tracing::info!(offering = %key, "offering is out of capacity");
             catalogue.unavailable.insert(key.clone(), now);
         }
     }
@@ -408,7 +408,9 @@ impl CloudProvider for KwokCloudProvider {
         for record in &records {
             match record.to_instance() {
                 Ok(instance) => instances.push(instance),
-                Err(error) => tracing::error!(%error, "an instance's record cannot be read; it is not listed"),
+                Err(error) => {
+                    tracing::error!(%error, "could not read an instance's record, leaving the instance out of the list")
+                }
             }
         }
         instances.sort_by(|a: &Instance, b| a.provider_id.cmp(&b.provider_id));

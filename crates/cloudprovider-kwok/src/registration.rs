@@ -81,7 +81,7 @@ impl KwokCloudProvider {
                     while let Some(event) = next {
                         match event {
                             Some(Ok(event)) => registration.observe(event),
-                            Some(Err(error)) => tracing::warn!(%error, "watch of instances failed; trying again"),
+                            Some(Err(error)) => tracing::warn!(%error, "watch of instances failed, trying again"),
                             None => return,
                         }
                         next = events.next().now_or_never();
@@ -186,7 +186,7 @@ impl Registration {
         let faults = match self.provider.faults().await {
             Ok(faults) => faults,
             Err(failure) => {
-                tracing::warn!(error = %failure, "faults cannot be read; trying again");
+                tracing::warn!(error = %failure, "could not read the faults to inject, trying again");
                 self.retry = Some(next_retry(self.retry, now));
                 return;
             }
@@ -195,7 +195,7 @@ impl Registration {
             match self.tidy(&faults).await {
                 Ok(()) => self.retry = None,
                 Err(failure) => {
-                    tracing::warn!(error = %failure, "fake machines: trying again");
+                    tracing::warn!(error = %failure, "could not update fake machines, trying again");
                     self.retry = Some(next_retry(self.retry, now));
                 }
             }
@@ -256,7 +256,7 @@ impl Registration {
                     self.records.remove(&name);
                 }
                 Err(failure) => {
-                    tracing::warn!(node = %name, error = %failure, "a fake machine could not register; trying again");
+                    tracing::warn!(node = %name, error = %failure, "a fake machine could not register, trying again");
                     let retry = next_retry(self.retries.get(&name).copied(), now);
                     self.retries.insert(name, retry);
                 }
@@ -284,10 +284,10 @@ impl Registration {
             return Ok(());
         }
         if label(&node, labels::REGISTERED) != Some(labels::TRUE) {
-            tracing::info!(node = %name, "deleting a Node that never registered and whose machine is gone");
+            tracing::info!(node = %name, "deleting an unregistered Node whose machine is gone");
             return cluster.delete_node(name, node.metadata.uid.as_deref()).await.map(drop);
         }
-        tracing::info!(node = %name, "a Node's machine is gone; its kubelet stops");
+        tracing::info!(node = %name, "the machine of a Node is gone, stopping its kubelet");
         cluster.patch_node(name, &json!({"metadata": {"annotations": {(names::KWOK_NODE): null}}})).await?;
         let condition = json!({
             "type": "Ready",
@@ -342,7 +342,7 @@ impl Registration {
                     Err(Failure { cause: Cause::AlreadyExists, .. }) => {}
                     Err(failure) => return Err(failure),
                 },
-                None => tracing::warn!(provider_id = %id, "a Node lacks labels of a fake machine; it is not adopted"),
+                None => tracing::warn!(provider_id = %id, "not adopting a Node that lacks labels of a fake machine"),
             }
         }
         Ok(())

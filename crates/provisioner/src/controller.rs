@@ -276,7 +276,7 @@ fn watch(context: &Context) -> impl Future<Output = ()> + use<> {
 fn end_with_a_task(supervision: Supervision) {
     tokio::spawn(async move {
         let failure = supervision.failed().await;
-        error!(%failure, "a task failed, ending at once");
+        error!(error = %failure, "a task failed, ending at once");
         std::process::exit(1);
     });
 }
@@ -370,7 +370,7 @@ async fn keep(leadership: Option<Box<Leadership>>, release: CancellationToken) -
 /// Fail-stop: nothing is waited for, because another replica may lead by now.
 fn end_at_once(lost: &Result<Result<(), leader_election::Error>, tokio::task::JoinError>) -> ! {
     match lost {
-        Ok(Err(reason)) => error!(%reason, "leadership is lost, ending at once"),
+        Ok(Err(reason)) => error!(error = %reason, "leadership is lost, ending at once"),
         Ok(Ok(())) | Err(_) => error!("leader election ended by itself, ending at once"),
     }
     std::process::exit(1);

@@ -151,10 +151,10 @@ impl Disruption {
         let commands = view::commands(&state, &self.context.assignments, now);
         self.context.successors.keep_only(&commands.shown.iter().map(|shown| shown.note.id.as_str()).collect());
         for (name, problem) in &commands.broken {
-            warn!(node_claim = %name, %problem, "the note of a disruption command cannot be read, taking it back");
+            warn!(node_claim = %name, error = %problem, "could not read the note of a disruption command, removing the note");
             report::broken(&self.context, &state, name, &problem.to_string());
             let job = Job { note: None, looked: &state, launches: &[] };
-            self.log(carry_out::all(&self.context, job, &writes::clear(name)).await, "take back");
+            self.log(carry_out::all(&self.context, job, &writes::clear(name)).await, "undo");
         }
         let longest = start::longest_time_limit(self.context.options.replacement_timeout);
         for shown in &commands.shown {
@@ -214,7 +214,7 @@ impl Disruption {
 
     async fn roll_back(&self, shown: &Shown, job: Job<'_>, why: &Why) {
         let Note { id, reason, going, replacements, .. } = &shown.note;
-        warn!(command = id, %reason, %why, nodes = going.len(), "rolling back a disruption command");
+        warn!(command = id, %reason, error = %why, node_count = going.len(), "rolling back a disruption command");
         let result = carry_out::all(&self.context, job, &writes::roll_back(shown)).await;
         if result.is_ok() {
             self.metrics.failed(&DecisionLabels::new(*reason, going.len(), *replacements));
@@ -279,7 +279,7 @@ impl Disruption {
         let beginning = match start::begin(context, planned, command, begun).await {
             Ok(beginning) => beginning,
             Err(why) => {
-                info!(reason = %command.reason, %why, "dropping a planned disruption, planning again");
+                info!(reason = %command.reason, stale = %why, "dropping a planned disruption, planning again");
                 context.metrics.stale_plans.inc();
                 self.has_changed.store(true, Ordering::Relaxed);
                 return false;
@@ -291,7 +291,7 @@ impl Disruption {
         tell(planned, command, &beginning);
         context.successors.begin(&beginning.note.id, beginning.moves.clone());
         if let Err(failure) = self.write(planned, &beginning).await {
-            warn!(command = beginning.note.id, failure = in_words(&failure), "could not begin a disruption command");
+            warn!(command = beginning.note.id, error = in_words(&failure), "could not begin a disruption command");
             self.take_back(&beginning.note).await;
             return true;
         }
@@ -343,7 +343,7 @@ impl Disruption {
         let commands = view::commands(&state, &self.context.assignments, self.context.clock.now());
         if let Some(shown) = commands.shown.iter().find(|shown| shown.note == *note) {
             let job = Job { note: Some(note), looked: &state, launches: &[] };
-            self.log(carry_out::all(&self.context, job, &writes::roll_back(shown)).await, "take back");
+            self.log(carry_out::all(&self.context, job, &writes::roll_back(shown)).await, "undo");
         }
     }
 
@@ -352,9 +352,9 @@ impl Disruption {
         match result {
             Ok(()) => {}
             Err(failure) if is_conflict(&failure) => {
-                info!(failure = in_words(&failure), "could not {what} a disruption command, looking again");
+                info!(error = in_words(&failure), "could not {what} a disruption command, looking again");
             }
-            Err(failure) => error!(failure = in_words(&failure), "could not {what} a disruption command"),
+            Err(failure) => error!(error = in_words(&failure), "could not {what} a disruption command"),
         }
     }
 }
@@ -377,8 +377,8 @@ fn tell(planned: &Planned, command: &Command, beginning: &Beginning) {
         command = beginning.note.id,
         reason = %command.reason,
         nodes = nodes.join(", "),
-        replacements = beginning.launches.len(),
-        pods = command.moves.len(),
+        replacement_count = beginning.launches.len(),
+        pod_count = command.moves.len(),
         "disrupting node(s)"
     );
 }

@@ -316,7 +316,7 @@ impl Leaving<'_> {
                 reason: reason.to_owned(),
             };
             if !evictions.add(key, request) {
-                warn!(node = %self.name, pod = %pod.name, "too many pods wait for their eviction; asking again later");
+                warn!(node = %self.name, pod = %pod.name, "too many pods wait for their eviction, trying again later");
             }
         }
         (drain.remaining, Release::from(&drain.claims))

@@ -241,7 +241,7 @@ impl Lifecycle {
             info!(
                 node_claim = claim::name(node_claim),
                 node = node.metadata.name.as_deref().unwrap_or_default(),
-                "took over node"
+                "removed what an earlier controller left on a node"
             );
         }
         Ok(())
@@ -314,7 +314,7 @@ impl Lifecycle {
         message: &str,
     ) -> anyhow::Result<()> {
         let name = claim::name(node_claim);
-        error!(node_claim = name, reason, message, "failed launching nodeclaim");
+        error!(node_claim = name, reason, error = message, "failed launching nodeclaim");
         let text = format!("NodeClaim {name} event: {message}");
         self.context.recorder.publish(Event::new(reference(node_claim), Severity::Warning, reason, text));
         if reason == events::INSUFFICIENT_CAPACITY_ERROR {
@@ -386,7 +386,7 @@ impl Lifecycle {
             "Missing {} taint which prevents registration related race conditions on Karpenter-managed nodes",
             taints::UNREGISTERED
         );
-        error!(node_claim = claim::name(node_claim), node = node.metadata.name, message);
+        error!(node_claim = claim::name(node_claim), node = node.metadata.name, "{message}");
         let event = Event::new(reference(node_claim), Severity::Warning, events::UNREGISTERED_TAINT_MISSING, message);
         self.context.recorder.publish(event);
     }

@@ -129,7 +129,7 @@ async fn tell(context: &Context, learning: &Learning) {
             }
             // The watch brings what has changed, or the next look does.
             Err(error) => {
-                warn!(nodeoverlay = %name, error = format!("{error:#}"), "could not write the conditions of a nodeoverlay")
+                warn!(node_overlay = %name, error = format!("{error:#}"), "could not write the conditions of a nodeoverlay")
             }
         }
     }

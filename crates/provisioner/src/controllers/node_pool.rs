@@ -145,7 +145,7 @@ fn judge(
 ) -> counter::Count {
     let findings = validation::node_pool(node_pool, &context.cloud.config().labels);
     for warning in &findings.warnings {
-        warn!(nodepool = node_pool.metadata.name, %warning, "nodepool can be used, with a warning");
+        warn!(node_pool = node_pool.metadata.name, %warning, "nodepool is valid, with a warning");
     }
     let (count, class_generation) = {
         let state = context.store.read();
@@ -223,7 +223,7 @@ async fn write_hashes(context: &Context, node_pool: &NodePool) -> anyhow::Result
         Ok(stamps) => stamps,
         // Admission refuses such a duration; an object from before it says so in its validation.
         Err(error) => {
-            warn!(nodepool = name, %error, "cannot hash the template");
+            warn!(node_pool = name, %error, "could not hash the template of a nodepool");
             return Ok(node_pool.clone());
         }
     };

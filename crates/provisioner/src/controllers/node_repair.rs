@@ -91,7 +91,7 @@ pub(crate) async fn run(context: Context) {
             if let Err(failure) = repair(&context, case, now).await
                 && !is_conflict(&failure)
             {
-                warn!(node_claim = claim::name(&case.claim), error = in_words(&failure), "could not repair");
+                warn!(node_claim = claim::name(&case.claim), error = in_words(&failure), "could not repair node");
             }
         }
     }
@@ -120,7 +120,7 @@ async fn tidy(context: &Context, decisions: &Decisions<'_>) {
         wanted.metadata.annotations.get_or_insert_default().remove(annotations::NODECLAIM_TERMINATION_TIMESTAMP);
         if let Err(failure) = write(context, &node_claim, &wanted).await {
             let error = in_words(&failure);
-            warn!(node_claim = claim::name(&node_claim), error, "could not take a stale deadline away");
+            warn!(node_claim = claim::name(&node_claim), error, "could not remove a stale deadline");
         }
     }
 }
@@ -208,7 +208,7 @@ async fn request_reboot(context: &Context, case: &Case<'_>, now: Timestamp) -> a
     })
     .await?;
     failpoints::hit("repair.after-request");
-    info!(node_claim = claim::name(&case.claim), message, "committed node reboot");
+    info!(node_claim = claim::name(&case.claim), reason = message, "committed node reboot");
     tell(
         context,
         case,

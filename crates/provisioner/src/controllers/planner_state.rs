@@ -135,12 +135,15 @@ pub async fn run(context: Context) {
         state.set_unavailable(known.iter().map(|(pool, types)| (pool.clone(), &*types.types)));
         match write(&context, &state).await {
             Ok(()) => {
-                debug!(unavailable = state.unavailable.len(), "wrote what plans depend on");
+                debug!(
+                    unavailable_count = state.unavailable.len(),
+                    "wrote the planner's state for `dovetail snapshot`"
+                );
                 written = Some(generations);
                 complained = false;
             }
             Err(error) if !complained => {
-                warn!(error = format!("{error:#}"), "cannot write the planner's state for `dovetail snapshot`");
+                warn!(error = format!("{error:#}"), "could not write the planner's state for `dovetail snapshot`");
                 complained = true;
             }
             Err(_) => {}

@@ -124,7 +124,7 @@ impl Provisioner {
                     &plan_options(&self.context.options, self.context.cloud.config()),
                 ) {
                     Places::Planned => {
-                        debug!("each pod that waits has its place, no plan needed");
+                        debug!("every pending pod is planned already");
                         continue;
                     }
                     Places::NotNeeded | Places::Lacking => {}
@@ -204,7 +204,7 @@ impl Provisioner {
         let (answer, culprits) = match planned.await {
             Ok(planned) => planned,
             Err(panic) => {
-                error!(error = %panic, "a round of planning failed; this is a defect, please report it");
+                error!(error = %panic, "a round of planning panicked; this is a defect, please report it");
                 return Outcome::Failed;
             }
         };

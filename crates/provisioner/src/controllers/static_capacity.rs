@@ -202,7 +202,7 @@ impl StaticCapacity {
             count.active + count.pending_disruption,
             count.deleting
         );
-        info!(nodepool = fleet.pool.metadata.name, message, "nodepool node limit reached");
+        info!(node_pool = fleet.pool.metadata.name, reason = message, "nodepool node limit reached");
         let event = Event::new(reference(&*fleet.pool), Severity::Warning, events::NODE_LIMIT_REACHED, message);
         self.context.recorder.publish(event);
     }
@@ -215,7 +215,7 @@ impl StaticCapacity {
         let claim =
             static_node_claim::node_claim(&fleet.pool, &config.labels, config.default_termination_grace_period)?;
         let number = usize::try_from(number).unwrap_or(usize::MAX).min(MOST_AT_ONCE);
-        info!(nodepool = %name, replicas = fleet.pool.spec.replicas, number, "launching static capacity");
+        info!(node_pool = %name, replicas = fleet.pool.spec.replicas, node_claim_count = number, "launching static capacity");
         let creations: Vec<_> = (0..number).map(|_| self.create(name, claim.clone())).collect();
         let created: Vec<anyhow::Result<()>> = stream::iter(creations).buffer_unordered(PARALLEL).collect().await;
         if created.iter().any(|it| it.as_ref().is_err_and(|failure| failure.is::<Unanswered>())) {
@@ -228,11 +228,11 @@ impl StaticCapacity {
 
     async fn create(&self, pool: &NodePoolName, claim: NodeClaim) -> anyhow::Result<()> {
         let created = new_node_claim::create(&self.context, claim).await.inspect_err(|failure| {
-            error!(nodepool = %pool, error = format!("{failure:#}"), "could not create nodeclaim");
+            error!(node_pool = %pool, error = format!("{failure:#}"), "could not create nodeclaim");
         })?;
         failpoints::hit("provision.after-create");
         let created = self.keep(created);
-        info!(nodepool = %pool, nodeclaim = claim::name(&created), "created nodeclaim");
+        info!(node_pool = %pool, node_claim = claim::name(&created), "created nodeclaim");
         let labels = CreatedLabels {
             nodepool: pool.to_string(),
             reason: "provisioned".to_owned(),
@@ -252,9 +252,9 @@ impl StaticCapacity {
         };
         let count = going.len();
         info!(
-            nodepool = fleet.pool.metadata.name,
+            node_pool = fleet.pool.metadata.name,
             replicas = fleet.pool.spec.replicas,
-            count,
+            node_claim_count = count,
             "removing static capacity"
         );
         let deletions: Vec<_> =
@@ -281,7 +281,7 @@ impl StaticCapacity {
                 return Err(failure.into());
             }
         }
-        info!(nodeclaim = %name, reason = %because, "deleted surplus nodeclaim");
+        info!(node_claim = %name, reason = %because, "deleted surplus nodeclaim");
         let replicas = pool.spec.replicas.unwrap_or_default();
         let pool = pool.metadata.name.as_deref().unwrap_or_default();
         let message = format!("NodePool {pool} has more than {replicas} nodes; this one is removed because {because}");

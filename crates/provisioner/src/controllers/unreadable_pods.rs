@@ -72,7 +72,7 @@ fn tell(context: &Context, told: &mut BTreeSet<NamespacedName>) {
         let event = Event::new(pod_reference(pod), Severity::Warning, events::UNREADABLE_POD, message);
         context.recorder.publish(event);
         if !told.contains(&pod.name) {
-            warn!(pod = %pod.name, node, why, "a pod cannot be read, so its node counts as full");
+            warn!(pod = %pod.name, node, error = why, "could not read a pod's requests, so its node counts as full");
         }
         now.insert(pod.name.clone());
     }
@@ -87,7 +87,7 @@ async fn write_conditions(context: &Context) {
             None => conditions.set_true(PODS_READABLE),
         });
         if let Err(error) = written.await {
-            debug!(nodeclaim = claim::name(&node_claim), %error, "could not write a condition, trying later");
+            debug!(node_claim = claim::name(&node_claim), %error, "could not write a condition, trying later");
         }
     }
 }

@@ -75,7 +75,7 @@ async fn accept(listener: TcpListener, router: Router, tls: Option<Tls>, stop: C
         tokio::spawn(async move {
             let _permit = permit;
             if let Err(error) = connection(stream, acceptor, router, stop).await {
-                debug!(error = format!("{error:#}"), "a connection ended");
+                debug!(error = format!("{error:#}"), "a connection ended with an error");
             }
         });
     }
@@ -164,7 +164,7 @@ impl Tls {
                     *current = renewed;
                 }
                 // Half written; the next connection sees the rest.
-                Err(error) => warn!(error = format!("{error:#}"), "cannot read the renewed certificate"),
+                Err(error) => warn!(error = format!("{error:#}"), "could not read the renewed certificate"),
             }
         }
         current.acceptor.clone()

@@ -116,7 +116,7 @@ pub(crate) async fn refuse_other_leader(client: Client, candidate: &Candidate, c
     let leases = match Api::<Lease>::all(client).list(&params).await {
         Ok(leases) => leases,
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            warn!(message = status.message, "cannot look for other leaders; make sure that no Karpenter runs");
+            warn!(error = status.message, "cannot look for other leaders; make sure that no Karpenter runs");
             return Ok(());
         }
         Err(error) => return Err(Error::Api(error)),

@@ -81,7 +81,7 @@ impl Reviewer {
             Ok(Verdict::Unknown) => Some(unauthorized("the token is not valid")),
             Ok(Verdict::Forbidden) => Some((StatusCode::FORBIDDEN, "may not get /metrics").into_response()),
             Err(error) => {
-                warn!(error = format!("{error:#}"), "cannot check who reads metrics");
+                warn!(error = format!("{error:#}"), "could not check who reads metrics");
                 Some((StatusCode::SERVICE_UNAVAILABLE, "the API server does not answer").into_response())
             }
         }

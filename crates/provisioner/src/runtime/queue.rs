@@ -334,7 +334,7 @@ fn finish<K: Key>(name: &'static str, queue: &WorkQueue<K>, key: K, result: anyh
             let delay = queue.finish(key.clone(), Outcome::Failed, config);
             let error = in_words(&failure);
             if is_conflict(&failure) {
-                debug!(controller = name, object = %key, error, "the object changed meanwhile");
+                debug!(controller = name, object = %key, error, "the object changed meanwhile, trying again");
             } else if delay >= config.backoff_max {
                 error!(controller = name, object = %key, error, retry_in = ?delay, "reconciler error");
             } else {

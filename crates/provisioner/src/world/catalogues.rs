@@ -126,7 +126,7 @@ impl Catalogues {
                 (catalogue, Ok(()))
             }
             Err(why) => {
-                warn!(nodepool = pool.metadata.name, why, "skipping nodepool");
+                warn!(node_pool = pool.metadata.name, error = why, "skipping nodepool");
                 tell(&pool, &why, context);
                 (Arc::default(), Err(Arc::from(why)))
             }
@@ -179,7 +179,7 @@ impl Catalogues {
                 }
             });
             for error in errors {
-                warn!(nodepool = %name, %error, "leaving an instance type out");
+                warn!(node_pool = %name, %error, "skipping an instance type");
             }
             Compiled { generation: types.generation, epoch, catalogue: Arc::new(catalogue), looked_at: None }
         });

@@ -187,7 +187,7 @@ pub(crate) async fn create(context: &Context, mut claim: NodeClaim) -> anyhow::R
                 if unanswered == UNANSWERED_ATTEMPTS {
                     return Err(Unanswered { name, error }.into());
                 }
-                warn!(nodeclaim = name, %error, "not known whether the nodeclaim was created, asking again");
+                warn!(node_claim = name, %error, "could not tell whether the nodeclaim was created, asking again");
                 tokio::time::sleep(jittered(UNANSWERED_PAUSE)).await;
             }
             Err(error) => return Err(error.into()),

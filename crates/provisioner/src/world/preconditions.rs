@@ -187,7 +187,7 @@ pub(crate) async fn current_pools(
             Ok(live) => live.map(Arc::new),
             Err(error) => {
                 // What the watch has shown is the next best knowledge.
-                warn!(nodepool = %name, %error, "could not read nodepool again");
+                warn!(node_pool = %name, %error, "could not read nodepool again");
                 context.store.read().node_pools.get(name).cloned()
             }
         };

@@ -104,7 +104,7 @@ impl Planning {
         let (state, planned) = match planning.await {
             Ok((state, Ok(planned))) => (state, planned),
             Ok((_, Err(panicked))) => {
-                error!(error = %panicked, backtrace = panicked.backtrace, "planning of disruption failed; nothing is disrupted, please report it");
+                error!(error = %panicked, backtrace = panicked.backtrace, "planning of disruption panicked and nothing is disrupted; this is a defect, please report it");
                 return None;
             }
             Err(failure) => {

@@ -232,11 +232,11 @@ impl Driver {
         };
         if !events.is_empty() || !commands.is_empty() {
             debug!(
-                events = events.len(),
-                calls = commands.len(),
-                machines = nodes.len(),
+                event_count = events.len(),
+                call_count = commands.len(),
+                node_count = nodes.len(),
                 phase = self.engine.phase(),
-                "step"
+                "hand-over step"
             );
         }
         for call in commands {
@@ -302,13 +302,13 @@ async fn ended(failed: Option<Event>, call: impl Future<Output = Option<Event>>)
         Ok(Err(panic)) => {
             error!(
                 ?failed,
-                panic = supervision::text(panic.as_ref()),
-                "a call of the hand-over panicked; this is a defect"
+                error = supervision::text(panic.as_ref()),
+                "a call of the hand-over panicked; this is a defect, please report it"
             );
             failed
         }
         Err(_) => {
-            warn!(?failed, limit = ?CALL_LIMIT, "a call of the hand-over was not done in time");
+            warn!(?failed, timeout = ?CALL_LIMIT, "a call of the hand-over did not end in time");
             failed
         }
     }
@@ -425,7 +425,7 @@ async fn tolerate(
         Ok(_) => (TolerationOutcome::Done, "accepted"),
         Err(kube::Error::Api(status)) if status.code == 404 => (TolerationOutcome::Done, "gone"),
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            warn!(%pod, %node, reason = status.message, "not allowed to add a toleration to a pod; nominating the pods of its machine instead");
+            warn!(%pod, %node, error = status.message, "not allowed to add a toleration to a pod; nominating the pods of its machine instead");
             (TolerationOutcome::Refused, "refused")
         }
         Err(error) => {

@@ -298,7 +298,7 @@ async fn evict(
             Ok(Action::Done)
         }
         Err(kube::Error::Api(status)) if is_of_ending_namespace(&status) => {
-            debug!(pod = %pod.name, node = %request.node, "the pod goes with its namespace");
+            debug!(pod = %pod.name, node = %request.node, "the pod ends with its namespace");
             Ok(Action::RequeueAfter(wait(pod, request, now, evictions.refused(key))))
         }
         Err(kube::Error::Api(status)) => match refusal(status.code, &status.message) {
@@ -329,7 +329,7 @@ fn refusal(code: u16, message: &str) -> Option<&'static str> {
 }
 
 fn tell_refused(context: &Context, pod: &Pod, request: &Request, refusal: &str) {
-    debug!(pod = %pod.name, node = %request.node, refusal, "the pod stays for now");
+    debug!(pod = %pod.name, node = %request.node, error = refusal, "could not evict pod, trying again");
     let Some(node) = context.store.read().nodes.get(&request.node).map(|node| node.object.clone()) else { return };
     let message = format!("Failed to drain node, {refusal}, pod {}", pod.name);
     let event = Event::new(reference(node.as_ref()), Severity::Warning, events::FAILED_DRAINING, message);

@@ -183,7 +183,7 @@ impl Reboot<'_> {
                 let reason = UNHEALTHY.to_owned();
                 let request = Request { node: name.clone(), deadline: None, give_up_at, reason };
                 if !evictions.add(key, request) {
-                    warn!(node = %name, pod = %pod.name, "too many pods wait for their eviction; asking again later");
+                    warn!(node = %name, pod = %pod.name, "too many pods wait for their eviction, trying again later");
                 }
             }
         }
@@ -223,11 +223,11 @@ impl Reboot<'_> {
         failpoints::hit("reboot.after-provider");
         match answer {
             Ok(()) => {
-                info!(node_claim = claim::name(&self.claim), operation_id, "the provider has accepted the reboot");
+                info!(node_claim = claim::name(&self.claim), operation_id, "the provider accepted the reboot");
                 self.note_issued().await
             }
             Err(Error::RebootNotImplemented(why) | Error::RebootFailed(why) | Error::NotFound(why)) => {
-                warn!(node_claim = claim::name(&self.claim), why, "the provider refuses the reboot");
+                warn!(node_claim = claim::name(&self.claim), error = why, "the provider refused the reboot");
                 self.fail(Failure::Provider, "the provider refuses it").await
             }
             Err(error) => Err(error.into()),
@@ -274,7 +274,7 @@ impl Reboot<'_> {
         self.tell(Severity::Warning, events::REBOOT_FAILED, &format!("The machine is not rebooted: {problem}"));
         warn!(
             node_claim = claim::name(&self.claim),
-            problem,
+            error = problem,
             outcome = REBOOT_FAILED,
             "reboot reached terminal outcome"
         );
@@ -294,7 +294,7 @@ impl Reboot<'_> {
         let ended = Reboot { context: self.context, claim: latest, node: None, now: self.now };
         // What is not taken away now is when the NodeClaim is looked at again; that the reboot is over is told now.
         if let Err(error) = ended.tidy().await {
-            debug!(node_claim = claim::name(&self.claim), %error, "could not take away the annotations of a reboot");
+            debug!(node_claim = claim::name(&self.claim), %error, "could not remove the annotations of a reboot");
         }
         Ok(())
     }
@@ -325,7 +325,7 @@ impl Reboot<'_> {
         warn!(
             node_claim = claim::name(&self.claim),
             outcome = failure.as_str(),
-            because,
+            error = because,
             "reboot failed, replacing node"
         );
         Ok(Action::Done)

@@ -66,7 +66,12 @@ impl Lifecycle {
     }
 
     fn tell_about_devices(&self, draft: &Draft, reason: &'static str, text: String) {
-        warn!(node_claim = claim::name(&draft.wanted), reason, text, "devices of a machine are not as described");
+        warn!(
+            node_claim = claim::name(&draft.wanted),
+            reason,
+            error = text,
+            "the devices of a node are not as described"
+        );
         self.context.metrics.device_mismatches.get_or_create(&ByReason { reason: reason.to_owned() }).inc();
         self.context.recorder.publish(Event::new(reference(&draft.wanted), Severity::Warning, reason, text));
     }

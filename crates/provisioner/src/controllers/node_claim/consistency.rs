@@ -91,7 +91,7 @@ async fn check(context: &Context, node_claim: &NodeClaim, node: &Node) -> anyhow
         conditions.set_false(CONSISTENT_STATE_FOUND, CONSISTENCY_CHECK_FAILED, "Consistency Check Failed");
     }
     for problem in problems {
-        error!(node_claim = claim::name(node_claim), problem, "consistency error");
+        error!(node_claim = claim::name(node_claim), error = problem, "consistency error");
         let event =
             Event::new(reference(node_claim), Severity::Warning, events::FAILED_CONSISTENCY_CHECK, problem.clone());
         context.recorder.publish(event.with_dedupe(problem));

@@ -151,7 +151,7 @@ fn judge_consolidatable(draft: &mut Draft, pool: &NodePool) -> Action {
     match consolidatable::decide(pool, &draft.wanted, draft.now) {
         Ok(Consolidatable::Yes) => {
             if !claim::is(&draft.wanted, CONSOLIDATABLE) && draft.conditions().set_true(CONSOLIDATABLE) {
-                debug!(node_claim = claim::name(&draft.read), "consolidatable");
+                debug!(node_claim = claim::name(&draft.read), "nodeclaim is consolidatable");
             }
             Action::Done
         }
@@ -220,7 +220,7 @@ fn clear(draft: &mut Draft, condition: &'static str) {
 }
 
 fn tell(pool: &NodePool, problem: &Problem) {
-    warn!(nodepool = pool.metadata.name, %problem, "cannot evaluate the disruption conditions of its nodeclaims, leaving them unchanged");
+    warn!(node_pool = pool.metadata.name, error = %problem, "could not evaluate the disruption conditions of a nodepool's nodeclaims, leaving them unchanged");
 }
 
 fn left(now: Timestamp, until: Timestamp) -> Duration {

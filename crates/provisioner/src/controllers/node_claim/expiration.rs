@@ -77,7 +77,7 @@ fn decide(node_claim: &NodeClaim, pool: Option<&NodePool>, rules: ExpirationRule
         Ok(None) => Step::Nothing,
         // Admission refuses it. What was stored before it did is no reason to delete a machine.
         Err(problem) => {
-            warn!(node_claim = claim::name(node_claim), %problem, "it does not expire");
+            warn!(node_claim = claim::name(node_claim), error = %problem, "nodeclaim does not expire");
             Step::Nothing
         }
     }

@@ -134,7 +134,7 @@ pub(crate) async fn run(context: Context) {
     let mut looks = Looks::new(NAME, RHYTHM, &context.beats, &context.stop);
     while looks.next().await {
         if let Err(error) = collect(&context, looks.beat()).await {
-            warn!(error = format!("{error:#}"), "could not look for objects and machines to garbage collect");
+            warn!(error = format!("{error:#}"), "could not list what to garbage collect");
         }
     }
 }

@@ -130,7 +130,7 @@ async fn end_own_instance(
         let mut nodes = nodes_of(context, node_claim, &own);
         nodes.retain(|node| node_facts::is_registered(node));
         if !nodes.is_empty() {
-            info!(node_claim = claim::name(node_claim), provider_id = %own, "the status does not name this machine");
+            info!(node_claim = claim::name(node_claim), provider_id = %own, "deleting a machine that the nodeclaim's status does not name");
             nodes.retain(|node| node.metadata.deletion_timestamp.is_none());
             let names: Vec<NodeName> =
                 nodes.iter().filter_map(|it| it.metadata.name.as_deref().map(NodeName::from)).collect();
@@ -154,7 +154,7 @@ async fn untaken(context: &Context, node_claim: &NodeClaim, named: &ProviderId) 
         }
         Ok(_) => {
             let node_claim = claim::name(node_claim);
-            warn!(node_claim, provider_id = %named, "the status names another nodeclaim's machine, which is left alone");
+            warn!(node_claim, provider_id = %named, "leaving a machine alone that belongs to another nodeclaim");
             Ok(None)
         }
         Err(Error::NotFound(_)) => Ok(None),

@@ -89,7 +89,7 @@ impl Learning {
             "{driver} has published {devices} device(s) on {instance_type} ({node_class}) that no template describes{more}; \
              see: dovetail overlay capture --node {node_name} --driver {driver}"
         );
-        info!(%driver, instance_type, node_class, node = node_name, devices, "a driver has published devices that no template describes");
+        info!(%driver, instance_type, node_class, node = node_name, device_count = devices, "a driver published devices that no template describes");
         let of_node = |machine: &&Machine| machine.node.metadata.name.as_deref() == Some(node_name);
         if let Some(machine) = machines.iter().find(of_node) {
             let event =
@@ -213,8 +213,8 @@ async fn apply(context: &Context, objects: &[Arc<NodeOverlay>], todo: Todo) {
             ..DeleteParams::default()
         };
         match api.delete(&name, &only_this).await {
-            Ok(_) => info!(nodeoverlay = %name, "deleted a generated overlay that no longer has an effect"),
-            Err(error) => warn!(nodeoverlay = %name, %error, "could not delete a generated overlay"),
+            Ok(_) => info!(node_overlay = %name, "deleted a generated overlay that no longer has an effect"),
+            Err(error) => warn!(node_overlay = %name, %error, "could not delete a generated overlay"),
         }
     }
     let there: BTreeSet<NodeOverlayName> = objects.iter().map(|object| object.key()).collect();
@@ -232,11 +232,11 @@ async fn apply(context: &Context, objects: &[Arc<NodeOverlay>], todo: Todo) {
         let name = made.key();
         match api.create(&PostParams::default(), &made).await {
             Ok(answer) => {
-                info!(nodeoverlay = %name, "generated an overlay from what a machine has published");
+                info!(node_overlay = %name, "generated an overlay from the devices that a node has published");
                 let revision = Revision::of(answer.meta());
                 context.store.apply(answer, revision);
             }
-            Err(error) => warn!(nodeoverlay = %name, %error, "could not generate an overlay"),
+            Err(error) => warn!(node_overlay = %name, %error, "could not generate an overlay"),
         }
     }
 }

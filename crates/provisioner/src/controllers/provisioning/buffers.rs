@@ -69,7 +69,7 @@ pub(crate) async fn write(context: &Context, asked: &[Asked], snapshot: &Snapsho
                 context.store.apply(written, revision);
             }
             Ok(None) => {}
-            Err(error) => debug!(%buffer, %error, "could not write the status of a capacity buffer"),
+            Err(error) => debug!(capacity_buffer = %buffer, %error, "could not write the status of a capacity buffer"),
         }
     }
 }

@@ -136,11 +136,11 @@ fn log_dropped(action: &Action, stale: &Stale, Planned { snapshot, plan, .. }: P
     match action {
         Action::Create { machine, .. } => {
             let pool = &snapshot.node_pools[plan.machines[*machine].node_pool].name;
-            info!(nodepool = %pool, reason = %stale, "dropping a planned machine, planning again");
+            info!(node_pool = %pool, %stale, "dropping a planned machine, planning again");
         }
         Action::Delete { nodes, .. } => {
             let nodes: Vec<&str> = nodes.iter().map(|&id| snapshot.nodes[id].display_name()).collect();
-            info!(nodes = nodes.join(", "), reason = %stale, "dropping a planned deletion, planning again");
+            info!(nodes = nodes.join(", "), %stale, "dropping a planned deletion, planning again");
         }
     }
 }
@@ -167,7 +167,7 @@ async fn create_all(
             }
             Err(failure) => {
                 let pool = &snapshot.node_pools[plan.machines[id].node_pool].name;
-                error!(nodepool = %pool, error = format!("{failure:#}"), "could not create nodeclaim");
+                error!(node_pool = %pool, error = format!("{failure:#}"), "could not create nodeclaim");
                 committed.failed += 1;
             }
         }

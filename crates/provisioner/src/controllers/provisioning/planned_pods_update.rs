@@ -62,7 +62,9 @@ pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
                     let revision = Revision::of(&written.metadata);
                     store.apply(written, revision);
                 }
-                Err(error) => debug!(nodeclaim = %name, %error, "could not note which pods wait for a nodeclaim"),
+                Err(error) => {
+                    debug!(node_claim = %name, %error, "could not write the pods planned for a nodeclaim, trying later")
+                }
             }
         }
     });

@@ -92,7 +92,7 @@ impl Report {
         let mut before = self.ignored.lock();
         let new = uids.difference(&before).count();
         if new > 0 {
-            info!(count = new, "leaving pod(s) with resource claims to others");
+            info!(pod_count = new, "leaving pod(s) with resource claims to others");
         }
         *before = uids;
     }
@@ -114,9 +114,9 @@ impl Report {
         // Pods without a place are planned again and again; that is worth a line only once.
         if self.observe_decisions(snapshot) > 0 {
             let pods = names(snapshot, snapshot.pods.ids());
-            info!(count = snapshot.pods.len(), pods, duration = ?took, "found provisionable pod(s)");
+            info!(pod_count = snapshot.pods.len(), pods, duration = ?took, "found provisionable pod(s)");
         } else {
-            debug!(count = snapshot.pods.len(), duration = ?took, "planned the same pod(s) again");
+            debug!(pod_count = snapshot.pods.len(), duration = ?took, "planned the same pod(s) again");
         }
         self.refusals(context, snapshot, plan);
         // Whoever wants preferences to be ignored needs not be told that they are.
@@ -202,7 +202,7 @@ impl Report {
         }
         for refused in told.into_values().filter(|refused| !refused.new.is_empty()) {
             let pods = names(snapshot, refused.new.iter().copied());
-            error!(count = refused.new.len(), pods, reason = refused.sentence, "could not schedule pod");
+            error!(pod_count = refused.new.len(), pods, reason = refused.sentence, "could not schedule pod");
         }
         *self.refused.lock() = now;
     }
@@ -215,7 +215,7 @@ impl Report {
         let new = plan.notes.iter().filter(|note| noted.insert((note.example.clone(), note.kind)));
         for told in ToldNote::of(new) {
             let Note { example, pods, kind } = told.note;
-            info!(pod = %example, pods, shapes = told.classes, "not kept: {}", kind.construct());
+            info!(pod = %example, pod_count = pods, shape_count = told.classes, "not kept: {}", kind.construct());
         }
     }
 
@@ -231,7 +231,7 @@ impl Report {
         }
         let unschedulable = plan.refusals.len();
         let (price, lower_bound) = (plan.price, plan.lower_bound);
-        info!(nodeclaims = machines.len(), %price, %lower_bound, unschedulable, "dry run: nothing was written");
+        info!(node_claim_count = machines.len(), %price, %lower_bound, unschedulable_count = unschedulable, "dry run: nothing was written");
         *before = machines;
     }
 
@@ -243,7 +243,7 @@ impl Report {
             self.metrics.plan_price_dollars_per_hour.set(price.dollars());
             self.metrics.plan_lower_bound_dollars_per_hour.set(lower_bound.dollars());
             let virtual_pods: u32 = plan.buffers.iter().map(|room| room.on_new()).sum();
-            info!(nodeclaims = committed.created.len(), pods, virtual_pods, %price, %lower_bound, "computed new nodeclaim(s) to fit pod(s)");
+            info!(node_claim_count = committed.created.len(), pod_count = pods, virtual_pod_count = virtual_pods, %price, %lower_bound, "computed new nodeclaim(s) to fit pod(s)");
         }
         for (&id, claim) in &committed.created {
             let machine = &plan.machines[id];
@@ -264,8 +264,8 @@ impl Report {
         let types: Vec<&str> =
             machine.instance_types.iter().map(|&id| pool.catalogue.types[id].name.as_str()).collect();
         info!(
-            nodepool = %pool.name,
-            nodeclaim = claim,
+            node_pool = %pool.name,
+            node_claim = claim,
             requests = %machine.requests.display(&snapshot.interner),
             instance_types = some_of(&types),
             price = %machine.launch.price,
@@ -297,7 +297,7 @@ impl Report {
             }
         }
         if unready > 0 {
-            info!(nodes = unready, pods, "computed unready node(s) will fit pod(s)");
+            info!(node_count = unready, pod_count = pods, "computed unready node(s) will fit pod(s)");
         }
     }
 }

@@ -136,7 +136,7 @@ pub(super) fn plan(
         let (snapshot, plan, errors) = match isolated.made {
             Ok(made) => made,
             Err(panicked) => {
-                tracing::error!(error = %panicked, backtrace = panicked.backtrace, "the planner failed whatever was left out of the plan");
+                tracing::error!(error = %panicked, backtrace = panicked.backtrace, "the planner panicked whichever pods were left out; this is a defect, please report it");
                 return (None, all_culprits);
             }
         };
@@ -191,7 +191,7 @@ impl Round<'_> {
             pool.observed_room = observed_room(pool, self.brake, &snapshot.interner);
         }
         failpoints::panic_for(&snapshot);
-        tracing::debug!(pending_pods = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
+        tracing::debug!(pod_count = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
         let mut plan = scheduling::provisioning::plan(&snapshot);
         // They wait for nothing: whether they go is their command's business.
         plan.refusals.retain(|refusal| !runs_on(&snapshot.pods[refusal.pod].pod, &self.nodes_of_commands));

@@ -19,7 +19,7 @@ pub(super) async fn compat(client: &Client, kubernetes: KubernetesMinor) -> Comp
         warn!(%error, "could not read the feature gates of the API server, using the defaults of its release");
         Compat::new(kubernetes)
     });
-    info!(%kubernetes, gates = names(compat.gates), "devices are planned as this release's scheduler allocates them");
+    info!(%kubernetes, gates = names(compat.gates), "planning devices for this release of kube-scheduler");
     compat
 }
 

@@ -119,7 +119,7 @@ impl ClusterStore {
     fn has_dead_names(&self) -> bool {
         let state = self.read();
         let names = state.interner.value_count();
-        debug!(names, at_last_build = state.names_when_built, "names in the store");
+        debug!(name_count = names, at_last_build = state.names_when_built, "counted the names in the store");
         state.is_synced() && names > MIN_NAMES && names > state.names_when_built.saturating_mul(GROWTH)
     }
 

@@ -365,7 +365,7 @@ impl Watches {
                     known.cancel();
                     return self.stop.cancelled().await;
                 }
-                Err(error) => debug!(%error, "the API server does not tell its version yet"),
+                Err(error) => debug!(%error, "could not read the API server's version, trying again"),
             }
             tokio::select! {
                 () = tokio::time::sleep(jittered(delays.next())) => {}

@@ -39,7 +39,7 @@ pub(in crate::controllers::provisioning) async fn write(
                 context.store.apply(answer, revision);
             }
             Ok(None) => {}
-            Err(error) => debug!(nodepool = before.metadata.name, %error, "could not write a condition, trying later"),
+            Err(error) => debug!(node_pool = before.metadata.name, %error, "could not write a condition, trying later"),
         }
     }
 }

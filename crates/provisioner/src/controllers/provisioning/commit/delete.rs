@@ -30,7 +30,7 @@ pub(crate) async fn all(
         let name = claim::name(&claim);
         match claim::delete(client, &claim, Lock::Revision).await {
             Ok(going) => {
-                info!(nodeclaim = name, "deleted nodeclaim");
+                info!(node_claim = name, "deleted nodeclaim");
                 if let Some(going) = going {
                     let revision = Revision::of(&going.metadata);
                     store.apply(lean(going), revision);
@@ -38,11 +38,11 @@ pub(crate) async fn all(
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let reason = Stale::NodeClaimChanged(name.into());
-                info!(nodeclaim = name, %reason, "dropping a planned deletion, planning again");
+                info!(node_claim = name, stale = %reason, "dropping a planned deletion, planning again");
                 committed.stale += 1;
             }
             Err(error) => {
-                error!(nodeclaim = name, %error, "could not delete nodeclaim");
+                error!(node_claim = name, %error, "could not delete nodeclaim");
                 committed.failed += 1;
             }
         }

@@ -37,7 +37,7 @@ impl Report {
             let InVain { node_pool, message, before, .. } = launch;
             let by_pool = ByNodePool { nodepool: node_pool.to_string() };
             self.metrics.ineffective_launches.get_or_create(&by_pool).inc();
-            warn!(nodepool = %node_pool, in_a_row = before + 1, "launched in vain: {message}");
+            warn!(%node_pool, in_a_row = before + 1, "launched in vain: {message}");
             let Some(pool) = context.store.read().node_pools.get(node_pool).cloned() else { continue };
             let event = Event::new(reference(&*pool), Severity::Warning, events::LAUNCH_IN_VAIN, message.clone());
             context.recorder.publish(event);
@@ -64,7 +64,12 @@ impl Report {
             }
             if let Some((_, why)) = new.first() {
                 let shown: Vec<String> = new.iter().take(SHOWN).map(|(pod, _)| pod.name.to_string()).collect();
-                error!(count = new.len(), pods = shown.join(", "), why = &***why, "could not schedule pod, {what}");
+                error!(
+                    pod_count = new.len(),
+                    pods = shown.join(", "),
+                    reason = &***why,
+                    "could not schedule pod, {what}"
+                );
             }
         }
         *before = now;

@@ -44,7 +44,7 @@ impl ClusterStore {
         let Ok(Ok(raw)) = serde_json::to_value(node).map(RawObject::deserialize) else { return };
         if let Err(error) = self.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names)))
         {
-            tracing::debug!(error, "could not read a node that was written");
+            tracing::debug!(error, "could not decode a node that was written");
         }
     }
 }
