@@ -32,7 +32,7 @@ use crate::ledger::{ClusterLedger, Taken, Usage};
 use crate::verdict::{Progress, Refusal, Verdict};
 use dra_types::{Allocation, NodeFacts};
 
-/// What a search found, before it is written as upstream writes it.
+/// The result of a search, before it is written as upstream writes it.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Found(Found),
@@ -40,12 +40,12 @@ pub(crate) enum Outcome {
     OutOfBudget,
 }
 
-/// What a caller needs of an assignment.
+/// Which parts of an assignment the caller needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The allocations.
     Allocations,
-    /// What it takes and where it can be used, too.
+    /// Also what it takes and where it can be used.
     Usage,
 }
 
@@ -84,7 +84,7 @@ pub fn allocate(
     }
 }
 
-/// What is asked: whether these claims can be served together, by what a node sees and what is taken of it.
+/// A question: can these claims be served together, given what a node sees and what is taken of it?
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) inventory: &'a Inventory,

@@ -10,10 +10,10 @@ const UNIT: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;
 const MAX_UNITS: i128 = i64::MAX as i128;
 
-/// Why no amount can be computed. Upstream fails the pod from 1.37 on and skips the device before.
+/// Why no amount can be computed. From 1.37 on upstream then fails the pod; earlier releases skip the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadCapacity {
-    /// Rounding leaves 64 bits.
+    /// The rounded amount does not fit into 64 bits.
     #[error("the amount cannot be represented")]
     NotRepresentable,
     /// The amount taken is negative.

@@ -1,9 +1,9 @@
-//! Pods that lose their devices: NoExecute taints on what is allocated (KEP-5055).
+//! Pods that lose their devices because of NoExecute taints on what is allocated (KEP-5055).
 //!
 //! The device taint eviction controller ends the consumers of a claim if a device of its allocation has a NoExecute
-//! taint, of its own or by a DeviceTaintRule, that the result's tolerations do not cover, or cover only for a time. To
-//! a planner such pods are demand again, and what their claims hold is free once all consumers are gone; the devices
-//! stay out of reach by the same taint.
+//! taint that the result's tolerations do not cover, or cover only for a time. The taint is the device's own or that of
+//! a DeviceTaintRule. A planner counts such pods as demand again, and what their claims hold is free once all consumers
+//! are gone; the devices stay out of reach by the same taint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::compile::ids::{ClaimId, DeviceKey};
 use crate::inventory::Inventory;
 use dra_types::{AllocationResult, DeviceId, DeviceTaint, TaintEffect, compat::Gate};
 
-/// A claim whose consumers are ended.
+/// A claim whose consumers lose it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
     /// The claim.
     pub claim: ClaimId,
-    /// The tainted device; of several the one whose consumers end first.
+    /// The tainted device; of several, the one for which the consumers end first.
     pub device: DeviceId,
     /// `key=value:effect`.
     pub taint: Arc<str>,
-    /// When the toleration ends; None for at once.
+    /// When the toleration ends; `None` if the consumers end at once.
     pub not_before: Option<Timestamp>,
 }
 
@@ -90,7 +90,7 @@ fn ends(result: &AllocationResult, taint: &DeviceTaint) -> Option<Option<Timesta
     let mut is_tolerated = false;
     for toleration in tolerating {
         is_tolerated = true;
-        // The shortest time counts; a toleration without one does not prolong another.
+        // The shortest time counts; a toleration without a time does not extend another.
         if let Some(limit) = toleration.toleration_seconds {
             seconds = Some(seconds.map_or(limit, |known| known.min(limit)));
         }
@@ -100,7 +100,7 @@ fn ends(result: &AllocationResult, taint: &DeviceTaint) -> Option<Option<Timesta
         (true, None) => None,
         (true, Some(seconds)) if seconds <= 0 => Some(None),
         (true, Some(seconds)) => {
-            // Of a taint without a time nobody can say when it ends.
+            // Nobody knows when a taint without a time was added, so nobody knows when its toleration ends.
             let added = taint.time_added?;
             Some(Some(added.saturating_add(DurationMs::from_seconds(seconds))))
         }

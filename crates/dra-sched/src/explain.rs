@@ -1,6 +1,7 @@
-//! A refusal in full: for each request what fell where and why, the values in play, and what would make it fit.
+//! A refusal in full: for each request how many devices fail which rule, the values in play, and what would make it
+//! fit.
 //!
-//! Made only when somebody prints. Serialised it is an interface: fields are added, never renamed.
+//! It is only made when somebody prints it. In its serialised form it is an interface: fields are added, never renamed.
 
 mod steps;
 
@@ -24,7 +25,7 @@ pub use steps::{RequestStep, Step};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub code: &'static str,
     /// In one line.
     pub message: String,
@@ -59,23 +60,23 @@ pub struct RequestExplanation {
     pub seen: u64,
     /// Devices that pass every rule by themselves.
     pub usable: u64,
-    /// What the others fell at, most first.
+    /// How many of the others fail which rule, most first.
     pub fell: Vec<FallExplanation>,
 }
 
-/// Devices that fell at one rule.
+/// Devices that fail one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FallExplanation {
     /// How many.
     pub devices: u64,
-    /// A stable word for the rule.
+    /// A stable identifier of the rule.
     pub rule: &'static str,
     /// The rule in words, as `… devices <message>`.
     pub message: String,
     /// The first of them.
     pub example: String,
-    /// What a selector met, of what it looks at.
+    /// The values that a selector found in what it reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub met: Vec<Met>,
     /// What is short.
@@ -92,11 +93,11 @@ pub struct FallExplanation {
 pub struct Met {
     /// The attribute or capacity, or `driver`.
     pub name: String,
-    /// Its values.
+    /// The values.
     pub values: Vec<String>,
 }
 
-/// An amount that is too small.
+/// An amount that is not enough.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amount {
@@ -131,7 +132,7 @@ pub struct ValueInPlay {
 }
 
 impl Explanation {
-    /// One without details, for what is refused before devices are looked at.
+    /// An explanation without details, for refusals that look at no device.
     pub fn new(code: &'static str, message: String) -> Self {
         Self {
             code,
@@ -168,8 +169,8 @@ impl Explanation {
         }
     }
 
-    /// Calls claims by other names. Claims that want the same are one to the allocator, under the name of the first
-    /// ([`Inventory::claim_name`]); whoever asked for another knows how that one is called.
+    /// Renames claims. The allocator treats claims with equal specs as one, under the name of the first
+    /// ([`Inventory::claim_name`]); a caller that asked about another one puts its name in here.
     pub fn rename_claims(&mut self, names: &[(&str, &str)]) {
         for (from, to) in names.iter().filter(|(from, to)| from != to) {
             for request in self.requests.iter_mut().filter(|request| request.claim == *from) {
@@ -182,7 +183,7 @@ impl Explanation {
     }
 }
 
-/// What is explained is looked up here.
+/// The context in which a refusal is explained.
 struct Explainer<'a> {
     inventory: &'a Inventory,
     /// Who has a device, if that is known.
@@ -229,7 +230,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// All devices that draw from a counter of the pool of the devices that fell.
+    /// All devices that draw from a counter of the pool whose devices failed.
     fn drawing<'i>(&'i self, fall: &Fall, set: &'i str, counter: &'i str) -> impl Iterator<Item = DeviceIndex> + 'i {
         let pool = fall.sample.first().map(|device| self.inventory.slices[self.inventory.devices[*device].slice].pool);
         let pool = pool.map(|pool| &self.inventory.pools[pool]);
@@ -245,7 +246,7 @@ impl Explainer<'_> {
         slices.flat_map(|slice| self.inventory.devices_of(*slice)).filter(draws)
     }
 
-    /// What a selector looks at in some devices, by the names in its text.
+    /// The values that some devices have in the attributes and capacities named in a selector's text.
     fn met(&self, text: &str, sample: &[DeviceIndex]) -> Vec<Met> {
         let mut met: Vec<Met> = Vec::new();
         let mut add = |name: &str, value: String| match met.iter_mut().find(|known| known.name == name) {
@@ -269,7 +270,7 @@ impl Explainer<'_> {
     }
 }
 
-/// Whether a text has an identifier.
+/// Whether a text contains an identifier.
 fn mentions(text: &str, identifier: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(identifier).any(|(at, _)| {
@@ -288,7 +289,7 @@ fn amount(shortage: Shortage) -> Amount {
     Amount { needed: text(shortage.needed), left: text(shortage.left) }
 }
 
-/// Requests that the proof is about: those that are short, if any is.
+/// The requests that the proof is about: those with too few devices, if there are any.
 fn relevant(reports: &[RequestReport]) -> impl Iterator<Item = &RequestReport> {
     let short = |report: &RequestReport| match report.wanted {
         Some(wanted) => report.usable < wanted,
@@ -317,7 +318,7 @@ fn code(proof: &Proof) -> &'static str {
     }
 }
 
-/// What would make it fit, as far as one change does.
+/// Single changes that would make it fit.
 fn hints(infeasible: &Infeasible, requests: &[RequestReport], constraints: &[ConstraintReport]) -> Vec<String> {
     let mut hints = Vec::new();
     for report in relevant(requests) {
@@ -340,7 +341,7 @@ fn hints(infeasible: &Infeasible, requests: &[RequestReport], constraints: &[Con
     hints
 }
 
-/// Single changes that give a request the devices that it lacks, the easiest first.
+/// Single changes that give a request its missing devices, the easiest first.
 fn hints_for(report: &RequestReport, missing: u64) -> Vec<String> {
     let request = &report.request;
     let mut changes: Vec<(u8, String)> = Vec::new();

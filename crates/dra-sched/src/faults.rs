@@ -1,14 +1,14 @@
-//! What upstream answers with an error, and what is wrong with pools and claims: data that every room names.
+//! Errors of upstream's allocator, and what is wrong with pools and claims, as data that every room can name.
 //!
-//! A fault says what was wrong with what, in upstream's words where kube-scheduler prints them. It is no verdict: what
-//! does not fit is a [`crate::Refusal`], of which a fault is one kind.
+//! A fault says what is wrong with which object, in upstream's words where kube-scheduler prints them. Claims that do
+//! not fit are a [`crate::Refusal`]; a fault is one kind of refusal.
 
 use std::sync::Arc;
 
 use crate::capacity::BadCapacity;
 use dra_types::{Allocation, DeviceClassName, DeviceId, PoolId, QualifiedName, RequestName, SelectorError};
 
-/// On which nodes an error of upstream's ends the attempt.
+/// For which nodes an error of upstream's allocator ends the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Other nodes are still tried.
@@ -17,7 +17,7 @@ pub enum Scope {
     Pod,
 }
 
-/// What upstream answers with an error.
+/// An error of upstream's allocator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The claim itself is wrong, or needs a feature that is off.
@@ -54,7 +54,7 @@ pub enum Fault {
         request: RequestName,
         /// The pool.
         pool: PoolId,
-        /// What is the matter with it.
+        /// What is wrong with it.
         trouble: PoolTrouble,
     },
     /// A constraint excludes a device that a request for all devices must have.
@@ -69,7 +69,7 @@ pub enum Fault {
         /// The device.
         device: DeviceId,
     },
-    /// No way to stay below the number of devices that a claim's status can hold.
+    /// No assignment stays within the number of devices that a claim's status can hold.
     #[error("claim {claim}: more than {limit} devices", limit = Allocation::MAX_RESULTS)]
     TooManyDevices {
         /// The claim.
@@ -102,7 +102,7 @@ pub enum Fault {
         /// The capacity that says how much.
         capacity: QualifiedName,
     },
-    /// A slice's node selector is not one.
+    /// A slice's node selector is not valid.
     #[error("pool {pool}: {error}")]
     NodeSelector {
         /// The pool.
@@ -125,7 +125,7 @@ pub enum Fault {
     InvalidPools {
         /// The first of them.
         pool: PoolId,
-        /// What is the matter with it.
+        /// What is wrong with it.
         trouble: PoolTrouble,
     },
 }
@@ -170,7 +170,7 @@ pub struct SelectorFault {
     pub error: Arc<str>,
 }
 
-/// What is wrong with a claim on every node.
+/// What is wrong with a claim, for every node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimFault {
     /// A field that is not understood and could change the answer.
@@ -200,7 +200,7 @@ pub enum ClaimFault {
         /// The class.
         class: DeviceClassName,
     },
-    /// A selector that is not CEL.
+    /// A selector of another kind than CEL.
     #[error("request {request}: selector #{index} is of an unsupported kind")]
     UnknownSelector {
         /// The request.

@@ -1,15 +1,15 @@
-//! Whether supplies can serve demands: a flow from demands through supplies, of which each has only so much to give.
+//! Whether supplies can serve demands: a flow from demands to supplies, each of which has a limited amount.
 //!
-//! Devices go one at a time along augmenting paths, so the cost is devices wanted × demands × offers.
+//! Units are given one at a time along augmenting paths, so the cost is units wanted × demands × offers.
 
-/// How much somebody wants, and the most that each supply (by its position) could give.
+/// How much a demand wants, and the most that each supply (by its position) could give it.
 #[derive(Debug)]
 pub(crate) struct Wants {
     pub(crate) wanted: usize,
     pub(crate) offers: Vec<(usize, usize)>,
 }
 
-/// Whether all get what they want from supplies that hold so much, without end where that is None.
+/// Whether all demands get what they want from supplies of these amounts; `None` is unlimited.
 pub(crate) fn serves(demands: &[Wants], supplies: &[Option<usize>]) -> bool {
     let given = demands.iter().map(|demand| vec![0; demand.offers.len()]).collect();
     let mut flow = Flow { demands, free: supplies.to_vec(), given };
@@ -22,12 +22,12 @@ pub(crate) fn serves(demands: &[Wants], supplies: &[Option<usize>]) -> bool {
 struct Flow<'d> {
     demands: &'d [Wants],
     free: Vec<Option<usize>>,
-    /// What each demand gets of each of its offers.
+    /// By demand and offer: how much is given.
     given: Vec<Vec<usize>>,
 }
 
 impl Flow<'_> {
-    /// Gives one more to a demand, moving others if need be.
+    /// Gives a demand one more unit, and moves others to other supplies if that is needed.
     fn give_one(&mut self, index: usize, visited: &mut [bool]) -> bool {
         let demands = self.demands;
         let Some(demand) = demands.get(index) else { return false };
@@ -53,7 +53,7 @@ impl Flow<'_> {
         false
     }
 
-    /// Takes one of a supply from another demand that can do with something else.
+    /// Takes one unit of a supply from another demand that can have it from somewhere else.
     fn move_one(&mut self, index: usize, supply: usize, visited: &mut [bool]) -> bool {
         for (other, demand) in self.demands.iter().enumerate().filter(|(other, _)| *other != index) {
             let Some(position) = demand.offers.iter().position(|offer| offer.0 == supply) else { continue };

@@ -1,8 +1,8 @@
-//! Everything about devices and claims that stays the same while planning, compiled once; and what a node sees of it.
+//! Everything about devices and claims that does not change during a plan, compiled once; and what a node sees of it.
 //!
-//! Invariants: devices of equal content share a `DeviceShape`; a device's name (driver, pool, device) is a
-//! [`DeviceKey`], whatever slice and generation it stands in, because that is what allocations refer to; claims of
-//! equal spec share a [`ClaimClassId`]. What is taken is in a ledger, never here.
+//! Invariants: devices of equal content share a `DeviceShape`. A device's name (driver, pool, device) is a
+//! [`DeviceKey`], whatever slice and generation it is in, because allocations refer to the name. Claims of equal spec
+//! share a [`ClaimClassId`]. What is taken is in a ledger, never here.
 
 mod builder;
 mod claims;
@@ -40,8 +40,8 @@ pub use domains::Domain;
 pub(crate) use pool_order::PoolKind;
 pub use pool_order::{PoolKinds, PoolOrder};
 
-/// Classes, slices, claims and machine shapes, compiled. Immutable; what a search finds out about selectors is kept in
-/// it, which changes no answer.
+/// Classes, slices, claims and machine shapes, compiled. It is immutable, except that it remembers what searches find
+/// out about selectors; that changes no answer.
 #[derive(Debug)]
 pub struct Inventory {
     pub(crate) compat: Compat,
@@ -56,14 +56,14 @@ pub struct Inventory {
     pub(crate) shared: Vec<SliceIndex>,
     pub(crate) selectors: SelectorTable,
     pub(crate) attributes: IdVec<AttributeIndex, AttributeColumn>,
-    /// Has numbered the values of attributes.
+    /// The numbers of attribute values.
     pub(crate) values: ValueTable,
     pub(crate) derived: DerivedTable,
     pub(crate) claim_classes: IdVec<ClaimClassId, ClaimClass>,
     pub(crate) claims: IdVec<ClaimId, Claim>,
     pub(crate) machines: IdVec<ShapeId, MachineShape>,
     pub(crate) shared_pools: IdVec<SharedPoolId, SharedPool>,
-    /// What machines of a shape see if no published slice reaches them.
+    /// By shape: what its machines see if no published slice reaches them.
     pub(crate) alone: IdVec<ShapeId, OnceLock<Result<Arc<View>, Fault>>>,
     /// Devices of templates that only the machine itself can use.
     pub(crate) planned_keys: IdSet<DeviceKey>,

@@ -36,14 +36,14 @@ pub(crate) use snapshot::Snapshot;
 /// Nano-units taken of each capacity of a device.
 pub(crate) type Amounts = BTreeMap<QualifiedName, i128>;
 
-/// What somebody takes.
+/// What is taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Devices given out whole.
     pub(crate) dedicated: FastSet<Unit>,
     /// Devices given out in shares: how many, and what they take together.
     pub(crate) shares: FastMap<Unit, (u32, Amounts)>,
-    /// What is drawn of pools' counters.
+    /// Nano-units drawn from counters of pools.
     pub(crate) counters: FastMap<CounterKey, i128>,
 }
 
@@ -85,7 +85,7 @@ impl Usage {
         }
     }
 
-    /// What is taken, where what one planned machine brings another brings in its place.
+    /// The usage with the devices of the pool that one planned machine brings replaced by those that another brings.
     pub(crate) fn moved(&self, from: BinId, to: BinId) -> Self {
         let (from, to) = (Instance::of_bin(from), Instance::of_bin(to));
         let counter =
@@ -119,7 +119,7 @@ impl Usage {
         }
     }
 
-    /// The most that either takes.
+    /// The larger of both, for each device, share and counter.
     pub(crate) fn max(&mut self, other: &Self) {
         self.dedicated.extend(&other.dedicated);
         for (&key, (count, amounts)) in &other.shares {
@@ -154,7 +154,7 @@ enum Undo {
     Refunded(Arc<Usage>),
     /// A bin's withholding was this before.
     Withheld(BinId, Arc<Usage>),
-    /// What a bin brought before.
+    /// What a bin brought was this before.
     Brought(BinId, Arc<[Brought]>),
     /// A bin was opened.
     Opened,
@@ -169,21 +169,21 @@ enum Undo {
 #[must_use]
 pub struct Mark(usize);
 
-/// What all nodes and planned machines share.
+/// What all nodes and planned machines share: what is taken, withheld, and brought.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterLedger {
     pub(crate) base: Usage,
     bins: Vec<Arc<Usage>>,
-    /// Who withholds a device; one bin at most.
+    /// The bin that withholds a device whole; one at most.
     whole: FastMap<Unit, BinId>,
-    /// Which bins withhold shares of a device.
+    /// The bins that withhold shares of a device.
     shared: FastMap<Unit, SmallVec<[BinId; 2]>>,
-    /// What bins withhold of counters, together.
+    /// The sum of what bins withhold of counters.
     counters: FastMap<CounterKey, i128>,
     /// Pools that bins bring for their domains.
     offered: Offered,
     claims: FastMap<ClaimId, PlannedClaim>,
-    /// Allocated claims that hold nothing any more.
+    /// Allocated claims that were released.
     released: BTreeSet<ClaimId>,
     pool_order: PoolOrder,
     journal: Vec<Undo>,
@@ -287,7 +287,7 @@ impl ClusterLedger {
         }
     }
 
-    /// What pools that are still to be published are taken to be called. No part of what a rollback undoes.
+    /// Sets the assumed order of pools that are still to be published. A rollback does not undo this.
     pub fn assume_order_of_pools(&mut self, order: PoolOrder) {
         self.pool_order = order;
     }
@@ -369,8 +369,8 @@ impl ClusterLedger {
     }
 }
 
-/// What is taken as one hypothesis of one bin sees it: base, what other bins withhold, and what the hypothesis itself
-/// takes.
+/// What is taken from the perspective of one hypothesis of one bin: base, what other bins withhold, and what the
+/// hypothesis itself takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken<'a> {
     pub(crate) cluster: &'a ClusterLedger,

@@ -1,4 +1,4 @@
-//! Machines that do not exist yet: what their drivers will publish, and the labels they will have.
+//! Planned machines: what their drivers will publish, and the labels they will have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use dra_types::{
 pub struct MachineTemplate {
     /// The driver.
     pub driver: DriverName,
-    /// Tells several pools of one driver apart; empty for the only one. Where its real name comes among others is
+    /// Distinguishes several pools of one driver; empty for the only one. Its place among pools with real names is
     /// assumed ([`crate::PoolOrder`]).
     pub pool_suffix: PoolName,
     /// The devices, in the order of publishing.
     pub devices: Vec<Device>,
     /// Counters that they draw from.
     pub shared_counters: Vec<CounterSet>,
-    /// Attributes that have one unknown value within a group (the group's number, a member).
+    /// Attributes with an unknown value that the devices of a group share: (number of the group, member).
     pub bindings: Vec<(u32, BoundAttribute)>,
 }
 
-/// A pool of which not only the machine that brings it can use the devices, but the nodes of its domain.
+/// A pool whose devices all nodes of a domain can use, not only the machine that brings it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedTemplate {
     /// The pool's driver, suffix, devices, counters. Bindings of a [`PoolScope::Machine`] join the groups of the
@@ -62,17 +62,17 @@ impl Templates {
 pub enum PoolScope {
     /// Each machine brings one, which goes when the machine goes.
     Machine,
-    /// One for each domain, however many machines bring it. Where a complete pool of the driver with an equivalent node
-    /// selector is published, that is it, and none is planned.
+    /// One for each domain, however many machines bring it. If a complete pool of the driver with an equivalent node
+    /// selector is published, nothing is planned.
     Domain,
 }
 
-/// Nodes of the domain of a machine.
+/// Selects the nodes of a machine's domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DomainSelector {
     /// Labels in which a node must equal the machine. A machine that lacks one does not bring the pool.
     pub match_label_keys: BTreeSet<Arc<str>>,
-    /// What else a node must be.
+    /// What else is required of a node.
     pub term: NodeSelectorTerm,
 }
 
@@ -136,11 +136,11 @@ pub struct BoundAttribute {
 pub enum LabelKnowledge {
     /// It will have this value.
     Known(Arc<str>),
-    /// It will have one of these values, which one is up to the choice of the offering: the key of a domain.
+    /// It will have one of these values, depending on the offering that is chosen: the label is the key of a domain.
     OneOf(BTreeSet<Arc<str>>),
 }
 
-/// What machines of some instance types have in common as far as devices matter.
+/// What machines of some instance types have in common that matters to devices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineShape {
     /// What their drivers will publish for the machine alone.
@@ -151,12 +151,12 @@ pub struct MachineShape {
     pub labels: BTreeMap<Arc<str>, LabelKnowledge>,
     /// Features that the node will declare.
     pub declared_features: BTreeSet<Arc<str>>,
-    /// Which daemons run on the machines, by a number of the caller's: what is taken of machines of a shape from the
-    /// start is the same for all of them.
+    /// The number, given by the caller, of the set of daemons that run on the machines. Machines of one shape have the
+    /// same devices taken from the start.
     pub daemons: u32,
-    /// Those of its templates; known once a builder has it.
+    /// The slices of its templates, once a builder has made them.
     pub(crate) slices: Vec<SliceIndex>,
-    /// Those of its shared templates; known once a builder has it.
+    /// The pools of its shared templates, once a builder has made them.
     pub(crate) pools: Vec<SharedPoolId>,
 }
 
@@ -190,7 +190,7 @@ impl MachineShape {
         Self { daemons, ..self }
     }
 
-    /// Whether two shapes are equal, whatever slices were made of their templates.
+    /// Whether two shapes are equal, apart from the slices made of their templates.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         fn same<T: PartialEq>((a, b): (&Arc<T>, &Arc<T>)) -> bool {
             Arc::ptr_eq(a, b) || a == b
@@ -221,7 +221,7 @@ impl MachineTemplate {
             },
             driver: self.driver.clone(),
             pool: Pool { name: self.pool_suffix.clone(), generation: 0, resource_slice_count: count },
-            // The machine's own name is not known yet; views of machines do not ask.
+            // A view of a machine does not look at the node's name, which is not known yet.
             node_scope: Some(NodeScope::Node(NodeName::from(""))),
             devices,
             shared_counters,

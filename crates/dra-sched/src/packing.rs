@@ -35,12 +35,12 @@ pub use supply::{Wanting, want_too_much};
 #[cfg(test)]
 mod tests;
 
-/// What a machine is asked for.
+/// The question to a machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Copies<'a> {
     /// The claims of one pod.
     pub claims: &'a [ClaimUse],
-    /// For how many such pods at most.
+    /// The largest number of such pods that is asked for.
     pub copies: u32,
 }
 

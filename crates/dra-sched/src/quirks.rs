@@ -1,4 +1,4 @@
-//! What released allocators do that they should not, one switch each.
+//! Defects of released allocators that a plan has to follow, one switch each.
 //!
 //! A plan is right if kube-scheduler then does the same, so a defect of the cluster's release is reproduced.
 //! [`Compat::fixed`] has none of them. Every switch is a deliberate difference of `Compat::fixed()`: its name is the
@@ -40,8 +40,8 @@ pub(crate) struct Quirks {
     /// A device that allows several allocations and has shares may still be given out whole once its driver withdrew
     /// the permission, as far as capacity allows. In all releases so far (kubernetes#140798).
     pub(crate) shared_device_can_become_dedicated: bool,
-    /// Of claims that hand out the node's own resources a pod pays for those that are allocated for it, and not for
-    /// those that are allocated already. In 1.36, whose scheduler looks only at what it has just allocated.
+    /// A pod pays for the node's resources only of claims that are allocated for it in this attempt, not of claims that
+    /// were allocated before. In 1.36, whose scheduler only looks at new allocations.
     pub(crate) allocated_claims_cost_nothing: bool,
     /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
     pub(crate) admin_access_draws_counters: bool,

@@ -8,20 +8,20 @@ use std::fmt::Write as _;
 
 use dra_types::compat::{Compat, Gate, KubernetesMinor};
 
-/// How far we are with a feature.
+/// How far a feature is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// As upstream does it.
     Supported,
-    /// As upstream does it, but for what is said.
+    /// As upstream does it, with this exception.
     Partly(&'static str),
-    /// Nothing depends on it when devices are given out.
+    /// The feature has no effect on which devices are allocated.
     NoEffect(&'static str),
-    /// An object that uses it is refused by the name of the field.
+    /// An object that uses it is refused, and the field is named.
     Refused(&'static str),
 }
 
-/// What a feature is held against.
+/// What a feature is tested against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Tables of cases in the crate.
@@ -47,9 +47,9 @@ pub struct Feature {
     pub kep: &'static str,
     /// The gate that turns it on; None if it is always on or was never served.
     pub gate: Option<Gate>,
-    /// How far we are.
+    /// How far it is supported.
     pub state: State,
-    /// What it is held against.
+    /// What it is tested against.
     pub checks: &'static [Check],
 }
 
@@ -254,7 +254,7 @@ impl State {
     }
 }
 
-/// What a release does with a gate unless it is told otherwise.
+/// What a release does with a gate by default.
 fn in_release(gate: Gate, release: KubernetesMinor) -> &'static str {
     if gate.known_since() > release.minor() {
         "–"
@@ -265,7 +265,7 @@ fn in_release(gate: Gate, release: KubernetesMinor) -> &'static str {
     }
 }
 
-/// The matrix as Markdown, in columns that people can read as they are.
+/// The matrix as a Markdown table with aligned columns.
 pub fn markdown() -> String {
     let mut rows = vec![Vec::from(["Feature", "KEP", "Gate"].map(str::to_owned))];
     if let Some(headings) = rows.first_mut() {

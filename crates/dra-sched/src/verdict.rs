@@ -33,7 +33,7 @@ pub enum Verdict {
     OutOfBudget(Progress),
 }
 
-/// How far a search came.
+/// How much work a search did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Steps taken: tentative choices, counting tests, propagations of a constraint's value.
@@ -45,12 +45,13 @@ pub struct Progress {
 pub enum Refusal {
     /// No assignment of devices satisfies the claims.
     Infeasible(Box<Infeasible>),
-    /// A claim is allocated where this node is not.
+    /// A claim is allocated to other nodes.
     Elsewhere {
         /// The claim.
         claim: Arc<str>,
     },
-    /// A claim hands out the node's own resources (KEP-5517) and another pod uses it, which excludes all others.
+    /// A claim hands out the node's own resources (KEP-5517), and another pod uses it. Such a claim can only have one
+    /// user.
     Shared {
         /// The claim.
         claim: Arc<str>,
@@ -64,19 +65,19 @@ pub enum Refusal {
     Fault(Fault),
 }
 
-/// A proof that no assignment exists. What every request found, and the values in play, are found out by
-/// [`crate::explain::Explanation::of`].
+/// A proof that no assignment exists. [`crate::explain::Explanation::of`] finds out what each request found and which
+/// values are in play.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Infeasible {
     /// How it was proved.
     pub proof: Proof,
     /// Pools that are seen but not used.
     pub pools: Vec<(PoolId, PoolTrouble)>,
-    /// What was looked at: the reports are made from it when they are read.
+    /// What the search looked at, from which reports are made when they are read.
     pub(crate) scene: Scene,
 }
 
-/// How infeasibility was proved.
+/// The proof of infeasibility.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// A request has fewer usable devices than it wants.
@@ -90,7 +91,7 @@ pub enum Proof {
         /// How many there are.
         usable: u64,
     },
-    /// Each request has enough devices, but together they want more than there are.
+    /// Each request has enough devices by itself, but all together want more than there are.
     Together {
         /// Devices wanted by the requests that compete.
         wanted: u64,
@@ -111,7 +112,7 @@ pub enum Proof {
         /// The constraint's index.
         constraint: usize,
     },
-    /// Every possibility was tried or shown to be like one that was.
+    /// The search tried every possibility, or showed it to be equal to one that it tried.
     Exhausted,
 }
 

@@ -48,7 +48,7 @@ pub struct Source<'a> {
     pub without: &'a [String],
 }
 
-/// What came of it.
+/// The result of a capture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Captured {
     /// The overlay. It has not been read by a person yet.
@@ -67,7 +67,7 @@ pub enum Error {
         node: String,
         /// The driver that was asked for.
         driver: Option<String>,
-        /// What was passed over.
+        /// What was left out, and why.
         notes: Vec<String>,
     },
     /// More than an overlay can hold.
@@ -139,14 +139,14 @@ pub fn capture(source: &Source<'_>) -> Result<Captured, Error> {
     Ok(Captured { overlay: NodeOverlay::new(&name, spec), notes })
 }
 
-/// The labels that a machine has which reaches all of these slices, as far as their selectors say so. For slices
-/// without their Node.
+/// The labels of a machine that reaches all of these slices, as far as their selectors tell. For slices whose Node is
+/// not known.
 #[must_use]
 pub fn implied_labels(slices: &[&ResourceSlice]) -> BTreeMap<String, String> {
     pools::implied_labels(slices)
 }
 
-/// Where a device of a pool is described.
+/// The entry that describes a device of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placed {
     template: String,
@@ -157,7 +157,7 @@ struct Placed {
     name: String,
 }
 
-/// Adds a pool's templates, and tells where each of its devices is described.
+/// Adds a pool's templates, and says which entry describes each of its devices.
 fn add_templates(resources: &mut DynamicResources, pool: &pools::Draft, entries: numbering::Entries) -> Vec<Placed> {
     let mut placed = Vec::new();
     let mut sets = entries.counter_sets.chunks(MAX_COUNTER_SETS_OF_TEMPLATE);

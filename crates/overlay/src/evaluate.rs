@@ -39,7 +39,7 @@ pub struct Pool<'a> {
     pub types: &'a [Arc<InstanceType>],
 }
 
-/// What an overlay says something about.
+/// What an overlay can set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
     /// The price of an offering.
@@ -60,7 +60,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// Why an overlay was rejected (reason `Conflict`): the first place where another says something as well.
+/// Why an overlay was rejected (reason `Conflict`): the first thing that another overlay sets too.
 ///
 /// Differs: `overlay-conflict-names`, `overlay-conflict-all`. Karpenter's message says neither which nor where, and it
 /// misses a conflict over a resource with any but the overlay that was applied last.
@@ -83,10 +83,10 @@ pub struct Conflict {
 /// Why an overlay is not in effect.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum Rejection {
-    /// Another says something else about the same thing.
+    /// Another overlay sets the same thing to something else.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// Its templates make no sense on an instance type (reason `RuntimeValidation`).
+    /// Its templates are invalid on an instance type (reason `RuntimeValidation`).
     #[error("spec.dynamicResources.{error} (instance type {instance_type} in nodepool/{node_pool})")]
     Devices {
         /// What is wrong.
@@ -96,13 +96,13 @@ pub enum Rejection {
         /// The first instance type there.
         instance_type: InstanceTypeName,
     },
-    /// It describes devices, and not all machines of an instance type are meant (reason `RuntimeValidation`).
+    /// It describes devices, but only selects some offerings of an instance type (reason `RuntimeValidation`).
     #[error(
         "spec.requirements: they leave out {offering} of instance type {instance_type} in nodepool/{node_pool}, but \
          devices are the same on all machines of a type; use a template's nodeSelector for what differs by zone"
     )]
     PartOfAType {
-        /// An offering that is not meant.
+        /// An offering that it does not select.
         offering: OfferingKey,
         /// The first NodePool.
         node_pool: NodePoolName,
@@ -125,30 +125,30 @@ pub struct Described {
 /// The instance types of one NodePool as overlays leave them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Corrected {
-    /// In the order of the provider's. What no overlay touches is the provider's own.
+    /// In the provider's order. Types that no overlay changes are shared with the provider.
     pub types: Vec<Arc<InstanceType>>,
-    /// Those with another price.
+    /// The types whose price was changed.
     pub with_price: BTreeSet<InstanceTypeName>,
-    /// Those with other capacity.
+    /// The types whose capacity was changed.
     pub with_capacity: BTreeSet<InstanceTypeName>,
-    /// Those whose devices an overlay describes.
+    /// The types whose devices an overlay describes.
     pub with_devices: BTreeSet<InstanceTypeName>,
 }
 
 impl Corrected {
-    /// Whether no overlay touches any of them.
+    /// Whether no overlay changes any of them.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.with_price.is_empty() && self.with_capacity.is_empty() && self.with_devices.is_empty()
     }
 }
 
-/// What came of all overlays.
+/// The result for all overlays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evaluation {
     /// The overlays that were rejected; all others are in effect.
     pub rejected: BTreeMap<NodeOverlayName, Rejection>,
-    /// What those in effect with templates describe, be it shadowed by another or not.
+    /// What overlays in effect describe with templates, even where another overlay has precedence.
     pub described: BTreeMap<NodeOverlayName, BTreeMap<DriverName, Described>>,
     /// One for each NodePool, in the order given. Equal ones are shared.
     pub pools: Vec<Arc<Corrected>>,
@@ -236,7 +236,8 @@ struct Match {
     devices: Said,
 }
 
-/// What tells NodePools apart for an overlay: their types, and what they say about the labels that it asks for.
+/// The key of NodePools that an overlay cannot tell apart: their types, and their values of the labels that it asks
+/// for.
 type Seen<'a> = ((usize, usize), Vec<Option<&'a str>>);
 
 impl Matches {
@@ -322,7 +323,7 @@ struct Class<'a> {
     types: Vec<OfType<'a>>,
 }
 
-/// Who says what about an instance type.
+/// Which overlays set what of an instance type.
 #[derive(Clone, Default)]
 struct OfType<'a> {
     /// By the place of the offering; empty if there is no price.
@@ -331,7 +332,7 @@ struct OfType<'a> {
     devices: Vec<(DriverName, devices::Claimed<'a>)>,
 }
 
-/// Who says something about a price or an amount.
+/// The overlays that set one price or amount.
 #[derive(Clone, Copy)]
 struct Claimed<'a> {
     /// The first: it wins.
@@ -345,7 +346,7 @@ impl OfType<'_> {
         self.prices.is_empty() && self.capacity.is_empty() && self.devices.is_empty()
     }
 
-    /// Whether the same overlays decide.
+    /// Whether the same overlays decide in both.
     fn has_winners_of(&self, other: &Self) -> bool {
         let same_price = |(a, b): (&Option<Claimed<'_>>, &Option<Claimed<'_>>)| match (a, b) {
             (Some(a), Some(b)) => std::ptr::eq(a.winner, b.winner),
@@ -365,12 +366,12 @@ impl OfType<'_> {
     }
 }
 
-/// What was made so far.
+/// The corrected instance types so far.
 #[derive(Default)]
 struct Made<'a> {
-    /// Of instance types: for each list of types and each place there, what decided and what came of it.
+    /// Instance types, for each list of types and each position in it: which overlays decided, and the result.
     types: BTreeMap<(usize, usize), Decided<'a>>,
-    /// Of the templates of overlays alone, by what decides for each driver.
+    /// Templates merged from overlays only, by the decision for each driver.
     templates: BTreeMap<Vec<devices::Decision>, DynamicResources>,
 }
 
@@ -395,7 +396,7 @@ impl<'a> Class<'a> {
         (classes, class_of_pool)
     }
 
-    /// The first thing that an overlay in effect says too, with the same weight.
+    /// The first thing that an overlay in effect sets too, with equal weight.
     fn conflict(&self, overlay: &Overlay, found: &[Rc<Matches>]) -> Option<Conflict> {
         let mut matches = found.get(self.place).into_iter().flat_map(|matches| &matches.0);
         matches.find_map(|matching| self.conflict_of_type(overlay, matching))

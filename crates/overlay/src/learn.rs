@@ -39,11 +39,11 @@ pub struct Gap {
     pub node_class: String,
     /// The first machine on which it was seen, by name of its Node.
     pub node_name: String,
-    /// Devices that the driver has published there.
+    /// How many devices the driver has published there.
     pub devices: usize,
 }
 
-/// What is missing, by driver, type and node class.
+/// The gaps, by driver, type and node class.
 pub fn gaps<'s>(machines: &[Machine<'_>], slices: impl IntoIterator<Item = &'s ResourceSlice>) -> Vec<Gap> {
     let mut by_node: BTreeMap<&str, Vec<&ResourceSlice>> = BTreeMap::new();
     for slice in slices {
@@ -76,7 +76,7 @@ pub fn gaps<'s>(machines: &[Machine<'_>], slices: impl IntoIterator<Item = &'s R
     found.into_values().collect()
 }
 
-/// Drivers whose pools of a node are all complete, with their devices; none without any.
+/// Drivers whose pools on a node are all complete, with the number of their devices; only drivers with devices.
 fn complete<'s>(slices: &[&'s ResourceSlice]) -> Vec<(&'s DriverName, usize)> {
     let mut pools: BTreeMap<(&DriverName, &PoolName), Vec<&ResourceSlice>> = BTreeMap::new();
     for slice in slices {

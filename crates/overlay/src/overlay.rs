@@ -9,39 +9,39 @@ use thiserror::Error as ThisError;
 
 use crate::{PriceChange, learn};
 
-/// Resources that the provider alone knows.
+/// Resources that only the provider sets.
 const RESTRICTED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 
-/// Why an overlay cannot be used whatever there is to correct (reason `RuntimeValidation`).
+/// Why an overlay is invalid, whatever instance types there are (reason `RuntimeValidation`).
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum Invalid {
-    /// A requirement makes no sense.
+    /// A requirement is invalid.
     #[error("spec.requirements: {0}")]
     Requirements(#[from] requirements::Error),
-    /// It is no price.
+    /// The text is not a price.
     #[error("spec.price: {0}")]
     Price(#[source] price::Error),
-    /// It is neither amount nor percentage.
+    /// The text is neither an amount nor a percentage.
     #[error("spec.priceAdjustment: {0}")]
     PriceAdjustment(#[source] price::Error),
-    /// Both ways to say the price.
+    /// Both `price` and `priceAdjustment` are set.
     #[error("spec: price and priceAdjustment exclude each other")]
     TwoPrices,
-    /// The amount is no quantity.
+    /// The amount is not a quantity.
     #[error("spec.capacity: {0}")]
     Capacity(#[from] cloudprovider::instance_type::InvalidResource),
     /// An amount below zero.
     #[error("spec.capacity.{0}: must not be negative")]
     Negative(String),
-    /// Devices that make no sense on any machine.
+    /// The devices are invalid on any machine.
     #[error("spec.dynamicResources.{0}")]
     Devices(#[from] dra_templates::Error),
-    /// The provider alone knows of this resource.
+    /// Only the provider sets this resource.
     #[error("spec.capacity.{0}: this resource cannot be changed")]
     Restricted(String),
 }
 
-/// A NodeOverlay that makes sense.
+/// A valid NodeOverlay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlay {
     /// Its name.
@@ -51,7 +51,7 @@ pub struct Overlay {
     pub weight: i32,
     /// What it does to prices.
     pub price: Option<PriceChange>,
-    /// Resources of the machines beside those the provider knows of, or in place of them.
+    /// Resources that machines have in addition to, or instead of, what the provider says.
     pub capacity: ResourceList,
     /// What DRA drivers will publish on the machines.
     pub dynamic_resources: DynamicResources,
@@ -62,7 +62,7 @@ impl Overlay {
     /// Reads and checks a NodeOverlay.
     ///
     /// # Errors
-    /// The first thing that makes no sense.
+    /// The first thing that is invalid.
     pub fn new(overlay: &NodeOverlay, labels: &ProviderLabels) -> Result<Self, Invalid> {
         let spec = &overlay.spec;
         let requirements = spec.requirements.iter().map(|requirement| NodeSelectorRequirementWithMinValues {
@@ -92,7 +92,7 @@ impl Overlay {
         dra_templates::check(&dynamic_resources)?;
         Ok(Self {
             name: overlay.metadata.name.as_deref().unwrap_or_default().into(),
-            // What was learnt never stands against what a person says, whatever its weight.
+            // A generated overlay never takes precedence over one that a person wrote, whatever its weight.
             weight: if learn::is_generated(overlay) { i32::MIN } else { spec.weight.unwrap_or(0) },
             price,
             capacity,

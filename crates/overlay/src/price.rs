@@ -13,9 +13,9 @@ const HUNDRED_PERCENT: i128 = 100_000_000_000;
 pub enum PriceChange {
     /// This price instead.
     Replace(PriceNanoUsdPerHour),
-    /// So much more, or less.
+    /// The price plus this amount, which may be negative.
     Add(PriceNanoUsdPerHour),
-    /// So many percent more, or less.
+    /// The price plus this percentage, which may be negative.
     AddPercent(NanoPercent),
 }
 

@@ -1,8 +1,8 @@
-//! What drivers have published, held against what templates said they would.
+//! Compares what drivers have published with what templates announced.
 //!
-//! Devices are matched by name, and what is left by what they are: a name that a driver chooses otherwise is no
-//! difference. A template need not name every attribute and capacity; what more a driver publishes is none either.
-//! Nothing here decides about planning: once a driver's pools on a node are complete, they are what counts.
+//! Devices are matched by name, and the rest by their properties: a driver may choose other names. A template need not
+//! name every attribute and capacity, so additional ones are no difference either. Nothing here changes planning: once
+//! a driver's pools on a node are complete, only they count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,10 +15,10 @@ use model::Quantity;
 use dra_templates::Expansion;
 use dra_templates::{Nodes, Pool, PoolScope};
 
-/// Differences that are told; there may be more.
+/// At most so many differences are returned; there may be more.
 pub const MAX_DIFFERENCES: usize = 100;
 
-/// What one driver has published on a node, or is to publish there.
+/// How far a driver has published a node's pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publication {
     /// Nothing of it is there.
@@ -29,7 +29,7 @@ pub enum Publication {
     Complete,
 }
 
-/// Something is not as a template said.
+/// A difference between what was published and a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The driver.
@@ -123,8 +123,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How far a driver has come on a node: of the pools that belong to it, or are reached from it where the templates say
-/// so. `reaches` says which nodes a selector means.
+/// How far a driver has published a node's pools: those that belong to the node, and those that only reach it where the
+/// templates say so. `reaches` says which nodes a selector selects.
 #[must_use]
 pub fn publication(
     expansion: &Expansion,
@@ -188,9 +188,9 @@ pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
     i64::try_from(slices.len()).is_ok_and(|count| count == wanted)
 }
 
-/// What is different on a machine whose drivers have published, driver by driver, at most [`MAX_DIFFERENCES`].
+/// The differences on a machine whose drivers have published, driver by driver, at most [`MAX_DIFFERENCES`].
 ///
-/// Pools of the machine itself must have exactly the devices of the templates. Of pools that nodes share, a machine's
+/// The machine's own pools must have exactly the devices of the templates. Of pools that nodes share, a machine's
 /// templates are only a part.
 #[must_use]
 pub fn verify(
@@ -253,7 +253,7 @@ fn is_of_machine(pool: &Pool) -> bool {
     pool.scope == PoolScope::Machine && pool.nodes == Nodes::Host
 }
 
-/// Tells every difference between two devices of one name.
+/// Reports every difference between two devices of one name.
 fn compare(driver: &DriverName, expected: &Device, found: &Device, tell: &mut dyn FnMut(What)) {
     let device = &expected.name;
     for (name, value) in &expected.attributes {
@@ -287,7 +287,7 @@ fn compare(driver: &DriverName, expected: &Device, found: &Device, tell: &mut dy
         ("bindingConditions", expected.binding_conditions == found.binding_conditions),
         ("nodeAllocatableResources", expected.node_allocatable == found.node_allocatable),
     ];
-    // Taints come and go; those of a template last.
+    // Drivers add and remove taints at runtime; those of a template stay.
     let lasts = |taint| found.taints.iter().any(|there| same_taint(taint, there));
     fields.push(("taints", expected.taints.iter().all(lasts)));
     for (field, _) in fields.into_iter().filter(|(_, same)| !same) {
@@ -313,10 +313,10 @@ fn compare_counters(expected: &[(usize, &Pool)], found: &[&CounterSet], tell: &m
     }
 }
 
-/// Whether devices that were bound have one value, and groups that were said to differ do.
+/// Whether bound devices have one value, and groups that were declared distinct have different ones.
 fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Device>, found: &mut Vec<Difference>) {
-    // For each attribute the values of groups that were said to differ, with a device that has it. The allocator takes
-    // all of them to differ, whichever binding they come from.
+    // By attribute: the values of groups that were declared distinct, each with a device that has it. The allocator
+    // treats all of them as different, whichever binding they come from.
     let mut values: BTreeMap<(&str, &str), Vec<(AttributeValue, DeviceName)>> = BTreeMap::new();
     for group in &expansion.groups {
         for attribute in &group.attributes {
@@ -357,7 +357,7 @@ fn compare_groups(expansion: &Expansion, matched: &BTreeMap<(usize, usize), &Dev
     }
 }
 
-/// What a device has under a name, which may be written with the driver's domain or without.
+/// A device's value under a name, which may be written with or without the driver's domain.
 fn find<'d, T>(driver: &DriverName, of: &'d BTreeMap<QualifiedName, T>, name: &QualifiedName) -> Option<&'d T> {
     let other_spelling = || of.iter().find(|(it, _)| it.resolve(driver) == name.resolve(driver)).map(|(_, it)| it);
     of.get(name).or_else(other_spelling)

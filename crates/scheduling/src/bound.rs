@@ -55,7 +55,7 @@ use crate::snapshot::NodeId;
 use crate::tuning::{BOUND_MERGES, BOUND_ROUNDS, BOUND_SLOTS, KEPT_RELAXATIONS, MERGED_MACHINES};
 
 define_id! {
-    /// Classes that are alike to the relaxation.
+    /// Classes that the relaxation cannot tell apart: their copies request the same, and the same offerings take them.
     struct KindId;
 }
 
@@ -65,7 +65,7 @@ type Served = FastMap<ClassId, Vec<FastMap<OfferingId, u32>>>;
 /// The result of the relaxation for some pods.
 #[derive(Debug)]
 pub(crate) struct Relaxed {
-    /// No plan for these pods costs less.
+    /// A lower bound of the price of every plan for these pods.
     pub(crate) bound: PriceNanoUsdPerHour,
     /// By class: the dual price of a replica in nano-dollars per hour, rounded down; 0 for classes that were not asked
     /// about.
@@ -117,12 +117,13 @@ pub(crate) struct CouldGo {
     pub(crate) price: i128,
 }
 
-/// The bound for a number of replicas of each class, and their dual prices.
+/// Solves the relaxation for a number of replicas of each class: the bound and the dual prices.
 pub(crate) fn relax(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>, solved: &Solved) -> Relaxed {
     relax_fleet(problem, run, copies, &[], solved)
 }
 
-/// The bound of new machines and of those nodes that stay of `could_go`, with all pods of these among the copies.
+/// Solves the relaxation for a fleet from which the nodes `could_go` may be removed; `copies` includes all their pods.
+/// The result bounds the price of new machines and of those nodes of `could_go` that stay.
 ///
 /// For the dual prices of [`relax`], the pods on a node that stays are worth at most what room like that is worth. So
 /// the nodes that stay and the machines together cost at least what all copies are worth, less what is free on other
@@ -138,7 +139,7 @@ pub(crate) fn relax_fleet(
     let relaxation = Relaxation::new(problem, run, copies, sought);
     let solution = solved.prices(&relaxation);
     let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
-    // Mostly the room of nodes is worth as much by either.
+    // The room of nodes is mostly worth as much by either.
     let bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
         relaxation.bound(problem, &solution.amid, &other_worth, could_go, None)
     } else {
@@ -193,7 +194,7 @@ struct Kind {
     copies: u64,
 }
 
-/// An offering, seen by what it holds for its price.
+/// An offering, as what it holds for its price.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Site {
     price: PriceNanoUsdPerHour,
@@ -210,7 +211,7 @@ struct Reserved {
     site: Site,
 }
 
-/// The key of a kind: classes with equal keys are one kind.
+/// The key of a kind: classes with equal keys form one kind.
 #[derive(PartialEq, Eq, Hash)]
 struct KindKey {
     requests: Vec<i64>,
@@ -273,7 +274,7 @@ impl Relaxation {
             && self.binding == other.binding
     }
 
-    /// The pool's offerings, by kind that they take. Offerings of reservations are kept apart as `reserved`.
+    /// Adds the pool's offerings, grouped by the kinds that they take. Offerings of reservations go to `reserved`.
     fn add_sites(
         &mut self,
         table: &PoolTable<'_>,
@@ -282,7 +283,7 @@ impl Relaxation {
         served: &Served,
         usable: &Usable,
     ) -> Vec<Site> {
-        // Mostly a pool is for few of the kinds, so that sets get room only where there is one.
+        // A pool mostly takes few of the kinds, so only these get a set.
         let mut takes: IdVec<OfferingId, IdSet<KindId>> = IdVec::filled(IdSet::new(), table.catalogue.offerings.len());
         for (kind, offerings) in self.kinds.ids().zip(by_kind) {
             for offering in offerings.iter().flat_map(|offerings| offerings.iter()) {

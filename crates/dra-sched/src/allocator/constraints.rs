@@ -6,7 +6,7 @@ use crate::compile::attributes::{Held, ValueId};
 use crate::compile::claims::CompiledConstraint;
 use crate::quirks::Quirks;
 
-/// What devices picked so far leave open.
+/// The state of a constraint after some picks.
 #[derive(Debug, Clone)]
 pub(crate) enum ConstraintState {
     /// All picked devices share a value: what they have in common after each pick.
@@ -51,7 +51,7 @@ impl ConstraintState {
                         (Held::Values(other), Held::Values(values)) => {
                             other.iter().all(|a| values.iter().all(|b| a.surely_differs(*b)))
                         }
-                        // An unknown value is no value of an earlier device.
+                        // An unknown value equals no value of an earlier device.
                         (Held::Opaque | Held::Missing | Held::Failed, Held::Values(_)) => true,
                         (_, Held::Opaque | Held::Missing | Held::Failed) => false,
                     })
@@ -81,7 +81,7 @@ impl ConstraintState {
         }
     }
 
-    /// Takes back the last device, which was of `request`.
+    /// Removes the last device, which was picked for `request`.
     pub(crate) fn remove(&mut self, request: usize) {
         match self {
             Self::Match { common } => {
@@ -98,7 +98,7 @@ impl ConstraintState {
         }
     }
 
-    /// What later picks depend on.
+    /// Adds what later picks depend on to a key.
     pub(crate) fn fingerprint(&self, key: &mut Vec<Held>) {
         match self {
             Self::Match { common } => key.extend(common.last().cloned()),

@@ -1,11 +1,11 @@
 //! Proofs that nothing fits, by counting.
 //!
-//! Every test relaxes the problem: requests are demands, classes of equal devices are supplies, and what they may not
-//! mix (constraints among several requests, counters among several devices) is left out but for one rule at a time. If
+//! Every test relaxes the problem: requests are demands, classes of equal devices are supplies, and of the rules about
+//! combinations (constraints among several requests, counters among several devices) only one is kept at a time. If
 //! even the relaxed problem has no solution, there is none. Hall's condition over requests is a maximum flow; a
 //! matchAttribute constraint is tested once per value; counters by the least that each request must draw.
 //!
-//! A test may be about the requests up to a place only: if even these cannot all be served, the walk never gets there.
+//! A test may cover only the requests up to a place: if even these cannot all be served, the search never gets past it.
 //!
 //! Cost: demands × classes for one flow, times the values of one attribute.
 
@@ -40,7 +40,7 @@ struct Demand {
 /// What a supply offers to a demand.
 struct Offer {
     supply: usize,
-    /// A device to ask about.
+    /// One device of the supply, for questions about all.
     example: Position,
     devices: usize,
 }
@@ -54,15 +54,15 @@ struct Supply {
     devices: Option<usize>,
 }
 
-/// Whether a problem is refuted of which nothing is picked yet and whose classes are known, and neither is there an
-/// error: no request where one is possible is ever reached.
+/// Whether a search can be refuted before anything is picked, once device classes are known. It must have no request at
+/// which upstream can answer with an error that the search would reach.
 pub(super) fn refute_all(search: &mut Search<'_>) -> Result<Option<Proof>, OutOfBudget> {
     refute(search, (ClaimPosition::from_index(0), 0), None)
 }
 
-/// Whether the rest of a walk is refuted: a request, of which the devices of one branch after the `done`-th, from
-/// `start` on, are left if that is given, and all requests after it; but only those before the next one where an error
-/// is possible.
+/// Whether the rest of a search is refuted. The rest is one request and all requests after it, up to the next one at
+/// which an error is possible. If a branch is given, the request still needs its devices after the `done`-th, taken
+/// from `start` on.
 pub(super) fn refute(
     search: &mut Search<'_>,
     place: Place,
@@ -85,9 +85,9 @@ pub(super) fn refute(
 struct Tests<'t, 'a> {
     search: &'t mut Search<'a>,
     classes: &'t Classes,
-    /// Whose counters a device draws from is decided by the walk.
+    /// Counters are left out, because the search decides whose counters a device draws from.
     without_counters: bool,
-    /// Some supply is offered to several demands; otherwise each has what it is offered.
+    /// Whether several demands compete for a supply; if not, each has what it is offered.
     contended: bool,
 }
 
@@ -100,9 +100,11 @@ impl Tests<'_, '_> {
     ) -> Result<Option<Proof>, OutOfBudget> {
         let supplies = self.supplies();
         let demands = self.demands(&supplies, place, until, current);
+        // The tests come by their cost: counts, one flow, counters, and flows for each value of an attribute.
         if let Some(proof) = demands.iter().find_map(too_few) {
             return Ok(Some(proof));
         }
+        // Where no two demands compete for a supply, counting each by itself was the whole flow.
         self.contended = is_contended(&demands, &supplies);
         if let Some(proof) = self.contended.then(|| together(&demands, &supplies, |_, _| true)).flatten() {
             return Ok(Some(proof));
@@ -112,6 +114,7 @@ impl Tests<'_, '_> {
         }
         for claim in self.search.claims.ids() {
             for constraint in 0..self.search.claims[claim].constraints.len() {
+                // A constraint that covers none of the requests left cannot refute them.
                 let covers = |demand: &Demand| demand.claim == claim && demand.constraints.contains(&constraint);
                 if !demands.iter().any(covers) {
                     continue;
@@ -215,7 +218,7 @@ impl Tests<'_, '_> {
         Demand { claim, name, wanted, constraints, branches: branches.into(), admin, supplies: offers }
     }
 
-    /// Whether a branch that a device is open to could pick it now, as far as the device alone decides.
+    /// Whether a branch could pick the device now, as far as that depends on the device alone.
     fn usable(&mut self, branch: BranchIndex, position: Position) -> bool {
         let search = &mut *self.search;
         let alternative = search.branches[branch].alternative;
@@ -253,7 +256,8 @@ impl Tests<'_, '_> {
         match self.search.constraints[claim].get(constraint).and_then(ConstraintState::common) {
             Some(common) => values.extend(common),
             None => {
-                // The first device may have any value; a value of no kind matches nothing but is enough for one device.
+                // The first device may have any value. A value of unknown kind matches nothing, but is enough for one
+                // device.
                 for held in first.supplies.iter().flat_map(|offer| held(self.search, first, constraint, offer)) {
                     match held {
                         Held::Values(held) => values.extend(held),
@@ -281,7 +285,7 @@ impl Tests<'_, '_> {
         Ok(Some(Proof::NoCommonValue { claim: claim.index(), constraint }))
     }
 
-    /// `forgets`: a device is only held against the last one of each request.
+    /// `forgets`: a device is compared only with the last one of each request.
     fn too_few_values(
         &mut self,
         demands: &[Demand],
@@ -304,7 +308,7 @@ impl Tests<'_, '_> {
                 }
             }
         }
-        // Values of which each surely differs from each other: known ones, or unknown ones that were said to differ.
+        // Values that certainly differ from each other: known values, and unknown ones that were declared distinct.
         let differing =
             |one: &&ValueId| values.iter().filter(|other| *other == *one || one.surely_differs(**other)).count();
         let most = values.iter().map(|one| differing(&one)).max().unwrap_or(0);
@@ -322,7 +326,7 @@ impl Tests<'_, '_> {
         for demand in demands.iter().filter(|demand| !demand.admin && demand.wanted > 0) {
             let mut least: Option<BTreeMap<(PoolPosition, CounterIndex), (i128, i128)>> = None;
             for offer in &demand.supplies {
-                // A further share draws nothing.
+                // A further share of a device draws nothing.
                 let draws = if self.search.is_shareable(offer.example) {
                     BTreeMap::new()
                 } else {
@@ -384,7 +388,7 @@ fn too_few(demand: &Demand) -> Option<Proof> {
     })
 }
 
-/// Whether demands compete for any supply that is not shared without end.
+/// Whether several demands compete for a supply that is limited.
 fn is_contended(demands: &[Demand], supplies: &[Supply]) -> bool {
     let mut offered = vec![false; supplies.len()];
     let offers = demands.iter().filter(|demand| !demand.admin && demand.wanted > 0).flat_map(|demand| &demand.supplies);

@@ -1,4 +1,5 @@
-//! Why each request finds too little: every device of the view against every rule, as the ledger stood.
+//! The report of a refusal: for each request, every device of the view against every rule, with what was taken at that
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::verdict::scene::Scene;
 use crate::verdict::{ConstraintReport, Fall, Proof, RequestReport, Rule, Shortage};
 use dra_types::compat::Gate;
 
-/// What was found at a scene: by each request, and under the constraints that could be to blame. None where the claims
-/// could not even be looked at, which refuses them in another way.
+/// The reports for each request, and for the constraints that could be the reason. `None` if the claims have a fault
+/// and no device was looked at.
 pub(crate) fn of(
     inventory: &Inventory,
     scene: &Scene,
@@ -36,13 +37,13 @@ pub(crate) fn of(
     Some((requests, constraints(&mut search, proof)))
 }
 
-/// One report a branch. Nothing may be picked.
+/// One report per branch. Call it before anything is picked.
 fn requests(search: &mut Search<'_>) -> Vec<RequestReport> {
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     branches.into_iter().map(|branch| report(search, branch)).collect()
 }
 
-/// Devices that fell at one rule, while they are counted.
+/// Devices that fail one rule, while they are counted.
 struct Fallen {
     devices: u64,
     example: Arc<str>,
@@ -69,7 +70,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
             shortage: None,
         });
         fallen.devices += 1;
-        // Devices of one shape fall at a selector alike, but each is in use by somebody.
+        // A selector rejects all devices of one shape alike, but each device in use has a holder of its own.
         if fallen.sample.len() < NAMED_DEVICES && (is_about_itself || !fallen.shapes.contains(&entry.shape)) {
             fallen.shapes.push(entry.shape);
             fallen.sample.push(search.view_device(position).device);
@@ -105,7 +106,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
     }
 }
 
-/// The values in play under each constraint that could be to blame.
+/// The values in play under each constraint that could be the reason.
 fn constraints(search: &mut Search<'_>, proof: &Proof) -> Vec<ConstraintReport> {
     let blamed = |of_claim: usize, of_constraint: usize| match proof {
         Proof::NoCommonValue { claim, constraint } | Proof::TooFewValues { claim, constraint } => {
@@ -144,7 +145,7 @@ fn constraints(search: &mut Search<'_>, proof: &Proof) -> Vec<ConstraintReport> 
     reports
 }
 
-/// Usable devices of a branch by what they have under a constraint's attribute.
+/// The usable devices of a branch by their value of a constraint's attribute.
 fn values(
     search: &mut Search<'_>,
     branch: BranchIndex,
@@ -193,7 +194,7 @@ fn first_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) 
     missing_attribute(search, branch, position).map(|rule| (rule, None))
 }
 
-/// The first rule before those about amounts.
+/// The first rule, of those that are not about amounts.
 fn first_plain_rule(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> Option<Rule> {
     let device = search.device(position);
     let alternative = search.branches[branch].alternative;

@@ -16,13 +16,13 @@ use dra_types::{
     NodeSelectorRequirement, NodeSelectorTerm, RequestName, ResultConfig, compat::Gate,
 };
 
-/// kube-scheduler gives every share a random name; only whether there is one matters here.
+/// kube-scheduler gives each share a random name. Only whether there is one matters here.
 const SHARE_ID: &str = "share";
 
 /// Upstream's score of the first alternative.
 const BEST_SCORE: usize = 8;
 
-/// The outcome of a walk that ended with all claims served.
+/// The outcome of a search that served all claims.
 pub(super) fn found(search: &Search<'_>, need: Need) -> Outcome {
     let mut allocations = Vec::with_capacity(search.claims.len());
     let mut pinned = Vec::new();
@@ -57,7 +57,7 @@ pub(super) fn found(search: &Search<'_>, need: Need) -> Outcome {
     Outcome::Found(Found { allocations, score, usage, pinned })
 }
 
-/// The branch that a request was served by.
+/// The branch that served a request.
 fn chosen(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<BranchIndex> {
     let of_request = |pick: &&Pick| search.branches[pick.branch].request == request;
     search.picks[claim].iter().find(of_request).map(|pick| pick.branch)
@@ -90,7 +90,8 @@ fn result(search: &Search<'_>, pick: &Pick) -> AllocationResult {
     }
 }
 
-/// Configurations of classes once each, in the order of requests, then those of the claim that concern what was chosen.
+/// The configurations of classes, each once, in the order of requests; then those of the claim for the branches that
+/// were chosen.
 fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
     let class = search.claims[claim];
     let mut alternatives = class.requests.iter().flat_map(|request| &request.alternatives);
@@ -131,7 +132,7 @@ fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
             if whole || part {
                 configs.push(copy());
             }
-            // Old releases go on and copy it for each request that it concerns.
+            // Releases up to 1.36 copy it for each request that it names.
             if (whole || part) && !repeats {
                 break;
             }

@@ -1,4 +1,5 @@
-//! The walk: claims, requests, alternatives, devices, in upstream's order, every choice undone exactly.
+//! The search: a walk through claims, requests, alternatives and devices in upstream's order. Every choice is undone
+//! exactly.
 
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub(crate) struct Branch<'a> {
     pub(crate) index: usize,
     pub(crate) alternative: &'a Alternative,
     pub(crate) wanted: usize,
-    /// The devices of a request for all.
+    /// The devices of a request for all; `None` for a request with a count.
     pub(crate) all: Option<Vec<Position>>,
 }
 
@@ -62,16 +63,16 @@ impl Branch<'_> {
     }
 }
 
-/// How a walk ended.
+/// How the search of a subtree ended.
 #[derive(Debug)]
 pub(crate) enum Walk {
     Found,
-    /// Nothing below.
+    /// The subtree holds no solution.
     Exhausted,
-    /// More devices than a claim's status holds.
+    /// A claim would get more devices than its status can hold.
     TooMany,
     Fault(Box<Fault>),
-    /// Counting shows that there is nothing anywhere.
+    /// Counting proves that there is no solution anywhere.
     Refuted(Proof),
     OutOfBudget,
 }
@@ -82,7 +83,7 @@ pub(crate) struct Search<'a> {
     pub(crate) inventory: &'a Inventory,
     pub(crate) facts: &'a NodeFacts,
     pub(crate) view: &'a View,
-    /// What it was made for, to begin anew.
+    /// The question, to begin anew.
     question: Question<'a>,
     pub(crate) claims: IdVec<ClaimPosition, &'a ClaimClass>,
     pub(crate) taken: Taken<'a>,
@@ -97,17 +98,17 @@ pub(crate) struct Search<'a> {
     derived: Values<'a>,
     consumable: bool,
     demands: FastMap<(BranchIndex, DeviceShape), Arc<Result<Demand, BadCapacity>>>,
-    /// By pool, as far as asked for.
+    /// Counters by pool, as far as they were asked for.
     counters: FastMap<PoolPosition, CountersLeft>,
-    /// The pool whose counters are looked at for each pool asked for: its own, but for a defect of old releases.
+    /// By pool: the pool whose counters are drawn from. That is the pool itself, except for a defect of old releases.
     homes: FastMap<PoolPosition, PoolPosition>,
     groups: FastMap<(PoolPosition, CounterSetIndex), GroupState>,
-    /// Known once a branch has failed for which a proof is worth its cost.
+    /// Device classes; set once a branch has failed for which a proof is worth its cost.
     pub(crate) classes: Option<Classes>,
     /// Devices looked at so far.
     looked: usize,
-    /// What a constraint does not admit may be passed over before anything else is asked of it. Old releases remember
-    /// what they asked.
+    /// Devices that a constraint does not admit may be skipped before any other rule is checked. Not in old releases,
+    /// which remember what they checked.
     passes_over: bool,
     failed: FastSet<symmetry::State>,
 }
@@ -146,7 +147,7 @@ impl Search<'_> {
         let Some(branches) = requests.get(request) else {
             let next = ClaimPosition::from_index(claim.index() + 1);
             return match self.request(next, 0) {
-                // An earlier claim that chose otherwise would not make this one smaller.
+                // The claims before may have chosen otherwise, but that would not make this one smaller.
                 Walk::TooMany => Walk::Exhausted,
                 other => other,
             };
@@ -193,8 +194,8 @@ impl Search<'_> {
         walk
     }
 
-    /// Once something has failed: whether counting or an earlier failure excludes this part of the tree; if not, what
-    /// it will be remembered by.
+    /// After a failure: whether counting, or an earlier failure, excludes this subtree. If not, the key by which its
+    /// failure will be remembered.
     fn known_to_fail(
         &mut self,
         branch: BranchIndex,
@@ -207,7 +208,7 @@ impl Search<'_> {
         }
         let place = self.branches[branch].place();
         if self.is_last(branch, done) {
-            // A look at each device costs less than a proof.
+            // Looking at each device costs less than a proof.
             return Ok(None);
         }
         let is_new = done == 0 && classes.only_classes_matter(place);
@@ -250,6 +251,7 @@ impl Search<'_> {
         for index in start..self.view.devices.len() {
             let position = Position::from_index(index);
             self.looked += 1;
+            // Access as administrator does not count as use, but one claim must not get a device twice.
             let taken = if admin { self.is_picked_by(position, claim) } else { self.in_use(position) };
             if taken {
                 continue;
@@ -259,6 +261,7 @@ impl Search<'_> {
                 Judgement::Error => return Walk::Fault(Box::new(self.selector_fault(branch, position))),
                 Judgement::Yes => {}
             }
+            // Capacity is asked before symmetry, since upstream may answer with an error here.
             match self.has_capacity(branch, position, false) {
                 Ok(true) => {}
                 Ok(false) => continue,
@@ -267,9 +270,12 @@ impl Search<'_> {
                     None => continue,
                 },
             }
+            // An equal device failed in this slot, so this one would too.
             if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
             }
+            // A constraint admits none of the devices of another value. They are not tried one by one; what was skipped
+            // counts for the proof below.
             if self.passes_over && self.is_unlike(branch, position) {
                 passed_over = true;
                 continue;
@@ -284,18 +290,20 @@ impl Search<'_> {
                 return walk;
             }
             self.unpick(branch);
+            // Errors and exhausted budgets end the whole search, not this branch.
             if !matches!(walk, Walk::Exhausted) {
                 return walk;
             }
             failed.extend(self.class_of(branch, position));
         }
+        // As long as little was looked at, walking on is cheaper than a proof (see `PROOF_PATIENCE`).
         if passed_over && self.looked < PROOF_PATIENCE * self.view.devices.len() {
             return Walk::Exhausted;
         }
         self.failure()
     }
 
-    /// Whether a constraint does not admit a device, and upstream would have no error before it says so.
+    /// Whether a constraint does not admit a device, and upstream would find no error before it checks the constraint.
     fn is_unlike(&self, branch: BranchIndex, position: Position) -> bool {
         let Branch { claim, alternative, .. } = self.branches[branch];
         for &constraint in &alternative.constraints {
@@ -311,7 +319,7 @@ impl Search<'_> {
         false
     }
 
-    /// Why a walk found nothing, if it ended before it tried to prove that.
+    /// The proof for a search that found nothing, if it ended before it tried to prove that.
     fn proof_of_exhaustion(&mut self) -> Proof {
         match self.failure() {
             Walk::Refuted(proof) => proof,
@@ -319,15 +327,15 @@ impl Search<'_> {
         }
     }
 
-    /// The class of a device that nothing was done to yet, once classes are known and where no more than classes
-    /// matter.
+    /// The class of a device, once classes are known; `None` if it is taken already, or where more than its class
+    /// matters.
     fn class_of(&self, branch: BranchIndex, position: Position) -> Option<ClassIndex> {
         let place = self.branches[branch].place();
         let classes = self.classes.as_ref().filter(|classes| classes.only_classes_matter(place))?;
         if self.touched.get(position).is_some() { None } else { Some(classes.of[position]) }
     }
 
-    /// Something failed. The first time the whole problem is looked at, as it was before anything was picked.
+    /// Handles a failure. On the first one the whole problem is checked, as it was before anything was picked.
     fn failure(&mut self) -> Walk {
         if self.classes.is_some() {
             return Walk::Exhausted;

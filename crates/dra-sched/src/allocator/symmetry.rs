@@ -1,11 +1,11 @@
-//! Devices that no part of a search can tell apart, and what a failure is remembered by.
+//! Classes of devices that no part of a search can tell apart, and the keys by which failures are remembered.
 //!
 //! Two devices are of one class if every branch gets the same answer from selectors, taints and capacity, every
 //! constraint the same value, and they draw the same from the same pool. Exchanging two untouched devices of a class in
-//! any assignment gives an assignment that is as good; so a class that failed in a slot need not be tried there again.
+//! any assignment gives an equally good assignment, so if one device of a class failed in a slot, no other needs to be
+//! tried there.
 //!
-//! Upstream's errors are kept apart: a part of the walk may be left out only if it holds neither a solution nor an
-//! error.
+//! Upstream's errors are kept apart: a subtree may be skipped only if it holds neither a solution nor an error.
 
 use std::collections::BTreeSet;
 
@@ -34,14 +34,14 @@ pub(crate) struct Classes {
     pub(crate) members: IdVec<ClassIndex, Vec<Position>>,
     /// The branches that could ever pick a device of a class.
     open_to: IdVec<ClassIndex, SmallVec<[BranchIndex; 2]>>,
-    /// Requests at which upstream may answer with an error, in the order of the walk. A part of the walk that never
-    /// gets to the next of them holds no error.
+    /// Requests at which upstream may answer with an error, in the order of the search. A subtree that never reaches
+    /// the next of them holds no error.
     errs_at: BTreeSet<Place>,
-    /// The last request for all devices under a constraint: an error or not by the order in which its devices are
-    /// tried, so that up to there nothing may be left out because it mirrors something else.
+    /// The last request for all devices under a constraint. Whether it ends in an error depends on the order in which
+    /// its devices are tried, so up to there nothing may be skipped by symmetry.
     exact_until: Option<Place>,
-    /// Defects of old releases make what happens depend on what was taken back before, so that no part of the walk may
-    /// be left out. That there is no solution at all can still be proved.
+    /// Set if defects of old releases make answers depend on choices that were undone, so that no subtree may be
+    /// skipped. It can still be proved that there is no solution at all.
     pub(crate) past_matters: bool,
 }
 
@@ -76,13 +76,13 @@ impl Fingerprint<'_> {
     }
 }
 
-/// What one branch thinks of a device.
+/// The answer of one branch about a device.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Answer {
     No,
     Error,
     Tainted,
-    /// It takes all that there is.
+    /// It takes the whole device.
     Whole,
     Demand(Option<Vec<i128>>),
     BadCapacity,
@@ -101,7 +101,7 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     let any_admin = search.branches.iter().any(|branch| branch.alternative.admin_access);
     for position in search.view.devices.ids() {
-        // A device that is out of reach for all needs no verdicts, and is like all others of its kind.
+        // A device that no branch can reach needs no verdicts, and equals all others like it.
         let taken = search.is_taken(position);
         let fingerprint = if taken && !any_admin {
             Fingerprint { taken, unusable: true, ..Fingerprint::default() }
@@ -157,7 +157,7 @@ fn fingerprint<'a>(
         if errs {
             errs_at.insert(search.branches[branch].place());
         }
-        // Nobody asks for the values of a device that a request does not want; a derived one might fail there.
+        // Nobody reads the values of a device that a request does not want; a derived value could fail there.
         if search.judge(branch, position) != Judgement::Yes {
             continue;
         }
@@ -202,7 +202,7 @@ fn answer(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> A
         Judgement::Error => return Answer::Error,
         Judgement::Yes => {}
     }
-    // A bad capacity is seen before the taints.
+    // A bad capacity is found before taints are looked at.
     if search.is_taken_whole(branch, position) {
         return if search.untolerated(branch, position).is_some() { Answer::Tainted } else { Answer::Whole };
     }
@@ -215,7 +215,7 @@ fn answer(search: &mut Search<'_>, branch: BranchIndex, position: Position) -> A
     }
 }
 
-/// What the rest of a walk depends on, up to exchanging devices of a class.
+/// What the rest of a search depends on, apart from exchanging devices of a class.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     branch: BranchIndex,
@@ -250,7 +250,8 @@ impl Classes {
         self.errs_at.range(place..).next().copied()
     }
 
-    /// Whether a request lies after all whose outcome depends on which of equal devices were picked.
+    /// Whether only device classes matter from this request on: no earlier choice among equal devices decides its
+    /// outcome.
     pub(crate) fn only_classes_matter(&self, place: Place) -> bool {
         !self.past_matters && self.exact_until.is_none_or(|until| place > until)
     }
@@ -265,7 +266,7 @@ impl Classes {
         self.open_to[class].contains(&branch)
     }
 
-    /// Members of a class from a position on that nothing was done to.
+    /// How many devices of a class from a position on are untouched.
     pub(crate) fn untouched(&self, search: &Search<'_>, class: ClassIndex, start: usize) -> usize {
         let members = &self.members[class];
         let from = members.partition_point(|position| position.index() < start);

@@ -1,8 +1,8 @@
-//! Values of attributes as constraints compare them: small numbers, equal where the values are equal.
+//! Attribute values as constraints compare them: numbers, equal if and only if the values are equal.
 //!
-//! A template's attribute may be bound to a *group*: unknown until launch, but equal within the group on one machine.
-//! A group is a value like any other, only that nothing is known about how it compares with others: for matchAttribute
-//! it equals nothing but itself, and for distinctAttribute it differs only from groups that were declared distinct.
+//! A template's attribute may be bound to a *group*: unknown until launch, but equal within the group on one machine. A
+//! group is a value, but nothing is known about how it compares with other values: for matchAttribute it only equals
+//! itself, and for distinctAttribute it differs only from groups that were declared distinct.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use dra_types::{AttributeValue, QualifiedName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ValueId(u32);
 
-/// How the text of a value begins that no machine has published yet.
+/// The text for a value that no machine has published yet begins with this.
 pub(crate) const UNKNOWN_VALUE: &str = "unknown until launch";
 
 const GROUP: u32 = 1 << 31;
@@ -49,17 +49,17 @@ pub(crate) fn group_number(index: u32, distinct: bool) -> u32 {
     (index & (DISTINCT - 1)) | if distinct { DISTINCT } else { 0 }
 }
 
-/// What a device has under an attribute.
+/// The value of a device under an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Held {
     /// Nothing.
     Missing,
-    /// A value of no known kind, or a list without the gate for lists: it can be the first of a matching set but
+    /// A value of unknown kind, or a list without the gate for lists. It can be the first of a matching set, and
     /// matches nothing.
     Opaque,
     /// One value, or the set of a list's. Sorted.
     Values(SmallVec<[ValueId; 1]>),
-    /// It is derived, and its expression fails: the pod fails as soon as the walk asks.
+    /// The attribute is derived and its expression fails: the pod fails when the search reads it.
     Failed,
 }
 
@@ -68,7 +68,8 @@ pub(crate) fn group_index(group: u32) -> u32 {
     group & (DISTINCT - 1)
 }
 
-/// A group as a machine sees it: of another machine's groups nothing is known but that they are different unknowns.
+/// A group as a machine sees it. Groups of another machine are moved by `offset`, so that they differ from this
+/// machine's.
 fn group_seen(group: u32, offset: Option<u32>) -> u32 {
     offset.map_or(group, |offset| group_index(group_index(group) + offset))
 }
@@ -143,7 +144,7 @@ impl ValueTable {
             AttributeValue::Versions(values) => {
                 list(values.iter().map(|value| self.id(Key::Version(Arc::clone(value)))).collect())
             }
-            // Devices with bound attributes are not looked up here.
+            // Bound attributes are handled by the caller.
             AttributeValue::Unset | AttributeValue::AfterLaunch => Held::Opaque,
         }
     }
@@ -166,7 +167,7 @@ impl AttributeColumn {
     }
 }
 
-/// What a device has under an attribute.
+/// The value of a device under an attribute.
 pub(crate) fn held(
     columns: &IdVec<AttributeIndex, AttributeColumn>,
     attribute: AttributeIndex,
@@ -179,7 +180,7 @@ pub(crate) fn held(
     }
 }
 
-/// What a device has under an attribute, for people.
+/// The value of a device under an attribute, as text for people.
 pub(crate) fn text(
     name: &QualifiedName,
     shape: &Shape,
@@ -195,7 +196,7 @@ pub(crate) fn text(
     }
 }
 
-/// The exact key first, then the bare id if the domain is the driver's.
+/// Looks up the full name first, then the name without domain if the domain is the driver's.
 fn lookup<'s>(name: &QualifiedName, shape: &'s Shape) -> Option<&'s AttributeValue> {
     let attributes = &shape.device().attributes;
     if let Some(value) = attributes.get(name) {

@@ -1,4 +1,4 @@
-//! Claims, compiled: classes looked up, selectors numbered, errors that no node can help found.
+//! Claims, compiled: classes are looked up and selectors numbered; errors that hold on every node are found here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub(crate) struct Claim {
 /// A claim spec, compiled.
 #[derive(Debug)]
 pub(crate) struct ClaimClass {
-    /// What reasons call it.
+    /// Its name in reasons.
     pub(crate) name: Arc<str>,
     pub(crate) spec: Arc<ResourceClaimSpec>,
     pub(crate) requests: Vec<Request>,
     pub(crate) constraints: Vec<CompiledConstraint>,
-    /// Why it can be allocated nowhere.
+    /// Why no node can allocate it.
     pub(crate) fault: Option<ClaimFault>,
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct Alternative {
     pub(crate) capacity: BTreeMap<QualifiedName, Quantity>,
     /// Constraints that cover it.
     pub(crate) constraints: Vec<usize>,
-    /// Constraints for which it computes the attribute itself.
+    /// Constraints whose attribute the request derives itself.
     pub(crate) derived: Vec<(usize, DerivedId)>,
 }
 
 impl Alternative {
-    /// The expression that stands for the attribute of a constraint.
+    /// The expression that derives the attribute of a constraint.
     pub(crate) fn derived_for(&self, constraint: usize) -> Option<DerivedId> {
         self.derived.iter().find(|(of, _)| *of == constraint).map(|(_, id)| *id)
     }
@@ -122,7 +122,8 @@ impl ClaimClass {
     }
 }
 
-/// More devices than fit are asked for whatever is chosen. Requests for all devices count when their devices are known.
+/// Whether the requests want more devices than a claim's status can hold, whichever alternatives are chosen. Requests
+/// for all devices are checked once their devices are known.
 fn too_many(requests: &[Request]) -> Option<ClaimFault> {
     let least = |request: &Request| {
         request.alternatives.iter().map(|alternative| alternative.count.unwrap_or(0)).min().unwrap_or(0) as u64

@@ -1,8 +1,8 @@
 //! Derived attributes (KEP-6080): values that a request computes from a device for the constraints that cover it.
 //!
-//! A value depends on the expression and the device's shape alone and is found out once, when a walk first asks, like a
-//! selector's verdict. Values are numbered beside those that devices publish ([`Values`]), per search and in the order
-//! in which the walk asks, so that nothing depends on other searches or threads.
+//! A value depends only on the expression and the device's shape, so it is computed once, when a search first reads it,
+//! like a selector's verdict. In each search values are numbered beside those that devices publish ([`Values`]), in the
+//! order of reading, so nothing depends on other searches or threads.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ type Outcome = Result<AttributeValue, Arc<str>>;
 
 #[derive(Debug)]
 struct Entry {
-    /// Upstream compiles an expression when the first device is tried, so a text that does not compile is an error only
+    /// Upstream compiles an expression when it tries the first device, so a text that does not compile is an error only
     /// then.
     compiled: Result<DerivedExpression, Arc<str>>,
     outcomes: Box<[OnceLock<Outcome>]>,

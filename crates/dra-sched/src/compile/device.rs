@@ -1,4 +1,4 @@
-//! Slices, pools and devices, compiled: names numbered, equal contents told once.
+//! Slices, pools and devices, compiled: names are numbered, and equal contents are kept once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A node selector of one of its slices or devices that is not one.
+    /// The fault for an invalid node selector in one of its slices or devices.
     pub(crate) fn selector_fault(&self, error: SelectorError) -> Fault {
         Fault::NodeSelector { pool: self.id.clone(), error }
     }
@@ -50,7 +50,7 @@ pub(crate) struct DeviceEntry {
     pub(crate) position: usize,
     pub(crate) key: DeviceKey,
     pub(crate) shape: DeviceShape,
-    /// Its own and those of rules.
+    /// The device's own taints and those of DeviceTaintRules.
     pub(crate) taints: Arc<[DeviceTaint]>,
     pub(crate) draws: Box<[Draw]>,
     /// Attributes whose value is unknown but shared: position in the inventory's attributes, group.
@@ -71,13 +71,13 @@ pub(crate) struct Draw {
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) driver: DriverName,
-    /// A device of this shape; attributes, capacity and `allow_multiple_allocations` are those of all.
+    /// Some device of this shape; all of them have its attributes, capacity and `allow_multiple_allocations`.
     pub(crate) slice: Arc<ResourceSlice>,
     pub(crate) position: usize,
-    /// Whether such a device can be given out whole as long as nothing is taken of it: no policy says what that takes,
-    /// and no capacity is negative.
+    /// Whether such a device can be given out whole as long as nothing is taken of it: no policy sets an amount, and no
+    /// capacity is negative.
     pub(crate) plain_capacity: bool,
-    /// Made when a selector first asks.
+    /// What selectors read; made on the first use.
     pub(crate) view: OnceLock<DeviceView>,
 }
 

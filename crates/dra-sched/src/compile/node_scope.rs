@@ -1,10 +1,10 @@
-//! What slices say of themselves: for which nodes they are, and whether their pool is whole.
+//! What slices say about themselves: for which nodes they are, and whether their pool is complete.
 
 use std::sync::Arc;
 
 use dra_types::{NodeScope, NodeSelector, NodeSelectorRequirement, ResourceSlice};
 
-/// Whether the newest generation of a pool is there as a whole.
+/// Whether all slices of the newest generation of a pool are there.
 pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
     let newest = slices.iter().map(|slice| slice.pool.generation).max();
     let mut of_newest = slices.iter().filter(|slice| Some(slice.pool.generation) == newest);
@@ -12,7 +12,7 @@ pub(crate) fn is_complete(slices: &[&ResourceSlice]) -> bool {
     usize::try_from(expected) == Ok(of_newest.count() + 1)
 }
 
-/// Whether two scopes hold the same nodes, as far as their texts say: requirements and values in any order.
+/// Whether two scopes have equal texts, with requirements and values in any order: then they hold the same nodes.
 pub(crate) fn alike(a: &NodeScope, b: &NodeScope) -> bool {
     match (a, b) {
         (NodeScope::Selector(a), NodeScope::Selector(b)) => is_same_selector(a, b),
@@ -20,7 +20,7 @@ pub(crate) fn alike(a: &NodeScope, b: &NodeScope) -> bool {
     }
 }
 
-/// Whether two node selectors say one thing.
+/// Whether two node selectors have equal texts, with requirements and values in any order.
 pub(crate) fn is_same_selector(a: &NodeSelector, b: &NodeSelector) -> bool {
     let normal = |requirements: &[NodeSelectorRequirement]| {
         let one = |requirement: &NodeSelectorRequirement| {

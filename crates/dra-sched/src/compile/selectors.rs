@@ -1,7 +1,8 @@
-//! Selectors by number, and what they say about each device shape: found out once, when a walk first asks.
+//! Numbered selectors and their verdicts about each device shape. A verdict is computed once, when a search first needs
+//! it.
 //!
-//! The memory is a column of atomics per selector. What is stored never depends on who asks first, so answers do not
-//! depend on the number of threads.
+//! Each selector has a column of atomics with its verdicts. What is stored does not depend on who asks first, so
+//! answers do not depend on the number of threads.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,8 +37,8 @@ const ERROR: u8 = 3;
 #[derive(Debug)]
 struct Entry {
     text: Arc<str>,
-    /// Upstream compiles a selector when the first device is tried, so that a text that does not compile is an error
-    /// only then.
+    /// Upstream compiles a selector when it tries the first device, so a text that does not compile is an error only
+    /// then.
     compiled: Result<Selector, Arc<str>>,
     /// The selector as a program, if it is a simple one.
     program: Option<SlotProgram>,
@@ -51,7 +52,7 @@ pub(crate) struct SelectorTable {
     ids: NameMap<Arc<str>, SelectorId>,
     entries: IdVec<SelectorId, Entry>,
     slots: SlotTable,
-    /// What devices of each shape have in the slots; made when a program first asks.
+    /// The slot values of devices of each shape; made when a program first reads them.
     rows: Box<[OnceLock<SlotRow>]>,
 }
 
@@ -110,7 +111,7 @@ impl SelectorTable {
         }
     }
 
-    /// What the program of a selector says, if it has one; whatever went wrong is found again by [`Self::error`].
+    /// The verdict of a selector's program, if it has one. An error is found again, with its text, by [`Self::error`].
     fn by_program(&self, entry: &Entry, shape: DeviceShape, content: &Shape) -> Option<Result<bool, ()>> {
         let program = entry.program.as_ref()?;
         let row = self.rows.get(shape.index())?;
@@ -118,7 +119,7 @@ impl SelectorTable {
         Some(program.evaluate(row)?.outcome.map_err(|_| ()))
     }
 
-    /// Why a selector fails on the devices of a shape; empty if it does not.
+    /// Why a selector fails on devices of a shape; empty if it does not.
     pub(crate) fn error(&self, selector: SelectorId, content: &Shape) -> Arc<str> {
         evaluate(&self.entries[selector], content, &self.compat).err().unwrap_or_default()
     }

@@ -1,7 +1,8 @@
-//! At which step of the allocator each request of a refused set of claims ends: what can be counted over many machines.
+//! The step of the allocator at which each request of a refused set of claims ends; such steps can be counted over many
+//! machines.
 //!
-//! Devices are taken away rule by rule, in the order of [`Rule`]; the request ends at the rule after which fewer are
-//! left than it wants. Where every request has enough by itself, what they may not be together is the step.
+//! Devices are removed rule by rule, in the order of [`Rule`], and the request ends at the rule that leaves fewer than
+//! it wants. If every request has enough by itself, the rule about their combination is the step.
 
 use std::sync::Arc;
 
@@ -23,38 +24,38 @@ pub struct RequestStep {
     pub wanted: Option<u64>,
     /// Devices that the class admits.
     pub of_class: u64,
-    /// Where it ends; None if it has what it wants by itself.
+    /// The step at which it ends; None if it has enough devices by itself.
     pub step: Option<Step>,
     /// Devices that pass every rule by themselves.
     pub usable: u64,
-    /// What is the matter with the device that comes furthest, of those that fall.
+    /// What is wrong with the device that passes most rules.
     pub nearest: Option<Arc<str>>,
 }
 
-/// A step of the allocator, in their order.
+/// A step of the allocator, in the order of the checks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Nothing that the class admits: no template, or none of it.
+    /// The class admits no device.
     NoDevices,
-    /// Devices fall at a rule.
+    /// Devices fail this rule.
     Rule(Rule),
-    /// There are fewer devices than are wanted, and none of them falls.
+    /// There are fewer devices than the request wants, and none fails a rule.
     TooFew,
-    /// Requests together want more than there are.
+    /// All requests together want more than there are.
     Together,
     /// A constraint among devices.
     Constraint {
-        /// Whether values must differ instead of being one.
+        /// Whether the values must differ, instead of being equal.
         distinct: bool,
         /// The attribute.
         attribute: Arc<str>,
     },
-    /// No combination.
+    /// No combination of devices satisfies all rules.
     Combination,
 }
 
 impl Step {
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoDevices => "NoDevices",
@@ -68,13 +69,13 @@ impl Step {
     }
 }
 
-/// Whether a rule says that a device is not of the request's class.
+/// Whether a device that fails the rule is not of the request's class.
 fn is_of_class(rule: &Rule) -> bool {
     matches!(rule, Rule::BindingConditionsOff | Rule::ClassSelector { .. })
 }
 
 impl RequestStep {
-    /// Where the requests of refused claims end, in the order of the claims; None if the refusal is not about devices.
+    /// The steps of all requests, in the order of the claims; None if the refusal is not about devices.
     pub fn all_of(inventory: &Inventory, refusal: &Refusal) -> Option<Vec<Self>> {
         let Refusal::Infeasible(infeasible) = refusal else { return None };
         let (requests, constraints) = report::of(inventory, &infeasible.scene, &infeasible.proof)?;
@@ -91,7 +92,7 @@ fn step_of(report: &RequestReport) -> RequestStep {
     falls.sort_by(|a, b| a.rule.cmp(&b.rule));
     let fallen_at_class: u64 = falls.iter().filter(|fall| is_of_class(&fall.rule)).map(|fall| fall.devices).sum();
     let of_class = report.seen.saturating_sub(fallen_at_class);
-    // Of a request for all, each device of the class has to be usable.
+    // A request for all devices needs each device of the class to be usable.
     let needed = report.wanted.unwrap_or(of_class.max(1));
     let mut left = of_class;
     let mut step = None;
@@ -121,10 +122,10 @@ fn step_of(report: &RequestReport) -> RequestStep {
     }
 }
 
-/// The first device that fell, and what it lacks.
+/// The first device that fails, and what it lacks.
 fn miss(fall: &Fall) -> String {
     let one = Fall { devices: 1, ..fall.clone() };
-    // The only pool of a machine to be has no name yet.
+    // The only pool of a planned machine has no name yet.
     let device = fall.example.replace("//", "/");
     match fall.shortage.map(super::amount) {
         Some(amount) => format!("{device} {}: {} of {}", one.message(), amount.left, amount.needed),
@@ -132,7 +133,7 @@ fn miss(fall: &Fall) -> String {
     }
 }
 
-/// Every request has enough devices by itself: what they may not be together ends those that it is about.
+/// Every request has enough devices by itself: the rule about their combination ends those that it concerns.
 fn blame(
     infeasible: &Infeasible,
     constraints: &[ConstraintReport],

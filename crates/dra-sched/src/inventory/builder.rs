@@ -30,7 +30,7 @@ use dra_types::{
     DeviceTaintRule, NodeScope, PoolId, QualifiedName, ResourceClaim, ResourceClaimSpec, ResourceSlice,
 };
 
-/// A claim spec: what reasons call it, itself, a field of it that is not understood.
+/// A claim spec: its name in reasons, the spec, and a field of it that is not understood.
 type Spec = (Arc<str>, Arc<ResourceClaimSpec>, Option<Arc<str>>);
 
 /// A template and its slices.
@@ -108,7 +108,7 @@ impl InventoryBuilder {
         self.rules.push(rule);
     }
 
-    /// Adds a claim spec under the name that reasons call it by. Equal specs are one class, under the first name.
+    /// Adds a claim spec under its name in reasons. Equal specs become one class, under the first name.
     pub fn claim_class(
         &mut self,
         name: &str,
@@ -200,6 +200,8 @@ impl InventoryBuilder {
         for (slice, origin) in &self.slices {
             tables.add(slice, origin);
         }
+        // Claims are compiled after devices: the tables of selectors and derived attributes have a column for each
+        // device shape.
         let mut selectors = SelectorTable::new(self.compat);
         let mut derived = DerivedTable::new(self.compat);
         let mut attributes = IdVec::new();
@@ -220,9 +222,11 @@ impl InventoryBuilder {
         selectors.set_shapes(tables.shapes.len());
         derived.set_shapes(tables.shapes.len());
         let mut values = ValueTable::new(Quirks::of(&self.compat).constraints_see_lists(&self.compat));
+        // Only attributes that some constraint compares get a column of values.
         let attributes = tables.columns(&attributes, &mut values);
         values.fix();
         let machines = self.machines;
+        // Which shared pools need a template depends on what is published by now.
         let shared_pools = shared::pools(&self.shared, &machines, &published(&tables.slices, &self.slices));
         let mut inventory = Inventory {
             compat: self.compat,
@@ -247,11 +251,13 @@ impl InventoryBuilder {
             planned_keys: tables.planned_keys.into_iter().collect(),
             mentioned_keys: BTreeSet::new(),
         };
+        // Keys that no node selector mentions cannot make domains matter.
         inventory.mentioned_keys = mentioned_keys(&inventory.slices, &self.claims);
         for (shared, _) in &self.shared {
             inventory.mentioned_keys.extend(shared.nodes.keys().cloned());
         }
         for (class, claim) in &self.claims {
+            // An allocation may name a device that is no longer published; it still counts, so it gets a key.
             for result in claim.allocation.iter().flat_map(|allocation| &allocation.results) {
                 if !inventory.key_of.contains_key(&result.device) {
                     let key = inventory.keys.push(result.device.clone());
@@ -276,7 +282,7 @@ fn published<'s>(
     pools.into_iter().collect()
 }
 
-/// The label keys that decide who reaches a device or an allocated claim.
+/// The label keys on which it depends who reaches a device or an allocated claim.
 fn mentioned_keys(
     slices: &IdVec<SliceIndex, Slice>,
     claims: &IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,

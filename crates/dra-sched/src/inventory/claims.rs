@@ -1,4 +1,4 @@
-//! What can be asked about claims before anybody looks for devices.
+//! What can be said about claims before any search for devices.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub enum ClaimUse {
         claim: ClaimId,
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
-        /// Whether the pod itself is among the claim's consumers already. That its PodGroup is makes it one of several
-        /// users.
+        /// Whether the pod itself is among the claim's consumers. If its PodGroup is a consumer, the pod is one of
+        /// several users.
         reserved: bool,
     },
 }
@@ -43,17 +43,18 @@ impl ClaimUse {
 }
 
 impl Inventory {
-    /// The name by which refusals call a claim: that of the first claim that wants the same.
+    /// The name of a claim in refusals: that of the first claim with an equal spec.
     pub fn claim_name(&self, what: ClaimUse) -> &str {
         &self.claim_classes[what.class(self)].name
     }
 
-    /// What a claim has in the cluster.
+    /// A claim's allocation in the cluster.
     pub fn allocation(&self, claim: ClaimId) -> Option<&Allocation> {
         self.claims[claim].object.allocation.as_ref()
     }
 
-    /// Whether claims of a class may take more where there is more: by a better alternative, or by asking for all.
+    /// Whether claims of a class may take more devices if there are more: by a better alternative, or because they ask
+    /// for all.
     pub fn takes_more_of_more(&self, class: ClaimClassId) -> bool {
         let is_for_all = |request: &Request| request.alternatives.iter().any(|alternative| alternative.count.is_none());
         self.has_alternatives(class) || self.claim_classes[class].requests.iter().any(is_for_all)
@@ -65,8 +66,8 @@ impl Inventory {
         requests.iter().any(|request| matches!(request.kind, RequestKind::FirstAvailable(_)))
     }
 
-    /// Whether a pod's claims take the first devices that match and nothing else decides which: more devices never
-    /// leave anybody fewer of the others then.
+    /// Whether a pod's claims take the first devices that match, and nothing else decides which. Then additional
+    /// devices never leave other claims fewer.
     pub fn takes_first_that_match(&self, claims: &[ClaimUse]) -> bool {
         let classes = claims.iter().map(|claim| &self.claim_classes[claim.class(self)]);
         let mut requests = 0;
@@ -80,17 +81,17 @@ impl Inventory {
         are_plain && requests <= 1
     }
 
-    /// Whether no selector says no. One that fails counts, since it depends on what others have taken whether it is
-    /// asked.
+    /// Whether no selector rejects devices of the shape. A selector that fails counts as not rejecting: whether it is
+    /// evaluated at all depends on what others have taken.
     pub(crate) fn could_take(&self, alternative: &Alternative, shape: DeviceShape) -> bool {
         let selectors = alternative.class_selectors.iter().chain(&alternative.selectors);
         let judge = |selector| self.selectors.judge(selector, shape, &self.shapes[shape]);
         selectors.copied().all(|selector| judge(selector) != Judgement::No)
     }
 
-    /// Allocated claims that are reserved for some of these pods and for nobody else, and hold devices of that one node
-    /// only. Left out are claims for which a PodGroup is named, since pods of it may be to come, and those with a
-    /// device that other nodes see too.
+    /// Allocated claims that are reserved only for some of these pods and only hold devices of this node. Claims that
+    /// are reserved for a PodGroup are left out, since more of its pods may come; and so are claims with a device that
+    /// other nodes see too.
     pub fn held_alone(&self, pods: &BTreeSet<&Uid>, node: &NodeName) -> Vec<ClaimId> {
         let Some(local) = self.local.get(node) else { return Vec::new() };
         let devices = local.slices.iter().flat_map(|slice| self.devices_of(*slice));

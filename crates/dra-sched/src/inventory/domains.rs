@@ -1,4 +1,4 @@
-//! Where a machine to be could land, as far as devices can tell.
+//! The domains in which a planned machine could land, as far as devices depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::machine::LabelKnowledge;
 use crate::tuning::MAX_DOMAINS;
 use dra_types::NodeFacts;
 
-/// Values of labels that are decided by the choice of an offering: the zone that a machine will be in. Empty if no
-/// device depends on one.
+/// Values of labels that the choice of an offering decides, such as the machine's zone. Empty if no device depends on
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Domain(pub BTreeMap<Arc<str>, Arc<str>>);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Each domain once for each of these values of a label, bounded.
+/// Each domain once for each of these values of a label, at most [`MAX_DOMAINS`](crate::tuning::MAX_DOMAINS) in all.
 pub(super) fn split<'v>(
     domains: &[Domain],
     key: &Arc<str>,
@@ -45,7 +45,8 @@ impl Inventory {
         &self.mentioned_keys
     }
 
-    /// The domains that a machine of a shape could land in, as far as devices can tell and labels are not pinned.
+    /// The domains in which a machine of a shape could land, as far as devices depend on them and labels are not
+    /// pinned.
     pub fn domains(&self, shape: ShapeId, pinned: &Domain) -> Vec<Domain> {
         let mut domains = vec![Domain::default()];
         for (key, knowledge) in &self.machines[shape].labels {

@@ -1,16 +1,15 @@
-//! Names of pools that nobody knows yet.
+//! Assumed names of pools that are not published yet.
 //!
 //! The scheduler goes through the pools of a driver by name, and drivers choose the names when they publish: by the
-//! machine's name, the zone's, or any other. So where a node sees several pools of a driver, and some of them are still
-//! to be published, what a plan counts on has to hold whatever they will be called. A ledger says which names are
-//! assumed.
+//! machine's name, the zone's, or any other. If a node sees several pools of a driver and some are still to be
+//! published, a plan therefore has to hold whatever they will be called. A ledger says which names are assumed.
 //!
-//! Of all orders those are tried that turn the others round ([`PoolOrder::all`]): what machines bring as they were
-//! opened or the other way round, pools of domains before or behind them, published ones before or behind all.
+//! Not every order is tried, only those that reverse the others ([`PoolOrder::all`]): pools of machines in the order of
+//! opening or reversed, pools of domains before or behind them, published pools before or behind all.
 
 use super::unit::Instance;
 
-/// Which pools of a driver come first, of those that are still to be published.
+/// The order of a driver's pools, as far as they are still to be published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PoolOrder {
     hosts: Hosts,
@@ -18,19 +17,19 @@ pub struct PoolOrder {
     published_first: bool,
 }
 
-/// Whose machines' pools come first.
+/// The order of machines' pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 enum Hosts {
-    /// Those of the machine itself; so it is planned.
+    /// The machine's own pools first. Plans are made with this order.
     #[default]
     OwnFirst,
     Opened,
     OpenedLast,
-    /// Machines opened last come first, and of one machine what it brings for others before what is its own.
+    /// Machines opened last come first; of one machine, what it brings for others comes before what is its own.
     BroughtOpenedLast,
 }
 
-/// What kinds of pools of one driver some claims could take devices of.
+/// The kinds of pools of one driver of which some claims could take devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolKinds {
     /// Pools of one node or machine alone, published or planned.
@@ -45,7 +44,7 @@ pub struct PoolKinds {
     pub planned: bool,
 }
 
-/// A pool, as far as its place among those of its driver is assumed.
+/// A pool by its kind, which its assumed place among its driver's pools depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PoolKind {
     Own(Option<Instance>),
@@ -54,13 +53,13 @@ pub(crate) enum PoolKind {
 }
 
 impl PoolKinds {
-    /// Whether it matters what pools will be called.
+    /// Whether the answer may depend on what pools will be called.
     pub fn is_unordered(&self) -> bool {
         let several = [self.own, self.hosts, self.domains, self.published].into_iter().filter(|it| *it).count() > 1;
         self.hosts || several && (self.planned || self.domains)
     }
 
-    /// The kinds that either has.
+    /// Adds the kinds of another.
     pub fn extend(&mut self, other: Self) {
         self.own |= other.own;
         self.hosts |= other.hosts;
@@ -71,7 +70,7 @@ impl PoolKinds {
 }
 
 impl PoolOrder {
-    /// The orders to try where there are pools of these kinds; first the one in which everything is planned.
+    /// The orders to try where there are pools of these kinds. The first is the one in which plans are made.
     pub fn all(kinds: PoolKinds) -> Vec<Self> {
         let mut orders = vec![Self::default()];
         if !kinds.is_unordered() {
@@ -92,7 +91,7 @@ impl PoolOrder {
         orders
     }
 
-    /// Where a pool comes among those of its driver.
+    /// The sort key of a pool among those of its driver.
     pub(crate) fn rank(self, kind: PoolKind) -> (u8, i64, bool) {
         let of_host = |host: Instance, is_own: bool| match self.hosts {
             Hosts::OwnFirst => (2 + u8::from(!is_own), host.number(), false),

@@ -41,11 +41,11 @@ pub(crate) struct SharedPool {
     domains: BTreeMap<Domain, DomainPool>,
 }
 
-/// The one pool of a domain.
+/// The single pool of a domain.
 #[derive(Debug)]
 struct DomainPool {
     instance: Instance,
-    /// It is published and complete, so that it needs no template.
+    /// It is published and complete, so no template is needed.
     live: bool,
     /// It is being published.
     incomplete: Vec<PoolIndex>,
@@ -57,7 +57,7 @@ pub(super) fn pools(
     machines: &IdVec<ShapeId, MachineShape>,
     published: &[(PoolIndex, Vec<&Slice>)],
 ) -> IdVec<SharedPoolId, SharedPool> {
-    // There is one pool for a driver, a suffix and a scope, whichever templates describe it.
+    // A driver, a suffix and a scope name one pool, whichever templates describe it.
     let mut known: Vec<(&DriverName, &PoolName, NodeScope)> = Vec::new();
     let mut pools = IdVec::with_capacity(templates.len());
     for (id, (template, slices)) in templates.iter_enumerated() {
@@ -169,7 +169,7 @@ impl Inventory {
         Ok(seen)
     }
 
-    /// A node selector of a template that is not one.
+    /// The fault for an invalid node selector in a shared template.
     pub(crate) fn shared_fault(&self, pool: SharedPoolId, error: SelectorError) -> Fault {
         let pool = self.shared_pools[pool].slices.first().map(|slice| self.slices[*slice].slice.pool_id());
         Fault::NodeSelector { pool: pool.expect("every template makes a slice"), error }
@@ -195,8 +195,8 @@ impl Inventory {
         Some(Brought { pool, instance, scope, name: name.as_str().into() })
     }
 
-    /// The one pool of each domain that machines could be in and where none is published: the template, which of the
-    /// pools of its driver it is, and who can use it. Templates may describe one pool differently.
+    /// The single pools of domains that machines could be in and for which none is published: the template, the pool's
+    /// number among those of its driver, and who can use it. Several templates may describe one pool differently.
     pub(crate) fn pools_of_domains(&self) -> impl Iterator<Item = (&SharedPool, Instance, NodeScope)> {
         self.shared_pools.iter().flat_map(|shared| {
             let to_come = shared.domains.iter().filter(|(_, pool)| !pool.live);
@@ -204,13 +204,14 @@ impl Inventory {
         })
     }
 
-    /// Whether a published pool is still incomplete and is what a template describes until then.
+    /// Whether a published pool is still incomplete, so that this template describes it until it is complete.
     pub(crate) fn is_described_by(&self, pool: PoolIndex, brought: &Brought) -> bool {
         let mut domains = self.shared_pools[brought.pool].domains.values();
         domains.any(|known| known.instance == brought.instance && known.incomplete.contains(&pool))
     }
 
-    /// The slices of templates of pools that no machine brings, since each lacks a label that says for whom.
+    /// The slices of shared templates whose pool no machine brings, because every machine lacks a label that says for
+    /// whom.
     pub(crate) fn slices_for_nobody(&self) -> BTreeSet<SliceIndex> {
         let is_brought = |id: SharedPoolId, pool: &SharedPool| {
             let mut keys = pool.template.nodes.match_label_keys.iter();

@@ -10,7 +10,7 @@ define_id! {
 }
 
 impl BinId {
-    /// What results call the pool that the machine brings for its domain.
+    /// The name in results of the pool that the machine brings for its domain.
     pub(crate) fn pool_name(self) -> String {
         format!("machine-{}", self.index())
     }
@@ -19,7 +19,7 @@ impl BinId {
 /// A counter of a pool, or of one of the pools made from a template.
 pub(crate) type CounterKey = (PoolIndex, Instance, CounterIndex);
 
-/// Which of the pools made from one template; pools that there is once are [`Instance::ONLY`].
+/// Which of the pools made from one template this is; [`Instance::ONLY`] for pools that exist once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instance(u32);
 
@@ -31,7 +31,7 @@ impl Instance {
         Self(2 * Self::checked(bin.index()) + 2)
     }
 
-    /// The pool of a domain, by the number that its driver has it by.
+    /// The pool of a domain, by its number among the pools of its driver.
     pub(crate) fn of_domain(number: usize) -> Self {
         Self(2 * Self::checked(number) + 1)
     }
@@ -41,7 +41,7 @@ impl Instance {
         self.0 % 2 == 1
     }
 
-    /// The place of the machine or of the domain's pool among others.
+    /// The number of the machine, or of the domain's pool.
     pub(crate) fn number(self) -> i64 {
         i64::from(self.0)
     }
@@ -51,7 +51,7 @@ impl Instance {
     }
 }
 
-/// A device as ledgers know it: by its name and, where a template makes it more than once, which of these it is.
+/// A device in a ledger: its name and, if a template makes it more than once, its instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Unit(u64);
 
@@ -68,7 +68,7 @@ impl Unit {
         Instance((self.0 >> 32) as u32)
     }
 
-    /// Its counterpart in another machine's pool, if it is a device of `from`.
+    /// The device's counterpart in another machine's pool, if it is a device of `from`.
     pub(crate) fn moved(self, from: Instance, to: Instance) -> Self {
         if self.instance() == from { Self::new(self.key(), to) } else { self }
     }

@@ -1,12 +1,12 @@
 //! What a node can reach: pools in upstream's order, whether they are usable, and their devices.
 //!
-//! Upstream's rules (`GatherPools`): only slices that reach the node decide which generation of a pool counts; if these
-//! are not as many as they say, all slices of the pool are looked at, and a newer generation elsewhere makes the pool
-//! vanish. Pools are ordered by driver and name, those with a device that has binding conditions last; slices by name;
-//! devices as listed. Names of pools that are still to be published are assumed ([`PoolOrder`]).
+//! Upstream's rules (`GatherPools`): only slices that reach the node decide which generation of a pool counts. If these
+//! are not as many as they say, all slices of the pool are looked at, and the pool is not there if another node has
+//! slices of a newer generation. Pools are ordered by driver and name, those with a device that has binding conditions
+//! last; slices by name; devices as listed. Names of pools that are still to be published are assumed ([`PoolOrder`]).
 //!
-//! What a node sees of its own slices alone depends on nothing but its name, and what a machine to be sees of its
-//! templates on nothing but its shape: such views are made once and shared.
+//! What a node sees of its own slices alone depends only on its name, and what a planned machine sees of its templates
+//! only on its shape, so such views are made once and shared.
 
 use std::sync::{Arc, OnceLock};
 
@@ -42,7 +42,7 @@ pub(crate) struct View {
     pub(crate) only_here: OnceLock<NodeSelector>,
 }
 
-/// The slices of one node's own.
+/// The slices that belong to one node only.
 #[derive(Debug, Default)]
 pub(crate) struct LocalSlices {
     pub(crate) slices: Vec<SliceIndex>,
@@ -55,19 +55,19 @@ pub(crate) struct LocalSlices {
 pub(crate) struct ViewPool {
     pub(crate) pool: PoolIndex,
     pub(crate) trouble: Option<PoolTrouble>,
-    /// What there is of each counter of the pool; None if the generation does not define it.
+    /// The total of each counter of the pool; None if the generation does not define it.
     pub(crate) totals: Box<[Option<i128>]>,
     /// All devices of the generation that draw counters, also those that other nodes see.
     pub(crate) drawing: Box<[DeviceIndex]>,
-    /// Set where nodes of a domain share it and it is not published yet.
+    /// The shared template that describes the pool, if it is not published yet.
     pub(crate) brought: Option<Brought>,
-    /// Added to the numbers of groups of bound attributes of a pool that another machine brings: they are none of this
-    /// machine's.
+    /// Added to the numbers of bound-attribute groups in a pool that another machine brings, so that they differ from
+    /// this machine's.
     pub(crate) group_offset: Option<u32>,
 }
 
 impl ViewPool {
-    /// Which of the pools made from its template it is.
+    /// Which of the pools made from its template this is.
     pub(crate) fn instance(&self) -> Instance {
         self.brought.as_ref().map_or(Instance::ONLY, |brought| brought.instance)
     }
@@ -82,7 +82,7 @@ impl ViewPool {
         Unit::new(inventory.devices[device].key, self.instance())
     }
 
-    /// What people call it.
+    /// The pool's name in results.
     pub(crate) fn id(&self, inventory: &Inventory) -> PoolId {
         let PoolId { driver, pool } = inventory.pools[self.pool].id.clone();
         PoolId { driver, pool: self.brought.as_ref().map_or(pool, |brought| brought.name.clone()) }
@@ -95,12 +95,12 @@ pub(crate) struct ViewDevice {
     pub(crate) device: DeviceIndex,
     /// Position among the view's pools.
     pub(crate) pool: PoolPosition,
-    /// Whether the device's own node selection, if the slice leaves it to the devices, holds the node.
+    /// Whether the device's own node selection includes the node, if its slice leaves that to devices.
     pub(crate) here: bool,
 }
 
 impl View {
-    /// Whether a search could not tell the two apart, but by the labels in results.
+    /// Whether a search could not tell the two apart, except by the labels in results.
     pub(crate) fn sees_the_same(&self, other: &Self) -> bool {
         let device = |device: &ViewDevice| (device.device, device.here);
         let pool = |pool: &ViewPool| (pool.pool, pool.instance(), pool.trouble.is_some());
@@ -114,7 +114,7 @@ impl View {
         self.pools[device.pool].unit(inventory, device.device)
     }
 
-    /// What results call a device.
+    /// The name of a device in results.
     pub(crate) fn device_id(&self, inventory: &Inventory, position: Position) -> DeviceId {
         let device = &self.devices[position];
         let mut id = inventory.keys[inventory.devices[device.device].key].clone();
@@ -124,7 +124,7 @@ impl View {
         id
     }
 
-    /// The device that results call so.
+    /// The device with that name in results.
     pub(crate) fn find(&self, inventory: &Inventory, id: &DeviceId) -> Option<DeviceIndex> {
         let is_it = |device: &&ViewDevice| {
             let known = &inventory.keys[inventory.devices[device.device].key];
@@ -136,7 +136,7 @@ impl View {
 }
 
 impl View {
-    /// What an existing node sees, pools that planned machines bring it among it.
+    /// What an existing node sees, including pools that planned machines bring it.
     pub(crate) fn of_node(
         inventory: &Inventory,
         facts: &NodeFacts,
@@ -167,8 +167,8 @@ impl View {
         if shared.is_empty() && brought.is_empty() { inventory.alone[shape].get_or_init(view).clone() } else { view() }
     }
 
-    /// What is seen of slices of the node's own and of others that reach it. Those of its own come first: of slices
-    /// that disagree about their number the first counts.
+    /// Gathers slices of the node's own and others that reach it. Its own come first: of slices that disagree about
+    /// their number the first counts.
     fn gathered(
         inventory: &Inventory,
         facts: &NodeFacts,
@@ -187,7 +187,7 @@ impl View {
         for pool in brought {
             let slices = &inventory.shared_pools[pool.pool].slices;
             let Some(first) = slices.first() else { continue };
-            // What is being published is described by the template until it is complete.
+            // Until a pool is complete, its template describes it.
             seen.retain(|seen| seen.trouble.is_none() || !inventory.is_described_by(seen.pool, pool));
             let built = gathering.build(inventory.slices[*first].pool, slices, slices);
             seen.push(Seen { brought: Some(pool.clone()), ..built });
@@ -244,11 +244,11 @@ struct Others<'a> {
     shared: &'a [SliceIndex],
     /// Pools of planned machines.
     brought: &'a [Brought],
-    /// What pools that are still to be published will be called.
+    /// The assumed order of pools that are still to be published.
     order: PoolOrder,
 }
 
-/// Numbers the groups of bound attributes of different machines apart.
+/// Numbers bound-attribute groups so that those of different machines differ.
 struct Groups {
     own: Option<Instance>,
     /// One more than the highest number so far.
@@ -299,7 +299,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// By which pools are sorted: as upstream does, by names, which are assumed where they are not known yet.
+    /// The sort key of a pool: driver and name, as upstream sorts, with assumed names for pools that are not published
+    /// yet.
     fn order<'i>(&self, inventory: &'i Inventory, host: Option<Instance>, assumed: PoolOrder) -> impl Ord + use<'i> {
         let entry = &inventory.pools[self.pool];
         let kind = match &self.brought {
@@ -361,7 +362,7 @@ impl<'a> Gathering<'a> {
         self.reaches(index)
     }
 
-    /// Adds a slice that reaches the node to those of its pool, of which the newest generation counts.
+    /// Adds a slice that reaches the node to those of its pool. The newest generation counts.
     fn add(&mut self, index: SliceIndex) {
         let entry = &self.inventory.slices[index];
         let generation = entry.slice.pool.generation;
@@ -419,7 +420,7 @@ impl<'a> Gathering<'a> {
         Some(Seen::unusable(reaching.pool, trouble))
     }
 
-    /// A complete pool from the slices that reach the node and all of its generation.
+    /// A complete pool, from the slices that reach the node and from all slices of its generation.
     fn build(&self, pool: PoolIndex, reaching: &[SliceIndex], all: &[SliceIndex]) -> Seen {
         let slice = |index: SliceIndex| &self.inventory.slices[index].slice;
         let partitionable = self.is_on(Gate::PartitionableDevices);

@@ -1,4 +1,4 @@
-//! What one machine holds: an existing node, or a machine to be that is still one of several shapes.
+//! The devices of one machine: an existing node, or a planned machine that is still one of several shapes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -55,7 +55,7 @@ pub(crate) struct ExistingNode {
 }
 
 impl ExistingNode {
-    /// What it sees. As long as no planned machine brings it a pool that is gathered once.
+    /// What the node sees. The view is made once, unless a planned machine brings the node a pool.
     pub(crate) fn view(&self, inventory: &Inventory, cluster: &ClusterLedger) -> Result<Arc<View>, Fault> {
         let brought = cluster.brought_to(inventory, &self.facts)?;
         let order = cluster.pool_order();
@@ -85,7 +85,7 @@ impl BinLedger {
         Self { kind: Kind::Machine { id: cluster.open(), domain: Domain::default(), hypotheses } }
     }
 
-    /// The machine with nothing taken of its own devices: what it was opened with is not there yet.
+    /// The machine with nothing taken of its own devices, as it is before its daemons come.
     #[must_use]
     pub fn without_overhead(&self) -> Self {
         let mut bare = self.clone();
@@ -119,9 +119,9 @@ impl BinLedger {
         }
     }
 
-    /// Drops the shapes that other filters excluded, and gives back what only they needed. A machine of no shape is
-    /// gone, and so are the pools that it alone brought; who holds devices of these is to be asked before
-    /// ([`ClusterLedger::users_of_pools`]).
+    /// Drops the shapes that other filters excluded, and refunds what only they needed. A machine without a shape is
+    /// gone, and so are the pools that only it brought; ask [`ClusterLedger::users_of_pools`] before who holds devices
+    /// of these.
     pub fn release(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, keep: &IdSet<ShapeId>) {
         if let Kind::Machine { id, domain, hypotheses } = &mut self.kind {
             hypotheses.retain(|hypothesis| keep.contains(hypothesis.shape));
@@ -129,9 +129,9 @@ impl BinLedger {
         }
     }
 
-    /// Pins labels of the machine that a choice outside of the engine decided, such as its zone, or none. From then on
-    /// the pools that it certainly brings for its domain can be used by others; without it that begins with the first
-    /// [`crate::Alternative::commit`].
+    /// Pins labels that a choice outside of the engine decided, such as the machine's zone; `labels` may be empty. From
+    /// then on others can use the pools that the machine certainly brings for its domain. Without this call that begins
+    /// with the first [`crate::Alternative::commit`].
     pub fn pin(&mut self, inventory: &Inventory, cluster: &mut ClusterLedger, labels: &Domain) {
         if let Kind::Machine { id, domain, hypotheses } = &mut self.kind {
             domain.0.extend(labels.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
@@ -140,7 +140,8 @@ impl BinLedger {
     }
 }
 
-/// Withholds from others what any hypothesis needs of the cluster, and offers them what the machine certainly brings.
+/// Withholds from others what any hypothesis takes of the cluster, and offers them the pools that the machine certainly
+/// brings.
 pub(crate) fn settle(
     inventory: &Inventory,
     cluster: &mut ClusterLedger,
@@ -152,7 +153,7 @@ pub(crate) fn settle(
     for hypothesis in hypotheses {
         most.max(&hypothesis.usage);
     }
-    // Devices of the machine itself are nobody else's.
+    // Nobody else can use devices of the machine itself.
     most.dedicated.retain(|unit| !inventory.is_planned(unit.key()));
     most.shares.retain(|unit, _| !inventory.is_planned(unit.key()));
     most.counters.retain(|(pool, ..), _| !inventory.is_planned_pool(*pool));

@@ -21,7 +21,7 @@ use dra_types::{NodeFacts, SelectorError};
 pub(crate) struct Offered {
     /// By the bin's number.
     by_bin: Vec<Arc<[Brought]>>,
-    /// With how many machines bring it, and since when beside the others.
+    /// The pool, how many machines bring it, and a number that orders descriptions by age.
     pools: BTreeMap<(SharedPoolId, Instance), (Brought, u32, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl Offered {
         self.by_bin.push(Arc::default());
     }
 
-    /// Forgets the bin opened last, which brings nothing any more.
+    /// Forgets the bin opened last, which no longer brings anything.
     pub(super) fn close(&mut self) {
         self.by_bin.pop();
     }
@@ -70,24 +70,24 @@ impl Offered {
         Ok(reaching)
     }
 
-    /// Whether another template describes the same pool of a domain and came first.
+    /// Whether an earlier template describes the same pool of a domain.
     fn is_shadowed(&self, brought: &Brought, since: u64) -> bool {
         brought.instance.is_of_domain()
             && self.pools.values().any(|(other, _, of)| other.instance == brought.instance && *of < since)
     }
 }
 
-/// Who holds devices of pools that one machine brings and no other does.
+/// Who holds devices of pools that only one machine brings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolUsers {
     /// Other planned machines.
     pub bins: Vec<BinId>,
-    /// Whether pods on nodes that exist do.
+    /// Whether pods on existing nodes do.
     pub nodes: bool,
 }
 
 impl PoolUsers {
-    /// Whether the machine may go without anybody losing devices.
+    /// Whether nobody loses devices if the machine goes.
     pub fn is_empty(&self) -> bool {
         self.bins.is_empty() && !self.nodes
     }
@@ -99,8 +99,8 @@ impl ClusterLedger {
         bin.id().map_or(0, |bin| self.offered.of(bin).len())
     }
 
-    /// Who would lose devices if a machine went: others that hold devices of pools that it alone brings. A packer drops
-    /// them with the machine, or keeps it.
+    /// Who would lose devices if a machine went: others that hold devices of pools that only it brings. A packer drops
+    /// them together with the machine, or keeps the machine.
     pub fn users_of_pools(&self, bin: &BinLedger) -> PoolUsers {
         let Kind::Machine { id, .. } = &bin.kind else { return PoolUsers::default() };
         let alone =

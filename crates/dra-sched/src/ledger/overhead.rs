@@ -1,4 +1,4 @@
-//! What is taken of machines to be before any pod comes that is planned: the devices of their daemons.
+//! What daemons take of planned machines before any planned pod comes.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Claims that nobody uses any more once some pods have left, and what is free then.
+//! Claims that nobody uses any more once some pods have left, and the devices that this frees.
 //!
-//! Upstream's claim controller takes pods that are gone out of `status.reservedFor`, and an allocation back once nobody
-//! is left there. The claim is then allocated anew where its next pod goes.
+//! Upstream's claim controller removes pods that are gone from `status.reservedFor`, and takes the allocation back once
+//! no consumer is left. The claim is then allocated anew where its next pod goes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl ClusterLedger {
         }
     }
 
-    /// Undoes [`Self::release`] where nothing was marked before it; what was given to others since has to be back.
+    /// Undoes [`Self::release`] where no mark was set before it. Whatever others took since has to be given back first.
     pub fn take_back(&mut self, inventory: &Inventory, claim: ClaimId) {
         self.hold_again(claim, &held_by(inventory, claim));
     }
@@ -54,7 +54,7 @@ fn held_by(inventory: &Inventory, claim: ClaimId) -> Usage {
     usage
 }
 
-/// Ledgers are equal in which the same is taken, however it came there.
+/// Two ledgers are equal if the same is taken in both, in whichever order it was taken.
 impl PartialEq for ClusterLedger {
     fn eq(&self, other: &Self) -> bool {
         self.base == other.base

@@ -1,4 +1,4 @@
-//! Devices of templates that stand for allocated ones whose pool is not published.
+//! Template devices that stand for allocated devices whose pool is not published.
 
 use smallvec::SmallVec;
 
@@ -10,12 +10,11 @@ use crate::inventory::shared::SharedPool;
 use crate::inventory::unit::{Instance, Unit};
 use dra_types::{AllocationResult, NodeScope, NodeSelector};
 
-/// What stands for an allocated device as long as its domain's pool is not published, or not whole, and templates
-/// say what is there: the device of its name, else the first of its kind of which nothing is taken; by each
-/// description of the pool.
+/// The devices that stand for an allocated one as long as its domain's pool is not published, or incomplete, and
+/// templates describe it: for each description of the pool the device of its name, else the first of its kind of which
+/// nothing is taken.
 ///
-/// Left out: claims that are tied to one node by another of their devices, and pools of which each machine brings
-/// one.
+/// Left out: claims that are tied to one node by another of their devices, and pools of which each machine brings one.
 pub(super) fn of(
     inventory: &Inventory,
     result: &AllocationResult,

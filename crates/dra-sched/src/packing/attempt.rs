@@ -22,16 +22,16 @@ use dra_types::{Allocation, NodeFacts, NodeSelector};
 struct Wanted {
     /// To be allocated: class, the claim if it exists by name, containers that use it.
     new: Vec<(ClaimClassId, Option<ClaimId>, u32)>,
-    /// Allocated already.
+    /// Claims that are allocated already.
     allocated: Vec<(ClaimId, Arc<Allocation>, u32)>,
-    /// The first that is allocated where this machine is not.
+    /// The first claim that is allocated to other nodes.
     elsewhere: Option<Arc<str>>,
 }
 
 /// A domain that a machine could land in, and what it would see there.
 type Landing = (Domain, NodeFacts, Arc<View>);
 
-/// Which machine of a plan is meant, in which of its shapes and domains; nothing of a node that exists.
+/// The planned machine, shape and domain that are assumed; empty for an existing node.
 #[derive(Debug, Default)]
 struct Hypothetical {
     bin: Option<BinId>,
@@ -39,7 +39,7 @@ struct Hypothetical {
     domain: Domain,
 }
 
-/// One asking of one bin.
+/// One question to one bin.
 pub(super) struct Attempt<'a> {
     pub(super) inventory: &'a Inventory,
     pub(super) cluster: &'a ClusterLedger,
@@ -108,7 +108,7 @@ impl Attempt<'_> {
                     let of = Hypothetical { bin: Some(bin), shape, domain };
                     self.copies((&facts, &view), of, &hypothesis.usage, &mut own)
                 };
-                // Never more than there is: the part was taken from it.
+                // A part never exceeds the budget that it was taken from.
                 let spent = budget.spend(part - own.remaining());
                 debug_assert!(spent.is_ok(), "a part is not larger than the whole");
                 trials.push(Arc::new(trial));
@@ -152,8 +152,8 @@ impl Attempt<'_> {
             } else {
                 Question { inventory: self.inventory, seen, claims: &classes, taken }.search(Need::Usage, budget)
             };
-            // Upstream looks at all other claims before it says that one is allocated elsewhere, and an error on the
-            // way ends the pod's attempt.
+            // Upstream looks at all other claims before it reports one that is allocated elsewhere, and an error among
+            // them ends the pod's attempt.
             let elsewhere = wanted.elsewhere.as_ref().map(|claim| Refusal::Elsewhere { claim: Arc::clone(claim) });
             let copy = match (outcome, elsewhere) {
                 (Outcome::Found(found), None) => self.copy(seen.1, &wanted, found),
@@ -182,7 +182,7 @@ impl Attempt<'_> {
             let takes_nothing = wanted.new.is_empty() && copy.exclusive.is_empty();
             trial.copies.push(copy);
             if takes_nothing {
-                // There is no end to it: all further copies are like this one.
+                // Nothing new is taken: all further copies are like this one.
                 while trial.copies.len() < self.asked.copies as usize {
                     let Some(last) = trial.copies.last() else { break };
                     let (demand, named, allocations) = (last.demand.clone(), Vec::new(), Vec::new());
@@ -194,7 +194,7 @@ impl Attempt<'_> {
         trial
     }
 
-    /// One copy from what was found for the claims that had to be allocated.
+    /// One copy, from the result for the claims that had to be allocated.
     fn copy(&self, view: &View, wanted: &Wanted, found: Found) -> Result<Copied, Refusal> {
         let mut named = Vec::new();
         for (index, (_, claim, _)) in wanted.new.iter().enumerate() {
@@ -221,12 +221,12 @@ impl Attempt<'_> {
         Ok(Copied { usage: found.usage, demand, score: found.score, named, exclusive, allocations: found.allocations })
     }
 
-    /// Whether an allocated claim is for one pod alone.
+    /// Whether only one pod may use an allocated claim.
     fn hands_out(&self, view: &View, allocation: &Allocation) -> bool {
         demand::hands_out(self.inventory, view, allocation)
     }
 
-    /// The claims that have to be allocated and those that are, in order; refused if one is another pod's.
+    /// The claims to allocate and those that are allocated, in order; refused if one belongs to another pod alone.
     fn wanted(
         &self,
         (facts, view): (&NodeFacts, &View),
@@ -245,6 +245,8 @@ impl Attempt<'_> {
             let entry = &self.inventory.claims[claim];
             let planned = self.cluster.claim(claim);
             let name = || Arc::from(entry.object.meta.name.to_string());
+            // An allocation comes from the cluster, from this plan, or from an earlier copy of this question, in this
+            // order.
             let (allocation, reaches, others) =
                 match (self.cluster.allocation(self.inventory, claim), planned, done.get(&claim)) {
                     (Some(allocation), planned, done) => {
@@ -266,10 +268,12 @@ impl Attempt<'_> {
                         continue;
                     }
                 };
+            // Noted and not returned at once: upstream looks at the other claims first.
             if !reaches {
                 wanted.elsewhere = wanted.elsewhere.or_else(|| Some(name()));
                 continue;
             }
+            // Resources of the node (KEP-5517) are handed out to one pod, so a second user is refused.
             if others && self.hands_out(view, &allocation) {
                 return Err(Refusal::Shared { claim: name() });
             }

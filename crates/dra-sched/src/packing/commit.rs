@@ -9,8 +9,8 @@ use crate::ledger::{BinLedger, ClusterLedger, Kind, Place, PlannedClaim, Usage, 
 use dra_types::Allocation;
 
 impl Alternative {
-    /// Takes it of the bin and the ledger for which [`super::Copies::try_add`] offered it, or of another machine that
-    /// holds as little. It may have been narrowed to some of its shapes and to fewer copies.
+    /// Takes this alternative in the bin and ledger for which [`super::Copies::try_add`] offered it, or in another
+    /// machine that holds equally little. It may have been narrowed to some of its shapes and to fewer copies.
     pub fn commit(&self, inventory: &Inventory, bin: &mut BinLedger, cluster: &mut ClusterLedger) {
         let place = match &bin.kind {
             Kind::Node(node) => Place::Node(node.facts.name.clone()),
@@ -28,7 +28,7 @@ impl Alternative {
                 } else {
                     Place::Nodes(allocation.node_selector.clone())
                 };
-                // If shapes disagree the claim stays where it can be used in any case.
+                // Where shapes disagree, the claim can only be used where all of them allow it.
                 let known =
                     cluster.claim(*claim).is_some_and(|known| matches!(known.place, Place::Bin(_) | Place::Node(_)));
                 if !known {
@@ -52,7 +52,7 @@ impl Alternative {
             Kind::Node(_) => {
                 for copy in self.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
                     let mut usage = copy.usage.clone();
-                    // What devices in base draw is counted from the devices.
+                    // What devices in base draw is counted from the devices themselves.
                     usage.counters.clear();
                     cluster.charge(usage);
                 }
@@ -61,14 +61,14 @@ impl Alternative {
                 domain.0.extend(self.domain.0.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
                 hypotheses.retain(|hypothesis| self.shapes.contains(hypothesis.shape));
                 for hypothesis in hypotheses.iter_mut() {
-                    // Of several domains that it could land in each takes what it would.
+                    // If it could land in several domains, it takes the most that it would take in any.
                     let mut most = Usage::default();
                     for trial in self.trials.iter().filter(|trial| trial.shape == Some(hypothesis.shape)) {
                         let asked = trial.bin.filter(|asked| asked != id);
                         let mut usage = Usage::default();
                         for copy in trial.copies.iter().take(taken) {
                             match asked {
-                                // What that machine would have brought itself this one brings.
+                                // Pools that the other machine would have brought are brought by this one.
                                 Some(asked) => usage.add(&copy.usage.moved(asked, *id)),
                                 None => usage.add(&copy.usage),
                             }
@@ -86,14 +86,15 @@ impl Alternative {
     pub fn refund(&self, cluster: &mut ClusterLedger) {
         for copy in self.trials.iter().flat_map(|trial| trial.copies.first()) {
             let mut usage = copy.usage.clone();
-            // As it was charged.
+            // Refunded as it was charged.
             usage.counters.clear();
             cluster.refund(usage);
         }
     }
 }
 
-/// An allocation on one planned machine as it is on another in its place: pools that the one brings are named after it.
+/// An allocation of one planned machine, rewritten for another in its place: the names of pools that the machine brings
+/// contain its number.
 fn moved(allocation: &Allocation, from: BinId, to: BinId) -> Allocation {
     let (from, to) = (from.pool_name(), to.pool_name());
     let mut allocation = allocation.clone();

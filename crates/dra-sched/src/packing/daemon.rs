@@ -1,7 +1,7 @@
-//! Gives daemons' pods their devices on machines to be, before any pod comes that is planned.
+//! Gives daemons' pods their devices on planned machines, before any planned pod comes.
 //!
-//! Only devices of the machine itself are taken. A daemon that is given devices which others can use as well takes
-//! these when its pod comes; machines that are only planned keep none of them back.
+//! Only devices of the machine itself are taken. A daemon may also be given devices that other nodes can use; it takes
+//! these when its pod comes, and planned machines withhold none of them.
 
 use model::{Budget, IdSet, OutOfBudget};
 
@@ -10,12 +10,12 @@ use crate::compile::ids::ShapeId;
 use crate::inventory::Inventory;
 use crate::ledger::{BinLedger, ClusterLedger, Kind, MachineOverhead, Usage};
 
-/// What became of one pod that is on each machine of a shape.
+/// The result for one pod that runs on each machine of a shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OverheadVerdict {
     /// It has its devices, which cost this of the machine's own resources at most.
     Given(NodeDemand),
-    /// The machine has not got them.
+    /// The machine does not have them.
     Refused,
     /// The search was given up.
     Undecided,
@@ -56,8 +56,8 @@ impl Daemon<'_> {
         OverheadVerdict::Given(costs)
     }
 
-    /// Gives the pod its devices on a machine that holds others already, or on a node, where it has them in time; in
-    /// each of the shapes given by itself. A search that is given up takes nothing more.
+    /// Gives the pod its devices on a machine that already holds others, or on a node, where the devices may appear
+    /// late; in each of the given shapes separately. A search that is given up takes nothing more.
     ///
     /// # Errors
     /// The budget ran out.
@@ -94,7 +94,7 @@ impl Daemon<'_> {
     }
 }
 
-/// What one copy would take, in whichever domain, of devices of the machine itself, and what it costs.
+/// What one copy takes of the machine's own devices, at most over all domains, and what it costs.
 fn of_machine_alone(inventory: &Inventory, offer: &Offer, shape: ShapeId) -> (Usage, NodeDemand) {
     let mut most = Usage::default();
     let mut costs = NodeDemand::default();

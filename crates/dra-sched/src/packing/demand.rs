@@ -14,7 +14,7 @@ use dra_types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatableM
 pub struct NodeDemand(pub BTreeMap<Arc<str>, i128>);
 
 impl NodeDemand {
-    /// The most of each resource.
+    /// Raises each resource to the larger of both amounts.
     pub(crate) fn max(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             let most = self.0.entry(Arc::clone(name)).or_default();
@@ -25,14 +25,14 @@ impl NodeDemand {
 
 /// An allocation that a pod pays for.
 pub(super) struct Costs<'a> {
-    /// What reasons call the claim.
+    /// The claim's name in reasons.
     pub(super) claim: Arc<str>,
     pub(super) allocation: &'a Allocation,
     /// How many containers use the claim.
     pub(super) containers: u32,
 }
 
-/// Whether a claim's devices hand out resources of the node, so that one pod alone may use it.
+/// Whether a claim's devices hand out the node's own resources, so that only one pod may use it.
 pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocation) -> bool {
     inventory.compat.is_on(Gate::NodeAllocatableResources)
         && allocation.results.iter().any(|result| {
@@ -41,8 +41,8 @@ pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocat
         })
 }
 
-/// What the allocations of one pod cost. An error about any of them comes before a claim that no container uses, as
-/// upstream adds all up before it looks at who uses them.
+/// What the allocations of one pod cost. An error in any of them takes precedence over a claim that no container uses,
+/// as upstream adds everything up before it looks at who uses it.
 pub(super) fn of<'a>(
     inventory: &Inventory,
     view: &View,
@@ -69,7 +69,7 @@ pub(super) fn of<'a>(
 fn add(demand: &mut NodeDemand, device: &Device, result: &AllocationResult, of: &Costs<'_>) -> Result<(), Refusal> {
     for (resource, costs) in &device.node_allocatable {
         let mapped = match &costs.mapping {
-            // Upstream does not know what a device given out whole takes of its capacities.
+            // Upstream does not record what a device given out whole takes of its capacities.
             Some(NodeAllocatableMapping::Capacity { key, .. }) if result.consumed_capacity.is_empty() => {
                 return Err(Refusal::Fault(Fault::NodeResource {
                     claim: Arc::clone(&of.claim),

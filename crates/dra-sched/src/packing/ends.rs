@@ -1,7 +1,7 @@
-//! Errors of one node that end a pod's attempt on all of them.
+//! Errors on one node that end a pod's attempt on all nodes.
 //!
-//! Upstream asks the nodes that other rules let a pod onto, and one error among their answers is the answer for the
-//! pod: a selector that fails on a device of one node keeps the pod from every other.
+//! Upstream asks the nodes that other rules allow for a pod, and a single error among their answers is the answer for
+//! the pod: a selector that fails on a device of one node keeps the pod off every other node.
 
 use model::{Budget, IdSet};
 
@@ -30,7 +30,7 @@ pub fn may_end(inventory: &Inventory, claims: &[ClaimUse]) -> bool {
         && (has_odd_devices(inventory) || new.into_iter().any(|class| class_may_end(inventory, class)))
 }
 
-/// Whether an allocation of some device could be what upstream cannot write or count.
+/// Whether an allocation of some device could be one that upstream cannot write or count.
 fn has_odd_devices(inventory: &Inventory) -> bool {
     let hands_out = inventory.compat.is_on(Gate::NodeAllocatableResources);
     inventory.devices.ids().map(|device| inventory.device(device)).any(|device| {
@@ -70,7 +70,7 @@ fn fails_on_a_device(inventory: &Inventory, alternative: &Alternative) -> bool {
     })
 }
 
-/// The error with which a node ends a pod's attempt everywhere; none if the search is cut short.
+/// The error with which a node ends a pod's attempt on all nodes; `None` if there is none or the search is cut short.
 pub fn ends_on(
     inventory: &Inventory,
     node: &BinLedger,

@@ -1,4 +1,4 @@
-//! What a machine could take, and why not more: trials of shapes and domains, those that agree put together.
+//! What a machine could take, and why not more: results for shapes and domains, merged where they agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use dra_types::Allocation;
 pub struct Offer {
     /// Ways to take copies: most copies first, then by domain.
     pub alternatives: Vec<Alternative>,
-    /// What a machine holds in whichever of its domains and shapes it comes up, where what it is given differs by
-    /// domain. It pins nothing, and takes what any of them takes.
+    /// What a machine takes whichever shape and domain it gets, if what it is given differs by domain. It pins nothing,
+    /// and takes all that any of them takes.
     pub anywhere: Option<Alternative>,
     /// Shapes that take no (further) copy, with the domain looked at and the reason.
     pub refused: Vec<Refused>,
@@ -56,7 +56,7 @@ pub struct Undecided {
 /// One way to take copies.
 #[derive(Debug, Clone)]
 pub struct Alternative {
-    /// What it pins of the machine.
+    /// The labels that it pins.
     pub domain: Domain,
     /// How many copies.
     pub copies: u32,
@@ -96,7 +96,7 @@ impl Alternative {
     }
 }
 
-/// What was found for one shape in one domain.
+/// The result for one shape in one domain.
 #[derive(Debug)]
 pub(super) struct Trial {
     /// The planned machine that was asked about.
@@ -107,7 +107,7 @@ pub(super) struct Trial {
     pub(super) end: End,
 }
 
-/// One copy.
+/// One copy of a pod's claims.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) usage: Usage,
@@ -116,7 +116,7 @@ pub(super) struct Copied {
     pub(super) score: u32,
     /// Claims that were allocated with it.
     pub(super) named: Vec<Named>,
-    /// Claims that were allocated before and that nobody else may use from now on.
+    /// Claims that were allocated before and that only this copy may use from now on.
     pub(super) exclusive: Vec<ClaimId>,
 }
 
@@ -137,7 +137,7 @@ pub(super) enum End {
     OutOfBudget(Progress),
 }
 
-/// Puts trials together that agree.
+/// Merges results that agree.
 pub(super) fn of(trials: Vec<Arc<Trial>>) -> Offer {
     let mut offer = Offer::default();
     let mut levels: BTreeMap<(std::cmp::Reverse<usize>, Domain), Vec<Arc<Trial>>> = BTreeMap::new();

@@ -8,18 +8,20 @@ use crate::inventory::{ClaimUse, Inventory, PoolKinds};
 use crate::machine::PoolScope;
 use dra_types::{DriverName, NodeScope};
 
-/// The devices that claims could take, as far as it decides who competes with them: drivers, apart for devices of the
-/// machine itself and for those that several can use. Nothing is left out; a device that could be taken may still never
-/// be.
+/// The devices that claims could take, as far as that decides who competes with them: drivers, separately for devices
+/// of the machine itself and for devices that several nodes can use. It is complete: claims never take a device outside
+/// of it, though they may not take every device inside.
 ///
-/// Counters are of one pool and so of one driver: what no two claims reach in common, neither takes from the other.
+/// Counters belong to one pool and so to one driver: two claims whose drivers are disjoint take nothing from each
+/// other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {
     /// Drivers of which they could take devices that are the machine's own.
     pub own: BTreeSet<DriverName>,
     /// Drivers of which they could take devices that other machines can use as well.
     pub shared: BTreeSet<DriverName>,
-    /// Some of these come with machines that bring pools for others: then more machines may mean more to take.
+    /// Some of these devices come with machines that bring pools for others, so that with more machines there may be
+    /// more to take.
     pub grows: bool,
     /// The pools that these devices are of, by driver.
     pub pools: BTreeMap<DriverName, PoolKinds>,
@@ -28,7 +30,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Drivers whose devices for several machines some of these claims would take more of if there were more.
+    /// Drivers with devices for several machines of which some of these claims would take more if there were more.
     pub fn elastic(inventory: &Inventory, claims: &[ClaimUse]) -> BTreeSet<DriverName> {
         let elastic = claims.iter().copied().filter(|claim| inventory.takes_more_of_more(claim.class(inventory)));
         Self::of(inventory, &elastic.collect::<Vec<_>>()).shared
@@ -49,7 +51,7 @@ impl Reach {
         !self.shared.is_empty() || !self.claims.is_empty()
     }
 
-    /// What pools of one driver it is up to, which names these will have, which devices are given.
+    /// The kinds of a driver's pools whose names, not known yet, decide which devices are given.
     pub fn unordered(&self) -> PoolKinds {
         let mut all = PoolKinds::default();
         self.pools.values().filter(|kinds| kinds.is_unordered()).for_each(|kinds| all.extend(*kinds));
@@ -78,7 +80,7 @@ impl Reach {
             |slice: SliceIndex| matches!(inventory.slices[slice].slice.node_scope, Some(NodeScope::Node(_)));
         let unusable = inventory.slices_for_nobody();
         let kind = |slice: SliceIndex| match scopes.get(&slice) {
-            // Of what machines bring for others, the template does not say for whom.
+            // A template does not say for whom machines bring its devices.
             Some(PoolScope::Machine) => PoolKinds { hosts: true, ..PoolKinds::default() },
             Some(PoolScope::Domain) => PoolKinds { domains: true, ..PoolKinds::default() },
             None if inventory.slices[slice].template => PoolKinds { own: true, planned: true, ..PoolKinds::default() },
@@ -107,8 +109,8 @@ impl Reach {
     }
 }
 
-/// Whether others can take something of a device that administrators' access needs as well. It takes nothing from
-/// anybody, and a device that is given out is open to it; but not where its counters or its capacity are used up.
+/// Whether others can take something of a device that access as administrator needs too. Such access takes nothing, and
+/// may use a device that is given out; but not one whose counters or capacity are used up.
 fn keeps_administrators_out(inventory: &Inventory, device: &DeviceEntry) -> bool {
     let shape = &inventory.shapes[device.shape];
     let of_shape = shape.slice.devices.get(shape.position);

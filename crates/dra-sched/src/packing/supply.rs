@@ -37,11 +37,11 @@ pub struct Wanting<'w> {
 struct Pool {
     index: PoolIndex,
     instance: Instance,
-    /// With who can use them.
+    /// The slices, with who can use them.
     slices: Vec<(SliceIndex, NodeScope)>,
 }
 
-/// A request that many copies make.
+/// One request, made by many copies.
 struct Wanted {
     devices: u64,
     picks: BTreeMap<Unit, Pick>,
@@ -49,9 +49,9 @@ struct Wanted {
 
 /// A device that a request could take.
 struct Pick {
-    /// Position among the pools.
+    /// The pool's position in the list of pools.
     pool: usize,
-    /// How many times.
+    /// How many times the device can serve the request.
     shares: u64,
     /// What each takes of something at least.
     draws: BTreeMap<Drawn, i128>,
@@ -71,8 +71,8 @@ enum Share {
     WithoutEnd,
 }
 
-/// Whether all of these want more devices, counters or capacity than there can be besides what is certainly taken; then
-/// no arrangement serves them. That it does not say so proves nothing.
+/// Whether these copies want more devices, counters or capacity than there can be, beside what is certainly taken. Then
+/// no arrangement serves them. A false answer proves nothing.
 pub fn want_too_much(inventory: &Inventory, wanting: &[Wanting<'_>], cluster: &ClusterLedger) -> bool {
     let supply = Supply::new(inventory, cluster);
     let wanted = supply.wanted(wanting);
@@ -85,7 +85,7 @@ struct Supply<'a> {
     pools: Vec<Pool>,
     /// Devices that come with each machine.
     endless: BTreeSet<DeviceShape>,
-    /// Whose counters a device draws from is certain.
+    /// Whether it is certain whose counters a device draws from.
     counts_counters: bool,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Supply<'a> {
         Self { inventory, cluster, pools, endless, counts_counters }
     }
 
-    /// Requests that only what is here can serve.
+    /// The requests that only published devices and the single pools of domains can serve.
     fn wanted(&self, wanting: &[Wanting<'_>]) -> Vec<Wanted> {
         let mut seen = BTreeSet::new();
         let mut wanted = Vec::new();
@@ -145,7 +145,7 @@ impl<'a> Supply<'a> {
         wanted
     }
 
-    /// What copies of a request want; None if that has no end, or if they take nothing from others.
+    /// What copies of a request want; `None` if the supply is unlimited, or if they take nothing from others.
     fn of_request(&self, request: &Request, copies: u32, reaches: &dyn Fn(&NodeScope) -> bool) -> Option<Wanted> {
         let alternatives = &request.alternatives;
         // A request for all devices takes one at least.
@@ -206,7 +206,7 @@ impl<'a> Supply<'a> {
         let amounts = match capacity::demand(&request.capacity, &content.capacity, fractional) {
             Ok(Demand::Amounts(amounts)) => amounts,
             Ok(Demand::Unusable) => return Share::Never,
-            // An error of upstream's is not for counting.
+            // Counting does not look for errors of upstream's.
             Err(_) => return Share::WithoutEnd,
         };
         let mut times: Option<u64> = None;
@@ -231,7 +231,7 @@ impl<'a> Supply<'a> {
     }
 
     fn has_too_few_devices(&self, wanted: &[Wanted]) -> bool {
-        // Devices that serve the same requests, by the pool that there is one of and by who describes it.
+        // Devices that serve the same requests, by their pool and by the template that describes it.
         let mut takers: BTreeMap<Unit, (usize, u64, Vec<usize>)> = BTreeMap::new();
         for (index, wanted) in wanted.iter().enumerate() {
             for (unit, pick) in &wanted.picks {
@@ -270,7 +270,7 @@ impl<'a> Supply<'a> {
             .map(|(index, wanted)| Wants { wanted: devices(wanted.devices), offers: offers(index) })
             .collect();
         let free: Vec<Option<usize>> = supplies.values().map(|shares| Some(devices(*shares))).collect();
-        // What wants more than there is by itself needs no flow.
+        // A request that wants more than there is by itself needs no flow.
         let is_short = |demand: &Wants| {
             let most = demand.offers.iter().fold(0_usize, |sum, (_, most)| sum.saturating_add(*most));
             most < demand.wanted
@@ -299,7 +299,7 @@ impl<'a> Supply<'a> {
         })
     }
 
-    /// What some pools have to give.
+    /// What some pools have left.
     fn left(&self, drawn: &Drawn, pools: &BTreeSet<usize>) -> i128 {
         let mut by_instance: BTreeMap<Instance, i128> = BTreeMap::new();
         for pool in pools.iter().filter_map(|pool| self.pools.get(*pool)) {
@@ -331,8 +331,8 @@ impl<'a> Supply<'a> {
         })
     }
 
-    /// What devices that are certainly given out draw; nothing of a pool that is there in several generations, since a
-    /// node may see any of them.
+    /// What devices that are certainly given out draw. It is nothing for a pool with several generations, since a node
+    /// may see any of them.
     fn drawn(&self, pool: &Pool, counter: CounterIndex) -> i128 {
         let inventory = self.inventory;
         let generations: BTreeSet<i64> =
@@ -368,7 +368,7 @@ impl<'a> Supply<'a> {
     }
 }
 
-/// What both take at least.
+/// The smaller amount of each.
 fn least(a: &BTreeMap<Drawn, i128>, b: &BTreeMap<Drawn, i128>) -> BTreeMap<Drawn, i128> {
     a.iter().filter_map(|(drawn, amount)| Some((drawn.clone(), *amount.min(b.get(drawn)?)))).collect()
 }

@@ -68,7 +68,7 @@ impl WantedClaim {
     }
 }
 
-/// Why a pod cannot be scheduled wherever devices are; upstream waits until that has changed.
+/// Why a pod cannot be scheduled, whatever devices there are. Upstream waits until that changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PodFault {
     /// A claim is named that does not exist.
@@ -80,13 +80,13 @@ pub enum PodFault {
     /// The pod belongs to a group that does not exist.
     #[error("pod group {0} does not exist")]
     NoGroup(NamespacedName),
-    /// The claim is on its way out.
+    /// The claim is being deleted.
     #[error("resource claim {0} is being deleted")]
     Deleting(NamespacedName),
     /// The claim was made for another pod.
     #[error("resource claim {0} was made for another pod")]
     OtherPod(NamespacedName),
-    /// No consumer can be added.
+    /// The claim has as many consumers as it can have.
     #[error("resource claim {0} has {limit} consumers, the most that are allowed", limit = MAX_CONSUMERS)]
     TooManyConsumers(NamespacedName),
 }
@@ -144,7 +144,7 @@ fn in_namespace(pod: &Pod, name: &str) -> NamespacedName {
     NamespacedName::new(Arc::clone(&pod.meta.name.namespace), name)
 }
 
-/// A claim that was made for an entry of the pod and that the pod's status does not tell yet.
+/// A claim that was made for an entry of the pod and that the pod's status does not name yet.
 fn made_before(pod: &Pod, objects: &Claims<'_>, entry: &Arc<str>) -> Option<Arc<str>> {
     let is_ours = |claim: &&Arc<ResourceClaim>| {
         claim.meta.name.namespace == pod.meta.name.namespace
@@ -154,7 +154,7 @@ fn made_before(pod: &Pod, objects: &Claims<'_>, entry: &Arc<str>) -> Option<Arc<
     objects.claims.values().find(is_ours).map(|claim| Arc::clone(&claim.meta.name.name))
 }
 
-/// Manifests have no uids, so there a name has to do.
+/// Whether the pod owns the claim. Manifests have no uids, so there the name decides.
 fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
     claim.meta.owners.iter().any(|owner| {
         owner.controller

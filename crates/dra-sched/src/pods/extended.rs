@@ -20,7 +20,7 @@ use dra_types::{
     RequestName, ResourceClaimSpec, Resources,
 };
 
-/// What reasons call the claim before it is written.
+/// The name in reasons of a claim that is not written yet.
 pub const IN_MEMORY_CLAIM: &str = "<extended-resources>";
 
 /// Which class serves which extended resource.
@@ -41,9 +41,9 @@ pub enum Served {
     Claim(ExtendedClaim),
     /// The node has none of a resource and no class serves it: the pod does not fit.
     Missing(Arc<str>),
-    /// A device plugin has a resource that a class could serve too, and the pod has claims besides: the scheduler of
-    /// 1.36 gives the pod its devices, then fails to write of extended resources that it has none of, and never binds
-    /// it.
+    /// A device plugin has a resource that a class could serve too, and the pod has other claims. The scheduler of 1.36
+    /// then allocates the pod's devices, fails to write the status of extended resources, of which there is none, and
+    /// never binds the pod.
     Stranded(Arc<str>),
 }
 
@@ -79,7 +79,8 @@ fn count(amount: Quantity) -> i64 {
 }
 
 impl ExtendedResources {
-    /// Learns what classes serve. Of several with one name the newest counts, of those the first by name.
+    /// Reads which class serves which resource. Of several classes for one resource the newest counts, of equally old
+    /// ones the first by name.
     pub fn new<'a>(classes: impl IntoIterator<Item = &'a DeviceClass>, compat: &Compat) -> Self {
         let mut explicit: BTreeMap<Arc<str>, &DeviceClass> = BTreeMap::new();
         let mut served: BTreeMap<Arc<str>, DeviceClassName> = BTreeMap::new();
@@ -152,7 +153,7 @@ struct Demand<'a> {
     mappings: &'a mut Vec<ExtendedMapping>,
 }
 
-/// A request in the making: for which container, and how many devices.
+/// A request that is being built: for which container, and how many devices.
 #[derive(Clone, Copy)]
 struct Draft {
     container: usize,

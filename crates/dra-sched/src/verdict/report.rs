@@ -1,4 +1,4 @@
-//! What a refusal says about each request: how many devices it saw and which rule each of them fell at.
+//! The reports of a refusal: for each request how many devices it saw, and how many of them fail which rule.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,11 +26,11 @@ pub struct RequestReport {
     pub seen: u64,
     /// Devices that pass every rule by themselves.
     pub usable: u64,
-    /// Devices that fell, by rule, most first.
+    /// Devices that fail a rule, by the first rule that they fail, most first.
     pub falls: Vec<Fall>,
 }
 
-/// Devices that fell at one rule.
+/// Devices that fail one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fall {
     /// The rule.
@@ -39,9 +39,9 @@ pub struct Fall {
     pub devices: u64,
     /// The first of them.
     pub example: Arc<str>,
-    /// Some of them, as different as possible.
+    /// Some of them, as different from each other as possible.
     pub(crate) sample: Vec<DeviceIndex>,
-    /// How far the best of them is from passing, where the rule is about an amount.
+    /// If the rule is about an amount: how much the device that comes nearest lacks.
     pub shortage: Option<Shortage>,
 }
 
@@ -54,7 +54,7 @@ pub struct Shortage {
     pub left: i128,
 }
 
-/// What devices have under the attribute of a constraint.
+/// The values of devices under the attribute of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstraintReport {
     /// The claim's index.
@@ -63,13 +63,13 @@ pub struct ConstraintReport {
     pub constraint: usize,
     /// The attribute.
     pub attribute: QualifiedName,
-    /// Whether values must differ instead of being one.
+    /// Whether the values must differ, instead of being equal.
     pub distinct: bool,
     /// Usable devices of each request that it covers, by value.
     pub requests: Vec<(RequestName, BTreeMap<Arc<str>, u64>)>,
 }
 
-/// A rule that a device can fall at, the first that applies, in this order.
+/// A rule that excludes a device. Of several, the first in this order counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// It waits for conditions before binding, and that feature is off.
@@ -137,7 +137,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::BindingConditionsOff => "BindingConditionsOff",
@@ -182,7 +182,7 @@ impl fmt::Display for Rule {
 }
 
 impl Fall {
-    /// The rule in words that fit the number of devices.
+    /// The rule as text that fits the number of devices.
     pub fn message(&self) -> String {
         let text = self.rule.to_string();
         if self.devices != 1 {
@@ -218,7 +218,7 @@ impl fmt::Display for RequestReport {
 }
 
 impl Infeasible {
-    /// In one line, with what the requests found.
+    /// One line, with what the requests found.
     pub(crate) fn message(&self, reports: &[RequestReport], constraints: &[ConstraintReport]) -> String {
         if let Some(constraint) = self.constraint(constraints) {
             let claim = reports.iter().find(|report| report.claim == constraint.claim);
@@ -247,7 +247,7 @@ impl Infeasible {
     }
 }
 
-/// Why it cannot be met.
+/// Why the constraint cannot be met.
 impl fmt::Display for ConstraintReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.distinct {
@@ -261,7 +261,7 @@ impl fmt::Display for ConstraintReport {
     }
 }
 
-/// What is known without looking at the devices again.
+/// The text that needs no reports.
 impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.proof {

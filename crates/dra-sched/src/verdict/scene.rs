@@ -1,7 +1,7 @@
-//! What a search looked at when it refused, so that its reasons can be found out when somebody reads them.
+//! What a search looked at when it refused, so that its reasons can be found when somebody reads them.
 //!
-//! A planner asks thousands of times and reads few refusals, so that a refusal keeps no more than the view, which views
-//! share anyway, and what was taken of its devices at that time.
+//! A planner asks thousands of times and reads few refusals. So a refusal only keeps the view, which is shared anyway,
+//! and what was taken of its devices at that time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use dra_types::{NodeFacts, compat::Gate};
 #[derive(Debug, Clone)]
 pub(crate) struct Scene {
     pub(crate) claims: SmallVec<[ClaimClassId; 2]>,
-    /// As far as a view does not know it already.
+    /// The facts about the node that the view does not contain.
     pub(crate) facts: NodeFacts,
     pub(crate) view: Arc<View>,
     taken: Snapshot,
@@ -49,7 +49,7 @@ impl Scene {
         }
     }
 
-    /// A ledger in which as much is taken as there was.
+    /// A ledger with what was taken at that time.
     pub(crate) fn ledger(&self) -> ClusterLedger {
         self.taken.ledger()
     }

@@ -1,4 +1,4 @@
-//! Who shares values that only this machine has, as attribute bindings.
+//! Attribute bindings: which devices share values that only this machine has.
 
 use api::resource_slice_template::{AttributeBinding, DeviceSelector};
 
@@ -8,10 +8,10 @@ use super::identity::{Bound, Place};
 /// As in the CRD.
 const MAX_ATTRIBUTES: usize = 8;
 
-/// The bindings. Attributes that are shared by the same devices are bound together. That there is room for all of them
-/// was seen to when the attributes were chosen.
+/// Writes the bindings. Attributes that the same devices share are bound together. Whether there is room for all of
+/// them was checked when the attributes were chosen.
 pub(super) fn write(bound: &[Bound], placed: &[Vec<Placed>]) -> Vec<AttributeBinding> {
-    // Those that drivers agree on matter most.
+    // Names that several drivers use matter most.
     let mut ordered: Vec<&Bound> = bound.iter().collect();
     ordered.sort_by_key(|it| (!it.attribute.starts_with("resource.kubernetes.io/"), &it.attribute));
     let mut together: Vec<(Vec<String>, &[Vec<Place>])> = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn write(bound: &[Bound], placed: &[Vec<Placed>]) -> Vec<AttributeBin
     for (attributes, groups) in together {
         let groups: Vec<Vec<&Placed>> = groups.iter().map(|group| members(group, placed)).collect();
         let selectors = numbered(&groups).map_or_else(|| groups.iter().map(|it| by_name(it)).collect(), |it| vec![it]);
-        // Where all devices share one value there is nothing to differ from.
+        // If all devices share one value, there are no groups that could differ.
         let distinct = groups.len() > 1;
         bindings.extend(selectors.into_iter().map(|device_selectors| AttributeBinding {
             attributes: attributes.clone(),
@@ -49,7 +49,7 @@ fn by_name(group: &[&Placed]) -> Vec<DeviceSelector> {
     group.iter().map(selector).collect()
 }
 
-/// One binding for all groups, if each has the devices of one number and all their numbers are there.
+/// One binding for all groups, if each group has exactly the devices with one number, and all numbers exist.
 fn numbered(groups: &[Vec<&Placed>]) -> Option<Vec<DeviceSelector>> {
     let entries = |group: &[&Placed]| -> Vec<(String, String)> {
         group.iter().map(|placed| (placed.template.clone(), placed.entry.clone())).collect()

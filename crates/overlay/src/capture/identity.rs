@@ -19,11 +19,11 @@ use dra_types::{AttributeValue, Device, DeviceName, DriverName, QualifiedName};
 use super::Source;
 use super::pools::Draft;
 
-/// Bound even where no two devices share it: claims ask for devices that do.
+/// Bound even if no two devices share it, because claims ask for devices that do.
 const ALWAYS_BOUND: [(&str, &str); 1] = [("resource.kubernetes.io", "pcieRoot")];
-/// Hexadecimal digits in a row that make a name.
+/// This many hexadecimal digits in a row make a name.
 const NAME_DIGITS: usize = 8;
-/// Digits of a number that is a place.
+/// At most this many digits make a number that is a position.
 const PLACE_DIGITS: usize = 3;
 
 /// Bindings of an overlay and devices of each, as in the CRD.
@@ -35,16 +35,16 @@ type FullName = (String, String);
 /// The pool, and the device in it.
 pub(super) type Place = (usize, usize);
 
-/// An attribute whose values are this machine's, and who shares them.
+/// An attribute whose values belong to this machine, and the devices that share each value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     /// As a binding names it.
     pub(super) attribute: String,
-    /// The devices of each value. In the order of their first devices.
+    /// The devices of each value, in the order of their first devices.
     pub(super) groups: Vec<Vec<Place>>,
 }
 
-/// Takes away what only this machine has, from names of devices too. Returns what is to be bound.
+/// Removes what only this machine has, also from names of devices. Returns what is to be bound.
 pub(super) fn separate(pools: &mut [Draft], source: &Source<'_>, notes: &mut Vec<String>) -> Vec<Bound> {
     let node = source.node_name;
     leave_out(pools, source.without);
@@ -52,7 +52,7 @@ pub(super) fn separate(pools: &mut [Draft], source: &Source<'_>, notes: &mut Vec
     let mut bound: Vec<Bound> = Vec::new();
     let is_always_bound = |name: &FullName| ALWAYS_BOUND.contains(&(name.0.as_str(), name.1.as_str()));
     let mut attributes: Vec<_> = by_name(pools).into_iter().collect();
-    // What claims match by comes first, as long as there is room for bindings.
+    // Attributes that claims match by come first, as long as there is room for bindings.
     attributes.sort_by_key(|(name, _)| !is_always_bound(name));
     for (name, places) in attributes {
         let value = |&(pool, device): &Place, name: &QualifiedName| {
@@ -122,7 +122,7 @@ pub(super) fn separate(pools: &mut [Draft], source: &Source<'_>, notes: &mut Vec
     bound
 }
 
-/// Takes away what the author does not want.
+/// Removes what the author does not want.
 fn leave_out(pools: &mut [Draft], without: &[String]) {
     for pool in pools.iter_mut().filter(|_| !without.is_empty()) {
         let Draft { driver, devices, .. } = pool;
@@ -162,7 +162,7 @@ fn by_name(pools: &[Draft]) -> BTreeMap<FullName, Vec<(Place, QualifiedName)>> {
     by_name
 }
 
-/// The devices by what they share. Devices with lists are in none.
+/// The devices grouped by the text that they share. Devices with lists are in no group.
 fn groups(texts: &[(Place, Vec<String>, bool)], going: &[Place]) -> Vec<Vec<Place>> {
     let mut groups: Vec<(&str, Vec<Place>)> = Vec::new();
     for (place, texts, is_list) in texts {
@@ -178,13 +178,13 @@ fn groups(texts: &[(Place, Vec<String>, bool)], going: &[Place]) -> Vec<Vec<Plac
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Without domain where it is the driver's of all its devices.
+/// The name to write: without domain if it is the driver's on all devices.
 fn written((domain, id): &FullName, pools: &[Draft], groups: &[Vec<Place>]) -> String {
     let mut drivers = groups.iter().flatten().filter_map(|(pool, _)| pools.get(*pool)).map(|pool| &pool.driver);
     if drivers.all(|driver| driver.as_str() == domain) { id.clone() } else { format!("{domain}/{id}") }
 }
 
-/// Rule 2: the devices whose text is a serial number by the company that it keeps.
+/// Rule 2: the devices whose text is a serial number, judged by the texts of devices like them.
 fn serials(pools: &[Draft], texts: &[(Place, Vec<String>, bool)]) -> Vec<Place> {
     let mut kinds: BTreeMap<_, Vec<(Place, &str)>> = BTreeMap::new();
     for (place, texts, is_list) in texts {
@@ -210,7 +210,7 @@ pub(super) fn kind(device: &Device) -> (Vec<QualifiedName>, Vec<(QualifiedName, 
     (device.attributes.keys().cloned().collect(), capacity.collect())
 }
 
-/// Whether texts are the same words with other small numbers.
+/// Whether texts are the same words with different small numbers.
 fn are_places(texts: &BTreeSet<&str>) -> bool {
     let skeleton = |text: &str| -> (String, bool) {
         let runs = runs(text);
@@ -222,7 +222,7 @@ fn are_places(texts: &BTreeSet<&str>) -> bool {
     first.contains(|it: char| it.is_ascii_alphabetic()) && skeletons.all(|(other, small)| small && other == first)
 }
 
-/// Digits and what is between them, in turn.
+/// The runs of digits and of other characters, alternately.
 pub(super) fn runs(text: &str) -> Vec<&str> {
     let mut runs = Vec::new();
     let mut rest = text;
@@ -307,7 +307,7 @@ fn forget_unset(pool: &mut Draft, notes: &mut Vec<String>) {
     }
 }
 
-/// Numbers devices whose names are this machine's.
+/// Numbers devices whose names belong to this machine.
 fn rename(pool: &mut Draft, node: &str, notes: &mut Vec<String>) {
     let is_own = |name: &str| has_long_run(name) || has_word(name, node);
     let mut taken: BTreeSet<String> =

@@ -1,7 +1,7 @@
-//! Devices that differ in nothing but their number, as one entry with replicas.
+//! Devices that differ only in their number become one entry with replicas.
 //!
-//! Templates write replicas out in the order of their numbers, from 0, so only such a run becomes one entry. Whether it
-//! is one is decided by writing the entry out and comparing ([`devices::write`]): what does not come back stays written
+//! Templates expand replicas in the order of their numbers, from 0, so only such a run becomes one entry. Whether it is
+//! one is decided by expanding the entry and comparing ([`devices::write`]). Devices that do not come back stay written
 //! out.
 
 use api::resource_slice_template::{CounterSet, DeviceAttribute, DeviceCounterConsumption, DeviceTemplate, IntOrIndex};
@@ -46,8 +46,8 @@ pub(super) fn entries(pool: &Draft, source: &Source<'_>) -> Entries {
     entries
 }
 
-/// Sorts neighbours that differ in numbers only by these: several drivers publish them in any order, so theirs says
-/// nothing.
+/// Sorts neighbours that only differ in numbers by these numbers. Drivers publish such devices in any order, so their
+/// order says nothing.
 pub(super) fn put_in_order(pool: &mut Draft) {
     let is_alike = |a: &DraftDevice, b: &DraftDevice| {
         words(a.device.name.as_str()) == words(b.device.name.as_str()) && kind(&a.device) == kind(&b.device)
@@ -70,7 +70,7 @@ fn name(device: &DraftDevice) -> String {
     device.device.name.to_string()
 }
 
-/// The entry that stands for the first devices of `rest`, and for how many. It stands for all devices with such names.
+/// The entry for the first devices of `rest`, and how many it stands for. It stands for all devices with such names.
 fn family(all: &[DraftDevice], rest: &[DraftDevice]) -> Option<(DeviceTemplate, usize)> {
     let [zero, one, ..] = rest else { return None };
     let mut template = combined(&write::device(zero), &write::device(one))?;
@@ -87,7 +87,7 @@ fn family(all: &[DraftDevice], rest: &[DraftDevice]) -> Option<(DeviceTemplate, 
     Some((template, count))
 }
 
-/// Whether a written device is the one that was read. Since when it is tainted is not the template's.
+/// Whether an expanded device equals the one that was read. Since when it is tainted is not part of a template.
 fn is_same(written: &dra_types::Device, read: &dra_types::Device) -> bool {
     let mut read = read.clone();
     read.taints.iter_mut().for_each(|taint| taint.time_added = None);
@@ -140,7 +140,7 @@ fn pairwise<T, U>(zero: &[T], one: &[T], combine: impl Fn(&T, &T) -> Option<U>) 
     zero.iter().zip(one).map(|(zero, one)| combine(zero, one)).collect()
 }
 
-/// The text of which these are numbers 0 and 1: `gpu-{index}` of `gpu-0` and `gpu-1`.
+/// The pattern of which these are numbers 0 and 1: `gpu-{index}` for `gpu-0` and `gpu-1`.
 fn pattern(zero: &str, one: &str) -> Option<String> {
     if zero.contains(INDEX) {
         return None;
@@ -191,8 +191,8 @@ fn family_of_sets(all: &[dra_types::CounterSet], rest: &[dra_types::CounterSet])
     Some((entry, count))
 }
 
-/// Takes the count from a label where one certainly says it: all machines of the type have it, its value is the number,
-/// and its name is of the device or driver and ends in `count`.
+/// Takes the count from a label if one certainly says it: all machines of the type have the label, its value is the
+/// number, and its name is of the device or driver and ends in `count`.
 fn count_by(entry: &mut DeviceTemplate, source: &Source<'_>, pool: &Draft) {
     let Some(count) = entry.replicas else { return };
     let word = |text: &str| text.split(|it: char| !it.is_ascii_alphabetic()).next().unwrap_or_default().to_lowercase();

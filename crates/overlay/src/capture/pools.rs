@@ -1,4 +1,4 @@
-//! The pools that belong to a machine, as templates will have them.
+//! The pools of a machine, as templates will describe them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use dra_types::{
 use super::{Source, label, unique};
 use crate::verify::{belongs, is_complete, pools_of};
 
-/// A pool of which templates are to be written.
+/// A pool for which templates are to be written.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub(super) driver: DriverName,
@@ -71,7 +71,7 @@ fn facts(source: &Source<'_>) -> NodeFacts {
     }
 }
 
-/// One for each way in which slices of a pool say who can use them.
+/// One draft for each way in which slices of a pool say who can use them.
 fn drafts_of(
     source: &Source<'_>,
     name: &PoolName,
@@ -232,7 +232,7 @@ fn says_where(source: &Source<'_>, requirement: &dra_types::NodeSelectorRequirem
     requirement.operator == NodeSelectorOperator::In && is_own && !is_of_type && !is_truth
 }
 
-/// Gives pools of a driver that templates could not tell apart a suffix: what their names have beside the machine's.
+/// Gives pools of a driver that templates could not tell apart a suffix: the part of their name beside the machine's.
 fn name_apart(source: &Source<'_>, drafts: &mut [(PoolName, Draft)]) {
     let same = |a: &Draft, b: &Draft| {
         (&a.scope, &a.node_selector, a.all_nodes, a.per_device)

@@ -1,4 +1,4 @@
-//! A device that was read, as a template has it.
+//! Writes a device that was read as a template describes it.
 
 use api::QuantityString;
 use api::resource_slice_template as templates;

@@ -1,7 +1,7 @@
-//! Who describes the devices of which driver on which instance type.
+//! Which overlay describes the devices of which driver on which instance type.
 //!
 //! For each driver of an instance type, the overlay of the highest weight gives all of that driver's templates; the
-//! provider's rank below every overlay. Overlays of equal weight may say the same.
+//! provider's rank below every overlay. Overlays of equal weight may describe the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use dra_types::{DeviceName, DriverName};
 use crate::{Overlay, evaluate::Pool};
 use dra_templates::{Expansion, Pool as DevicePool};
 
-/// What the templates of one overlay yield for one driver.
+/// The devices that the templates of one overlay give for one driver.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OfDriver {
     /// The pools; which template a device comes from makes no difference.
@@ -35,7 +35,7 @@ pub(super) type Said = Rc<BTreeMap<DriverName, Rc<OfDriver>>>;
 /// A driver, and which overlay says what of it.
 pub(super) type Decision = (DriverName, usize, usize);
 
-/// Templates written out for machines that have the same values under the labels that count. Overlays with equal
+/// Expanded templates, kept for machines with equal values of the labels that counts are read from. Overlays with equal
 /// templates share them.
 #[derive(Debug, Default)]
 pub(super) struct Expansions<'a> {
@@ -43,34 +43,34 @@ pub(super) struct Expansions<'a> {
     known: BTreeMap<(usize, Counts), Result<Said, dra_templates::Error>>,
 }
 
-/// The values of labels that count.
+/// The values of the labels that counts are read from.
 type Counts = Vec<Option<String>>;
 
-/// Who says something about a driver's devices on an instance type.
+/// The overlays that describe a driver's devices on an instance type.
 #[derive(Debug, Clone)]
 pub(super) struct Claimed<'a> {
-    /// The first: it wins.
+    /// The first, which takes precedence.
     pub(super) winner: &'a Overlay,
-    /// The last: no other has less weight.
+    /// The last; no other has less weight.
     pub(super) last: &'a Overlay,
-    /// What the last says.
+    /// What the last describes.
     pub(super) says: Rc<OfDriver>,
-    /// What the first says.
+    /// What the first describes.
     decides: Rc<OfDriver>,
 }
 
 impl<'a> Claimed<'a> {
-    /// The first who says something.
+    /// The first overlay that describes the driver.
     pub(super) fn new(overlay: &'a Overlay, says: &Rc<OfDriver>) -> Self {
         Self { winner: overlay, last: overlay, says: Rc::clone(says), decides: Rc::clone(says) }
     }
 
-    /// What decides: the same for types that get the same templates.
+    /// The key of the decision: equal for types that get the same templates.
     pub(super) fn decision(&self, driver: &DriverName) -> Decision {
         (driver.clone(), std::ptr::from_ref(self.winner).addr(), Rc::as_ptr(&self.decides).addr())
     }
 
-    /// Whether the same overlay decides, and says the same: that may depend on labels of the NodePool.
+    /// Whether the same overlay decides, and describes the same: that may depend on labels of the NodePool.
     pub(super) fn is_decided_like(&self, other: &Self) -> bool {
         std::ptr::eq(self.winner, other.winner) && Rc::ptr_eq(&self.decides, &other.decides)
     }
@@ -85,7 +85,7 @@ impl<'a> Expansions<'a> {
         })
     }
 
-    /// What the overlay whose templates have that number says about each driver on that type in that NodePool.
+    /// What the overlay with that number describes for each driver, on that type in that NodePool.
     pub(super) fn of(
         &mut self,
         (overlay, number): (&Overlay, usize),
@@ -134,7 +134,7 @@ pub(super) fn certain_label(pool: &Pool<'_>, instance_type: &InstanceType, key: 
     super::value_of_pool(pool, key).or_else(|| instance_type.certain_label(key)).map(str::to_owned)
 }
 
-/// Removes what is said of some drivers, in bindings too.
+/// Keeps only the templates of drivers for which `keep` holds, and their bindings.
 pub fn retain_drivers(resources: &mut DynamicResources, keep: impl Fn(&str) -> bool) {
     resources.resource_slice_templates.retain(|template| keep(&template.spec.driver));
     let kept: BTreeSet<&str> =
@@ -145,8 +145,8 @@ pub fn retain_drivers(resources: &mut DynamicResources, keep: impl Fn(&str) -> b
     resources.attribute_bindings.retain(|binding| !binding.device_selectors.is_empty());
 }
 
-/// The templates of a type: for each claimed driver those of its overlay, for the others the provider's. Counts that
-/// come from a label are written down, since the NodePool's labels are not the type's.
+/// The templates of a type: for each described driver those of its overlay, for the others the provider's. Counts from
+/// a label are written as numbers, since the NodePool's labels are not the type's.
 pub(super) fn merged(
     provider: &DynamicResources,
     winners: &BTreeMap<DriverName, &Overlay>,
@@ -159,7 +159,7 @@ pub(super) fn merged(
         let mut its = overlay.dynamic_resources.clone();
         retain_drivers(&mut its, |driver| winners.get(driver).is_some_and(|winner| winner.name == overlay.name));
         dra_templates::write_counts(&mut its, label);
-        // Templates of different overlays may have one name.
+        // Templates of different overlays may have the same name.
         let named = |name: &mut String| *name = format!("{}/{name}", overlay.name);
         its.resource_slice_templates.iter_mut().for_each(|template| named(&mut template.metadata.name));
         let selectors = its.attribute_bindings.iter_mut().flat_map(|binding| &mut binding.device_selectors);

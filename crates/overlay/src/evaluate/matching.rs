@@ -1,8 +1,8 @@
-//! Which instance types and offerings an overlay means.
+//! Which instance types and offerings an overlay selects.
 //!
-//! Overlays ask for the same few labels over and over, and types share their values: each label's values are looked up
-//! once for a list of types ([`Columns`]), and an overlay's requirement is held against each different set of them
-//! once.
+//! Overlays ask for the same few labels over and over, and types share their values. So each label's values are looked
+//! up once for a list of types ([`Columns`]), and an overlay's requirement is checked once for each different set of
+//! values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub(super) struct Columns<'a>(BTreeMap<(usize, usize, &'a str), Rc<Column<'a>>>)
 struct Column<'a> {
     /// The different ones.
     values: Vec<&'a BTreeSet<String>>,
-    /// Which of them each type has; `None` if it says nothing.
+    /// The set of each type, by position; `None` if the type does not define the label.
     of_type: Vec<Option<usize>>,
 }
 
@@ -55,11 +55,11 @@ struct Asked<'a> {
     key: &'a str,
     of_pool: Option<&'a str>,
     column: Rc<Column<'a>>,
-    /// For each different set of values whether one of them will do.
+    /// For each different set of values: whether the overlay allows one of them.
     is_allowed: Vec<bool>,
 }
 
-/// The types that match, by place, each with the places of the offerings that do.
+/// The types that match, by position, each with the positions of the offerings that do.
 pub(super) fn matches<'a>(
     overlay: &'a Overlay,
     pool: &Pool<'a>,
@@ -69,7 +69,7 @@ pub(super) fn matches<'a>(
     for key in overlay.requirements.keys() {
         let of_pool = value_of_pool(pool, key);
         let allows = |value: Option<&str>| overlay.requirements.allow_value(key, value);
-        // What the NodePool says itself must do, whatever the type.
+        // What the NodePool itself says must match, whatever the type.
         if of_pool.is_some() && !allows(of_pool) {
             return Vec::new();
         }
@@ -96,8 +96,8 @@ pub(super) fn matches<'a>(
     found
 }
 
-/// Whether a machine of that type may have a value that the overlay asks for. A label of which neither the type nor the
-/// NodePool knows anything is absent.
+/// Whether a machine of that type may have a value that the overlay asks for. A label that neither the type nor the
+/// NodePool defines is absent.
 fn allows_type(overlay: &Overlay, asked: &Asked<'_>, place: usize, instance_type: &InstanceType) -> bool {
     match (asked.column.of_type.get(place).copied().flatten(), asked.of_pool) {
         (Some(values), _) => asked.is_allowed.get(values).copied().unwrap_or(false),
@@ -114,7 +114,7 @@ fn allows_type(overlay: &Overlay, asked: &Asked<'_>, place: usize, instance_type
     }
 }
 
-/// Whether the labels that the offering decides meet what is asked of them.
+/// Whether the labels that the offering decides satisfy the overlay's requirements.
 fn allows_offering(overlay: &Overlay, asked: &[Asked<'_>], offering: &Offering) -> bool {
     let meets = |key: &str, value: &str| overlay.requirements.allow_value(key, Some(value));
     asked.iter().all(|asked| offering.label(asked.key).is_none_or(|value| meets(asked.key, value)))

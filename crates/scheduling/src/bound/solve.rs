@@ -27,17 +27,17 @@ struct Learner {
     weights: Vec<f64>,
     /// Times a weight: the share.
     scale: f64,
-    /// Of shares, since averages began anew.
+    /// Weighted sum of the shares since averages last began anew.
     average: Vec<f64>,
 }
 
-/// What the game comes to, twice.
+/// The two results of the game.
 #[derive(Debug)]
 pub(super) struct Solution {
     /// The average since averages last began anew: the nearest to the highest bound, nearly always.
     pub(super) tight: ResourcePrices,
-    /// The average over all rounds. Where many prices are as good, it lies amid them, and the other may lie at one of
-    /// their ends.
+    /// The average over all rounds. Where many prices are equally good it lies between them, while `tight` may lie at
+    /// one of their ends.
     pub(super) amid: ResourcePrices,
 }
 
@@ -64,8 +64,8 @@ impl Learner {
         self.weights.iter().map(|weight| weight * self.scale)
     }
 
-    /// Takes note of what each option would have gained, and chooses anew: in proportion to what is regretted if the
-    /// next round is like this one, evenly where nothing is better than anything else.
+    /// Notes what each option would have gained, and chooses anew: in proportion to the regret, with the prediction
+    /// that the next round is like this one; evenly where no option is better than another.
     fn learn(&mut self, gains: &[f64], weight: f64, closed: &[usize]) {
         let got = self.scale * sum_of_products(&self.weights, gains);
         let counts = weight * self.scale;
@@ -86,7 +86,7 @@ impl Learner {
     }
 }
 
-/// So many numbers are taken side by side: a sum alone waits for each addition.
+/// How many sums are taken side by side. In a single sum each addition waits for the one before.
 const LANES: usize = 4;
 
 fn sum(numbers: &[f64]) -> f64 {
@@ -110,7 +110,7 @@ fn sum_of_products(numbers: &[f64], factors: &[f64]) -> f64 {
 }
 
 impl Relaxation {
-    /// As many as there is time for.
+    /// How many rounds the game takes: fewer for a larger one, so that all rounds are about [`BOUND_WORK`] steps.
     pub(super) fn rounds(&self) -> usize {
         let options: usize = self.sites.iter().map(|site| site.takes.count()).sum();
         (BOUND_WORK / (options * self.binding.len() * 2).max(1)).clamp(BOUND_ROUNDS.0, BOUND_ROUNDS.1)
@@ -211,7 +211,7 @@ impl Relaxation {
         }
     }
 
-    /// What a copy of each kind is worth: what it would pay at the site where it pays least.
+    /// The dual price of a copy of each kind: what it would pay at the site where it pays least.
     pub(super) fn worth(&self, prices: &ResourcePrices) -> Vec<i64> {
         let worth = |(id, kind): (KindId, &Kind)| {
             let paid = |(_, prices): (&Site, &Vec<i128>)| pays(&kind.requests, prices) / ONE;
@@ -234,12 +234,12 @@ struct Buyer {
 
 /// Which sites a kind's options are.
 enum Sites {
-    /// All of so many: most take it, and what stands side by side is fast.
+    /// All of so many sites. Most take the kind, and contiguous numbers are faster than a list of indexes.
     All(usize),
     Some(Vec<usize>),
 }
 
-/// What nobody chooses; finite, since it is multiplied by no share.
+/// The gain of an option that nobody chooses. It is finite because it is multiplied with a share of 0.
 const NEVER: f64 = -1e200;
 
 impl Buyer {

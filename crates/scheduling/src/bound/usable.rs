@@ -50,8 +50,8 @@ impl Usable {
         Self { most }
     }
 
-    /// What pods can use of what a machine has. One step is enough, since the most of one dimension per another is no
-    /// more than by way of a third.
+    /// The part of what a machine has that pods can use. One step is enough: the most of one dimension per another is
+    /// no more than by way of a third.
     pub(super) fn of(&self, holds: &[i64]) -> Vec<i64> {
         let limits = |most: &Vec<Option<Ratio>>| {
             let limits = most.iter().zip(holds).filter_map(|(ratio, &others)| Some(ratio.as_ref()?.of(others)));
@@ -62,7 +62,7 @@ impl Usable {
         holds.iter().zip(&self.most).map(usable).collect()
     }
 
-    /// The dimensions without which some site would hold more.
+    /// The dimensions that limit some site: without one of these, the site would hold more.
     pub(super) fn binding(&self, sites: &[Site]) -> Vec<usize> {
         let mut binding: Vec<usize> = (0..self.most.len()).collect();
         for dimension in (0..self.most.len()).rev() {

@@ -1,9 +1,9 @@
-//! What it costs at least that machines are bought whole.
+//! Machines are bought whole: this raises the bound for pods that need less than a machine.
 //!
 //! Kinds that no offering takes together, not even by way of others, share no machine: they fall into *parts*, and
-//! every plan's price is a sum over these. Of a part whose kinds have no room that is there already, somebody buys at
-//! least one machine that takes each kind, so it costs what the cheapest such machine does. That is more than the
-//! relaxation's share where a part needs less than a machine.
+//! every plan's price is a sum over the parts. If none of a part's kinds fits on an existing node, somebody buys at
+//! least one machine for each of its kinds, so the part costs at least as much as the cheapest machine for its dearest
+//! kind. That is more than the relaxation's share where a part needs less than a machine.
 
 use model::{Id, IdSet, IdVec, PriceNanoUsdPerHour};
 
@@ -15,7 +15,7 @@ pub(super) struct WholeMachines {
     /// By kind: another of the same part, or itself.
     leader: Vec<usize>,
     cheapest: IdVec<KindId, Option<i64>>,
-    /// Kinds that offerings take which are there only a few times.
+    /// Kinds that a limited offering takes.
     limited: IdSet<KindId>,
 }
 
@@ -24,7 +24,7 @@ impl WholeMachines {
         Self { leader: (0..kinds).collect(), cheapest: IdVec::filled(None, kinds), limited: IdSet::with_len(kinds) }
     }
 
-    /// Takes note of an offering and the kinds that it takes.
+    /// Adds an offering with the kinds that it takes.
     pub(super) fn add(&mut self, takes: &IdSet<KindId>, price: PriceNanoUsdPerHour, is_limited: bool) {
         let mut before: Option<KindId> = None;
         for kind in takes.iter() {
@@ -41,7 +41,8 @@ impl WholeMachines {
         }
     }
 
-    /// What whole machines cost beyond the copies' worth, kinds of which may be `elsewhere` left out.
+    /// By how much whole machines cost more than the copies are worth. Parts with a kind in `elsewhere` are left out,
+    /// because their copies may need no new machine.
     pub(super) fn beyond(&self, kinds: &IdVec<KindId, Kind>, worth: &[i64], elsewhere: &IdSet<KindId>) -> i128 {
         #[derive(Clone, Copy, Default)]
         struct Part {
@@ -62,7 +63,7 @@ impl WholeMachines {
     }
 
     fn leader_of(&self, mut kind: usize) -> usize {
-        // A leader is never behind those that it leads, so this ends.
+        // A leader's index is never above that of a kind that it leads, so this ends.
         while let Some(&leader) = self.leader.get(kind).filter(|leader| **leader != kind) {
             kind = leader;
         }

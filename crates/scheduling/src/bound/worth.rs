@@ -1,9 +1,9 @@
-//! What room that is there already, or is there only a few times, is worth at most.
+//! An upper bound on what existing nodes and reserved machines are worth to the pods.
 //!
 //! Copies on an existing node pay nothing. For *any* prices ρ ≥ 0 with `ρ · requests_k ≥ w_k` for each kind that the
-//! node takes, the copies on it are worth at most `ρ · room`. Such prices are those of each site, scaled up until they
-//! cover all kinds, and a price on one resource alone; the least of them counts. A node that could go costs something
-//! as long as it stays, so it is worth no more than what is beyond its price.
+//! node takes, the copies on it are worth at most `ρ · room`. The prices of each site, scaled up until they cover all
+//! kinds, are such prices, and so is a price on one resource alone; the least result counts. A node that could go has a
+//! price as long as it stays, so it is worth no more than what is beyond that price.
 
 use model::{IdSet, PriceNanoUsdPerHour, collections::FastMap};
 
@@ -45,8 +45,8 @@ impl Relaxation {
         self.kinds.iter().zip(worth).map(|(kind, &worth)| i128::from(worth) * i128::from(kind.copies)).sum()
     }
 
-    /// What all copies are worth, minus what room can be worth that costs nothing, is limited, or costs as much as the
-    /// nodes do that could go.
+    /// The bound: what all copies are worth, less the most that room can be worth on existing nodes, on reserved
+    /// machines, and, beyond their price, on nodes that could go.
     pub(super) fn bound(
         &self,
         problem: &Problem<'_>,
@@ -65,7 +65,7 @@ impl Relaxation {
             if bound <= 0 {
                 return PriceNanoUsdPerHour(0);
             }
-            // Which devices the node has free is not asked: as if it served all.
+            // The node's free devices are not looked at: counting as if it served all claims keeps the bound valid.
             let room = self.amounts(&problem.room[node], |_| u32::MAX);
             let mut takes = IdSet::with_len(self.kinds.len());
             for (class, kind) in self.kind_of.iter_enumerated() {
@@ -86,7 +86,7 @@ impl Relaxation {
         for node in could_go {
             let room = self.amounts(&node.room, |_| u32::MAX);
             let mut takes = IdSet::with_len(self.kinds.len());
-            // Whoever runs there may stay, whatever is closed to others.
+            // Pods that run there may stay even where a taint or rule keeps others out.
             takes.extend(self.kinds.ids().filter(|&kind| self.fits(kind, &room)));
             elsewhere.union_with(&takes);
             let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));

@@ -13,7 +13,7 @@ use super::plan::PoolAllowance;
 use super::reason::BudgetLimit;
 use crate::snapshot::fleet::{Budget, Fleet, FleetPool, Reason};
 
-/// The reasons that something is planned for, but for those that go by the budgets of another.
+/// The reasons that allowances are reported for. Expired machines go by the budgets for Drifted.
 const PLANNED_FOR: [Reason; 3] = [Reason::Underutilized, Reason::Empty, Reason::Drifted];
 
 /// What is left of each NodePool's budgets.
@@ -30,7 +30,7 @@ impl OfPool<'_> {
         of_reason.min_by_key(|budget| (budget.allowed, budget.index))
     }
 
-    /// Nodes that are being disrupted, with those that commands have taken.
+    /// Nodes that are being disrupted, and those that commands have taken.
     fn disrupted(&self, reason: Reason) -> u32 {
         let unready = match reason {
             Reason::Underutilized | Reason::Empty | Reason::Drifted | Reason::Expired => self.pool.unready,
@@ -39,7 +39,7 @@ impl OfPool<'_> {
         self.pool.going.saturating_add(unready).saturating_add(self.taken)
     }
 
-    /// What lets no more go.
+    /// The limit that allows no more disruptions; `None` if more are allowed.
     fn limit(&self, reason: Reason) -> Option<BudgetLimit> {
         if let Some(fault) = self.pool.faults.first() {
             return Some(BudgetLimit::Fault { index: fault.index, problem: Arc::clone(&fault.problem) });
@@ -57,7 +57,7 @@ impl<'f> Allowances<'f> {
         Self(fleet.pools.iter().map(|(name, pool)| (name, OfPool { pool, taken: 0 })).collect())
     }
 
-    /// What keeps one more node of a NodePool from going; `None` if nothing does.
+    /// The limit that keeps one more node of a NodePool from being disrupted; `None` if there is none.
     pub(super) fn limit(&self, pool: &NodePoolName, reason: Reason) -> Option<BudgetLimit> {
         self.0.get(pool)?.limit(reason)
     }
@@ -71,7 +71,7 @@ impl<'f> Allowances<'f> {
         Some(of_pool.strictest(reason)?.allowed.saturating_sub(of_pool.disrupted(reason)))
     }
 
-    /// Takes a node's part. Nothing is taken if budgets let no more go.
+    /// Counts one more node. Nothing is counted if the budgets allow no more.
     pub(super) fn take(&mut self, pool: &NodePoolName, reason: Reason) -> Result<(), BudgetLimit> {
         let Some(of_pool) = self.0.get_mut(pool) else { return Ok(()) };
         match of_pool.limit(reason) {
@@ -83,14 +83,14 @@ impl<'f> Allowances<'f> {
         }
     }
 
-    /// Gives back what was taken for a node that stays.
+    /// Returns the share of a node that stays after all.
     pub(super) fn give_back(&mut self, pool: &NodePoolName) {
         if let Some(of_pool) = self.0.get_mut(pool) {
             of_pool.taken = of_pool.taken.saturating_sub(1);
         }
     }
 
-    /// What there is to tell of each NodePool.
+    /// The summary for each NodePool.
     pub(super) fn told(&self) -> Vec<PoolAllowance> {
         let told = |(name, of_pool): (&&NodePoolName, &OfPool<'_>)| {
             let allowed = |reason| match of_pool.pool.faults.is_empty() {

@@ -1,4 +1,4 @@
-//! Which machines may be disrupted, and for each other one what blocks it.
+//! Which machines may be disrupted, and what blocks each of the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::snapshot::expiration::Expiration;
 use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
 
-/// What all methods look at.
+/// What all methods read.
 pub(super) struct Context<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) fleet: &'s Fleet,
-    /// Nodes that pods which wait are to come to, with the first of these by name.
+    /// Nodes that pending pods are nominated to, each with the first of these pods by name.
     nominated: BTreeMap<NodeId, NamespacedName>,
-    /// Nodes where the room of buffers is, with the first of these by name.
+    /// Nodes that hold room for buffers, each with the first of these buffers by name.
     buffers: BTreeMap<NodeId, NamespacedName>,
-    /// Pods that wait, and the NodeClaims with room for them.
+    /// Pending pods, and the NodeClaims with room for them.
     pub(super) planned_on: BTreeMap<PodId, NodeClaimName>,
-    /// The plan for what waits and for buffers, as if no machine went; `None` if nothing waits.
+    /// The plan for pending pods and buffers if no machine were disrupted; `None` if nothing is pending.
     pub(super) waiting: Option<Plan>,
 }
 
@@ -79,14 +79,14 @@ impl<'s> Context<'s> {
         self.fleet.pools.get_key_value(name)
     }
 
-    /// Why a machine is to be replaced whatever that costs, and since when: it is past its time, or has drifted.
+    /// Why a machine has to be replaced at any cost, and since when: it has expired, or has drifted.
     pub(super) fn outdated(&self, machine: &FleetNode) -> Option<(Reason, Timestamp)> {
         let rules = self.snapshot.options.disruption.expiration;
         let of_pool = self.pool_of(machine).and_then(|(_, pool)| pool.expiration);
         let expiration = machine.claim.expires_at.map(|at| rules.decide(at, of_pool, self.snapshot.now));
         match expiration {
             Some(Expiration::Graceful { since, .. }) => Some((Reason::Expired, since)),
-            // What is due by force goes without anybody's plan.
+            // An expiration that is due by force needs no plan.
             Some(Expiration::At(_) | Expiration::Due) | None => {
                 machine.claim.drifted.as_ref().map(|drift| (Reason::Drifted, drift.since))
             }
@@ -114,7 +114,7 @@ impl<'s> Context<'s> {
         self.protection(machine).or_else(|| machine.pods.iter().find_map(left_to_others))
     }
 
-    /// Why nothing at all can be done with a machine.
+    /// Why a machine cannot be disrupted at all.
     fn unusable(&self, machine: &FleetNode) -> Option<Block> {
         let node = self.snapshot.nodes.try_get(machine.node)?;
         if let Some(under_way) = &machine.under_way {
@@ -129,7 +129,7 @@ impl<'s> Context<'s> {
         (!is_known).then(|| Block::NodePoolNotFound(name.clone()))
     }
 
-    /// What keeps a machine as it is for now.
+    /// What protects a machine for now.
     fn protection(&self, machine: &FleetNode) -> Option<Block> {
         if machine.is_protected {
             return Some(Block::DoNotDisrupt);
@@ -141,13 +141,13 @@ impl<'s> Context<'s> {
 /// What blocks a machine.
 #[derive(Debug, Clone, Default)]
 struct Standing {
-    /// Whatever is to be done with it.
+    /// Blocks every disruption of the machine.
     whatever: Option<Block>,
-    /// What is not to wait for its pods for ever goes on in spite of it.
+    /// A pod that may not be evicted. It does not block eventual reasons if a grace period bounds the drain.
     pods: Option<Block>,
 }
 
-/// Whether what forbids to evict pods does not count.
+/// Whether the disruption may go on although pods may not be evicted.
 fn is_eventual(machine: &FleetNode, reason: Reason) -> bool {
     reason.is_eventual() && machine.claim.termination_grace_period.is_some()
 }
@@ -168,21 +168,21 @@ impl Candidates {
         Self(standings)
     }
 
-    /// What blocks a machine that would go for that reason.
+    /// What blocks disrupting a machine for that reason.
     pub(super) fn block(&self, machine: &FleetNode, reason: Reason) -> Option<&Block> {
         let standing = self.0.try_get(machine.node)?;
         standing.whatever.as_ref().or_else(|| standing.pods.as_ref().filter(|_| !is_eventual(machine, reason)))
     }
 
-    /// What blocks a machine of a static NodePool that would be replaced by its like. Nobody looks for places for its
-    /// pods beforehand, so it does not matter whose they are.
+    /// What blocks a machine of a static NodePool from being replaced by its like. No places for its pods are looked
+    /// for beforehand, so it does not matter whose they are.
     pub(super) fn block_of_replica(&self, context: &Context<'_>, machine: &FleetNode, reason: Reason) -> Option<Block> {
         let of_pods = self.0.try_get(machine.node).and_then(|standing| standing.pods.clone());
         let of_machine = context.unusable(machine).or_else(|| context.protection(machine));
         of_machine.or_else(|| of_pods.filter(|_| !is_eventual(machine, reason)))
     }
 
-    /// Why a machine stays about which no method says more.
+    /// Why a machine stays if no method says more about it.
     pub(super) fn why_it_stays(&self, machine: &FleetNode) -> NodeReason {
         match self.block(machine, Reason::Underutilized) {
             Some(block) => NodeReason::Blocked(block.clone()),

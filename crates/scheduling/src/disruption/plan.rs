@@ -17,38 +17,38 @@ use crate::snapshot::{NodeId, PodId, Snapshot};
 /// What to do about the machines of one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct DisruptionPlan {
-    /// What is to be done, each by itself and at any time beside the others.
+    /// The commands. They are independent: each can be carried out at any time, beside the others.
     pub commands: Vec<Command>,
-    /// Why each machine goes or stays.
+    /// Why each machine is disrupted or stays.
     pub node_reasons: Vec<(NodeId, NodeReason)>,
-    /// How many nodes each NodePool lets go, by name.
+    /// How many disruptions each NodePool allows, by name.
     pub pools: Vec<PoolAllowance>,
-    /// What the machines cost.
+    /// The price of the fleet.
     pub fleet_price: FleetPrice,
     /// With machines that may not go as they are, no fleet costs less in which all pods have a place: a lower bound, by
     /// linear relaxation. `None` if no machine could go to save something, while pods wait for machines of their own,
     /// and where nodes cost something besides their machines.
     pub fleet_bound: Option<PriceNanoUsdPerHour>,
-    /// What commands with pods that move come from; `None` if there are none.
+    /// The simulation behind commands with pods that move; `None` if there are none.
     pub simulated: Option<Arc<Simulated>>,
 }
 
-/// Machines that go together, and what takes their place.
+/// Machines that are removed together, and what takes their place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Why.
+    /// Why they are removed.
     pub reason: Reason,
-    /// The machines that go, by name.
+    /// The machines that are removed, by name.
     pub nodes: Vec<NodeId>,
-    /// The machines that have to be there first, of [`Simulated::plan`].
+    /// The machines of [`Simulated::plan`] that have to be ready first.
     pub replacements: Vec<MachineId>,
-    /// The static NodePool of theirs, by whose template a machine has to be there first in the place of each. No pod
-    /// decides about that, so none is placed: `moves` and `replacements` are empty.
+    /// For machines of a static NodePool, its name: each of them is replaced by a machine of its template, which has to
+    /// be ready first. No pods are placed for that, so `moves` and `replacements` are empty.
     pub static_pool: Option<NodePoolName>,
     /// The pods that have to be placed elsewhere, by name.
     pub moves: Vec<Move>,
-    /// What the machines cost less than their replacements by the hour; below zero if they cost more. A machine whose
-    /// price is not known counts as free.
+    /// The price of the machines less that of their replacements; below zero if the replacements cost more. A machine
+    /// whose price is not known counts as free.
     pub saving: PriceNanoUsdPerHour,
     /// What the evictions cost.
     pub eviction_cost: EvictionCost,
@@ -66,9 +66,9 @@ impl Command {
 pub struct Move {
     /// The pod, of [`Simulated::snapshot`].
     pub pod: PodId,
-    /// The machine that goes.
+    /// The machine that it leaves.
     pub from: NodeId,
-    /// Where its successor has a place.
+    /// The place of its successor.
     pub to: Place,
 }
 
@@ -81,12 +81,12 @@ pub enum Place {
     Machine(MachineId),
 }
 
-/// What would be if the machines of all commands went: the pods that move wait for a place, and have got one.
+/// The simulation of all commands: their machines are gone, and the pods that move are pending and have places.
 #[derive(Debug)]
 pub struct Simulated {
     /// The snapshot, with the machines as if they were being deleted. Its nodes have the ids of the plan's.
     pub snapshot: Snapshot,
-    /// Where all pods go that wait in it, those that waited before included.
+    /// Where all pending pods go in it, those included that were pending before.
     pub plan: Plan,
 }
 
@@ -95,11 +95,11 @@ pub struct Simulated {
 pub struct PoolAllowance {
     /// The NodePool.
     pub name: NodePoolName,
-    /// Its nodes that count.
+    /// How many nodes count for its budgets.
     pub nodes: u32,
     /// How many of these are being disrupted already, or are not ready.
     pub disrupted: u32,
-    /// How many commands of the plan take.
+    /// How many the commands of the plan disrupt.
     pub taken: u32,
     /// How many may be disrupted at once for each reason that something is planned for; `None` if nothing limits them.
     pub allowed: Vec<(Reason, Option<u32>)>,
@@ -107,14 +107,14 @@ pub struct PoolAllowance {
     pub faults: Vec<BudgetFault>,
 }
 
-/// What the machines cost by the hour, those left out that are being deleted.
+/// The price of all machines per hour. Machines that are being deleted are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FleetPrice {
     /// How many there are.
     pub nodes: usize,
-    /// What they cost now.
+    /// The price now.
     pub before: PriceNanoUsdPerHour,
-    /// What they and their replacements cost once all commands are carried out.
+    /// The price of the machines and replacements once all commands are carried out.
     pub after: PriceNanoUsdPerHour,
     /// How many of them have no known price and count as free.
     pub unknown: usize,

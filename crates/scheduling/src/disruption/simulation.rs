@@ -1,12 +1,13 @@
-//! What would be if machines went: the snapshot as if they were being deleted, planned by provisioning itself.
+//! The simulation of a disruption: the snapshot as if machines were being deleted, planned by the provisioning planner.
 //!
-//! That is what will be true once their NodeClaims are deleted, so pods that move are placed by every rule and every
-//! pass by which pods that wait are: they are not counted where they run, claims that only they use are allocated anew,
-//! and limits count the machines no more. Machines that commands under way have are going in the same way.
+//! That will be the cluster's state once their NodeClaims are deleted, so pods that move are placed by every rule and
+//! every pass by which pending pods are placed: they are not counted where they run, claims that only they use are
+//! allocated anew, and limits do not count the machines. Machines of commands under way are treated as being deleted
+//! too.
 //!
 //! Differs: `drifted-destinations`. Karpenter places pods that move on nodes that have drifted as well, and moves them
 //! again when these go. Here no pod is planned onto a drifted node, so that a roll-out evicts each pod once. Nor is any
-//! planned onto one that is past its time.
+//! planned onto a node that has expired.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,26 +32,26 @@ pub(super) struct Simulation {
 pub(super) enum Stuck {
     /// This one has no place.
     Refused(Refusal),
-    /// This one has a place only on a machine that is still coming up.
+    /// This one only fits on a machine that is not initialized yet.
     NotReady(PodId, NodeId),
 }
 
-/// Machines that something is asked about, and nodes that take nobody meanwhile.
+/// Machines that are asked about, and nodes that receive no pods meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct What {
-    /// These go.
+    /// These are removed.
     pub(super) leaving: BTreeSet<NodeId>,
-    /// These stay until somebody takes them away; their pods are known as pods that wait would be.
+    /// These may be removed: they stay, and their pods are known both as running and as pending.
     pub(super) could_go: BTreeSet<NodeId>,
-    /// No pod that moves goes to these.
+    /// No pod that moves may go to these.
     pub(super) closed: BTreeSet<NodeId>,
 }
 
-/// The snapshot as if machines were being deleted, and which pods of those that are asked about move.
+/// The snapshot as if machines were being deleted, and the pods of the machines that are asked about, which move.
 pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<PodId, NodeId>) {
     let mut snapshot = context.snapshot.clone();
     snapshot.fleet = None;
-    // Pods that wait keep the room that they find without any of this.
+    // Pending pods keep the room that they find if nothing is disrupted.
     for (pod, claim) in &context.planned_on {
         if let Some(pending) = snapshot.pods.try_get_mut(*pod) {
             pending.planned_on = Some(claim.clone());
@@ -89,7 +90,7 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
 }
 
 impl Simulation {
-    /// As if these machines went, and no pod that moves came to those that are closed.
+    /// Simulates the removal of these machines; no pod that moves goes to the closed ones.
     pub(super) fn new(context: &Context<'_>, leaving: &BTreeSet<NodeId>, closed: &BTreeSet<NodeId>) -> Self {
         let what = What { leaving: leaving.clone(), closed: closed.clone(), ..What::default() };
         let (snapshot, movers) = as_if(context, &what);

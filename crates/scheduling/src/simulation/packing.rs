@@ -39,7 +39,7 @@ use crate::simulation::compile::pools::Alternative;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::topology::{Checking, DomainId, Involvement, Place};
 
-/// A problem, what has been placed of it so far, and how it goes on: in which run, and for what.
+/// A problem with the state of a plan in the making, in one run and for one aim.
 #[derive(Debug)]
 pub(crate) struct Packing<'p> {
     pub(crate) problem: &'p Problem<'p>,
@@ -54,12 +54,12 @@ impl<'p> Packing<'p> {
         Self { problem, run, aim: Aim::WHOLE, state: State::new(problem, run, charging), mode: Mode::default() }
     }
 
-    /// Places for a plan of which that is asked.
+    /// The packing for a plan with this aim.
     pub(crate) fn with_aim(self, aim: &'p Aim) -> Self {
         Self { aim, ..self }
     }
 
-    /// Goes on where a packing of the run left off, with what the run has found out since.
+    /// Continues a packing of the run from `state`, with what the run has found out since.
     pub(crate) fn of(problem: &'p Problem<'p>, run: &'p PlanRun, mut state: State) -> Self {
         state.learn(run);
         Self { problem, run, aim: Aim::WHOLE, state, mode: Mode::default() }
@@ -136,7 +136,7 @@ impl<'p> Packing<'p> {
         devices.ways(asking, request)
     }
 
-    /// To ask for devices of places beside which no machine is open.
+    /// The question about devices as if no machine were open.
     pub(crate) fn asking_alone(&self) -> Asking<'_> {
         Asking { problem: self.problem, run: self.run, bins: &[], replaying: Replaying::Placing }
     }
@@ -250,7 +250,8 @@ impl<'p> Packing<'p> {
         }
     }
 
-    /// Makes one of assignments that differ in copies only, in the order of the first; while nothing can be undone.
+    /// Merges assignments that differ in copies only, in the order of the first of each. Call it only while nothing can
+    /// be undone.
     pub(crate) fn merge_assignments(&mut self) {
         let mut first: FastMap<(ClassId, Target, usize), usize> = FastMap::default();
         let mut merged: Vec<Assignment> = Vec::new();
@@ -268,7 +269,7 @@ impl<'p> Packing<'p> {
         }
     }
 
-    /// What a machine takes of limits and reservations, and whom it is like.
+    /// What a machine takes of limits and reservations, and the number of its contents.
     fn footprint(&self, bin: &Bin) -> Footprint {
         let draws_on = |(id, _): &(ValueId, i64)| self.problem.reserved(bin.pool, *id).intersects(&bin.offerings);
         Footprint {
@@ -280,7 +281,7 @@ impl<'p> Packing<'p> {
         }
     }
 
-    /// Moves what a machine takes from its old to its new state.
+    /// Updates totals and indexes for a machine that was `before` and is `after`.
     fn account(&mut self, id: BinId, before: Option<&Footprint>, after: Option<&Bin>) {
         if let Some(before) = before {
             self.state.price -= i128::from(before.price.0);
@@ -329,7 +330,7 @@ impl<'p> Packing<'p> {
         Self { problem, run, aim, state, mode }
     }
 
-    /// Counts what is placed in another way from here on.
+    /// Counts limits in another way, for what is placed already and for what follows.
     pub(crate) fn recharge(&mut self, charging: Charging) {
         let problem = self.problem;
         self.state.charging = charging;

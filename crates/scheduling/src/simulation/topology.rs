@@ -120,7 +120,7 @@ pub(crate) enum Place {
     OwnHost,
     /// Without the label, or not counted.
     Outside,
-    /// Not settled yet: the label of a machine that is still coming up.
+    /// Not known yet: a machine that is still starting has no value for the label.
     Unknown,
 }
 
@@ -153,10 +153,9 @@ struct Placing {
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) groups: IdVec<GroupId, Group>,
-    /// By group: one of those that chains of classes, each with the next in a group of both, lead to from it; the same
-    /// for all of them.
+    /// By group: the first group of its connected part. Two groups are connected if one class is in both.
     parts: IdVec<GroupId, GroupId>,
-    /// Which of these have a class with affinity.
+    /// The parts in which some class has affinity.
     parts_with_affinity: IdSet<GroupId>,
 }
 
@@ -233,7 +232,7 @@ impl Topology {
         self.groups[group].placing.places.try_get(node).copied().unwrap_or(Place::Outside)
     }
 
-    /// Groups of which a host has at most one pod, this class's included.
+    /// The groups that allow one pod on a host and concern this class.
     pub(crate) fn alone_on_host<'t>(&'t self, class: &'t PodClass) -> impl Iterator<Item = GroupId> + 't {
         let mine = class.involved.iter().filter(|mine| mine.owner && mine.matched).map(|mine| mine.group);
         mine.filter(|group| {
@@ -242,7 +241,7 @@ impl Topology {
         })
     }
 
-    /// Finds out which groups have to do with each other, and which with affinity; these are the classes.
+    /// Finds the connected parts of groups, and which of them have affinity, from all classes.
     pub(crate) fn connect(&mut self, classes: &[PodClass]) {
         // Each points to an earlier one of its part, or to itself.
         let mut parts: IdVec<GroupId, GroupId> = self.groups.ids().collect();

@@ -27,6 +27,8 @@ impl Search<'_> {
     pub(super) fn pick(&mut self, branch: BranchIndex, position: Position, must: bool) -> Result<bool, Walk> {
         self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
         let Branch { claim, request, alternative, .. } = self.branches[branch];
+        // Upstream checks in this order (`allocateDevice`), and where a check can end in an error the order decides
+        // which error comes.
         let admin = alternative.admin_access;
         let shareable = self.is_shareable(position);
         if admin && !shareable && self.is_picked_by(position, claim) || !admin && self.in_use(position) {
@@ -35,6 +37,8 @@ impl Search<'_> {
         if self.lacks_node_operations(position) || self.counters_are_off(position) {
             return Ok(false);
         }
+        // A device draws counters (KEP-4815) with its first share only, and for an administrator only by a defect of
+        // releases.
         let draws = !self.entry(position).draws.is_empty()
             && self.inventory.compat.is_on(Gate::PartitionableDevices)
             && !(shareable && self.has_shares(position))
@@ -54,6 +58,7 @@ impl Search<'_> {
         let mut added: SmallVec<[usize; 4]> = SmallVec::new();
         for &constraint in &alternative.constraints {
             self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
+            // A derived attribute is computed here, so its error comes only if everything before has passed.
             let value = self.held(branch, constraint, position);
             if value == Held::Failed {
                 return Err(Walk::Fault(Box::new(self.derived_fault(branch, constraint, position))));
@@ -67,8 +72,10 @@ impl Search<'_> {
             }
             self.remove_from(claim, request, &added);
             self.put_back(&mut pick);
+            // A request for all devices cannot leave one out: then upstream answers with an error.
             return if must { Err(Walk::Fault(Box::new(self.all_fault(branch, position)))) } else { Ok(false) };
         }
+        // Capacity again, since picks of this search may have taken some since the device was first looked at.
         let fits = match self.has_capacity(branch, position, false) {
             Ok(fits) => fits,
             Err(error) => match self.capacity_fault(branch, position, error) {
@@ -81,6 +88,7 @@ impl Search<'_> {
             self.put_back(&mut pick);
             return Ok(false);
         }
+        // A shared device (KEP-5075) stays open to others for what is left of its capacity; any other is taken whole.
         if shareable {
             let demand = self.demand(branch, position);
             let amounts: Box<[i128]> = match &*demand {

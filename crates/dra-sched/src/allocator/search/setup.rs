@@ -23,6 +23,8 @@ impl<'a> Search<'a> {
             ids.iter().map(|claim| &inventory.claim_classes[*claim]).collect();
         let mut branches = IdVec::with_capacity(claims.len());
         let mut layout = IdVec::with_capacity(claims.len());
+        // One branch for `exactly`, one per alternative for firstAvailable (KEP-4816), in order: upstream takes the
+        // first that works.
         for (claim, class) in claims.iter_enumerated() {
             let mut requests = Vec::with_capacity(class.requests.len());
             for (request, of) in class.requests.iter().enumerate() {
@@ -42,6 +44,8 @@ impl<'a> Search<'a> {
         }
         let quirks = &inventory.quirks;
         let distinct = |claim: &&ClaimClass| claim.constraints.iter().any(|constraint| constraint.distinct);
+        // Two defects of old releases make later answers depend on choices that were undone. Skipping devices would
+        // lose these.
         let remembers = quirks.distinct_forgets_devices_of_its_request && claims.iter().any(distinct)
             || quirks.counters_are_keyed_by_pool_name && view.pools.iter().any(|pool| !pool.drawing.is_empty());
         let passes_over = !remembers;

@@ -44,6 +44,8 @@ pub(crate) fn as_resources(request: &Request<'_>) -> Option<Request<'static>> {
     if used.is_empty() {
         return None;
     }
+    // Only drivers that waiting pods use and that some node or type limits become resources; for all others nothing
+    // changes.
     let of_nodes = snapshot.nodes.iter().flat_map(|node| &node.attach_limits);
     let types = snapshot.node_pools.iter().flat_map(|pool| &pool.catalogue.types);
     let of_types = types.flat_map(|instance_type| &instance_type.volume_attachment_limits);
@@ -59,17 +61,20 @@ pub(crate) fn as_resources(request: &Request<'_>) -> Option<Request<'static>> {
     }
     let mut with = snapshot.clone();
     let shared_volumes = shared(snapshot, &limited);
+    // Most pods of a class share their shape, so each is rewritten once.
     for pending in with.pods.iter_mut().filter(|pending| !pending.pod.shape.volumes.is_empty()) {
         let shape = shapes
             .entry(Arc::clone(&pending.pod.shape))
             .or_insert_with(|| with_requests(&pending.pod.shape, &limited, &shared_volumes, &snapshot.volumes));
         pending.pod = Arc::new(Pod { shape: Arc::clone(shape), ..(*pending.pod).clone() });
     }
+    // Volumes of pods that run are subtracted here, since their requests do not contain them.
     for (node, before) in with.nodes.iter_mut().map(Arc::make_mut).zip(&snapshot.nodes) {
         for (driver, resource) in &limited {
             node.allocatable.set(*resource, free_beside(before, driver, &before.pods, snapshot));
         }
     }
+    // Most pools share one catalogue; its copy is shared in the same way, so that later steps can compile it once.
     let mut catalogues: Vec<(Arc<Catalogue>, Arc<Catalogue>)> = Vec::new();
     for pool in with.node_pools.iter_mut() {
         let known = catalogues.iter().find(|(before, _)| Arc::ptr_eq(before, &pool.catalogue));

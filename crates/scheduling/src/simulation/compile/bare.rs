@@ -1,4 +1,4 @@
-//! What a machine has to offer at all: its room beside what comes with every machine, whoever runs there now.
+//! What a machine offers when only its daemons and static pods run on it.
 //!
 //! A machine that was launched for a pod and could not hold it even if it were empty was launched in vain, and the next
 //! of its kind will be too.
@@ -9,7 +9,7 @@ use super::daemons;
 use crate::snapshot::affinity::{terms, untolerated};
 use crate::snapshot::{NodeId, Snapshot};
 
-/// What a node has beside its daemons, those to come included, and its static pods.
+/// What a node can hold beside its static pods and daemons, those to come included.
 pub fn bare_room(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
     let node = &snapshot.nodes[id];
     let mut room = node.allocatable.clone();
@@ -20,7 +20,7 @@ pub fn bare_room(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
     room
 }
 
-/// What keeps a pod from a node whoever else runs there.
+/// Why a pod could not run on a node even if no other pod ran there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
     /// The node is too small.
@@ -31,8 +31,8 @@ pub enum Obstacle {
     Labels,
 }
 
-/// Why a pod of this shape could not run on a node beside its daemons and static pods, as far as its labels, taints and
-/// resources tell; `None` if it could. Rules between pods and devices are not asked.
+/// Why a pod of this shape could not run on a node beside its daemons and static pods; `None` if it could. Only labels,
+/// taints and resources are looked at, not rules between pods and not devices.
 pub fn obstacle(id: NodeId, shape: &PodShape, snapshot: &Snapshot) -> Option<Obstacle> {
     let (node, names) = (&snapshot.nodes[id], &*snapshot.interner);
     if let Some(taint) = untolerated(&node.taints, &shape.tolerations, names) {

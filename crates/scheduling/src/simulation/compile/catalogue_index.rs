@@ -23,7 +23,7 @@ pub(crate) struct CatalogueIndex<'s> {
     by_key: IdVec<KeyId, OnceLock<Box<OfKey>>>,
 }
 
-/// What tables of one catalogue ask for again and again while they are made, and nobody does after that.
+/// Lookups that compiling the tables of one catalogue shares. They are dropped afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     agreeing: FastMap<(KeyId, ValueSet), IdSet<OfferingId>>,
@@ -57,12 +57,12 @@ impl<'s> Catalogues<'s> {
     }
 }
 
-/// What offerings say of one label key.
+/// Which offerings define one label key.
 #[derive(Debug)]
 pub(crate) struct OfKey {
-    /// Those that say something.
+    /// The offerings that define it.
     pub(crate) mentioned: IdSet<OfferingId>,
-    /// Those that leave several values possible.
+    /// The offerings that leave several of its values possible.
     pub(crate) open: IdSet<OfferingId>,
 }
 
@@ -95,7 +95,7 @@ impl<'s> CatalogueIndex<'s> {
         Self { catalogue, by_price, by_key }
     }
 
-    /// What offerings say of the key.
+    /// Which offerings define the key.
     pub(crate) fn of_key(&self, key: KeyId) -> &OfKey {
         self.by_key[key].get_or_init(|| Box::new(self.look_for(key)))
     }
@@ -113,7 +113,7 @@ impl<'s> CatalogueIndex<'s> {
         of_key
     }
 
-    /// The offerings that say something of the key which agrees with the wanted values.
+    /// The offerings that define the key with one of the wanted values possible.
     pub(crate) fn agreeing<'l>(
         &self,
         lookups: &'l mut Lookups,

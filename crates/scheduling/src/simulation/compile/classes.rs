@@ -62,7 +62,7 @@ pub(crate) struct ClassDevices {
     pub(crate) has_alternatives: bool,
 }
 
-/// Pods that nothing tells apart; several of them can still be one class.
+/// Pods of one shape and one signature; several variants can still be one class.
 struct Variant {
     shape: Arc<PodShape>,
     priority: i32,
@@ -152,7 +152,7 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
         let requests = &class.shape.requests;
         (
             Reverse(class.priority),
-            // The others then find machines to share.
+            // Pods that need a host each come first: the others then find machines to share.
             !class.needs_host_alone,
             Reverse(share_of(requests, largest)),
             Reverse(requests.get(ResourceId::CPU)),
@@ -191,7 +191,8 @@ fn variants(request: &Request<'_>, builder: &topology::Builder<'_>) -> Vec<Varia
     variants
 }
 
-/// Numbers shapes, equal ones alike. Most pods share theirs, so it is seldom read.
+/// Numbers shapes; equal shapes get equal numbers. Most pods share their shape by pointer, so contents are seldom
+/// compared.
 #[derive(Default)]
 pub(crate) struct Shapes<'s> {
     by_place: FastMap<*const PodShape, usize>,
@@ -271,8 +272,8 @@ impl PodClass {
         self.refused.is_some() || self.claim_fault.is_some()
     }
 
-    /// Whether each way to satisfy it is a node of no NodePool. Such pods are left to others: nobody misses a machine
-    /// of ours.
+    /// Whether each of its terms requires a node of no NodePool. Such pods are not ours to place, and nobody is told
+    /// that they have no place.
     pub(crate) fn opts_out(&self, names: &Interner) -> bool {
         let Some(node_pool) = names.find_key(labels::NODEPOOL) else { return false };
         let is_outside = |term: &Term| {

@@ -61,7 +61,7 @@ pub(crate) fn ports(
     ports
 }
 
-/// What a daemon requests on which machines; not the same everywhere only where it wants devices.
+/// What a daemon requests on which machines. It requests the same on all, unless it wants devices.
 fn taking<'s>(
     table: &PoolTable<'_>,
     lookups: &mut Lookups,
@@ -103,8 +103,8 @@ fn running_on(table: &PoolTable<'_>, lookups: &mut Lookups, shape: &PodShape, na
     running
 }
 
-/// What a machine from an offering that the pool does not allow would hold beside daemons if it did: all count that its
-/// own labels let in.
+/// What a machine from an offering that the pool does not allow would hold beside daemons. All daemons count whose
+/// terms its own labels satisfy.
 pub(crate) fn net_if_allowed(table: &PoolTable<'_>, offering: OfferingId, snapshot: &Snapshot) -> ResourceVec {
     let names = &*snapshot.interner;
     let offered = &table.catalogue.offerings[offering];

@@ -1,4 +1,4 @@
-//! What claims are asked from: the part of the problem that is about devices.
+//! The part of the problem that is about devices: what claims are allocated from.
 
 use std::{
     borrow::Cow,
@@ -14,16 +14,16 @@ use crate::devices::{Demand, DemandId, Devices, NodeDevices};
 use crate::simulation::compile::classes::PodClass;
 use crate::snapshot::{NodeId, Snapshot};
 
-/// The part of the problem that is about devices.
+/// What claims are allocated from, and what they can reach.
 #[derive(Debug)]
 pub(crate) struct ProblemDevices<'s> {
     pub(crate) devices: &'s Devices,
     /// Nodes that are described by what they publish.
     pub(crate) published: IdVec<NodeId, Option<BinLedger>>,
-    /// Drivers whose devices for several machines some claims take more of where there are more.
+    /// Drivers with devices for several machines of which some claims take more the more there are.
     pub(crate) elastic: BTreeSet<DriverName>,
-    /// Drivers of which what others bring can leave claims less: those, and where names of pools decide for claims that
-    /// do not just take the first device that matches.
+    /// Drivers for which it matters to claims which machine brings its devices first: the elastic ones, and those where
+    /// pool names decide for claims that do not take just the first device that matches.
     pub(crate) decisive: BTreeSet<DriverName>,
     /// What claims could take, by variant, of those that were asked about.
     reaches: IdVec<DemandId, Vec<OnceLock<Reach>>>,
@@ -90,7 +90,7 @@ impl<'s> ProblemDevices<'s> {
         demand.map_or(&self.nothing, |demand| self.reach_of(demand, variant))
     }
 
-    /// Whether there can be more for the claims of a class where machines bring it.
+    /// Whether machines can bring more devices that the claims of a class could take.
     pub(crate) fn grows(&self, class: &PodClass) -> bool {
         let variants = self.demand(class).map_or(0, |demand| demand.variants.len());
         self.devices.brings_pools() && (0..variants).any(|variant| self.reach(class, variant).grows)

@@ -50,6 +50,7 @@ impl Limits {
                 entries.iter().map(amount).collect()
             })
             .collect();
+        // Amounts of different resources are compared as shares of what is left, in parts of 2³².
         let weight = |offering: OfferingId| -> i128 {
             let share = |(amount, entry): (&i64, &LimitRemaining)| {
                 (i128::from(*amount) << 32) / i128::from(entry.remaining.max(1))
@@ -57,6 +58,7 @@ impl Limits {
             taken[offering].iter().zip(&entries).map(share).sum()
         };
         let mut least_first: Vec<OfferingId> = members.iter().collect();
+        // An offering that alone exceeds a limit is never the least of a machine that can keep it.
         let too_large = |offering: OfferingId| {
             taken[offering].iter().zip(&entries).any(|(amount, entry)| *amount > entry.remaining)
         };
@@ -70,6 +72,7 @@ impl Limits {
                 order
             })
             .collect();
+        // With it `have_room_for` can mostly say that all limits hold, without looking at machines.
         let mut largest: Amounts = SmallVec::from_elem(0, entries.len());
         for offering in members.iter() {
             for (largest, taken) in largest.iter_mut().zip(&taken[offering]) {

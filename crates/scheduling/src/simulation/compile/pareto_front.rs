@@ -1,10 +1,11 @@
-//! How many copies of a class a new machine holds, at which price: worked out once, asked for any number.
+//! How many copies of a class a new machine holds at which price. It is computed once per pool and fit, and answers for
+//! any number of copies.
 
 use model::PriceNanoUsdPerHour;
 
 use super::pools::{Fit, PoolTable};
 
-/// What holds more costs more; whatever does not was left out.
+/// The Pareto front of (copies, price): dominated offerings are dropped.
 #[derive(Debug)]
 pub(crate) struct Staircase {
     /// (copies, the least price of an offering that holds as many), both rising.
@@ -12,7 +13,7 @@ pub(crate) struct Staircase {
 }
 
 impl Staircase {
-    /// For copies on the offerings of a pool that suit them.
+    /// The front of the offerings of a pool that a fit allows.
     pub(crate) fn new(table: &PoolTable<'_>, fit: &Fit) -> Self {
         let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
         for of_price in fit.by_price.chunk_by(|(one, _), (other, _)| one == other) {
@@ -27,8 +28,8 @@ impl Staircase {
         Self { steps }
     }
 
-    /// The copies, `wanted` at most, that cost least each, and the price of their machine; more of them where that is
-    /// equal.
+    /// The step with at most `wanted` copies that costs least per copy, as copies and the price of the machine; of
+    /// equal ones the one with more copies.
     pub(crate) fn best(&self, wanted: u32) -> Option<(u32, PriceNanoUsdPerHour)> {
         let mut best: Option<(u32, PriceNanoUsdPerHour)> = None;
         for &(holds, price) in &self.steps {

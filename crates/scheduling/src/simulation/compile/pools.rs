@@ -43,7 +43,7 @@ define_id! {
 }
 
 define_id! {
-    /// What is asked of machines of one pool: [`Fit`].
+    /// Index of a [`Fit`] in one pool.
     pub(crate) struct FitId;
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct PoolTable<'s> {
     /// The members, cheapest first; equal prices by type, zone and capacity type.
     pub(crate) by_price: Vec<OfferingId>,
     pub(crate) limits: Limits,
-    /// Those that must be kept: none under the policy BestEffort.
+    /// The minValues that have to hold: none under the policy BestEffort.
     pub(crate) min_values: Vec<MinValues>,
-    /// All of the pool's.
+    /// All minValues of the pool.
     pub(crate) all_min_values: Vec<MinValues>,
     /// By class: the terms that the pool can satisfy. Empty where taints or labels exclude the class.
     pub(crate) by_class: IdVec<ClassId, Vec<Alternative>>,
@@ -101,8 +101,8 @@ pub(crate) struct Alternative {
     pub(crate) fit: FitId,
 }
 
-/// What alternatives ask whose copies request the same and that leave the same offerings: many classes differ in what
-/// couples them only.
+/// What alternatives with equal requests and equal offerings have in common. Many classes differ only in rules between
+/// pods.
 #[derive(Debug)]
 pub(crate) struct Fit {
     /// Of a copy.
@@ -376,13 +376,13 @@ impl<'s> PoolTable<'s> {
         self.catalogue.offerings[offering].price.saturating_add(self.node_price)
     }
 
-    /// The members that cost so much or more, cheapest first.
+    /// The members with at least this price, cheapest first.
     pub(crate) fn at_least_at_price(&self, price: PriceNanoUsdPerHour) -> impl Iterator<Item = &OfferingId> {
         let first = self.by_price.partition_point(|&offering| self.price(offering) < price);
         self.by_price.iter().skip(first)
     }
 
-    /// How many copies a new machine holds of a class that wants no devices, at which price.
+    /// The Pareto front of a new machine for a class that wants no devices.
     pub(crate) fn staircase(&self, fit: FitId) -> &Staircase {
         let fit = &self.fits[fit];
         fit.staircase.get_or_init(|| Staircase::new(self, fit))
@@ -434,12 +434,12 @@ impl<'s> PoolTable<'s> {
                 .any(|offering| !self.known(Some(offering), key, names).is_none_or(|values| is_single(&values)))
     }
 
-    /// Whether the pool or an offering says anything of the key.
+    /// Whether the pool or an offering defines the key.
     pub(crate) fn mentions(&self, key: KeyId) -> bool {
         self.pool.requirements.contains_key(key) || !self.index.of_key(key).mentioned.is_empty()
     }
 
-    /// Whether one of the offerings says anything of the key.
+    /// Whether one of the offerings defines the key.
     pub(crate) fn is_mentioned_by(&self, offerings: &IdSet<OfferingId>, key: KeyId) -> bool {
         self.index.of_key(key).mentioned.intersects(offerings)
     }
@@ -555,7 +555,7 @@ impl<'s> PoolTable<'s> {
                 open.insert_intersect(wanted.clone(), names);
             }
         }
-        // Numbered once all splits are made.
+        // The sets get their numbers once all splits are made.
         let fit = model::Id::from_index(0);
         let places = Vec::new();
         (!offerings.is_empty()).then_some(Alternative {

@@ -90,7 +90,7 @@ impl<'s> Problem<'s> {
         }
     }
 
-    /// The problem in which these classes are not placed on nodes that are open already.
+    /// The problem with these classes kept off nodes that are open already.
     pub(crate) fn off_open_nodes(mut self, classes: &BTreeSet<ClassId>) -> Self {
         let open: IdSet<NodeId> = self.snapshot.nodes.ids().filter(|&node| self.is_open_node(node)).collect();
         for &class in classes {
@@ -123,7 +123,7 @@ impl<'s> Problem<'s> {
         self.snapshot.nodes[node].state == NodeState::Initialized
     }
 
-    /// Whether copies of the class go wherever there is room: no rule, claim or shared volume concerns it.
+    /// Whether copies of the class can go wherever there is room: no rule, claim or shared volume concerns it.
     pub(crate) fn is_free(&self, class: ClassId) -> bool {
         let pods = &self.classes[class];
         let is_alone = pods.involved.is_empty() && self.shared_volumes.of(class).is_empty();
@@ -135,12 +135,12 @@ impl<'s> Problem<'s> {
         self.shared_volumes.with_extra(self.classes[class].requests(variant), class, &[])
     }
 
-    /// By which of its variants a class is on a node.
+    /// The variant of a class on a node.
     pub(crate) fn variant_on(&self, class: ClassId, node: NodeId) -> usize {
         self.variant_at(class, &self.snapshot.nodes[node].allocatable)
     }
 
-    /// By which of its variants a class is where there is so much to give.
+    /// The variant of a class on a machine with these allocatable resources.
     pub(crate) fn variant_at(&self, class: ClassId, allocatable: &ResourceVec) -> usize {
         let devices = self.classes[class].devices.as_ref();
         let demand = devices.and_then(|devices| self.snapshot.devices.as_ref()?.demands.try_get(devices.demand));
@@ -199,6 +199,7 @@ fn free(id: NodeId, snapshot: &Snapshot) -> ResourceVec {
 /// Which nodes each class may be on. Nodes that look alike to every class are asked once.
 fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<ClassId, IdSet<NodeId>> {
     let names = &*snapshot.interner;
+    // Labels that no class asks about cannot tell nodes apart. A large cluster then has few groups of nodes.
     let mut mentioned: Vec<KeyId> = classes
         .iter()
         .flat_map(|class| &class.terms)
@@ -219,6 +220,8 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
                 }
                 alike.entry((seen, &node.taints)).or_default().push(id);
             }
+            // What a machine that is still starting promises is a requirement and not a value, so it is looked at by
+            // itself.
             NodeLabels::Promised(_) => alone.push(vec![id]),
         }
     }
@@ -235,6 +238,7 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
             if class.is_refused() {
                 return accepted;
             }
+            // Names of nodes differ within a group, so a term with a name (`matchFields`) is asked of each node.
             let by_name = class.terms.iter().any(|term| term.node_name.is_some());
             for group in &groups {
                 if by_name {
@@ -248,9 +252,9 @@ fn accepted(snapshot: &Snapshot, classes: &IdVec<ClassId, PodClass>) -> IdVec<Cl
         .collect()
 }
 
-/// Refuses the classes of which kube-scheduler would ask a node that answers with an error: no other node is for them
-/// then. Asked are nodes whose taints, labels and room let them in; what rules between pods say changes with each that
-/// is bound.
+/// Refuses the classes for which kube-scheduler would look at a node that answers with an error, since that error ends
+/// the pod's attempt on all nodes. Only nodes are looked at whose taints, labels and room let the class in; rules
+/// between pods change with each pod that is bound.
 fn end_on_errors(
     snapshot: &Snapshot,
     classes: &mut IdVec<ClassId, PodClass>,

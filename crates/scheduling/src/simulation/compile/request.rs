@@ -18,7 +18,7 @@ pub(crate) struct Request<'s> {
     /// counts each once. Empty where nothing limits how many volumes are attached.
     pub(crate) shared_volumes: BTreeMap<NamespacedName, ResourceId>,
     purpose: Purpose,
-    /// What ends a plan early that is only made to be compared.
+    /// Ends a plan early that is only made for comparison.
     limit: Option<Limit>,
     left_out: BTreeMap<PodId, LeftOut>,
 }
@@ -26,9 +26,9 @@ pub(crate) struct Request<'s> {
 /// What a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Without it there is no answer.
+    /// There is no answer without it.
     Needed,
-    /// To be compared with others; if it is not made, one of these is the answer.
+    /// It is compared with others. If it is not finished, one of these is the answer.
     Compared,
 }
 

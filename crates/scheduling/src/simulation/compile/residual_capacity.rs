@@ -1,4 +1,4 @@
-//! Which of many places have room: a tree of the most that is free, so that a class passes over those that are full
+//! The residual-capacity index: a tree with the most that is free in each part, so that a class skips full places
 //! without looking at them. Places are nodes in the order of trying, or open machines with the room that is paid for.
 
 use model::{Id as _, ResourceId, ResourceVec};
@@ -8,7 +8,7 @@ use model::{Id as _, ResourceId, ResourceVec};
 pub(crate) struct SlackTree {
     /// A complete binary tree, the root at 1, the places in its second half; amounts by resource, side by side.
     most: Vec<i64>,
-    /// How many places have a leaf.
+    /// How many places there are.
     leaves: usize,
     /// How many resources are told apart.
     resources: usize,
@@ -28,7 +28,7 @@ impl SlackTree {
         tree
     }
 
-    /// What is free at a place from now on.
+    /// Sets what is free at a place.
     pub(crate) fn set(&mut self, place: usize, free: &ResourceVec) {
         let resources = resources(free);
         if place >= self.leaves || resources > self.resources {
@@ -36,7 +36,7 @@ impl SlackTree {
         }
         let mut node = self.leaves + place;
         for resource in 0..self.resources {
-            // Nothing is asked of what is overdrawn.
+            // An overdrawn place has nothing free.
             self.put(node, resource, free.get(ResourceId::from_index(resource)).max(0));
         }
         while node > 1 {

@@ -1,6 +1,6 @@
-//! Pods that no place is looked for: those that wait for another object, and those with a construct that kube-scheduler
-//! enforces and this planner does not plan for yet. They are refused with its name, so that none is placed wrongly;
-//! what is only preferred is left out and said once per class.
+//! Pods for which no place is looked for: those that wait for another object, and those with a construct that
+//! kube-scheduler enforces and this planner does not plan for yet. They are refused and the construct is named, so that
+//! none is placed wrongly. Unsupported preferences are ignored, with a note per class.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Obstacle {
     }
 }
 
-/// What first keeps pods of a shape from being planned. Claims are planned for if what they ask for could be read.
+/// The first obstacle to planning pods of a shape. Claims are planned for if what they ask for could be read.
 pub(crate) fn obstacle(shape: &PodShape, snapshot: &Snapshot, claims_are_read: bool) -> Option<Obstacle> {
     if let Some(unsupported) = shape.unsupported.first() {
         return Some(Obstacle::Unsupported(unsupported.clone()));

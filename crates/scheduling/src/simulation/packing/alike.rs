@@ -1,4 +1,4 @@
-//! Which open machines hold the same: one of them stands for all when a place is looked for.
+//! Groups of open machines with equal contents: when a place is looked for, one machine stands for its group.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use model::collections::FastMap;
 
 use super::state::BinId;
 
-/// Open machines by what they hold.
+/// Open machines by their contents.
 #[derive(Debug, Default)]
 pub(crate) struct Alike {
     by_kind: FastMap<u64, BTreeSet<BinId>>,
-    /// The last of each kind that has more than one, in order.
+    /// Of each group with more than one machine the last, in order.
     repeated: Vec<BinId>,
 }
 
 impl Alike {
-    /// A machine holds what has this number.
+    /// Adds a machine with contents of this number.
     pub(crate) fn insert(&mut self, kind: u64, id: BinId) {
         self.change(kind, |bins| bins.insert(id));
     }
 
-    /// A machine no longer holds that.
+    /// Removes a machine whose contents had this number.
     pub(crate) fn remove(&mut self, kind: u64, id: BinId) {
         self.change(kind, |bins| bins.remove(&id));
         if self.by_kind.get(&kind).is_some_and(BTreeSet::is_empty) {

@@ -89,7 +89,7 @@ pub(crate) fn stages(problem: &Problem<'_>, state: &State) -> Option<Vec<Stage>>
                     }
                 })
             };
-            // What finds its own domain too full does not come last.
+            // A pod cannot come last if it finds its own domain too full.
             let is_too_late =
                 |(mine, domain): (&Involvement, DomainId)| mine.owner && too_full.contains(&(mine.group, domain));
             if *left == 0 || places().any(is_too_late) {
@@ -127,8 +127,8 @@ pub(crate) fn stages(problem: &Problem<'_>, state: &State) -> Option<Vec<Stage>>
     Some(stages)
 }
 
-/// Classes of which copies have to be bound after others and are on nodes that are open, where nobody can keep them
-/// waiting; with the number of these copies.
+/// Classes with copies that have to be bound after others and are on open nodes, and the number of these copies: nobody
+/// can keep pods from an open node until others are bound.
 pub(crate) fn late_on_open_nodes(problem: &Problem<'_>, state: &State) -> (BTreeSet<ClassId>, u32) {
     let stages = stages(problem, state).unwrap_or_default();
     let late = stages.iter().flatten().filter_map(|(index, copies)| Some((state.assignments.get(*index)?, *copies)));
@@ -145,10 +145,10 @@ pub(crate) fn late_on_open_nodes(problem: &Problem<'_>, state: &State) -> (BTree
 /// Copies to bind, those of each stage after all before.
 type Queue<'s> = Vec<(usize, &'s Assignment, u32)>;
 
-/// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there always is
-/// one if the skews hold at the end. Otherwise the order is looked for: in stages, within these in the order of
-/// placing, but that pods with required affinity come last, since kube-scheduler does not wait with the others; and who
-/// begins of those that want to be together is tried. Only classes of the wanted parts are looked at.
+/// Whether what is placed can be bound in some order, each pod where it is planned. Without affinity there is one if
+/// the skews hold at the end. Otherwise this looks for one: stage by stage, and within a stage in the order of placing,
+/// except that pods with required affinity come last, since kube-scheduler does not wait with the others. Of pods that
+/// have to be together each is tried as the first. Only classes of the wanted parts are looked at.
 fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool, is_wanted: impl Fn(GroupId) -> bool) -> bool {
     let has_affinity = |class: ClassId| problem.classes[class].waits_for_others();
     let stages = if skews_hold { Some(Vec::new()) } else { stages(problem, state) };
@@ -181,7 +181,7 @@ fn can_bind(problem: &Problem<'_>, state: &State, skews_hold: bool, is_wanted: i
     })
 }
 
-/// Lets pods in as long as one of them gets in, stage by stage.
+/// Binds pods as long as one of them can be bound, stage by stage.
 fn binds_in_order(problem: &Problem<'_>, state: &State, queue: &Queue<'_>) -> bool {
     let mut counts = state.counts_at_start().clone();
     queue.chunk_by(|(one, _, _), (other, _, _)| one == other).all(|stage| {

@@ -24,7 +24,7 @@ impl Packing<'_> {
         debug_assert!(placed, "the caller has asked whether there is room");
     }
 
-    /// Puts copies into an open machine, their devices picked in this way; false if that does not go.
+    /// Puts copies into an open machine, their devices picked in this way; false if they do not get their devices.
     pub(crate) fn try_place_in_bin(
         &mut self,
         id: BinId,
@@ -35,7 +35,7 @@ impl Packing<'_> {
     ) -> bool {
         let problem = self.problem;
         let Some(slot) = self.state.bins.get_mut(id.0) else { return false };
-        // It is changed where it is, unless it may be wanted back. Devices read what the machine was before.
+        // The bin is cloned only where the journal, or the devices, need what it was before.
         let (mut bin, before) = if self.state.journal.is_recording() || self.state.devices.is_some() {
             (slot.clone(), Some(Box::new(slot.clone())))
         } else {
@@ -73,7 +73,7 @@ impl Packing<'_> {
         debug_assert!(opened, "the caller has asked whether there is room");
     }
 
-    /// Opens a machine with copies in it, their devices picked in this way; false if that does not go.
+    /// Opens a machine with copies in it, their devices picked in this way; false if they do not get their devices.
     pub(crate) fn try_open_bin(
         &mut self,
         pool: PoolRank,
@@ -97,14 +97,15 @@ impl Packing<'_> {
         true
     }
 
-    /// What a machine that draws on the reservation would cost more without it; `None` if it does not or cannot.
+    /// The rise in price if a machine stops drawing on the reservation; `None` if it does not draw on it, or has no
+    /// other offering.
     pub(crate) fn price_without(&self, id: BinId, reservation: ValueId) -> Option<i128> {
         let bin = self.state.bins.get(id.0)?;
         let others = self.without_reservation(bin, reservation)?;
         Some(i128::from(others.price.0) - i128::from(bin.price.0))
     }
 
-    /// Leaves the reservation to others; the caller has asked [`Self::price_without`].
+    /// Removes the reservation's offerings from a machine; the caller has asked [`Self::price_without`].
     pub(crate) fn leave_reservation(&mut self, id: BinId, reservation: ValueId) {
         let Some(slot) = self.state.bins.get(id.0) else { return };
         let Some(after) = self.without_reservation(slot, reservation) else { return };
@@ -167,7 +168,7 @@ impl Packing<'_> {
         true
     }
 
-    /// Gives the copies their devices and narrows the machine to where they are; false if there is no way.
+    /// Gives the copies their devices and narrows the machine to the offerings that have them; false if none has.
     fn fill_devices(&mut self, bin: &mut Bin, request: DeviceRequest, pick: Pick) -> bool {
         let problem = self.problem;
         let DeviceRequest { spot, copies, .. } = request;
@@ -221,8 +222,8 @@ impl Packing<'_> {
         true
     }
 
-    /// Takes copies of a class from an open machine that nothing couples; in a plan without devices, and without
-    /// volumes that pods share there. Sizes that had become too small are possible again.
+    /// Takes copies of a class from an open machine. No rule may concern the class, the plan has no devices, and the
+    /// machine has no volumes that pods share. Sizes that had become too small are possible again.
     pub(crate) fn take_from_bin(&mut self, id: BinId, (class, alternative): (ClassId, usize), copies: u32) {
         let problem = self.problem;
         let Some(before) = self.state.bins.get(id.0).cloned() else { return };
@@ -237,7 +238,7 @@ impl Packing<'_> {
         let mut bin = Bin::new(before.pool, table.members.clone(), Requirements::default());
         ways().for_each(|way| bin.offerings.intersect_with(&way.offerings));
         self.drop_exhausted_reservations(bin.pool, &mut bin.offerings);
-        // What it drew on stays its own.
+        // A reservation that the machine draws on stays open to it.
         bin.offerings.union_with(&before.offerings);
         for way in ways().filter(|way| !way.open.is_empty()) {
             bin.open.intersect(&way.open, problem.names());
@@ -265,7 +266,7 @@ impl Packing<'_> {
         self.unassign(class, Target::Bin(id), alternative, copies);
     }
 
-    /// Decides labels of an open machine for the sake of what it brings for others; false if it can't have them.
+    /// Pins labels of an open machine so that others can use what it brings; false if it cannot have these labels.
     pub(crate) fn pin_bin(&mut self, id: BinId, pins: &Requirements) -> bool {
         let Some(bin) = self.state.bins.get(id.0) else { return false };
         let offerings = pinned(self.problem, bin, pins);

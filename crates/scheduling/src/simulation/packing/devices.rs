@@ -48,7 +48,7 @@ pub(crate) use shortage::want_too_much;
 pub(crate) use usage::DeviceUse;
 pub(crate) use ways::{Way, Ways, narrow};
 
-/// Why a node that has the devices is not given them.
+/// The reason for people why a node with enough devices is not used.
 const KEPT_APART: &str =
     "the scheduler may come to the claims planned there in an order that leaves one without devices";
 
@@ -109,7 +109,7 @@ pub(crate) struct Steps {
     pub(crate) by_shape: Vec<(ShapeId, Ends)>,
 }
 
-/// Where requests end; else why there is none, or nothing where the search was given up.
+/// Where each request ends; or why that is not known; or `None` in place of a reason if the search was given up.
 pub(crate) type Ends = Result<Vec<RequestStep>, Option<Arc<str>>>;
 
 /// Where devices are asked for.
@@ -125,12 +125,12 @@ pub(crate) enum Spot {
 pub(crate) struct DeviceRequest {
     pub(crate) spot: Spot,
     pub(crate) class: ClassId,
-    /// Which of the class's variants it is by there.
+    /// The variant of the class at that place.
     pub(crate) variant: usize,
     pub(crate) copies: u32,
 }
 
-/// For what devices are asked.
+/// What a question about devices is asked of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asking<'a> {
     pub(crate) problem: &'a Problem<'a>,
@@ -139,12 +139,12 @@ pub(crate) struct Asking<'a> {
     pub(crate) replaying: Replaying,
 }
 
-/// Whether allocations are replayed in other orders, and on which account.
+/// Whether allocations are replayed in other orders, and which budget pays for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replaying {
-    /// While placing: a plan has so many of them ([`crate::tuning::REPLAYS`]).
+    /// While placing, from a budget for the plan ([`crate::tuning::REPLAYS`]).
     Placing,
-    /// In searches for contended room, which have others ([`crate::tuning::SEARCH_REPLAYS`]).
+    /// In searches for contended room, from a budget of their own ([`crate::tuning::SEARCH_REPLAYS`]).
     Searching,
     /// The order of placing is taken to be that of binding.
     Never,
@@ -166,14 +166,14 @@ type Question = (ClassId, usize, Spot, u64);
 #[derive(Debug)]
 pub(crate) struct DeviceState {
     cluster: ClusterLedger,
-    /// A machine of any shape that holds nothing: what a new one is asked like.
+    /// A machine of any shape that holds nothing. A new machine answers as this one.
     spare: BinLedger,
-    /// Nodes that are described by what is expected of them.
+    /// Nodes whose devices are not published yet, by what is expected of them.
     expected: BTreeMap<NodeId, BinLedger>,
     of_nodes: FastMap<NodeId, u64>,
-    /// Changes with whatever can matter to other machines.
+    /// Changes whenever something changes that can matter to other machines.
     version: u64,
-    /// Never given out twice.
+    /// The next version; none is given out twice.
     next_version: u64,
     /// What is placed of classes with claims, in order.
     held: Vec<Held>,
@@ -273,8 +273,8 @@ impl DeviceState {
         self.next_version
     }
 
-    /// Lets go of what is known of other places, where what was just placed can matter to them: by itself, by what it
-    /// competes with at its own place, or by the pools that its machine brings.
+    /// Forgets answers for other places if what was just placed can change them: directly, by what it competes with at
+    /// its own place, or by the pools that its machine brings.
     fn touch_others(&mut self, problem: &Problem<'_>) {
         let (Some(of_problem), Some(last)) = (&problem.devices, self.held.last()) else { return };
         let released = self.cluster.released();
@@ -307,6 +307,7 @@ impl DeviceState {
             Spot::Node(_) | Spot::New(_) => None,
         };
         let own = bin.and_then(|bin| bin.devices.as_ref());
+        // A machine that holds no claims answers like a new one of its pool, so all of these share one question.
         let (spot, version) = match (spot, own, bin) {
             (Spot::Bin(_), Some(own), _) => (spot, own.version),
             (Spot::Bin(_), None, Some(bin)) => (Spot::New(bin.pool), 0),
@@ -314,12 +315,15 @@ impl DeviceState {
             (Spot::Bin(_) | Spot::New(_), ..) => (spot, 0),
         };
         let question = (class, variant, spot, version);
+        // A kept answer holds as long as nothing changed that other machines can see, and if it was asked for enough
+        // copies.
         if let Some((at, kept)) = self.kept.borrow().get(&question)
             && *at == self.version
             && kept.answers(wanted)
         {
             return Some(Rc::clone(kept));
         }
+        // A node is asked by what it publishes or, until that is complete, by what is expected of it.
         let ledger = match (spot, own) {
             (Spot::Bin(_), Some(own)) => Some(&own.ledger),
             (Spot::Node(node), _) => self.expected.get(&node).or_else(|| of_problem.published.try_get(node)?.as_ref()),
@@ -338,6 +342,7 @@ impl DeviceState {
                     Spot::Bin(_) => bin.map(|bin| &problem.pools[bin.pool]),
                     Spot::Node(_) => None,
                 };
+                // Labels that change what others get are decided with the choice, so each value is a way of its own.
                 let to_decide = of_problem.keys_to_decide(&shapes, own.and_then(|own| own.ledger.domain()));
                 let demand = of_problem.demand(&problem.classes[class])?;
                 let asked = Asked { problem, of_problem, demand, table, bin, to_decide };
@@ -347,6 +352,7 @@ impl DeviceState {
         };
         let ways = Rc::new(ways);
         let mut kept = self.kept.borrow_mut();
+        // Dropping all answers is rare and cheap compared with keeping track of which one is oldest.
         if kept.len() >= KEPT_DEVICE_ANSWERS {
             kept.clear();
         }
@@ -384,7 +390,7 @@ impl DeviceState {
         };
         let Some(ledger) = ledger.filter(|_| !claims.is_empty()) else { return Vec::new() };
         let inventory = &of_problem.devices.inventory;
-        // Explaining is not planning: it has steps of its own.
+        // Explanations have steps of their own, so that they do not change a plan.
         let mut budget = Budget::new(STEPS_PER_QUESTION);
         let offer = Copies { claims, copies: 1 }.try_add(inventory, ledger, &shapes, &self.cluster, &mut budget);
         let mut all: Vec<Trouble> = Vec::new();
@@ -427,7 +433,7 @@ impl DeviceState {
         let offer = Copies { claims, copies: 1 }.try_add(inventory, &self.spare, &shapes, &self.cluster, &mut budget);
         let is_given = |shape: ShapeId| offer.alternatives.iter().any(|alternative| alternative.shapes.contains(shape));
         for shape in shapes.iter().filter(|shape| !is_given(*shape)) {
-            // Of several domains the one is told in which the requests have most to use.
+            // Of several domains, the one is shown in which the requests have most to use.
             let refused = offer.refused.iter().filter(|refused| refused.shape == Some(shape));
             let told = refused.map(|refused| {
                 RequestStep::all_of(inventory, &refused.refusal).ok_or_else(|| Some(refused.refusal.to_string().into()))
@@ -462,7 +468,7 @@ impl DeviceState {
             Some(ledger) => allocations.commit(inventory, ledger, &mut self.cluster),
             None => {
                 if let Some(Some(ledger)) = of_problem.published.try_get(node) {
-                    // All that a node's ledger holds is in that of the cluster.
+                    // The cluster's ledger also holds all that a node's ledger holds.
                     allocations.commit(inventory, &mut ledger.clone(), &mut self.cluster);
                 }
             }
@@ -474,7 +480,7 @@ impl DeviceState {
         (times(&way.extra_on_node(), copies), before)
     }
 
-    /// Takes devices in a machine by one way, and narrows the machine to it.
+    /// Takes devices in a machine by one way, and narrows the machine to the shapes that have them.
     pub(crate) fn take_in_bin(
         &mut self,
         problem: &Problem<'_>,
@@ -487,10 +493,12 @@ impl DeviceState {
         let Some(of_problem) = &problem.devices else { return };
         let inventory = &of_problem.devices.inventory;
         let table = &problem.pools[bin.pool];
+        // Only offerings whose machines would give the copies these devices stay open.
         bin.offerings.intersect_with(&way.offerings);
         if let Some(shape) = shape {
             table.shapes.keep(&mut bin.offerings, shape);
         }
+        // A machine gets a ledger with its first claim; what daemons take of every machine is in it from the start.
         let mut own = match bin.devices.take() {
             Some(own) => Arc::unwrap_or_clone(own),
             None => BinDevices {
@@ -509,7 +517,9 @@ impl DeviceState {
         if let Some(id) = own.ledger.id() {
             self.held.push(Held { place: Place::Machine(id), class, variant, copies });
         }
+        // Answers that were kept for the machine no longer hold.
         own.version = self.new_version();
+        // Devices can cost CPU or memory of the machine (KEP-5517), by shape, since the type is still open.
         for (shape, extra) in &way.extra {
             let Some(shape) = shape else { continue };
             let more = times(extra, copies);
@@ -518,6 +528,7 @@ impl DeviceState {
                 None => own.extra.push((*shape, more)),
             }
         }
+        // The NodeClaim says how many devices of each driver are expected, whichever shape is launched.
         for shape in allocations.shapes.iter() {
             let drivers = match own.planned.iter_mut().find(|(known, _)| *known == shape) {
                 Some((_, drivers)) => drivers,
@@ -533,12 +544,13 @@ impl DeviceState {
                 }
             }
         }
+        // The domain that the claims were allocated in becomes a requirement of the NodeClaim.
         bin.open.intersect(&way.pins, problem.names());
         bin.devices = Some(Arc::new(own));
         self.touch_others(problem);
     }
 
-    /// Gives back what only shapes needed that the machine can't have any more.
+    /// Refunds what was taken only for shapes that the machine can no longer have.
     pub(crate) fn release(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
         self.pin_decided(problem, bin);
         let (Some(of_problem), Some(own)) = (&problem.devices, &mut bin.devices) else { return };

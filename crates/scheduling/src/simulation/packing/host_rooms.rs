@@ -13,10 +13,10 @@ use crate::simulation::packing::upsizing::Some64;
 use crate::simulation::topology::{AllCounts, Checking, GroupId, Place};
 use crate::tuning::HOST_ROOM_ROWS;
 
-/// Nobody has asked yet.
+/// Not computed yet.
 const UNKNOWN: u32 = u32::MAX;
 
-/// As many as anybody wants.
+/// No limit.
 pub(crate) const ANY: u32 = u32::MAX - 1;
 
 /// What is known of open machines.
@@ -48,7 +48,7 @@ pub(crate) struct RowIndex {
 }
 
 impl HostRooms {
-    /// The machine is no longer what it was.
+    /// Forgets a machine's answers, because it changed.
     pub(crate) fn forget(&mut self, id: BinId) {
         for row in &mut self.rows {
             if let Some(copies) = row.copies.get_mut(id.0) {
@@ -91,13 +91,13 @@ impl HostRooms {
         self.row(row).map_or(0, |row| bins.that(&row.copies, |copies| *copies == 0))
     }
 
-    /// How many copies a machine takes, if that is known.
+    /// How many copies a machine takes, if that was computed.
     pub(crate) fn copies(&self, row: RowIndex, id: BinId) -> Option<u32> {
         let copies = self.row(row).and_then(|row| row.copies.get(id.0)).copied();
         copies.filter(|copies| *copies != UNKNOWN)
     }
 
-    /// A machine takes so many of [`ANY`] copies.
+    /// Stores how many of [`ANY`] copies a machine takes.
     pub(crate) fn keep(&mut self, row: RowIndex, id: BinId, copies: u32) {
         let row = if row.dropped == self.dropped { self.rows.get_mut(row.index) } else { None };
         if let Some(slot) = row.and_then(|row| row.copies.get_mut(id.0)) {

@@ -19,7 +19,7 @@ pub(crate) struct Mode {
     pub(crate) reserving: Reserving,
     /// Of the ways to have devices on new machines, those that kube-scheduler scores lower are left out.
     pub(crate) least_score: u32,
-    /// On whose account claims are tried in other orders.
+    /// Which budget pays for replaying claims in other orders.
     pub(crate) replaying: Replaying,
 }
 

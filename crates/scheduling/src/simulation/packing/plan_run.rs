@@ -1,5 +1,5 @@
-//! What the making of a plan finds out and uses up, and what is asked of it. The problem is the same for all runs, and
-//! none of them changes it, so that several can go on at once.
+//! One run: what is asked of its plans, what making them finds out, and which budgets it uses up. The problem is the
+//! same for all runs, and no run changes it, so several can go on at once.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeSet;
@@ -19,11 +19,11 @@ use crate::simulation::compile::request::Purpose;
 use crate::simulation::topology::{AllDomains, Checking, DomainId, GroupId, Involvement, Kind, Place};
 use crate::snapshot::PoolId;
 
-/// What a plan is made for, what ends it early, and in which orders it has to hold.
+/// What a plan is made for, what ends it early, and in which orders of binding it has to hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Aim {
     pub(crate) purpose: Purpose,
-    /// What ends the plan early, if it is only made to be compared.
+    /// Ends a plan early that is only made for comparison.
     pub(crate) limit: Option<LimitByClass>,
     /// Whether the plan only has to hold in the order in which it is made: claims are not kept apart.
     pub(crate) in_its_own_order: bool,
@@ -51,18 +51,18 @@ impl Aim {
         Self { purpose: Purpose::Compared, ..self.clone() }
     }
 
-    /// Whether machines that cost so much are more than a limit allows.
+    /// Whether machines of that price exceed the limit.
     pub(crate) fn is_too_dear(&self, price: i128) -> bool {
         self.limit.as_ref().is_some_and(|limit| price > limit.cost)
     }
 
-    /// Whether so many copies without a place are more than a limit allows.
+    /// Whether so many copies without a place exceed the limit.
     pub(crate) fn is_too_many(&self, class: ClassId, refused: u32) -> bool {
         self.limit.as_ref().is_some_and(|limit| refused > limit.refused[class])
     }
 }
 
-/// What a run knows when it begins: for all runs of a problem what the first of them found out.
+/// What the first run of a problem finds out, from which all its runs begin.
 #[derive(Debug)]
 struct RunStart {
     domains: AllDomains,
@@ -84,7 +84,7 @@ pub(crate) struct PlanRun {
     closed_ways: BTreeSet<(PoolId, ClassId, usize)>,
     /// Classes that avoid none, since they would have too few places.
     avoids_none: BTreeSet<ClassId>,
-    /// Several packings of a run are there at a time, and draw on the same steps; all of them in one thread.
+    /// The steps for devices. All packings of the run draw on them, in one thread.
     devices: RefCell<DeviceUse>,
     start: Arc<RunStart>,
 }
@@ -156,7 +156,7 @@ impl PlanRun {
         &self.domains
     }
 
-    /// What is used up of the steps for devices. To be let go of before anybody else asks.
+    /// The steps for devices that are left. Drop the borrow before anything else asks.
     pub(crate) fn devices(&self) -> RefMut<'_, DeviceUse> {
         self.devices.borrow_mut()
     }

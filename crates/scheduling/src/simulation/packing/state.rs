@@ -50,18 +50,18 @@ pub(crate) struct Bin {
     pub(super) attached: Attached,
     /// What it takes of the pool's limits at least.
     pub(super) charge: Amounts,
-    /// Equal for machines that hold the same.
+    /// The number of its contents: machines with equal contents have equal numbers.
     pub(super) kind: u64,
-    /// Whether it has to be there for pods that need a host each.
+    /// Whether a machine has to exist because pods need a host each.
     pub(crate) is_forced: bool,
-    /// Equal for machines of a pool with the same offerings and requests.
+    /// A number that is equal for machines of a pool with equal offerings and requests.
     shape: u64,
-    /// Of which sets of offerings it is known that it has none, a bit for each of the pool's first 64: it only gets
-    /// fewer.
+    /// Bit `i` is set if the machine is known to have no offering of the pool's set `i`, of the first 64 sets. This
+    /// stays true, because a machine only loses offerings.
     elsewhere: Cell<u64>,
 }
 
-/// What a machine takes of what machines share.
+/// What a machine takes of limits and reservations.
 #[derive(Debug)]
 pub(super) struct Footprint {
     pub(super) pool: PoolRank,
@@ -80,7 +80,7 @@ impl Bin {
             requests: ResourceVec::default(),
             open,
             contents: SmallVec::new(),
-            // Any offering costs as much.
+            // No offering costs less, so `measure` looks at all of them.
             price: PriceNanoUsdPerHour(i64::MIN),
             slack: ResourceVec::default(),
             devices: None,
@@ -93,14 +93,14 @@ impl Bin {
         }
     }
 
-    /// Equal for machines that can become larger for the same copies at the same prices; `None` where more than
-    /// requests matters.
+    /// A number that is equal for machines which can become larger for the same copies at the same prices; `None` where
+    /// more than requests matters.
     pub(crate) fn shape(&self) -> Option<(PoolRank, u64)> {
         let is_plain = self.open.is_empty() && self.devices.is_none() && !self.shares_volumes();
         is_plain.then_some((self.pool, self.shape))
     }
 
-    /// Whether it has none of the offerings of an alternative: mostly it is in another zone.
+    /// Whether it has no offering of an alternative; mostly it is in another zone.
     pub(crate) fn is_elsewhere(&self, table: &PoolTable<'_>, alternative: &Alternative) -> bool {
         let set = table.fits[alternative.fit].set;
         let bit = if set < 64 { 1 << set } else { 0 };
@@ -119,7 +119,7 @@ impl Bin {
         !self.attached.is_empty()
     }
 
-    /// Leaves the offerings that hold so much more of a resource.
+    /// Keeps only the offerings with room for this much more of a resource.
     pub(super) fn request(&mut self, table: &PoolTable<'_>, resource: ResourceId, more: i64) {
         let total = self.requests.get(resource).saturating_add(more);
         self.requests.set(resource, total);
@@ -129,10 +129,10 @@ impl Bin {
         }
     }
 
-    /// Sets price, slack and shape from what is left of the offerings.
+    /// Sets price, residual capacity and shape from the offerings that are left.
     pub(super) fn measure(&mut self, table: &PoolTable<'_>) {
         self.shape = fast_hash(&(&self.offerings, &self.requests));
-        // What was too small before is so now.
+        // An offering below the price so far was too small before, and is so now.
         let open = table.at_least_at_price(self.price).copied();
         let mut open = open.filter(|&offering| self.offerings.contains(offering)).peekable();
         let Some(price) = open.peek().map(|&offering| table.price(offering)) else { return };
@@ -183,11 +183,11 @@ pub(crate) struct State {
     pub(crate) assignments: Vec<Assignment>,
     /// Of all open machines.
     pub(super) price: i128,
-    /// How many of them are of classes with affinity.
+    /// How many assignments are of classes with affinity.
     pub(super) near: usize,
     /// Open machines that hold the same.
     pub(crate) alike: Alike,
-    /// Open machines by the room that is paid for.
+    /// Open machines by residual capacity.
     pub(crate) slack: SlackTree,
     /// Larger sizes of open machines, as far as they were asked for.
     pub(crate) growths: Growths,
@@ -222,7 +222,7 @@ pub(super) enum Undo {
     Vacated(Box<Vacated>),
     Opened,
     Changed(BinId, Box<Bin>),
-    /// An assignment had so many copies more.
+    /// An assignment had this many copies more.
     Unassigned(usize, u32),
 }
 
@@ -265,12 +265,12 @@ impl State {
         }
     }
 
-    /// Has rules checked with what a run has found out by now.
+    /// Checks rules with what the run has found out by now.
     pub(crate) fn learn(&mut self, run: &PlanRun) {
         self.count_over(run.domains());
     }
 
-    /// Has spreads checked over these domains.
+    /// Checks spreads over these domains from now on.
     pub(crate) fn count_over(&mut self, domains: &AllDomains) {
         set_domains(&mut self.counts, domains);
         set_domains(&mut self.start_counts, domains);
@@ -311,7 +311,7 @@ impl State {
             Undo::Room(..)
             | Undo::Devices(_)
             | Undo::Attached(..)
-            // What leaves keeps nobody out.
+            // Pods that leave break no rule of others.
             | Undo::Vacated(_)
             | Undo::Opened
             | Undo::Changed(..)
@@ -325,8 +325,8 @@ impl State {
         }
     }
 
-    /// All that a rollback brings back: as text, and the devices now and at the start. Left out are buffers, and what
-    /// is kept to find places faster: trees stay as large as they have become.
+    /// Everything that a rollback restores: as text, and the devices now and at the start. Buffers are left out, and so
+    /// is what is kept to find places faster: trees stay as large as they have become.
     #[cfg(test)]
     pub(crate) fn contents(&self) -> (String, Option<DeviceState>, Option<DeviceState>) {
         let Self { room, bins, assignments, price, near, alike, counts, .. } = self;
@@ -348,7 +348,8 @@ impl State {
         &self.charges[pool]
     }
 
-    /// Makes what is placed now the start of every later search: pods that stay where an earlier plan put them.
+    /// Makes what is placed now the start of every later search. Only pods that stay where an earlier plan put them are
+    /// placed then.
     pub(crate) fn settle_start(&mut self) {
         self.start.clone_from(&self.room);
         self.start_counts.clone_from(&self.counts);

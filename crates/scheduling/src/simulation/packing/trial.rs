@@ -125,6 +125,7 @@ impl Packing<'_> {
         let table = &problem.pools[pool];
         let bin = trial.bin.map(|(_, bin)| bin);
         buffer.clone_from(candidates);
+        // One lookup and one intersection per resource, however many offerings there are (see `FitIndex`).
         for (resource, amount) in trial.requests().iter() {
             let held = bin.map_or(0, |bin| bin.requests.get(resource));
             let Some(total) = amount.checked_mul(i64::from(copies)).and_then(|more| held.checked_add(more)) else {
@@ -133,6 +134,7 @@ impl Packing<'_> {
             let Some(at_least) = table.at_least(resource, total) else { return false };
             buffer.intersect_with(at_least);
         }
+        // A shared volume takes one attachment however many copies use it, so it does not grow with the copies.
         for (resource, amount) in trial.extra() {
             let held = bin.map_or(0, |bin| bin.requests.get(resource));
             let own = trial.requests().get(resource).saturating_mul(i64::from(copies));
@@ -140,9 +142,12 @@ impl Packing<'_> {
             let Some(at_least) = table.at_least(resource, total) else { return false };
             buffer.intersect_with(at_least);
         }
+        // minValues and limits are looked at last, since they need the offerings that everything else leaves.
         let holds = |open: &IdSet<OfferingId>| {
             !open.is_empty() && table.has_min_values(open) && self.within_limits(table, pool, bin, open)
         };
+        // Devices can cost resources of the machine (KEP-5517), so a machine that holds some is narrowed by shape even
+        // for pods without claims.
         let costs = bin.is_some_and(|bin| bin.devices.is_some());
         if trial.ways.is_none() && !costs {
             return holds(buffer);
@@ -153,6 +158,7 @@ impl Packing<'_> {
             return holds(buffer);
         };
         let is_new = trial.bin.is_none();
+        // Each way leaves other offerings; one that holds the copies is enough.
         ways.ways.iter().filter(|way| way.copies >= copies && self.is_allowed(way, is_new)).any(|way| {
             let mut open = buffer.clone();
             narrow(&mut open, table, &requests, bin, Some((way, copies)));

@@ -1,10 +1,10 @@
-//! Domains of a spread in which nothing will be.
+//! Domains of a spread in which the plan launches nothing.
 //!
 //! Kube-scheduler counts the domains that have nodes. While a plan is made, those count too in which a machine could be
-//! launched, and as long as one of them has no pod the least is 0. So nodes keep room that only their skew closes.
-//! Where the plan then launches nothing in such a domain, kube-scheduler fills that room, with pods that were planned
-//! for machines. Such a plan is made again without these domains: they do not count, and no machine is opened there for
-//! pods with that spread.
+//! launched, and as long as one of them has no pod the least is 0. So the plan leaves room on nodes free that only
+//! their skew closes. Where it then launches nothing in such a domain, kube-scheduler fills that room, with pods that
+//! were planned for machines. Such a plan is made again without these domains: they do not count, and no machine is
+//! opened there for pods with that spread.
 
 use model::IdSet;
 
@@ -15,10 +15,11 @@ use crate::simulation::compile::problem::Problem;
 use crate::simulation::topology::{DomainId, GroupId, Kind, Scope};
 use crate::snapshot::NodeId;
 
-/// By spread: domains that neither nodes nor machines of the plan have, where it matters: some of its pods are on
-/// machines, and a node has so much free that only rules and devices can keep one of them out.
+/// By spread: domains with neither a node nor a machine of the plan, where that matters: some of the spread's pods are
+/// on machines, and some node has so much free that only rules and devices can keep one of them out.
 ///
-/// None of spreads that one of the `refused` has to keep: it would be said to be refused because of them.
+/// Spreads of `refused` pods are left out, so that no pod is said to be refused because of a domain that was closed
+/// here.
 pub(crate) fn unopened(
     problem: &Problem<'_>,
     state: &State,
@@ -38,7 +39,7 @@ pub(crate) fn unopened(
     let mut looked_at = IdSet::new();
     let mut found = Vec::new();
     for class in on_machines.iter() {
-        // By what is cheapest to know.
+        // The cheapest checks come first.
         let groups = groups_of(class).map(|mine| mine.group);
         let new = groups.filter(|group| !of_refused.contains(*group) && !looked_at.contains(*group));
         let might = new.filter_map(|group| Some((group, candidates(problem, state, group)?)));

@@ -32,8 +32,8 @@ impl Some64<'_> {
         }
     }
 
-    /// A bit for each, the first the lowest: whether its entry among those of all machines is so. None is where one is
-    /// missing.
+    /// The machines for which `is_so` holds of their entry in `of_all`, as bits, the first machine lowest. A missing
+    /// entry sets no bit.
     pub(crate) fn that<T>(&self, of_all: &[T], is_so: impl Fn(&T) -> bool) -> u64 {
         let bit = |(position, entry): (usize, &T)| u64::from(is_so(entry)) << position;
         match self {
@@ -49,10 +49,10 @@ impl Some64<'_> {
     }
 }
 
-/// Nobody has asked yet.
+/// Not computed yet.
 const UNKNOWN: i64 = i64::MIN;
 
-/// More than any price: the machine can't hold another copy.
+/// Above any price: the machine cannot hold another copy.
 const NEVER: i64 = i64::MAX;
 
 /// What is known of open machines.
@@ -79,7 +79,7 @@ pub(crate) struct RowIndex(usize);
 #[derive(Debug)]
 pub(crate) struct Growth {
     fit: FitId,
-    /// What a machine costs at least that holds one more; `None` if none does.
+    /// The least price of the machine with one more copy; `None` if no size holds it.
     least: Option<PriceNanoUsdPerHour>,
     /// (more copies, price), cheapest first; each holds more than those before.
     steps: Vec<(u32, PriceNanoUsdPerHour)>,
@@ -88,7 +88,7 @@ pub(crate) struct Growth {
 }
 
 impl Growths {
-    /// The machine is no longer what it was.
+    /// Forgets a machine, because it changed.
     pub(crate) fn forget(&mut self, id: BinId) {
         if let Some(kept) = self.by_bin.get_mut(id.0) {
             kept.clear();
@@ -125,7 +125,7 @@ impl Growths {
         fits.map(index).collect()
     }
 
-    /// To which machines one copy more adds no more than that, as far as is known.
+    /// The machines to which one more copy adds at most that, as far as is known, as bits.
     pub(crate) fn within(&self, row: RowIndex, bins: &Some64<'_>, most: i64) -> u64 {
         let most = most.min(NEVER - 1);
         self.rows.get(row.0).map_or(0, |row| bins.that(&row.added, |added| *added <= most))
@@ -184,12 +184,12 @@ impl Growth {
         Self { fit: alternative.fit, least, steps: Vec::new(), seen }
     }
 
-    /// What a machine costs at least that holds one more; `None` if none does.
+    /// The least price of the machine with one more copy; `None` if no size holds it.
     pub(crate) fn least(&self) -> Option<PriceNanoUsdPerHour> {
         self.least
     }
 
-    /// A step, cheapest first, as long as it is not too dear.
+    /// The step at a position, cheapest first, if it costs no more than `most`.
     #[inline]
     pub(crate) fn step(
         &mut self,

@@ -1,13 +1,13 @@
-//! Existing nodes without the pods that run there, or gone with them: whoever asks whether a node could go places its
-//! pods elsewhere.
+//! Takes the pods of an existing node out, or the whole node: whoever asks whether a node could go places its pods
+//! elsewhere.
 //!
 //! Pods of DaemonSets stay, since they run wherever the node does.
 //!
-//! Claims that are reserved for pods that leave, and for nobody else, lose their allocation, as they do in the cluster
-//! once the last of these pods is gone: their devices on the node are free, and they can be allocated anew there or
-//! elsewhere. Claims that a pod that stays uses too stay as they are, and so do those that a PodGroup is named for, and
-//! those with a device that several nodes can use. What pods have that are only nominated to the node stays taken,
-//! since none of their claims is allocated.
+//! Claims that are reserved only for pods that leave lose their allocation, as they do in the cluster once the last of
+//! these pods is gone: their devices on the node are free, and they can be allocated anew there or elsewhere. Claims
+//! stay as they are if a pod that stays uses them too, if they are reserved for a PodGroup, or if they have a device
+//! that several nodes can use. What is taken for pods that are only nominated to the node stays taken, since none of
+//! their claims is allocated.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ enum Leaving {
     All,
 }
 
-/// What a node held before its pods left, now and at the start of each search: this is the same, as nothing of the plan
-/// was there.
+/// What a node held before its pods left, now and at the start of each search. The two are equal, because nothing of
+/// the plan was there.
 #[derive(Debug)]
 pub(super) struct Vacated {
     node: NodeId,

@@ -30,19 +30,19 @@ use crate::simulation::placing::relocation;
 use crate::tuning::{LEAF_LIMIT_STEPS, MAX_SEARCHED, SHARED_DEVICE_STEPS};
 use crate::{plan::Verdict, snapshot::NodeId};
 
-/// What became of left-over copies.
+/// The packing after the search for left-over copies.
 #[derive(Debug)]
 pub(crate) struct Repaired<'p> {
     pub(crate) packing: Packing<'p>,
     pub(crate) left: u32,
-    /// Why those are left.
+    /// Why the copies in `left` have no place.
     pub(crate) why: NoRoom,
 }
 
 /// Why the search has no room for a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// Counting has proved that there is none, whatever is found out of single places.
+    /// Counting proves that there is none, whatever single searches for places found out.
     Counted,
     /// It went through all arrangements of what it knows of.
     Searched,
@@ -51,7 +51,7 @@ pub(crate) enum NoRoom {
 }
 
 impl NoRoom {
-    /// What the refusal of a copy means for which places were searched before, with such an end.
+    /// The verdict for a refused copy, given how the earlier searches for its place ended.
     pub(crate) fn verdict_after(self, end: SearchEnd) -> Verdict {
         match (self, end) {
             (Self::Counted, _) | (Self::Searched, SearchEnd::Finished) => Verdict::DoesNotFit,
@@ -68,7 +68,7 @@ pub(crate) fn place_more<'p>(
     budget: &mut Budget,
 ) -> Repaired<'p> {
     let problem = packing.problem;
-    // For the devices of all that is tried.
+    // How the searches for devices ended, over everything that is tried.
     let mut end = SearchEnd::default();
     while left > 0 {
         let mut copies = with_one_more(&packing, class);
@@ -76,11 +76,11 @@ pub(crate) fn place_more<'p>(
             return Repaired { packing, left, why: NoRoom::Counted };
         }
         if is_too_large(&copies) {
-            // That finds some room and proves nothing.
+            // Relocation finds some room, and proves nothing.
             left = relocation::make_room(&mut packing, class, left, budget).so_far();
             return Repaired { packing, left, why: NoRoom::OutOfBudget };
         }
-        // Stable: otherwise the classes stay in their order.
+        // The sort is stable, so the classes otherwise stay in their order.
         copies.sort_by_key(|(class, _)| grows(problem, *class));
         let mut search = Search { packing: packing.emptied(), copies: &copies, budget, end: SearchEnd::default() };
         let has_room = search.run();
@@ -117,8 +117,8 @@ fn grows(problem: &Problem<'_>, class: ClassId) -> bool {
     problem.devices.as_ref().is_some_and(|of| of.grows(&problem.classes[class]))
 }
 
-/// Whether a copy of the class may have a place that the search knows nothing of: it could take devices that the
-/// machine of another pod brings. Alone it has what its own machine brings; none is launched that holds no pod.
+/// Whether a copy of the class may have a place that the search does not look at: it could take devices that another
+/// pod's machine brings. (Its own machine's devices the search does look at; a machine without pods is never launched.)
 pub(crate) fn may_be_brought(problem: &Problem<'_>, class: ClassId) -> bool {
     let pods = problem.classes.iter().filter(|pods| !pods.is_refused()).map(|pods| u64::from(pods.count()));
     grows(problem, class) && pods.sum::<u64>() > 1
@@ -160,6 +160,7 @@ impl Search<'_, '_> {
 
     /// Places copy number `copy` of the class at `index` at `from` or later, and everything after it.
     fn descend(&mut self, index: usize, copy: u32, from: Position) -> Result<bool, OutOfBudget> {
+        // A leaf: everything is placed, and what was left open on the way is checked exactly.
         let Some(&(class, count)) = self.copies.get(index) else {
             self.budget.spend(replay_steps(self.packing.problem, &self.packing.state))?;
             return Ok(
@@ -169,6 +170,7 @@ impl Search<'_, '_> {
         if copy == count {
             return self.descend(index + 1, 0, Position::Node(0));
         }
+        // Copies of a class are interchangeable, so the next one never goes back to an earlier target.
         if let Position::Node(first) = from {
             for position in first..self.packing.problem.node_order.len() {
                 let Some(&node) = self.packing.problem.node_order.get(position) else { break };
@@ -182,6 +184,7 @@ impl Search<'_, '_> {
             Position::Bin(bin) => bin,
         };
         let bins = self.packing.state.bins.len();
+        // Machines opened for earlier copies, of which equal ones are tried once.
         for bin in first_bin..bins {
             if !self.looks_new(bin, first_bin) {
                 continue;
@@ -196,6 +199,8 @@ impl Search<'_, '_> {
             }
         }
         let problem = self.packing.problem;
+        // New machines come last. Which reservation one draws on, if any, is a choice of its own: it decides what is
+        // left for later copies.
         for (pool, table) in problem.pools.iter_enumerated() {
             for alternative in &table.by_class[class] {
                 let next = Position::Bin(bins);

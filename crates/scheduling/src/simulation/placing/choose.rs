@@ -68,7 +68,8 @@ pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> A
     place_until(packing, class, wanted, false)
 }
 
-/// Places some of the copies in machines, so that it can be looked at what that changes, and returns how many are left.
+/// Places one batch of copies in machines and stops, so that the caller can look at existing nodes again; returns how
+/// many are left.
 pub(crate) fn place_some(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     place_until(packing, class, wanted, true)
 }
@@ -99,7 +100,7 @@ fn place_until(packing: &mut Packing<'_>, class: ClassId, wanted: u32, some_are_
     Answer::new(left, end)
 }
 
-/// Places copies in machines whose price stays, and returns how many are left.
+/// Places copies in machines without raising their price, and returns how many are left.
 pub(crate) fn into_paid_room(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let pods = &packing.problem.classes[class];
     let mut left = wanted;
@@ -136,8 +137,8 @@ pub(crate) fn by_preference(packing: &mut Packing<'_>, class: ClassId, wanted: u
     Answer::new(0, end)
 }
 
-/// What kube-scheduler makes of the machines that could be launched for the class, the best first; 0 alone for classes
-/// whose claims have no alternatives.
+/// The scores that kube-scheduler would give the machines which could be launched for the class, best first; only 0 for
+/// classes whose claims have no alternatives.
 fn scores(packing: &Packing<'_>, class: ClassId) -> Answer<Vec<u32>> {
     let problem = packing.problem;
     let in_order = problem.snapshot.options.prioritized_list_policy == PrioritizedListPolicy::Order;
@@ -159,7 +160,7 @@ fn scores(packing: &Packing<'_>, class: ClassId) -> Answer<Vec<u32>> {
     Answer::new(scores, end)
 }
 
-/// Places copies where the machine's cheapest offering still holds them.
+/// Places copies in machines whose cheapest offering still holds them.
 fn without_growth<'p>(
     packing: &mut Packing<'p>,
     id: BinId,
@@ -201,7 +202,7 @@ fn without_growth<'p>(
     Answer::new(copies, end)
 }
 
-/// A way for a class to be in machines of a pool that is open to some copies.
+/// An alternative of a class in a pool that rules leave open to some copies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowed<'p> {
     pub(crate) alternative: &'p Alternative,
@@ -209,7 +210,8 @@ pub(crate) struct Allowed<'p> {
     copies: u32,
     /// Whether rules over hosts may allow fewer.
     depends_on_host: bool,
-    /// Where it is kept how many these allow on each machine, until the class is asked for again or another.
+    /// The row that keeps how many copies these rules allow on each machine, until the class is asked about again or
+    /// another one is.
     host: Option<RowIndex>,
 }
 
@@ -235,8 +237,7 @@ impl Allowed<'_> {
     }
 }
 
-/// The ways in which rules over labels let copies into machines of a pool as things are: these are the same for all
-/// machines.
+/// The alternatives of the class that rules over labels leave open now. They are the same for all machines of the pool.
 pub(crate) fn allowed_by_labels<'p>(
     packing: &mut Packing<'p>,
     pool: PoolRank,
@@ -267,8 +268,8 @@ pub(crate) fn allowed_by_labels<'p>(
     open
 }
 
-/// What is known of the pool that was asked for last, as long as nothing is placed: machines of a pool mostly come
-/// together.
+/// What was last found out about a pool, as long as nothing is placed: machines of a pool mostly come one after the
+/// other.
 #[derive(Default)]
 struct Open<'p> {
     pool: Option<PoolRank>,

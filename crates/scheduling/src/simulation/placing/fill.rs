@@ -89,13 +89,12 @@ pub(crate) trait PlacingOrder {
     /// The classes in the order of placing.
     fn sequence(&self, problem: &Problem<'_>) -> Vec<ClassId>;
 
-    /// Whether it is there to keep skews, whenever pods are bound.
+    /// Whether the order exists to keep skews at every step, in whichever order pods are bound.
     fn keeps_skews(&self) -> bool;
 }
 
-/// Places everything that can be placed. What an order leaves over goes class by class. `None` if the aim has a limit
-/// that is not kept, if a skew is broken for good in the order that is there to keep them, and if Karpenter's order
-/// takes too long.
+/// Places everything that can be placed. What an order leaves over goes class by class. `None` if a limit of the aim is
+/// exceeded, if the order exists to keep skews and a skew is broken for good, or if Karpenter's order takes too long.
 pub(crate) fn fill(
     problem: &Problem<'_>,
     run: &PlanRun,
@@ -206,9 +205,10 @@ fn keep_earlier_placements(packing: &mut Packing<'_>) -> Vec<(ClassId, PodId, No
         packing.state.settle_start();
         return kept;
     }
-    // That plan may have spread them over the domains that it opened, and these are there by now: see `unopened`.
+    // The earlier plan may have spread the pods over domains that it opened, and these have nodes by now: see
+    // `unopened`.
     packing.state.count_over(&problem.topology.domains_of_nodes());
-    // `OwnOnly` as where they were planned: they may break a skew that others keep, if these are bound first.
+    // `OwnOnly` is for pods that broke a skew which others keep: they may be where they are if they are bound first.
     for checking in [Checking::Stepwise, Checking::OwnOnly] {
         packing.checking(checking, |packing| {
             loop {
@@ -278,8 +278,8 @@ pub(crate) fn on_nodes(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -
     Answer::new(left, end)
 }
 
-/// The rule by which the class has to be away from the very pods to which it has to be near, if there is one of these:
-/// another arrangement has them too.
+/// The anti-affinity rule that excludes the very pods which the class's affinity requires, if there are such pods. No
+/// other arrangement helps.
 pub(crate) fn keeps_itself_out(packing: &Packing<'_>, class: ClassId) -> Option<GroupId> {
     let problem = packing.problem;
     let groups = &problem.topology.groups;

@@ -47,8 +47,8 @@ pub(crate) fn place(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> A
     Answer::new(left, end)
 }
 
-/// Places what found no place because it would have broken a skew that others were planned with. They do not keep it
-/// from being bound; it is only better bound after them.
+/// Places copies that would break a skew with which other pods were planned. That skew does not keep these copies from
+/// being bound; they should only be bound after the others.
 fn own_rules_only(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer<u32> {
     let problem = packing.problem;
     let is_spread =
@@ -76,7 +76,7 @@ fn step_by_step(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answe
     Answer::new(left.part_of(&mut end), end)
 }
 
-/// Whether nodes have room for the class but for a skew that it has to keep and that more copies elsewhere may mend.
+/// Whether nodes have room for the class that only a skew closes, which more copies elsewhere may open.
 fn has_room_that_may_open(packing: &mut Packing<'_>, class: ClassId) -> Answer<bool> {
     let problem = packing.problem;
     let is_spread = |mine: &Involvement| {
@@ -101,7 +101,7 @@ fn has_room_that_may_open(packing: &mut Packing<'_>, class: ClassId) -> Answer<b
     })
 }
 
-/// Repeats while something changes.
+/// Repeats a round as long as it places something.
 fn rounds(wanted: u32, mut round: impl FnMut(u32) -> Answer<u32>) -> Answer<u32> {
     let mut end = SearchEnd::default();
     let mut left = wanted;
@@ -143,14 +143,18 @@ fn spread(problem: &Problem<'_>, class: ClassId) -> Option<Spread> {
 
 /// Deals the copies out over the domains; all of them are placed or none.
 fn by_shares(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spread) -> Answer<u32> {
+    // One copy is placed as well step by step.
     if wanted < 2 {
         return Answer::finished(wanted);
     }
     let mut end = SearchEnd::default();
+    // Skews are left out here, since the shares keep them.
     let (domains, on_nodes_of) = packing.checking(Checking::AtTheEnd, |packing| {
         let domains = cheapest_first(packing, class, wanted, spread.position).part_of(&mut end);
         (domains, room_on_nodes(packing, class, wanted, spread).part_of(&mut end))
     });
+    // Shares are counts only: other rules and limits decide whether they can be placed, so all of it is undone if one
+    // domain falls short.
     let mut deal_out = |packing: &mut Packing<'_>, domains: &[DomainId], nodes: bool| {
         let counts: Vec<u32> =
             domains.iter().map(|&domain| packing.state.counts[spread.group].matched(domain)).collect();
@@ -174,6 +178,7 @@ fn by_shares(packing: &mut Packing<'_>, class: ClassId, wanted: u32, spread: Spr
         }
         is_right
     };
+    // Free room costs nothing, so shares that use most of it are tried before shares by price.
     if !on_nodes_of.is_empty() {
         let (mut first, rest): (Vec<_>, Vec<_>) = domains.iter().partition(|domain| on_nodes_of.contains_key(domain));
         first.extend(rest);
@@ -300,7 +305,7 @@ fn begins(packing: &Packing<'_>, class: ClassId) -> Option<Vec<Beginning>> {
             positions.extend(&set.involvements);
         }
     }
-    // A host is too many to try one by one; see `together`.
+    // There are too many hosts to try each; see `together`.
     positions.retain(|&position| {
         pods.involved
             .get(position)
@@ -349,7 +354,7 @@ fn together(packing: &mut Packing<'_>, class: ClassId, wanted: u32, beginnings: 
     let mut best: Option<(u32, i128, &Beginning, First)> = None;
     for beginning in beginnings {
         for first in [First::RoomiestNode, First::Cheapest, First::RoomiestMachine] {
-            // What places all of them shares a host if it has to; the room of one machine matters where it did not.
+            // Only needed where room on one machine is short: another way has not placed all copies.
             if first == First::RoomiestMachine && best.as_ref().is_some_and(|(left, ..)| *left == 0) {
                 continue;
             }
@@ -427,6 +432,8 @@ fn most_on_one(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer
     };
     let mut best: Option<(u32, i128, OneMachine<'_>)> = None;
     let last = packing.state.bins.len();
+    // Trying a placement for its price costs a rollback, so only a new machine and those opened last are priced. Others
+    // count only if they take more copies.
     let priced = last.saturating_sub(MAX_PRICED)..last;
     for id in std::iter::once(None).chain(priced.clone().rev().chain(0..priced.start).map(|id| Some(BinId(id)))) {
         let is_priced = id.is_none_or(|id| priced.contains(&id.0));
@@ -441,11 +448,14 @@ fn most_on_one(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer
                 None => packing.copies_in_new_bin(pool, class, alternative, wanted),
             };
             let copies = copies.part_of(&mut end);
+            // More copies on one machine come first, since whoever has to share a host is refused otherwise; then the
+            // preferred pool, then the price.
             let is_better = |added: i128| {
                 best.is_none_or(|(most, least, of)| {
                     copies > most || (copies == most && (pool, added) < (of.pool, least) && is_priced)
                 })
             };
+            // Nothing is placed for a machine that would lose even if it added nothing to the price.
             if copies == 0 || !is_better(i128::MIN) {
                 continue;
             }

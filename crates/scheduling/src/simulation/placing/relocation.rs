@@ -1,11 +1,12 @@
-//! Room for left-over copies among more pods than an exact search could go through: others move.
+//! Relocation: placed copies move, so that left-over copies get room. It is for packings with too many copies for the
+//! exact search.
 //!
-//! Where a left-over copy could be but for what is there, copies of one other class leave, as few as make room for it,
-//! and are placed again like any others: on nodes, in open machines and in new ones. What they displace in turn may
-//! move once more. All of it is undone unless each has a place in the end, so nobody loses one. Those that move are
-//! pods that no rule, claim or shared volume concerns.
+//! If a left-over copy would fit at a place without what is there, copies of one other class leave it, as few as make
+//! room, and are placed again like any others: on nodes, in open machines and in new ones. What they displace in turn
+//! may move once more. All of it is undone unless every copy has a place in the end, so no pod loses its place. Only
+//! pods move that no rule, claim or shared volume concerns.
 //!
-//! Whoever finds no room by that may have some by longer chains, so it proves nothing.
+//! Longer chains may find room where this finds none, so it proves nothing.
 //!
 //! Complexity: (nodes and machines) × classes there for a copy, to the power of the length of the chain; bounded by the
 //! budget.
@@ -18,14 +19,14 @@ use crate::simulation::packing::Packing;
 use crate::simulation::packing::state::{BinId, Target};
 use crate::tuning::{ASSIGNMENTS_PER_STEP, CHAIN_LENGTH, EXCHANGE_STEPS};
 
-/// Finds room for copies of a class where others move, and returns how many are left. How the searches for devices
-/// ended is another question than whether the budget for chains lasted.
+/// Moves copies of other classes to make room for copies of a class, and returns how many are left. Whether the budget
+/// for chains lasted is not part of the answer; how the searches for devices ended is.
 pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32, budget: &mut Budget) -> Answer<u32> {
     let mut chain = Chain { packing, budget, end: SearchEnd::default() };
-    // What goes without displacing twice is found before all the rest is tried.
+    // Short chains are tried before longer ones.
     while left > 0 && (1..=CHAIN_LENGTH).any(|length| matches!(chain.make_room(class, length), Ok(true))) {
         left -= 1;
-        // Those that moved may have left room for more.
+        // Copies that moved may have left room for more.
         left = place(chain.packing, class, left).part_of(&mut chain.end);
     }
     Answer::new(left, chain.end)
@@ -47,7 +48,7 @@ struct Leaving {
 }
 
 impl Chain<'_, '_> {
-    /// Places one copy where others move; whether that goes.
+    /// Places one copy by moving others, in a chain of at most this length; whether that worked.
     fn make_room(&mut self, class: ClassId, length: usize) -> Result<bool, OutOfBudget> {
         let problem = self.packing.problem;
         let wants_more = problem.classes[class].devices.is_some() || !problem.shared_volumes.of(class).is_empty();
@@ -89,8 +90,8 @@ impl Chain<'_, '_> {
         Ok(false)
     }
 
-    /// Places one copy where some of another class leave, and these elsewhere; whether that goes. `room` is free there
-    /// at most.
+    /// Places one copy where some of another class leave, and these elsewhere; whether that worked. `room` bounds what
+    /// is free there.
     fn exchange(
         &mut self,
         target: Target,
@@ -104,8 +105,10 @@ impl Chain<'_, '_> {
         let Some(copies) = fewest(wanted, room, &problem.classes[leaving.class].shape.requests, leaving.copies) else {
             return Ok(false);
         };
+        // An exchange costs about as much as many steps of the exact search, on whose budget it draws.
         self.budget.spend(EXCHANGE_STEPS)?;
         let mark = self.packing.mark();
+        // Resources were only a first test: rules, claims and limits decide whether the copy now has its place.
         let is_placed = match target {
             Target::Node(node) => {
                 self.packing.take_from_node(node, leaving.class, copies);
@@ -126,6 +129,7 @@ impl Chain<'_, '_> {
                 way.is_some()
             }
         };
+        // Those that left are placed like any others. Who finds no room may displace once more, in a shorter chain.
         let mut left = copies;
         let mut result = Ok(false);
         if is_placed {

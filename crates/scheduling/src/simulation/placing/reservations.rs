@@ -38,8 +38,8 @@ impl Packing<'_> {
     }
 }
 
-/// Places up to `left` copies that have no place because reservations are used up: of the machines that draw on one,
-/// those that can do without leave it, the cheapest change first. Returns how many are left.
+/// Places up to `left` copies that have no place because reservations are used up. Machines that can do without a
+/// reservation leave it, the cheapest change first. Returns how many copies are left.
 pub(crate) fn make_room(packing: &mut Packing<'_>, class: ClassId, mut left: u32) -> Answer<u32> {
     let mut end = SearchEnd::default();
     for index in 0..packing.problem.reservations.len() {

@@ -22,7 +22,8 @@ impl ToCome {
         to_come
     }
 
-    /// So many copies of a class came, as those assignments say or not at all; whether they broke a skew for good.
+    /// Notes that copies of a class were placed by these assignments, or refused; says whether that broke a skew for
+    /// good.
     pub(crate) fn has_broken(
         &mut self,
         problem: &Problem<'_>,

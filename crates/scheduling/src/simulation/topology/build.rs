@@ -180,11 +180,15 @@ impl<'s> Builder<'s> {
         if !self.coupled {
             return Ok(owned);
         }
+        // kube-scheduler counts a node for a hard spread only if it has the keys of all hard constraints of the pod
+        // (PodTopologySpread, `nodeLabelsMatchSpreadConstraints`).
         let mut keys: Vec<KeyId> = shape.hard_spread().map(|spread| spread.topology_key).collect();
         keys.sort_unstable();
         keys.dedup();
         for spread in shape.hard_spread() {
             let mut selector = spread.selector.clone();
+            // `matchLabelKeys` (KEP-3243): only pods with the same values of these labels count, such as those of one
+            // revision.
             for &key in &spread.match_label_keys {
                 if let Some(value) = pod.labels.get(key) {
                     selector.and_label(key, value, names);
@@ -210,20 +214,25 @@ impl<'s> Builder<'s> {
             let (scope, rule) = (self.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
             owned.groups.push(self.group(Kind::AntiAffinity, scope, rule, None));
         }
+        // A host port is an anti-affinity between hosts against pods with a conflicting port.
         for &port in &shape.host_ports {
             owned.groups.push(self.group(Kind::AntiAffinity, Scope::Host, Rule::Port(port), None));
         }
         for volume in &shape.volumes {
             let VolumeRef::Claim(claim) = volume else { continue };
             let rule = || Rule::Claim(claim.clone());
+            // A ReadWriteOncePod claim lets one pod of the whole cluster use it.
             if self.is_exclusive(volume).is_some() {
                 owned.groups.push(self.group(Kind::AntiAffinity, Scope::Cluster, rule(), None));
             }
+            // A WaitForFirstConsumer claim is bound in the zone of its first pod, and the others have to follow.
             if let (true, Some(zone)) = (self.shared.contains(claim), self.zone) {
                 let group = self.group(Kind::Affinity, Scope::Label(zone), rule(), None);
                 owned.affinity.push(vec![group]);
             }
         }
+        // kube-scheduler counts only pods that match all required terms at once, so each group has all terms as its
+        // rule.
         let terms = &shape.pod_affinity.required;
         let mut affinity = Vec::new();
         for term in terms {

@@ -19,14 +19,14 @@ use crate::snapshot::{Excluded, NodeId, RunningKind, RunningPods, Snapshot};
 
 /// The groups that count a pod that runs.
 struct Counting {
-    /// As one that their rules match.
+    /// Groups whose rule matches the pod.
     matched: Vec<GroupId>,
-    /// As one of which the rule is.
+    /// Groups whose rule the pod owns.
     owned: Vec<GroupId>,
 }
 
 impl Counting {
-    /// What counts pods of a kind; `own` finds the group of a term of theirs.
+    /// Finds the groups that count pods of a kind; `own` finds the group of one of the pods' own terms.
     fn new(
         kind: &RunningKind,
         groups: &IdVec<GroupId, Group>,
@@ -149,16 +149,16 @@ impl Builder<'_> {
 }
 
 impl Builder<'_> {
-    /// Whether a pod that is not planned anew, of a node that is going, stays there until somebody lets it go: else its
-    /// like would be planned.
+    /// Whether a pod on a node that is going, for which no successor is planned, stays there until something releases
+    /// it. Otherwise its successor would be planned.
     fn is_held(&self, pod: &Pod) -> bool {
         let options = &self.snapshot.options;
         will_be_replaced(pod) && is_of_planned_scheduler(pod, options) && !is_ignored(pod, options)
     }
 
-    /// Whether a group counts no pods that end with their node: who is to be near them would be left without them, and
-    /// would be let in nowhere by then. If the rule matches its own pods they count, since these have to be near them
-    /// as long as they are there, and may be anywhere after that.
+    /// Whether a group ignores pods that end with their node. A pod that has to be near them would lose them, and could
+    /// then go nowhere. If the rule matches its own pods, they count: its pods have to be near them as long as they are
+    /// there, and may be anywhere after that.
     ///
     /// Differs: `near-leaving-pods`. Karpenter counts them for all.
     fn outlasts(&self, group: GroupId, groups: &IdVec<GroupId, Group>) -> bool {

@@ -193,6 +193,7 @@ impl DeviceState {
             claims: of_problem.claims(&problem.classes[held.class], held.variant),
             copies: held.copies,
         };
+        // Daemons take devices on the machine too, in whichever order their pods come.
         let daemons = match spot {
             Spot::Node(node) => of_problem.devices.daemons_on(node),
             Spot::Bin(_) | Spot::New(_) => {
@@ -200,6 +201,7 @@ impl DeviceState {
                 of_problem.devices.daemons_on_machine(&shapes)
             }
         };
+        // Claims that compete with none of the class, directly or through others, cannot change its outcome.
         let (there, daemons) = self.competing(problem, of_problem, place, (class, variant), daemons);
         let there: Vec<Part<'_>> = there.into_iter().map(part).collect();
         let claims = of_problem.claims(&problem.classes[class], variant);
@@ -209,6 +211,8 @@ impl DeviceState {
         };
         let is_elastic =
             |part: &Part<'_>| matches!(part.whose, Whose::Pods(class, variant) if takes_more(class, variant));
+        // Names of pools that are still to be published decide only if some of these claims could take devices of
+        // several such pools.
         let mut unordered = of_problem.reach_after(&problem.classes[class], variant, released).unordered();
         for part in &there {
             if let Whose::Pods(class, variant) = part.whose {
@@ -218,7 +222,9 @@ impl DeviceState {
         let pool_orders = PoolOrder::all(unordered);
         let is_some_elastic =
             !of_problem.elastic.is_empty() && (takes_more(class, variant) || there.iter().any(is_elastic));
+        // Where claims of other places take part, the order of places is one more order to replay.
         let by_place = there.iter().any(|part| part.place != place) && (is_some_elastic || pool_orders.len() > 1);
+        // Claims of one kind get the same devices in any order, so there is nothing to replay.
         let is_one_kind = daemons.is_empty() && !by_place && there.iter().all(|part| part.claims == claims);
         if is_one_kind && pool_orders.len() == 1 {
             return ways;
@@ -247,6 +253,7 @@ impl DeviceState {
             Spot::Bin(_) => bins.iter().find(|bin| is_of(bin, place)).map(|bin| &problem.pools[bin.pool]),
             Spot::Node(_) => None,
         };
+        // Replays have a bound of their own, so that one place cannot use up the steps of the whole plan.
         let mut budget = Budget::new(run.devices().steps_left().min(REPLAY_STEPS));
         let before = budget.remaining();
         let before_count = ways.ways.len();
@@ -255,6 +262,7 @@ impl DeviceState {
         let holding = ways.ways.into_iter().flat_map(|way| question.holding(way, table, &mut budget).part_of(end));
         ways.ways = holding.collect();
         run.devices().spend_on_replays(before - budget.remaining());
+        // The plan may be larger than one in the order of placing would be; orders.rs of `provisioning` asks for that.
         if ways.most() < most || ways.ways.len() != before_count {
             run.devices().kept_apart = true;
         }
@@ -420,6 +428,8 @@ impl Question<'_> {
         domain: &Domain,
         budget: &mut Budget,
     ) -> Answer<bool> {
+        // The key of the replay names places by their first appearance, so that equal situations on different machines
+        // share one answer.
         let mut order: Vec<Place> = Vec::new();
         let parts_by_place = parts.iter().map(|part| {
             let known = order.iter().position(|place| *place == part.place);
@@ -430,6 +440,7 @@ impl Question<'_> {
             (place, part.whose, part.copies)
         });
         let parts_by_place = parts_by_place.collect();
+        // Machines that bring pools for others matter even if nothing of the order is placed on them.
         let others = self.hosts.iter().filter(|host| parts.iter().all(|part| part.place != **host));
         order.extend(others);
         let before = |place: &Place| self.before(*place, shapes, domain, assumed.landing);
@@ -447,6 +458,7 @@ impl Question<'_> {
             return Answer::new(false, SearchEnd::OutOfBudget);
         }
         let holds = self.replay(&replay, parts, budget);
+        // An answer that was cut short would be wrong for a later question with more steps left.
         let end = SearchEnd::of(budget.remaining() == 0);
         if !end.is_out_of_budget() {
             self.run.devices().learn(replay, holds);

@@ -1,4 +1,4 @@
-//! Devices of claims that only pods use which leave their node.
+//! Releases claims whose only users leave their node.
 
 use dra_sched::ClaimId;
 
@@ -14,7 +14,7 @@ pub(crate) struct BeforeRelease {
 }
 
 impl DeviceState {
-    /// Gives back what claims hold on a node that only pods use which leave it.
+    /// Releases claims of a node whose only users leave it: their devices are free again.
     pub(crate) fn release_claims(
         &mut self,
         of_problem: &ProblemDevices<'_>,
@@ -28,7 +28,7 @@ impl DeviceState {
         }
         let version = self.new_version();
         self.of_nodes.insert(node, version);
-        // Elsewhere the claims can be allocated too.
+        // From now on these claims can be allocated elsewhere too.
         self.version = self.new_version();
         before
     }
@@ -43,7 +43,7 @@ impl DeviceState {
     }
 }
 
-/// States are equal that give the same answers; what is kept of these, and which number comes next, does not count.
+/// Two states are equal if they give the same answers; kept answers and the next version do not count.
 #[cfg(test)]
 impl PartialEq for DeviceState {
     fn eq(&self, other: &Self) -> bool {

@@ -1,4 +1,4 @@
-//! What a run uses up of the steps for devices, and what it finds out about orders of claims.
+//! The budget of steps for devices in one run, and the results of replays, which the run keeps.
 
 use model::collections::NameMap;
 
@@ -26,7 +26,7 @@ impl DeviceUse {
         Self { steps, replays: REPLAYS, search_replays: SEARCH_REPLAYS, ..Self::default() }
     }
 
-    /// Begins a plan anew.
+    /// Refills the budget for another plan of the run.
     pub(crate) fn refill(&mut self, steps: u64) {
         self.steps = steps;
         self.replays = REPLAYS;
@@ -44,18 +44,18 @@ impl DeviceUse {
         self.steps_taken
     }
 
-    /// A question took so many steps.
+    /// Charges steps of a question.
     pub(super) fn spend(&mut self, steps: u64) {
         self.steps -= steps;
         self.steps_taken = self.steps_taken.saturating_add(steps);
     }
 
-    /// Replays took so many steps.
+    /// Charges steps of replays.
     pub(super) fn spend_on_replays(&mut self, steps: u64) {
         self.steps -= steps;
     }
 
-    /// Whether a search for contended room has allocations to replay.
+    /// Whether a search for contended room has replays left.
     pub(crate) fn may_search(&self) -> bool {
         self.search_replays > 0
     }
@@ -77,7 +77,7 @@ impl DeviceUse {
         self.known_replays.get(replay).copied()
     }
 
-    /// An order holds or not, as its replay has shown.
+    /// Stores whether an order holds, as its replay has shown.
     pub(super) fn learn(&mut self, replay: Replay, holds: bool) {
         if self.known_replays.len() < KNOWN_REPLAYS {
             self.known_replays.insert(replay, holds);
